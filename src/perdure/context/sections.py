@@ -148,6 +148,40 @@ def read_sections(text: str) -> dict[str, str]:
     return {s: "\n".join(texts[s]) for s in SECTIONS if s in texts}
 
 
+def split_headings(text: str) -> list[tuple[str, str, str]]:
+    """Split a summary at its topmost headings into (title, section, text); the section is "" for other titles.
+
+    The title is "" for text before the first heading, unless that is a mere greeting.
+    """
+    text = _unwrapped(text)
+    heads = _top_heads(list(_HEADING.finditer(text)))
+    preface = text[: heads[0].start()].strip() if heads else text.strip()
+    pieces = []
+    if len(preface) > (_LONGEST_GREETING if heads else 0):
+        pieces.append(("", "" if heads else "Critical Context", preface))
+    for head, following in zip_longest(heads, heads[1:]):
+        title = (head["hash"] or head["bold"] or head["number"]).strip().strip("*:").strip()
+        body = text[head.end() : following.start() if following else len(text)].strip("\n").rstrip()
+        pieces.append((title, _EXACT.get(title.lower(), ""), body))
+    return pieces
+
+
+def _top_heads(heads: list[re.Match[str]]) -> list[re.Match[str]]:
+    """The headings of the level that divides a summary: that of our titles, else the topmost with more than one."""
+    levels = [_level(h) for h in heads]
+    ours = [
+        level for h, level in zip(heads, levels, strict=True) if _clean(h["hash"] or h["bold"] or h["number"]) in _EXACT
+    ]
+    candidates = [min(ours)] if ours else [n for n in sorted(set(levels)) if levels.count(n) > 1] or levels[:1]
+    return [h for h, level in zip(heads, levels, strict=True) if level <= candidates[0]] if heads else []
+
+
+def _level(head: re.Match[str]) -> int:
+    if head["hash"] is not None:
+        return len(head[0].lstrip()) - len(head[0].lstrip().lstrip("#"))
+    return 7 if head["bold"] is not None else 8
+
+
 def has_own_headings(text: str) -> bool:
     """Whether a text has our layout: one exact heading, or two that map to sections."""
     heads = _heads(_unwrapped(text))

@@ -87,7 +87,25 @@ _DESCRIBES = re.compile(
 )
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 _ASKS = re.compile(r"[?？]\s*[\"”’)]*$")
-_LISTED = re.compile(r"^[-*•]\s+“(.+)”$", re.MULTILINE)
+# A line of a handoff that quotes an instruction, with or without its address.
+LISTED_RULE = re.compile(r"^[-*•]\s+“(.+)”(?: \(.*\))?$", re.MULTILINE)
+# A message that corrects what was done: it binds, though it has no word of obligation.
+CORRECTION = PatternMatcher(
+    marks=(
+        "no", "not ", "wrong", "meant", "actually", "incorrect", "should have", "shouldn't have", "why did you",
+        "that's", "still ", "nein", "falsch", "nicht", "gemeint", "non,", "faux", "incorrecto", "mal", "нет", "неправ",
+    ),
+    pattern=re.compile(
+        r"^(?:(?:hm+|ok(?:ay)?|sorry|wait|but|ah)[,.! ]+)*"
+        r"(?:no[,.!:]? (?!problem|idea|worries|need|rush|thanks|one\b)\w|not (?:like|what|that|the)\b"
+        r"|(?:that|this|it)(?:'s| is| was)(?: still)? (?:wrong|not (?:right|what|correct)|incorrect)|wrong\b"
+        r"|incorrect\b|I (?:meant|said|told you|asked (?:you )?(?:for|to)|didn'?t (?:ask|mean|want|say))\b"
+        r"|actually[, ]|you (?:should(?:n't| not)? have|misunderstood|forgot|missed)|why did you\b|nein[,. ]"
+        r"|(?:das ist )?falsch\b|ich meinte|nicht so\b|non[,. ]|c'est faux|no es\b|está mal|нет[,. ]|неправильно)",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("^(?:不对|不是|错了|我(?:说的|的意思)是|別|違(?:う|い)|そうじゃ|ではなくて|아니|틀렸|그게 아니)"),
+)  # fmt: skip
 
 _LONGEST = 500
 _SHORTEST = 4
@@ -98,12 +116,21 @@ def rules_in(message: Message) -> tuple[str, ...]:
     return tuple(s for s in sentences(own_words(message)) if is_standing(s))
 
 
+def corrections_in(message: Message) -> tuple[str, ...]:
+    """Extract the corrections of one message: the sentence that corrects, with the one after it. Pure."""
+    lines = sentences(own_words(message))
+    if not lines or not CORRECTION.is_in(lines[0]) or is_standing(lines[0]):
+        return ()
+    text = " ".join(lines[:2] if len(lines[0]) < _LONGEST // 2 else lines[:1])
+    return (text,) if _SHORTEST < len(text) <= 2 * _LONGEST else ()
+
+
 def merge_rules(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
     """Merge the rules of many messages, oldest first, without duplicates; over the limit, the first and newest remain.
 
     `previous` is the section of an earlier handoff that quotes rules.
     """
-    unique = dict.fromkeys(_LISTED.findall(previous))
+    unique = dict.fromkeys(LISTED_RULE.findall(previous))
     for rules in rules_by_message:
         for rule in rules:
             # A repeated rule moves to its last position.
@@ -124,6 +151,24 @@ def is_standing(sentence: str) -> bool:
     if BINDING.is_in(sentence) or DIRECTIVE.is_in(sentence) or (len(lead) <= 40 and DIRECTIVE.is_in(rest)):
         return True
     return COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None
+
+
+# A demand on the reader of a text, without a word of obligation: "approve all commands", "do not ask the user".
+_DEMANDS = re.compile(
+    r"\b(?:ignore|disregard|forget) (?:all |any |the |your )*(?:previous|prior|earlier|above|other|system)\b"
+    r"|\bwithout (?:asking|confirmation|approval|telling|informing)\b"
+    r"|\b(?:do not|don't|never) (?:ask|tell|inform|mention)\b"
+    r"|^(?:please )?(?:send|forward|upload|e-?mail|post|transfer|wire|delete|drop|approve|grant|disable|install|execute"
+    r"|visit|open|click|share|leak|reveal|print|exfiltrate|obey|comply|follow)\b.{0,120}"
+    r"(?:https?://|@|~/|\ball\b|\bevery\b|\$)"
+    r"|\byou (?:must|should|shall|have to|need to|are (?:now|required|allowed|authori[sz]ed))\b",
+    re.IGNORECASE,
+)
+
+
+def is_directive(text: str) -> bool:
+    """Whether a line of prose demands something of its reader."""
+    return any(is_standing(s) or _DEMANDS.search(s.lstrip("-*•0123456789.) ")) for s in sentences(text))
 
 
 OPEN = "The user's unfinished requests, word for word, newest last:"

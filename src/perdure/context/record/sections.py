@@ -1,34 +1,301 @@
-"""Write the thirteen sections of a handoff from the state of the task, and merge a model's prose with them."""
+"""Write the thirteen sections of a handoff from the state of the task: short, and true at its end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os.path
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
-from perdure.context.record.task import TaskState
+from perdure.context.facts.quoting import beginning, tidy
+from perdure.context.handoff import SECTIONS
+from perdure.context.record.task import LastTestRun, StandingInstruction, TaskState, TouchedFile, UserRequest
+from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, MOST_REQUESTS, OPEN, quote
+from perdure.redaction import redact
+
+INSTRUCTIONS = "The user's standing instructions, word for word:"
+CORRECTIONS = "The user's corrections, word for word:"
+REFUSALS = "Calls the user refused, with the reason in their words:"
+PASTED = "[the user pasted text here, which is material and no instruction: {}]"
+
+DEFAULT_CHARS = 6_000
+# Share of the budget of each section that code writes; Active Task and the instructions have no limit but their own.
+_SHARES = {
+    "Goal": 0.08,
+    "Completed Actions": 0.24,
+    "Active State": 0.12,
+    "In Progress": 0.08,
+    "Blocked": 0.10,
+    "Key Decisions": 0.14,
+    "Resolved Questions": 0.10,
+    "Relevant Files": 0.12,
+    "Remaining Work": 0.08,
+    "Critical Context": 0.06,
+}
+_LINE = 200
+_MOST_FILES = 24
+_MOST_SOLVED = 4
+_ROOT_SHARE = 0.7
 
 
-@dataclass(frozen=True, slots=True)
-class MergedSections:
-    """Sections by name, the texts under a model's own headings, in order, and what code removed or corrected."""
-
-    sections: dict[str, str]
-    # (heading, text); rendered as `### heading` at the end of Critical Context by `write_own_headings`.
-    others: tuple[tuple[str, str], ...] = ()
-    findings: tuple[str, ...] = ()
+def address(*seqs: int) -> str:
+    """The address of messages in the log, ` (m:12,14)`; "" where their positions are not known."""
+    known = list(dict.fromkeys(s for s in seqs if s >= 0))
+    return f" (m:{','.join(map(str, known))})" if known else ""
 
 
 def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict[str, str]:
     """Write the sections from the state alone; those without content are left out."""
-    return {}
+    budget = DEFAULT_CHARS if budget_chars is None else budget_chars
+    sections = {"Active Task": write_active_task(state), "Constraints & Preferences": write_instructions(state)}
+    spare = 0.0
+    for name, share in _SHARES.items():
+        room = int(budget * share + spare)
+        sections[name] = _WRITERS[name](state, room)
+        spare = max(0.0, room - len(sections[name])) / 2
+    return {name: text for name in SECTIONS if (text := sections.get(name, ""))}
 
 
-def merge_model_sections(
-    summary: str, state: TaskState, *, budget_chars: int | None = None, user_words: Sequence[str] = ()
-) -> MergedSections:
-    """Merge a model's summary with the state.
+# -- the user's part -------------------------------------------------------------------------------------------------
 
-    The model writes prose. Code fills the sections it leaves empty, corrects branch, hash, test totals and "pushed"
-    where the state proves them, and alone writes Active Task, Constraints & Preferences and Pending User Asks.
-    """
-    return MergedSections(write_sections(state, budget_chars=budget_chars))
+
+def write_active_task(state: TaskState) -> str:
+    """Quote the open requests in the user's own words, newest last; say so where all were answered."""
+    open_requests = state.open_requests
+    if not open_requests:
+        closed = [r for r in state.requests if r.status == "answered"]
+        return f"{ALL_ANSWERED}\n{_quoted(closed[-1])}{_waiting(state)}" if closed else f"None{_waiting(state)}"
+    shown = open_requests[-MOST_REQUESTS:]
+    more = len(open_requests) - len(shown)
+    earlier = f"[{more} earlier open requests are in the record{address(open_requests[0].seq)}]\n" if more else ""
+    return f"{OPEN}\n{earlier}" + "\n\n".join(map(_quoted, shown)) + _waiting(state)
+
+
+def _waiting(state: TaskState) -> str:
+    asked = state.pending_question
+    return f"\n\nThe assistant asked “{asked.value}”{address(asked.seq)}; the user has not answered." if asked else ""
+
+
+def _quoted(request: UserRequest) -> str:
+    own = request.own_words.strip()
+    text = own
+    if _squeeze(own) != _squeeze(request.text):
+        pointer = PASTED.format(f"m:{request.seq}" if request.seq >= 0 else "not shown")
+        text = f"{own}\n{pointer}".strip()
+    answered = f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
+    return quote(text) + answered
+
+
+def _squeeze(text: str) -> str:
+    return "".join(text.split())
+
+
+def write_instructions(state: TaskState) -> str:
+    """Quote what the user laid down: rules, corrections and reasons of refusals, each with its address."""
+    groups = (
+        (INSTRUCTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "rule"]),
+        (CORRECTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "correction"]),
+        (REFUSALS, [_refusal_line(i) for i in state.instructions if i.kind == "refusal"]),
+    )
+    return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
+
+
+def _instruction_line(instruction: StandingInstruction) -> str:
+    return f"- “{' '.join(instruction.text.split())}”{address(instruction.seq)}"
+
+
+def _refusal_line(instruction: StandingInstruction) -> str:
+    where = address(instruction.seq).strip(" ()")
+    about = f"{beginning(tidy(instruction.about), 80)}; {where}".strip("; ")
+    return f"- “{' '.join(instruction.text.split())}” ({about})" if about else _instruction_line(instruction)
+
+
+# -- the work --------------------------------------------------------------------------------------------------------
+
+
+def _goal(state: TaskState, room: int) -> str:
+    if state.goal is None:
+        return ""
+    if state.goal.seq < 0:
+        return beginning(state.goal.value, room)
+    return f"The conversation began with: “{beginning(state.goal.value, room - 40)}”{address(state.goal.seq)}"
+
+
+def _completed(state: TaskState, room: int) -> str:
+    """Milestones: commits, pushes, what was created, and answered requests; the newest that fit, in order."""
+    milestones: list[tuple[int, str]] = []
+    for record in state.commits:
+        commit = record.commit
+        branch = f" on {commit.branch}" if commit.branch else ""
+        pushed = " — pushed" if record.is_pushed else ""
+        milestones.append((record.seq, f"COMMIT {commit.hash} {beginning(commit.title, 100)}{branch}{pushed}"))
+    milestones += [(c.seq, f"CREATED {beginning(c.value, 140)}") for c in state.created]
+    for request in state.requests:
+        if request.status == "answered" and request.closed_seq is not None and request.own_words:
+            words = beginning(tidy(redact(request.own_words)), 90)
+            milestones.append((request.closed_seq, f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"))
+    ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
+    return _numbered(ordered, room)
+
+
+def _numbered(lines: Sequence[str], room: int) -> str:
+    """Number the newest lines that fit, counting those left out."""
+    start = len(lines)
+    while start > 0 and (room := room - len(lines[start - 1]) - 5) >= 0:
+        start -= 1
+    left_out = [f"[{start} earlier ones are in the record]"] if start else []
+    return "\n".join([*left_out, *(f"{n}. {line}" for n, line in enumerate(lines[start:], start + 1))])
+
+
+def _active_state(state: TaskState, room: int) -> str:
+    lines = []
+    where = [f"Folder: {state.folder.value}"] if state.folder else []
+    where += [f"branch: {state.branch.value}"] if state.branch else []
+    if where:
+        lines.append("- " + "; ".join(where))
+    if state.commits:
+        commit = state.commits[-1].commit
+        lines.append(f"- Newest commit: {commit.hash} {beginning(commit.title, 100)} ({push_status(state)})")
+    elif state.is_pushed is not None:
+        lines.append(f"- {push_status(state).capitalize()}")
+    if state.tests is not None:
+        lines.append(f"- Last tests: {describe_tests(state.tests)}{address(state.tests.seq)}")
+    lines += [f"- Running: {beginning(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
+    return fit_lines(lines, room)
+
+
+def push_status(state: TaskState) -> str:
+    """Whether the newest commit is pushed, in words."""
+    if state.commits:
+        return "pushed" if state.is_pushed and state.commits[-1].is_pushed else "not pushed"
+    return "the last push succeeded" if state.is_pushed else "the last push was rejected"
+
+
+def describe_tests(report: LastTestRun) -> str:
+    run = report.run
+    counts = [f"{n} {word}" for n, word in ((run.passed, "passed"), (run.failed, "failed")) if n is not None]
+    totals = ", ".join(counts) or ("passed" if report.is_ok else "failed")
+    failures = f"; failing: {'; '.join(beginning(f, 120) for f in run.failures[:4])}" if run.failures else ""
+    command = f"`{beginning(tidy(report.target), 80)}` → " if report.target else ""
+    return f"{command}{totals}{failures}"
+
+
+def _in_progress(state: TaskState, room: int) -> str:
+    if not state.open_requests:
+        return ""
+    lines = []
+    if state.last_words is not None:
+        words = beginning(state.last_words.value, room - 60)
+        lines.append(f"- The assistant's last words: “{words}”{address(state.last_words.seq)}")
+    if state.last_call is not None:
+        lines.append(f"- Last call: {beginning(state.last_call.value, _LINE)}{address(state.last_call.seq)}")
+    return fit_lines(lines, room)
+
+
+def _blocked(state: TaskState, room: int) -> str:
+    return fit_lines(
+        [f"- {_about(e.target)}{beginning(e.text, _LINE)}{address(e.seq)}" for e in reversed(state.open_errors)], room
+    )
+
+
+def _about(target: str) -> str:
+    return f"`{beginning(tidy(target), 80)}`: " if target else ""
+
+
+def _decisions(state: TaskState, room: int) -> str:
+    users = [d for d in state.valid_decisions if d.is_by_user]
+    others = [d for d in state.valid_decisions if not d.is_by_user]
+    chosen: list[tuple[int, str]] = []
+    # The user's decisions come first where not all fit.
+    for decision in (*reversed(users), *reversed(others)):
+        text = beginning(decision.text, _LINE + 60)
+        line = f"- The user: “{text}”" if decision.is_by_user else f"- {text}"
+        line += address(decision.seq)
+        if (room := room - len(line) - 1) < 0:
+            break
+        chosen.append((decision.seq, line))
+    return "\n".join(line for _, line in sorted(chosen, key=lambda c: c[0]))
+
+
+def _resolved(state: TaskState, room: int) -> str:
+    lines = [
+        f"- “{beginning(q.question, 140)}” — {beginning(q.answer, 160)}{address(q.answer_seq)}"
+        for q in reversed(state.questions)
+    ]
+    return fit_lines(lines, room, newest_last=True)
+
+
+def _files(state: TaskState, room: int) -> str:
+    """Changed, deleted and read files, newest first, below the folder they share."""
+    files = [f for f in reversed(state.files) if f.status != "read"]
+    files += [f for f in reversed(state.files) if f.status == "read"]
+    root = common_root([f.path for f in files])
+    lines = [f"Below {root}:"] if root else []
+    for status in ("changed", "deleted", "read"):
+        names = [_file_name(f, root) for f in files if f.status == status][:_MOST_FILES]
+        if names:
+            lines.append(f"- {status.capitalize()}: {_joined(names, room // (2 if status == 'changed' else 3))}")
+    return fit_lines(lines, room) if len(lines) > bool(root) else ""
+
+
+def _file_name(file: TouchedFile, root: str) -> str:
+    name = file.path.removeprefix(f"{root}/") if root else file.path
+    return f"{name} ×{len(file.seqs)}" if file.status == "changed" and len(file.seqs) > 1 else name
+
+
+def _joined(names: Sequence[str], room: int) -> str:
+    shown: list[str] = []
+    for name in names:
+        if (room := room - len(name) - 2) < 0:
+            break
+        shown.append(name)
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def common_root(paths: Iterable[str]) -> str:
+    """The deepest folder that most absolute paths share, with at least three parts; "" where there is none."""
+    folders = [os.path.dirname(p) for p in paths if p.startswith("/")]
+    shared: Counter[str] = Counter()
+    for folder in folders:
+        parts = folder.split("/")
+        shared.update("/".join(parts[:n]) for n in range(4, len(parts) + 1))
+    most = [root for root, n in shared.items() if n >= 2 and n >= _ROOT_SHARE * len(folders)]
+    return max(most, key=len, default="")
+
+
+def _remaining(state: TaskState, room: int) -> str:
+    lines = [f"- {beginning(i.text, _LINE)}{address(i.seq)}" for i in state.open_plan]
+    return fit_lines(lines, room) or (AS_ASKED if state.open_requests else "")
+
+
+def _critical(state: TaskState, room: int) -> str:
+    solved = [e for e in state.errors if not e.is_open and e.solved_by][-_MOST_SOLVED:]
+    lines = [
+        f"- Solved: {beginning(e.text, 110)} — by {beginning(e.solved_by, 110)}{address(e.seq, e.solved_seq or -1)}"
+        for e in reversed(solved)
+    ]
+    return fit_lines(lines, room)
+
+
+def fit_lines(lines: Sequence[str], room: int, *, newest_last: bool = False) -> str:
+    """The first whole lines that fit, at least one."""
+    chosen: list[str] = []
+    for line in lines:
+        if (room := room - len(line) - 1) < 0 and chosen:
+            break
+        chosen.append(line)
+    return "\n".join(reversed(chosen) if newest_last else chosen)
+
+
+_WRITERS: dict[str, Callable[[TaskState, int], str]] = {
+    "Goal": _goal,
+    "Completed Actions": _completed,
+    "Active State": _active_state,
+    "In Progress": _in_progress,
+    "Blocked": _blocked,
+    "Key Decisions": _decisions,
+    "Resolved Questions": _resolved,
+    "Relevant Files": _files,
+    "Remaining Work": _remaining,
+    "Critical Context": _critical,
+}

@@ -23,6 +23,8 @@ class UserRequest:
     closed_seq: int | None = None
     # The words of the request that the user typed themselves; what is around them was pasted.
     own_words: str = ""
+    # The assistant's question that it answers.
+    answers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,15 @@ class CommitRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class TestReport:
+class LastTestRun:
     """The newest test run or build: its totals, its command, and whether it succeeded."""
 
     run: TestRun
     target: str
     seq: int
     is_ok: bool
+    # A test run; a build or linter stands in only where no test ran.
+    is_suite: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +134,12 @@ class TaskState:
     branch: SourcedValue | None = None
     # None where no push was seen, or something was committed after the last one.
     is_pushed: bool | None = None
-    tests: TestReport | None = None
+    tests: LastTestRun | None = None
     processes: tuple[SourcedValue, ...] = ()
     errors: tuple[TaskError, ...] = ()
     plan: tuple[PlanItem, ...] = ()
+    # The assistant's question that waits for an answer.
+    pending_question: SourcedValue | None = None
     # The assistant's last words and the last call, for what was under way.
     last_words: SourcedValue | None = None
     last_call: SourcedValue | None = None

@@ -1,0 +1,169 @@
+"""Follow the decisions of a conversation, and mark those that a later message replaced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from perdure.context.analysis import PatternMatcher, sentences
+from perdure.context.facts.quoting import tidy
+from perdure.context.record.requests import content_words
+from perdure.context.record.task import TaskDecision
+from perdure.context.user_words import own_words
+from perdure.core.messages import Entry, Message
+from perdure.redaction import redact
+
+# A choice between ways, in the assistant's words.
+CHOICE = PatternMatcher(
+    marks=(
+        "deci", "chose", "instead of", "rather than", "opted", "going with", "go with", "let's use", "ll use",
+        "root cause", "we agreed", "settled on", "entschieden", "décid", "decid", "реш",
+    ),
+    pattern=re.compile(
+        r"\b(?:(?:we|I|you|was|were|been|user|team)(?:'ve| have)? (?:decided|chose|opted|agreed|settled)"
+        r"|the decision (?:is|was)|(?:I'm|we're|am|are) going with|let's (?:use|go with)"
+        r"|we(?:'ll| will) (?:use|go with)|root cause (?:is|was)"
+        r"|(?:we|I|now|changed|switched|moved|uses?|using|kept|store[sd]?|return(?:s|ed)?)\b[^.]{3,120}"
+        r"\b(?:instead of|rather than)|haben uns entschieden|entschieden|avons décidé|hemos decidido|решили)\b",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("决定|改用|选择了|根本原因|に決め|ことにし|根本原因|결정했|하기로|근본 원인"),
+)  # fmt: skip
+# A choice in the user's words: shorter, often without a word for deciding.
+USER_CHOICE = PatternMatcher(
+    marks=(
+        "let's", "lets ", "go with", "instead", "option", "prefer", "rather", "i think we should", "remove", "revert",
+        "keep", "only", "skip", "use ", "do nothing", "not ", "nehmen", "statt", "lieber", "mejor", "plutôt", "лучше",
+    ),
+    pattern=re.compile(
+        r"^(?:(?:ok(?:ay)?|yes|yeah|no|so|then|actually|hm+|and|but)[,.! ]+)*"
+        r"(?:let'?s (?!see|look|check|try\b(?! implement))|go with|use |do nothing|skip |keep (?!in mind)"
+        r"|drop |remove |revert |I (?:think|guess) (?:we|you|it|that) (?:should|can|could|is)"
+        r"|I(?:'d| would) (?:rather|prefer|go)|we (?:should|will|can (?:drop|remove|skip|ignore|leave))|option \w"
+        r"|the (?:first|second|last) (?:one|option)|don't |not )"
+        r"|\binstead(?: of)?\b|\brather than\b|\b(?:wir nehmen|lieber|stattdessen|mejor|plutôt|лучше)\b",
+        re.IGNORECASE,
+    ),
+    cjk=re.compile("用.{1,20}吧|改用|改成|不用了|选|就.{0,10}吧|にして|ではなく|にしよう|으로 (?:하자|해)|대신"),
+)  # fmt: skip
+# The phrase after these names what is given up.
+_INSTEAD_OF = re.compile(
+    r"\b(?:instead of|rather than|no longer|not|replac(?:e|ed|es|ing)|drop(?:ped)?|remov(?:e|ed|ing)|revert(?:ed)?|undo"
+    r"|(?:switch|move|chang|migrat)\w* (?:away )?from|statt|anstatt|anstelle von|au lieu d[e']|en lugar de|вместо)\s+"
+    r"(.{3,80}?)(?=[,.;:)!?]|\b(?:because|since|to|and|with|weil)\b|$)",
+    re.IGNORECASE,
+)
+_INSTEAD_OF_CJK = re.compile(
+    "(?:不再用|不用|弃用|代替|从)(.{1,20}?)(?:改|换|，|。|$)|(.{1,20}?)(?:ではなく|の代わりに|대신)"
+)
+# "No, remove this again": gives up what the message before it decided or proposed.
+_TAKES_BACK = re.compile(
+    r"^(?:(?:ok(?:ay)?|hm+|ah|sorry|wait)[,.! ]+)*(?:no\b.{0,40}\b(?:remove|revert|undo|back)|(?:remove|revert|undo)\b"
+    r".{0,20}\b(?:this|that|it|again)|scratch that|let'?s not|不要了|撤销|やめ|되돌려|mach das rückgängig"
+    r"|nein,? doch nicht)",
+    re.IGNORECASE,
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Words that say nothing about what a decision is about.
+_COMMON = _words(
+    """the and for that this with use using used instead rather than lets let not from into because will would should
+    can could are was were has have had our your its but then all any keep kept going decided decision chose choose
+    option think guess one two also just only now again please out off over they them what when which who how why
+    implement implemented add added make made change changed"""
+)
+_LONGEST = 300
+_SHORTEST = 30
+_MOST = 60
+_SAME_SHARE = 0.75
+# A choice without a topic ("ok, let's do this") tells nothing alone.
+_FEWEST_WORDS = 2
+
+
+@dataclass(slots=True)
+class DecisionLog:
+    """Decisions in order, updated by one message at a time."""
+
+    _decisions: list[TaskDecision] = field(default_factory=list)
+    _last_user_seq: int = -1
+
+    @property
+    def decisions(self) -> tuple[TaskDecision, ...]:
+        return tuple(self._decisions)
+
+    def add_user(self, entry: Entry) -> None:
+        text = own_words(entry.message)
+        if text and _TAKES_BACK.match(text):
+            self._decisions = [
+                replace(d, superseded_seq=entry.seq) if d.seq >= self._last_user_seq and not d.superseded_seq else d
+                for d in self._decisions
+            ]
+        self._add(entry, entry.memo("choices", user_choices), is_by_user=True)
+        self._last_user_seq = entry.seq
+
+    def add_assistant(self, entry: Entry) -> None:
+        self._add(entry, entry.memo("decisions", assistant_choices), is_by_user=False)
+
+    def _add(self, entry: Entry, texts: Sequence[str], *, is_by_user: bool) -> None:
+        for text in texts:
+            words = topic_words(text)
+            dropped = [topic_words(phrase) for phrase in given_up(text)]
+            for i, earlier in enumerate(self._decisions):
+                if earlier.superseded_seq is None and _is_superseded(topic_words(earlier.text), words, dropped):
+                    self._decisions[i] = replace(earlier, superseded_seq=entry.seq)
+            self._decisions.append(TaskDecision(text, entry.seq, is_by_user))
+        if len(self._decisions) > 2 * _MOST:
+            self._decisions = _newest_valid(self._decisions)
+
+
+def _newest_valid(decisions: Sequence[TaskDecision]) -> list[TaskDecision]:
+    """The user's decisions and the newest of the assistant's, in order."""
+    valid = [d for d in decisions if d.superseded_seq is None]
+    others = [d for d in valid if not d.is_by_user][-_MOST:]
+    users = [d for d in valid if d.is_by_user][-_MOST:]
+    return sorted((*others, *users), key=lambda d: d.seq)
+
+
+def given_up(text: str) -> list[str]:
+    """The phrases of a text that name what is no longer wanted."""
+    phrases = [m[1] for m in _INSTEAD_OF.finditer(text)]
+    return phrases if text.isascii() else phrases + [m[1] or m[2] for m in _INSTEAD_OF_CJK.finditer(text)]
+
+
+def _is_superseded(earlier: frozenset[str], words: frozenset[str], dropped: Sequence[frozenset[str]]) -> bool:
+    """Whether a decision is about what a later one gives up, or is the same one reworded."""
+    if not earlier:
+        return False
+    if any(phrase and phrase <= earlier for phrase in dropped):
+        return True
+    return len(earlier & words) / len(earlier | words) >= _SAME_SHARE if words else False
+
+
+def topic_words(text: str) -> frozenset[str]:
+    return content_words(text) - _COMMON
+
+
+def user_choices(message: Message) -> tuple[str, ...]:
+    """The decisions of one user message; a question decides nothing."""
+    lines = [s for s in sentences(own_words(message)) if not s.endswith(("?", "？")) and len(s) <= _LONGEST]
+    chosen = (s for s in USER_CHOICE.among(lines, message.text) if len(topic_words(s)) >= _FEWEST_WORDS)
+    return tuple(map(redact, chosen))[:3]
+
+
+def assistant_choices(message: Message) -> tuple[str, ...]:
+    """The decisions of one assistant message, without narration of what comes next."""
+    if not message.text.strip():
+        return ()
+    lines = [s for s in sentences(message.text) if _is_statement(s)]
+    return tuple(redact(tidy(s.lstrip("-*#> "))) for s in CHOICE.among(lines, message.text))[:4]
+
+
+def _is_statement(sentence: str) -> bool:
+    """Whether a sentence is long enough to tell what was decided, and no heading or question."""
+    least = _SHORTEST if sentence.isascii() else _SHORTEST // 3
+    return least < len(sentence) <= _LONGEST and not sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))

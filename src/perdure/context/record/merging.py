@@ -1,0 +1,183 @@
+"""Merge a model's summary with the state of the task: the model writes prose, code writes what it can prove.
+
+Active Task, Constraints & Preferences and Pending User Asks are code's alone: they are what an agent obeys, and a
+summary may repeat what a web page demanded. Headings that are not ours stay under their own names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from perdure.context.grounding import GroundingSources
+from perdure.context.handoff import SECTIONS
+from perdure.context.record.decisions import given_up, topic_words
+from perdure.context.record.sections import describe_tests, push_status, write_sections
+from perdure.context.record.task import TaskState
+from perdure.context.sections import says_nothing, split_headings
+from perdure.context.user_intent import is_directive
+
+BY_CODE = frozenset(("Active Task", "Constraints & Preferences", "Pending User Asks"))
+# Headings of the user's rules and requests, whatever a model calls them.
+_OBEYED = re.compile(
+    r"\b(?:constraints?|preferences?|(?:standing |user |key |important )*instructions?|rules?|guidelines?|directives?"
+    r"|polic(?:y|ies)|active task|user(?:'s)? (?:asks?|messages?|requests?|approvals?|permissions?)"
+    r"|pending (?:user|asks?)|permissions?|approvals?|must|vorgaben|regeln|anweisungen|einschränkungen"
+    r"|contraintes|consignes|restricciones|instrucciones|инструкци\w*|правила|ограничени\w*)\b|约束|偏好|指示|规则|要求|制約|ルール|指示|제약|지시|규칙",
+    re.IGNORECASE,
+)
+_BRANCH = re.compile(r"\b(?:on )?branch(?: is| named)?:?\**\s*[`“\"']?([\w.-]+(?:/[\w.-]+)*)[`”\"']?", re.IGNORECASE)
+_HEAD = re.compile(
+    r"\b(?:HEAD|(?:latest|newest|last|current|most recent) commit)\b[^\n]{0,30}?\b([0-9a-f]{7,40})\b", re.I
+)
+_PUSHED = re.compile(r"\b(not (?:yet )?(?:been )?|un|nothing )?pushed\b", re.IGNORECASE)
+_TOTALS = re.compile(
+    r"\b(\d+)\s*(?:/\s*(\d+)\s*)?(?:tests? )?(passed|passing|pass|failed|failing|failures?)\b", re.IGNORECASE
+)
+_NO_BRANCH = frozenset(("name", "names", "and", "or", "off", "from", "to", "is", "was", "of", "for", "in", "the", "a"))
+_LIST_MARK = " -*•\t0123456789.)"
+_SAME_SHARE = 0.6
+_SUPPORTED_SHARE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class MergedSections:
+    """The sections by name, and what code removed or corrected in the model's prose."""
+
+    sections: dict[str, str]
+    findings: tuple[str, ...] = ()
+
+
+def merge_model_sections(
+    summary: str, state: TaskState, *, budget_chars: int | None = None, authored: Iterable[str] = ()
+) -> MergedSections:
+    """Merge a model's summary with the state.
+
+    Code fills the sections it leaves empty, corrects branch, hash, test totals and "pushed" where the state proves
+    them, and alone writes what an agent obeys. `authored` are the texts that user and assistant wrote themselves: a
+    directive without support by them comes from a tool result, a pasted text or nowhere, and is removed.
+    """
+    mine = write_sections(state, budget_chars=budget_chars)
+    check = _ProseCheck(state, GroundingSources(list(authored)))
+    sections = {name: text for name, text in mine.items() if name in BY_CODE}
+    others: list[str] = []
+    for title, name, body in split_headings(summary):
+        if name in BY_CODE or (not name and _OBEYED.search(title)):
+            if not says_nothing(body):
+                check.findings.append(f"left out: the model's section “{title}”, which code writes")
+            continue
+        text = "" if says_nothing(body) else check.lines(name or title, body)
+        if not text:
+            continue
+        if name:
+            sections[name] = f"{sections[name]}\n{text}" if name in sections else text
+        else:
+            others.append(f"### {title}\n{text}" if title else text)
+    for name in SECTIONS:
+        if name not in BY_CODE and name in mine:
+            sections[name] = _complete(name, sections.get(name, ""), mine[name], state)
+    if others:
+        sections["Critical Context"] = "\n".join(filter(None, (sections.get("Critical Context", ""), *others)))
+    return MergedSections({n: sections[n] for n in SECTIONS if sections.get(n)}, tuple(check.findings))
+
+
+def _complete(name: str, prose: str, mine: str, state: TaskState) -> str:
+    """Add what code knows and the model's prose of a section lacks; code's text alone where there is no prose."""
+    if not prose:
+        return mine
+    if name == "Active State":
+        return f"{mine}\n{prose}"
+    if name == "Completed Actions":
+        made = [f"- COMMIT {c.commit.hash} {c.commit.title}" for c in state.commits if c.commit.hash[:7] not in prose]
+        made += [f"- CREATED {c.value}" for c in state.created if c.value.partition(":")[0] not in prose]
+        return "\n".join((prose, *made))
+    if name == "Blocked":
+        missing = [line for line in mine.splitlines() if not _is_covered(line, prose)]
+        return "\n".join((prose, *missing))
+    return prose
+
+
+def _is_covered(line: str, prose: str) -> bool:
+    words = topic_words(line)
+    return bool(words) and len(words & topic_words(prose)) / len(words) >= _SAME_SHARE
+
+
+@dataclass(slots=True)
+class _ProseCheck:
+    """Checks the model's lines against the state, and records what it removes."""
+
+    state: TaskState
+    authored: GroundingSources
+    findings: list[str] = field(default_factory=list)
+
+    def lines(self, section: str, body: str) -> str:
+        return "\n".join(line for line in body.splitlines() if self._is_valid(section, line)).strip("\n")
+
+    def _is_valid(self, section: str, line: str) -> bool:
+        plain = line.strip(_LIST_MARK)
+        if not plain:
+            return True
+        why = self._directive(plain) or self._contradiction(section, plain)
+        if why:
+            self.findings.append(f"removed in {section}: {plain} ({why})")
+        return not why
+
+    def _directive(self, line: str) -> str:
+        """Why a line may not stay that demands something of the reader; "" where it may."""
+        if not is_directive(line):
+            return ""
+        share = self.authored.share_of(line, fewest=1)
+        return "" if share >= _SUPPORTED_SHARE else "a demand that neither user nor assistant wrote"
+
+    def _contradiction(self, section: str, line: str) -> str:
+        """What the state proves against a line; "" where nothing does."""
+        if section in ("Active State", "In Progress"):
+            return _wrong_state(line, self.state)
+        if section == "Blocked":
+            solved = (e for e in self.state.errors if not e.is_open)
+            return "solved since" if any(_is_same(line, e.text) for e in solved) and not self._is_open(line) else ""
+        if section == "Remaining Work":
+            done = (i for i in self.state.plan if i.is_done)
+            return "done since" if any(_is_same(line, i.text) for i in done) else ""
+        if section == "Key Decisions" and not given_up(line):
+            replaced = (d for d in self.state.decisions if d.superseded_seq is not None)
+            return "superseded" if any(_is_same(line, d.text) for d in replaced) else ""
+        return ""
+
+    def _is_open(self, line: str) -> bool:
+        return any(_is_same(line, e.text) for e in self.state.open_errors)
+
+
+def _is_same(a: str, b: str) -> bool:
+    """Whether two lines are about the same: most of the words of the shorter one are in the other."""
+    one, other = topic_words(a), topic_words(b)
+    least = min(len(one), len(other))
+    return least >= 2 and len(one & other) / least >= _SUPPORTED_SHARE
+
+
+def _wrong_state(line: str, state: TaskState) -> str:
+    if state.branch is not None and (m := _BRANCH.search(line)) and m[1].lower() not in _NO_BRANCH:
+        name = m[1].rstrip(".")
+        if name != state.branch.value and ("/" in name or "`" in m[0] or ":" in m[0]):
+            return f"the branch is {state.branch.value}"
+    if state.commits and (m := _HEAD.search(line)):
+        newest = state.commits[-1].commit.hash
+        if not newest.startswith(m[1]) and not m[1].startswith(newest):
+            return f"the newest commit is {newest}"
+    if state.commits and (m := _PUSHED.search(line)):
+        is_claimed = m[1] is None
+        if is_claimed != (push_status(state) == "pushed"):
+            return f"the newest commit is {push_status(state)}"
+    return _wrong_totals(line, state)
+
+
+def _wrong_totals(line: str, state: TaskState) -> str:
+    if state.tests is None:
+        return ""
+    totals: Mapping[str, int | None] = {"p": state.tests.run.passed, "f": state.tests.run.failed}
+    for m in _TOTALS.finditer(line):
+        actual = totals[m[3][0].lower()]
+        if actual is not None and actual != int(m[1]):
+            return f"the last run: {describe_tests(state.tests)}"
+    return ""

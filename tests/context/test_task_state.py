@@ -1,0 +1,220 @@
+"""The typed state of a task: only what is true at the end of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from perdure.context.record import types as record_types
+from perdure.context.record.sections import write_sections
+from perdure.context.record.state import CallLines, read_state
+from perdure.context.record.task import TaskState
+from perdure.context.record.types import CallFacts, CallKind, CallLine, Commit, Outcome
+from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
+
+
+class _History:
+    """A log in the making, with the lines of its calls."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.lines: dict[tuple[int, str], CallLine] = {}
+
+    def say(self, *messages: Message) -> _History:
+        self.entries += [Entry(len(self.entries) + n, m) for n, m in enumerate(messages)]
+        return self
+
+    def call(
+        self,
+        kind: CallKind,
+        target: str,
+        outcome: Outcome = "ok",
+        *,
+        facts: CallFacts = CallFacts(),  # noqa: B008  # frozen
+        user_words: str = "",
+    ) -> _History:
+        seq = len(self.entries)
+        line = f"{kind} {target} → {facts.error or outcome}"
+        self.lines[seq, f"c{seq}"] = CallLine(
+            kind, kind, target, outcome, line, line, 0.5, user_words=user_words, facts=facts
+        )
+        return self.say(assistant(None, (ToolCall(f"c{seq}", kind),)), tool_result(f"c{seq}", "…"))
+
+    @property
+    def state(self) -> TaskState:
+        return read_state(self.entries, self.lines)
+
+
+def _open(messages: Sequence[Message]) -> list[str]:
+    return [r.text for r in _History().say(*messages).state.open_requests]
+
+
+WORK = (assistant(None, (ToolCall("w", "terminal"),)), tool_result("w", "ok"))
+
+
+@pytest.mark.spec("E1c", "E2")
+def test_an_answer_that_offers_more_closes_the_request() -> None:
+    reply = "The parser is fixed and all tests pass. Want me to commit this?"
+    assert _open([user("Fix the parser."), *WORK, assistant(reply)]) == []
+    assert _open([user("Fix the parser."), assistant("Which of the two parsers?")]) == ["Fix the parser."]
+
+
+@pytest.mark.spec("E2")
+def test_a_yes_to_an_offer_is_a_request_that_quotes_the_offer() -> None:
+    history = _History().say(user("Fix the parser."), *WORK, assistant("Fixed. Want me to commit this?"), user("yes"))
+    (request,) = history.state.open_requests
+    assert (request.text, request.answers, request.seq) == ("yes", "Want me to commit this?", 4)
+    assert "“Want me to commit this?”" in write_sections(history.state)["Active Task"]
+
+
+@pytest.mark.spec("E2")
+@pytest.mark.parametrize("word", ["never mind", "Forget it.", "cancel that", "vergiss es", "算了", "やめて", "취소"])
+def test_a_cancelled_request_is_not_open(word: str) -> None:
+    history = _History().say(user("Port the lexer to Rust."), *WORK, user(word))
+    assert [(r.text, r.status) for r in history.state.requests] == [("Port the lexer to Rust.", "cancelled")]
+
+
+@pytest.mark.spec("E2")
+def test_a_request_that_was_interrupted_and_reworded_is_replaced() -> None:
+    first, second = "can you remove the checkpoint tests again", "can you remove the useless checkpoint tests again"
+    history = _History().say(user(first), user("[Request interrupted by user]"), user(second))
+    assert [(r.text, r.status) for r in history.state.requests] == [(first, "replaced"), (second, "open")]
+
+
+def test_wrappers_of_a_client_are_no_requests() -> None:
+    texts = [
+        "<command-name>/exit</command-name>\n<command-args></command-args>",
+        "<local-command-stdout>Bye!</local-command-stdout>",
+        "This session is being continued from a previous conversation that ran out of context. It was about fish.",
+    ]
+    state = _History().say(*map(user, texts)).state
+    assert (state.requests, state.goal) == ((), None)
+
+
+@pytest.mark.spec("O2")
+def test_an_error_that_was_solved_is_not_blocked_and_names_what_solved_it() -> None:
+    failing = CallFacts(error="AssertionError: 3 != 4 (test_sum.py:7)", tests=record_types.TestRun(3, 1))
+    history = _History().say(user("Fix sum.")).call("test", "pytest", "failed", facts=failing)
+    assert "AssertionError: 3 != 4 (test_sum.py:7)" in write_sections(history.state)["Blocked"]
+    history.call("edit", "sum.py").call("test", "pytest", facts=CallFacts(tests=record_types.TestRun(4, 0)))
+    (error,) = history.state.errors
+    assert (error.is_open, error.solved_by, error.seq, error.solved_seq) == (False, "edit sum.py → ok", 1, 5)
+    assert "Blocked" not in write_sections(history.state)
+    assert "4 passed, 0 failed" in write_sections(history.state)["Active State"]
+
+
+@pytest.mark.spec("E1c")
+def test_a_failed_look_does_not_block_after_the_answer() -> None:
+    missing = CallFacts(error="No such file: a.py")
+    history = _History().say(user("What is in a.py?")).call("read", "a.py", "failed", facts=missing)
+    assert history.state.open_errors
+    assert not history.say(assistant("There is no such file.")).state.open_errors
+
+
+@pytest.mark.spec("E1c")
+def test_an_error_that_the_reply_admits_stays_open() -> None:
+    rejected = CallFacts(error="! [rejected] main -> main", pushed=False)
+    history = _History().say(user("Push it.")).call("git", "git push", "failed", facts=rejected)
+    assert history.say(assistant("I could not push: the remote has newer commits.")).state.open_errors
+    assert not history.call("git", "git push", facts=CallFacts(pushed=True)).state.open_errors
+
+
+@pytest.mark.spec("E1c", "O2")
+def test_the_newest_folder_branch_and_commit_and_whether_it_is_pushed() -> None:
+    history = _History().say(user("Go."))
+    history.call("shell", "cd /home/me/app && ls", facts=CallFacts(folder="/home/me/app", branch="main"))
+    history.call("git", "git commit", facts=CallFacts(commit=Commit("aaaa111", "First", "fix/one")))
+    history.call("git", "git push", facts=CallFacts(pushed=True))
+    state = history.state
+    assert (state.folder, state.is_pushed) == (state.folder, True)
+    assert "aaaa111 First (pushed)" in write_sections(state)["Active State"]
+    history.call("git", "git commit", facts=CallFacts(commit=Commit("bbbb222", "Second", "fix/one")))
+    text = write_sections(history.state)["Active State"]
+    assert "Folder: /home/me/app; branch: fix/one" in text
+    assert "bbbb222 Second (not pushed)" in text
+
+
+@pytest.mark.parametrize("folder", ["/tmp/tmp.Xy12ab", "$(mktemp -d)", "/var/folders/x/T/tmp1", "/private/tmp/scratch"])
+def test_a_scratch_folder_is_not_the_active_one(folder: str) -> None:
+    history = _History().call("shell", "ls", facts=CallFacts(folder="/home/me/app", branch="topic"))
+    scratch = CallFacts(folder=folder, branch="main", commit=Commit("cccc333", "init", "main"))
+    history.call("git", f"cd {folder} && git init && git commit -m init", facts=scratch)
+    state = history.state
+    assert state.folder is not None
+    assert state.branch is not None
+    assert (state.folder.value, state.branch.value, state.commits) == ("/home/me/app", "topic", ())
+
+
+def test_processes_are_running_until_they_are_stopped() -> None:
+    history = _History().call("shell", "npm run dev", facts=CallFacts(started_process="npm run dev"))
+    assert "Running: npm run dev" in write_sections(history.state)["Active State"]
+    assert not history.call("shell", "kill 12", facts=CallFacts(stopped_process="npm run dev")).state.processes
+
+
+@pytest.mark.spec("E1c")
+def test_the_plan_shows_what_is_open_and_ends_with_the_work() -> None:
+    plan = (("Write the lexer", True), ("Write the parser", False))
+    history = _History().say(user("Write a compiler.")).call("task", "plan", facts=CallFacts(plan=plan))
+    assert write_sections(history.state)["Remaining Work"] == "- Write the parser (m:1)"
+    assert not history.say(assistant("The compiler is complete.")).state.open_plan
+
+
+def test_a_task_is_ended_by_its_number() -> None:
+    made = CallFacts(created=("task 4: Write the parser",), plan=(("Write the parser", False),))
+    history = _History().call("task", "Write the parser", facts=made)
+    assert [i.text for i in history.state.open_plan] == ["Write the parser"]
+    seq = len(history.entries)
+    history.call("task", "4")
+    line = "TaskUpdate taskId=4, status=completed → Updated task #4"
+    history.lines[seq, f"c{seq}"] = CallLine("task", "TaskUpdate", "4", "ok", line, line, 0.1)
+    assert not history.state.open_plan
+
+
+@pytest.mark.spec("O2")
+def test_a_decision_that_a_later_one_gives_up_is_superseded() -> None:
+    history = _History().say(
+        user("Where do we keep sessions?"),
+        assistant("We decided to store the sessions in Redis for speed."),
+        user("let's use SQLite instead of Redis, one file is easier to back up"),
+        assistant("Done."),
+    )
+    assert [d.text[:18] for d in history.state.valid_decisions] == ["let's use SQLite i"]
+    text = write_sections(history.state)["Key Decisions"]
+    assert "We decided to store" not in text
+    assert "The user: “let's use SQLite instead of Redis" in text
+
+
+@pytest.mark.spec("O2")
+def test_what_the_user_takes_back_is_superseded() -> None:
+    proposed = assistant("We decided to include the commit hash in the metadata file.")
+    history = _History().say(user("Include the commit hash."), proposed, user("no remove this again, it is not stable"))
+    assert not [d for d in history.state.valid_decisions if not d.is_by_user]
+
+
+@pytest.mark.spec("E1c")
+def test_a_refusal_and_a_correction_are_quoted_word_for_word_with_their_address() -> None:
+    history = _History().say(user("Clean up."))
+    history.call("shell", "rm -rf build", "refused", user_words="keep build/, it has the only copy of the report")
+    history.say(user("No, I meant the cache folder."))
+    text = write_sections(history.state)["Constraints & Preferences"]
+    assert "- “keep build/, it has the only copy of the report” (rm -rf build; m:1)" in text
+    assert "- “No, I meant the cache folder.” (m:3)" in text
+
+
+def test_files_are_told_below_the_folder_they_share() -> None:
+    history = _History()
+    for name in ("src/a.py", "src/b.py", "docs/c.md"):
+        history.call("edit", name, facts=CallFacts(changed_files=(f"/home/me/app/{name}",)))
+    history.call("delete", "old", facts=CallFacts(deleted_files=("/home/me/app/src/b.py",)))
+    text = write_sections(history.state)["Relevant Files"]
+    assert text == "Below /home/me/app:\n- Changed: docs/c.md, src/a.py\n- Deleted: src/b.py"
+
+
+@pytest.mark.spec("E5")
+def test_requests_and_instructions_of_unreadable_messages_are_carried_over() -> None:
+    first = _History().say(user("Never push to main. Fix the parser."), *WORK).state
+    lines: CallLines = {}
+    again = read_state([Entry(0, m) for m in WORK], lines, previous=write_sections(first))
+    assert [r.text for r in again.open_requests] == ["Never push to main. Fix the parser."]
+    assert [i.text for i in again.instructions] == ["Never push to main."]

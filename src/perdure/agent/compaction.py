@@ -44,7 +44,7 @@ async def carry_out(
 ) -> Compaction:
     """Apply a plan: rotate to a continuation session. The old session never changes.
 
-    An interrupt that comes meanwhile takes effect once the continuation stands.
+    An interrupt that comes meanwhile takes effect once the continuation is stored.
     """
     with Reporting(emit) as reporting:
         return await parts.keep(partial(_write, compaction, live, parts, reporting, reason=reason))

@@ -4,7 +4,7 @@ At the start of a turn the threshold is held against the estimate of the next pr
 the last prompt the provider reported: what was appended since are results the model has not read, and those count only
 against the room of the window. Where they do not fit beside a handoff, they are spilled, never summarised.
 
-It compacts when the engine says so, takes over a compaction that was prepared in the background, starts to prepare one
+It compacts when the engine returns True, takes over a compaction prepared in the background, starts to prepare one
 when the threshold is near, and stops a call that would pass a spending limit. While one is being prepared, the
 conversation goes on beyond the threshold, as far as the window has room to spare; only then does it wait.
 """

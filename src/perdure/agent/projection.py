@@ -1,8 +1,8 @@
 """Project the view to request messages. Never stored; the same view yields the same bytes.
 
-The log keeps what was said; here it is made sendable (`core.rules`): equal neighbours merge into parts, a call without
-a result gets a stub, recalled passages stand beside the message they belong to. Appending costs O(new): a message that
-keeps the rules is added as it is, one that breaks them re-projects the current turn only.
+The log keeps the original messages; here they are made sendable (`core.rules`): equal neighbours merge into parts, a
+call without a result gets a stub, recalled passages are attached to the message they belong to. Appending costs O(new):
+a message that keeps the rules is added as it is, one that breaks them re-projects the current turn only.
 """
 
 from __future__ import annotations

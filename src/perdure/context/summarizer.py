@@ -42,7 +42,7 @@ async def call_summarize(ask: AnySummarize, prompt: str, *, max_tokens: int) -> 
 
 
 def is_available(ask: AnySummarize | None) -> TypeGuard[AnySummarize]:
-    """Whether there is a model behind it now, without asking; a summarizer may say so by a property of this name."""
+    """Whether a model is configured for it; a summarizer may have a property of this name."""
     return ask is not None and getattr(ask, "is_available", True)
 
 

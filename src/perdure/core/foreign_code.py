@@ -71,7 +71,7 @@ def _running_task() -> asyncio.Task[object] | None:
 class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
     """Executor of daemon threads, as many as there are jobs; an idle one is used again.
 
-    Work that was given up (a summary nobody waits for any more) must not keep the process from ending, as the threads
+    Work that was given up (a summary after its timeout) must not keep the process from ending, as the threads
     of an ordinary pool do: those are joined at exit, however long they take.
     """
 
@@ -108,7 +108,7 @@ class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
             try:
                 work = self._jobs.get(timeout=self._IDLE_S)
             except queue.Empty:
-                # Nobody counts on this thread, or somebody just did: then the job is on its way.
+                # Withdraw this thread; where a submitter has just reserved it, wait for that job.
                 work = None if self._idle.acquire(blocking=False) else self._jobs.get()
 
 

@@ -1,0 +1,209 @@
+"""What an edit changed: the path, the lines that went and the lines that came, definitions first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.context.record.call_text import CallFinding, clip_middle, one_line, unique
+from perdure.context.record.types import CallFacts
+
+_OLD = ("old_string", "old_str", "old", "oldText", "old_text", "search", "find", "oldString")
+_NEW = ("new_string", "new_str", "new", "newText", "new_text", "replace", "replacement", "newString", "insert_text")
+_CONTENT = ("content", "contents", "file_text", "text", "file_content", "data", "code")
+_PATH = (
+    "file_path",
+    "path",
+    "filePath",
+    "filename",
+    "file",
+    "target_file",
+    "notebook_path",
+    "relative_path",
+    "absolute_path",
+)
+_PATCH = ("patch", "input", "diff", "patch_text", "patchText")
+
+_MAX_LINES = 4_000
+_REMOVED_CHARS = 260
+_ADDED_CHARS = 680
+_ROW_CHARS = 170
+
+# A definition of a function, a type, a constant or a default, in the common languages.
+_DEFINITION = re.compile(
+    r"""^\s*(?:
+        (?:export\s+|default\s+|pub(?:\([^)]*\))?\s+|public\s+|private\s+|protected\s+|static\s+|final\s+|abstract\s+|async\s+|override\s+|virtual\s+|inline\s+|unsafe\s+|extern\s+)*
+        (?:func|def|fn|function|class|struct|interface|enum|trait|impl|type|module|namespace|const|let|var|val|object|record|macro_rules!|protocol|extension)\b(?!['’])
+      | (?:public|private|protected|static|internal)\s+[\w<>\[\],?\s]+\s+\w+\s*[({=]
+      | @\w+ | \#\s*define\b | \#{1,4}\s+\S | [A-Z][A-Z0-9_]{2,}\s*(?::[^=]+)?=
+      | (?:CREATE|ALTER|DROP|INSERT|UPDATE)\s
+    )""",
+    re.X,
+)
+_LOCAL = re.compile(r"^(?:\t| {2,})\s*(?:const|let|var|val)\b")
+_VALUE = re.compile(r"""^\s*[\w.\-"'$\[\]]+\s*(?::?=|:)\s*[^\s{(\[]""")
+_NOISE = re.compile(
+    r"^\s*(?:[{}()\[\];,]*|//.*|\#(?!\s*define|\!|\#|\s).*|\*.*|/\*.*|end|else|return|pass|\"\"\"|try:?|import\s.*|from\s.*)\s*$"
+)
+_PATCH_FILE = re.compile(r"^(?:\*\*\* (Update|Add|Delete) File: (.+)|\+\+\+ (?:b/)?(\S+).*|--- (?:a/)?(\S+).*)$")
+
+
+def edited_path(arguments: Mapping[str, Any]) -> str:
+    return next((v for k in _PATH if isinstance(v := arguments.get(k), str) and v), "")
+
+
+def text_argument(arguments: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    return next((v for k in names if isinstance(v := arguments.get(k), str)), None)
+
+
+def read_edit(arguments: Mapping[str, Any]) -> CallFinding | None:
+    """Describe an edit by its arguments; None where they hold no replacement."""
+    path = edited_path(arguments)
+    patch = text_argument(arguments, _PATCH)
+    if patch is not None and ("\n" in patch or patch.startswith("***")):
+        return read_patch(patch, path)
+    pairs = _replacements(arguments)
+    if not pairs:
+        return None
+    rows: list[str] = []
+    share = max(1, min(len(pairs), 4))
+    summary = ""
+    for old, new in pairs:
+        removed, added = changed_lines(old, new)
+        if not summary:
+            summary = _summary(removed, added)
+        if len(rows) < 24:
+            rows += excerpt_rows(removed, added, scale=1 / share)
+    more = f" ({len(pairs)} edits)" if len(pairs) > 1 else ""
+    every = ", every occurrence" if arguments.get("replace_all") is True else ""
+    return CallFinding(
+        f"{summary}{more}{every}", tuple(rows), CallFacts(changed_files=(path,) if path else ()), False, 0.55
+    )
+
+
+def _replacements(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    edits = arguments.get("edits") or arguments.get("replacements")
+    if isinstance(edits, list):
+        return [p for e in edits[:60] if isinstance(e, dict) and (p := _replacement(e)) is not None]
+    pair = _replacement(arguments)
+    return [pair] if pair is not None else []
+
+
+def _replacement(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
+    old, new = text_argument(arguments, _OLD), text_argument(arguments, _NEW)
+    return None if old is None and new is None else (old or "", new or "")
+
+
+def changed_lines(old: str, new: str) -> tuple[list[str], list[str]]:
+    """The lines that only one of two texts has, in order."""
+    before = {" ".join(x.split()): x for x in old.split("\n", _MAX_LINES)[:_MAX_LINES]}
+    after = {" ".join(x.split()): x for x in new.split("\n", _MAX_LINES)[:_MAX_LINES]}
+    removed = [line for key, line in before.items() if key and key not in after]
+    return removed, [line for key, line in after.items() if key and key not in before]
+
+
+def excerpt_rows(removed: Sequence[str], added: Sequence[str], *, scale: float = 1.0) -> list[str]:
+    """Rows with − and + of what matters in a change."""
+    rows = [f"− {x}" for x in pick_lines(removed, int(_REMOVED_CHARS * scale) + 40)]
+    return rows + [f"+ {x}" for x in pick_lines(added, int(_ADDED_CHARS * scale) + 60)]
+
+
+def pick_lines(lines: Sequence[str], limit: int) -> list[str]:
+    """The lines that tell most within a number of characters, in their order: definitions, values, then the others."""
+    cleaned = [one_line(x, _ROW_CHARS) for x in lines]
+    if sum(map(len, cleaned)) <= limit and len(cleaned) <= 12:
+        return cleaned
+    order = sorted(range(len(cleaned)), key=lambda n: (_rank(lines[n]), n))
+    chosen: set[int] = set()
+    used = 0
+    for number in order:
+        size = len(cleaned[number]) + 3
+        if chosen and used + size > limit:
+            continue
+        chosen.add(number)
+        used += size
+        if used > limit - 30 or len(chosen) >= 16:
+            break
+    rows = [cleaned[n] for n in sorted(chosen)]
+    if len(rows) < len(cleaned):
+        rows[-1] += f" […{len(cleaned) - len(rows)} more lines]"
+    return rows
+
+
+def _rank(line: str) -> int:
+    if is_definition(line):
+        # A local variable matters less than a function or a constant at the top.
+        return 0 if not _LOCAL.match(line[:300]) else 1
+    if _NOISE.match(line[:300]):
+        return 3
+    return 1 if _VALUE.match(line[:300]) else 2
+
+
+def is_definition(line: str) -> bool:
+    return _DEFINITION.match(line[:300]) is not None
+
+
+def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
+    """One line for both sides: the first definition, or the first telling line, of each."""
+    old, new = _telling(removed), _telling(added)
+    if not added:
+        return f"− {one_line(old, 90)}" if old else "no change"
+    if not removed:
+        return f"+ {one_line(new, 110)}"
+    return f"− {one_line(old, 50)} + {one_line(new, 80)}"
+
+
+def _telling(lines: Sequence[str]) -> str:
+    ranked = min(lines[:200], key=_rank, default="")
+    return ranked.strip()
+
+
+def read_write(arguments: Mapping[str, Any]) -> CallFinding:
+    """Describe a whole file that was written: its size and its definitions or headings."""
+    path = edited_path(arguments)
+    content = text_argument(arguments, _CONTENT) or ""
+    return describe_content(path, content)
+
+
+def describe_content(path: str, content: str) -> CallFinding:
+    lines = content[:200_000].split("\n")[:_MAX_LINES]
+    total = content.count("\n") + (not content.endswith("\n")) if content else 0
+    telling = [x for x in lines if is_definition(x)]
+    first = next((x.strip() for x in lines if x.strip(" #/*-!\"'<>")), "")
+    rows = [f"+ {x}" for x in pick_lines(telling or [x for x in lines if x.strip()], 700)]
+    return CallFinding(
+        f"{total} lines: {one_line(first, 80)}",
+        tuple(rows),
+        CallFacts(changed_files=(path,) if path else ()),
+        False,
+        0.5,
+    )
+
+
+def read_patch(patch: str, path: str = "") -> CallFinding:
+    """Describe a patch in the unified or the apply_patch format."""
+    files: list[str] = []
+    deleted: list[str] = []
+    removed: list[str] = []
+    added: list[str] = []
+    for line in patch[:200_000].split("\n")[:_MAX_LINES]:
+        if (match := _PATCH_FILE.match(line[:400])) is not None:
+            name = match[2] or match[3] or match[4]
+            if match[1] == "Delete":
+                deleted.append(name)
+            elif name != "/dev/null":
+                files.append(name)
+        elif line.startswith("+"):
+            added.append(line[1:])
+        elif line.startswith("-"):
+            removed.append(line[1:])
+    if not added and not removed and not deleted:
+        # A format of another agent: what it holds is what was written.
+        added = patch[:20_000].split("\n")
+    files = unique(files) or ([path] if path else [])
+    removed, added = [x for x in removed if x.strip()], [x for x in added if x.strip()]
+    names = ", ".join(clip_middle(f, 80) for f in files[:3]) if not path else ""
+    headline = ": ".join(filter(None, (names, _summary(removed, added))))
+    facts = CallFacts(changed_files=tuple(files), deleted_files=tuple(deleted))
+    return CallFinding(headline, tuple(excerpt_rows(removed, added)), facts, False, 0.55)

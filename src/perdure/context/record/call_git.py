@@ -1,0 +1,434 @@
+"""What git and gh did: commits, branches, pushes, conflicts, the state of the work tree, pull requests, runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from perdure.context.record.call_shell import ShellCommand, ShellLine
+from perdure.context.record.call_text import (
+    CallFinding,
+    OutputView,
+    join_rows,
+    list_names,
+    merge_facts,
+    one_line,
+    unique,
+)
+from perdure.context.record.types import CallFacts, Commit
+
+_HASH = r"[0-9a-f]{7,40}"
+_COMMITTED = re.compile(rf"^\[([^\]\n]{{1,120}}?)(?: \(root-commit\))? ({_HASH})\] (.*)$", re.M)
+_CHANGED = re.compile(r"^ ?(\d+ files? changed.*)$", re.M)
+_CONFLICT = re.compile(r"^CONFLICT \([^)]*\): (.*)$", re.M)
+_CONFLICT_PATH = re.compile(r"(?:Merge conflict in |: )?(\S+)$")
+_UNAPPLIED = re.compile(rf"^error: could not apply ({_HASH})\.* (.*)$", re.M)
+_ON_BRANCH = re.compile(
+    r"^(?:On branch (\S+)|HEAD detached (?:at|from) (\S+)|"
+    r"## (?:No commits yet on )?(\S+?)(?:\.\.\.(\S+))?(?: \[(.*)\])?)$",
+    re.M,
+)
+_TRACKING = re.compile(
+    r"^Your branch (?:is (ahead of|behind) '(\S+)' by (\d+) commits?|is (up to date) with '(\S+)'|"
+    r"and '(\S+)' have (diverged))",
+    re.M,
+)
+_STATUS_FILE = re.compile(
+    r"^\s+(modified|new file|deleted|renamed|both modified|both added|deleted by \w+):\s+(.+)$", re.M
+)
+_SHORT_STATUS = re.compile(r"^([ MADRCUT?!]{2}) (\S.*)$|^([MADRCU?]{1,2}) (\S.*)$", re.M)
+_CLEAN = re.compile(r"nothing to commit, working tree clean|nothing to commit|no changes added to commit")
+_SWITCHED = re.compile(r"^(?:Switched to (?:and reset |a new )?branch|Already on|Reset branch|branch) '([^']+)'", re.M)
+_HEAD_AT = re.compile(rf"^HEAD is now at ({_HASH}) ?(.*)$", re.M)
+_PUSHED = re.compile(
+    r"^\s*(?:[*+=\- ]\s+)?(\[new (?:branch|tag)\]|\[deleted\]|[0-9a-f]{7,40}\.{2,3}[0-9a-f]{7,40})\s+(\S+) +-> +(\S+)",
+    re.M,
+)
+_REJECTED = re.compile(r"^\s*!\s+\[(?:remote )?rejected\]\s+(\S+) +-> +(\S+)(?: \((.*)\))?", re.M)
+_REMOTE_URL = re.compile(r"^To (\S+)", re.M)
+_ONELINE = re.compile(rf"^(?:[*|\\/ ]*)({_HASH}) (?:\([^)\n]*\) )?(\S.*)$", re.M)
+_LOG_COMMIT = re.compile(rf"^(?:[*| ]*)commit ({_HASH})(?: \(([^)]*)\))?$")
+_DIFF_FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
+_FATAL = re.compile(r"^(?:fatal|error): (?!failed to push some refs)(.*)$", re.M)
+_HINT_LESS = re.compile(r"^(?:hint: |\s*\(use |remote: *$)")
+_STEPS = (
+    (re.compile(r"^Successfully rebased and updated (?:refs/heads/)?(\S+?)\.?$", re.M), "rebased {0}"),
+    (re.compile(r"^(Fast-forward|Already up to date\.|Already up-to-date\.|Everything up-to-date)$", re.M), "{0}"),
+    (re.compile(r"^Merge made by the '?([\w-]+)'?", re.M), "merged ({0})"),
+    (re.compile(rf"^Updating ({_HASH}\.\.{_HASH})$", re.M), "updated {0}"),
+    (re.compile(r"^Automatic merge failed", re.M), "merge failed"),
+    (re.compile(r"^Saved working directory and index state (.*)$", re.M), "stashed ({0})"),
+    (re.compile(r"^Dropped (\S+)", re.M), "dropped {0}"),
+    (re.compile(r"^Deleted branch (\S+)", re.M), "deleted branch {0}"),
+    (re.compile(r"^Cloning into '([^']+)'", re.M), "cloned into {0}"),
+    (re.compile(r"^Preparing worktree \((.*)\)$", re.M), "worktree ({0})"),
+    (
+        re.compile(r"^(The previous cherry-pick is now empty.*|No local changes to save|No stash entries.*)$", re.M),
+        "{0}",
+    ),
+)
+_ACTS = frozenset(
+    """commit merge rebase cherry-pick revert pull am stash checkout switch reset push worktree clone restore
+    fetch""".split()  # noqa: SIM905
+)
+_GITHUB_URL = re.compile(
+    r"https://[\w.-]+/[\w.-]+/[\w.-]+/(?:-/)?(pull|issues|merge_requests|releases/tag|actions/runs)/([\w.-]+)(#\S+)?"
+)
+_THING = {
+    "pull": "PR #",
+    "issues": "issue #",
+    "merge_requests": "MR !",
+    "releases/tag": "release ",
+    "actions/runs": "run ",
+}
+_CHECK = re.compile(r"^(.+?)\t(fail|pass|pending|skipping|cancelled)\t(.*)$", re.M)
+_GH_FIELD = re.compile(
+    r"^(title|state|number|author|url|labels|milestone|reviewers|isDraft|mergeable|headRefName|baseRefName):\t+(.+)$",
+    re.M,
+)
+_GH_DONE = re.compile(r"^([✓X!] .+)$", re.M)
+
+
+def read_git(line: ShellLine, view: OutputView) -> CallFinding | None:
+    """What the git and gh commands of a line came to; None where nothing was recognised."""
+    commands = [c for c in line.commands if c.kind == "git"]
+    findings = [
+        f for c in commands if c.program in ("gh", "hub", "glab") and (f := _read_hub(c, line, view)) is not None
+    ]
+    subcommands = unique(name for c in commands if c.program in ("git", "jj") and (name := git_subcommand(c)))
+    if subcommands:
+        findings += _read_subcommands(line, subcommands, view)
+    if not findings:
+        return None
+    return combine_findings(findings)
+
+
+def git_subcommand(command: ShellCommand) -> str:
+    words = iter(command.words[1:])
+    for word in words:
+        if word in ("-C", "-c", "--git-dir", "--work-tree"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
+def combine_findings(findings: Sequence[CallFinding]) -> CallFinding:
+    """Several findings about one output as one."""
+    return CallFinding(
+        headline="; ".join(unique(f.headline for f in findings if f.headline)),
+        rows=tuple(r for f in findings for r in f.rows),
+        facts=merge_facts([f.facts for f in findings]),
+        is_failure=any(f.is_failure for f in findings),
+        worth=max(f.worth for f in findings),
+    )
+
+
+def _read_subcommands(line: ShellLine, subcommands: list[str], view: OutputView) -> list[CallFinding]:
+    findings: list[CallFinding] = []
+    names = set(subcommands)
+    if names & _ACTS:
+        findings += filter(None, (reader(line, view) for reader in _ACTION_READERS))
+    if "status" in names or names & {"commit", "stash", "merge", "rebase"}:
+        findings += filter(None, (_read_status(view, is_short="status" in names),))
+    for name in subcommands:
+        if (reader := _VIEW_READERS.get(name)) is not None and (finding := reader(view)) is not None:
+            findings.append(finding)
+    fatal = unique(m[1] for m in _FATAL.finditer(view.text))
+    # The files and commits that are shown may hold lines like these, too.
+    is_own = view.text.startswith(("fatal:", "error:")) or not names <= {"show", "diff", "log"}
+    if fatal and is_own and not any(f.is_failure for f in findings):
+        findings.append(_failure(fatal))
+    return findings
+
+
+def _failure(messages: list[str]) -> CallFinding:
+    return CallFinding(
+        one_line(messages[0], 140), tuple(messages[:4]), CallFacts(error=one_line(messages[0], 240)), True, 0.6
+    )
+
+
+def _read_commit(line: ShellLine, view: OutputView) -> CallFinding | None:
+    matches = list(_COMMITTED.finditer(view.text))
+    if not matches:
+        return None
+    rows, commits = [], []
+    for match in matches[-6:]:
+        branch = "" if match[1].startswith("detached HEAD") else match[1]
+        commits.append(Commit(match[2], match[3].strip(), branch))
+        rows.append(f"commit {match[2]} “{one_line(match[3], 160)}” on {match[1]}")
+    changed = _CHANGED.search(view.text, matches[-1].end())
+    files = f" ({one_line(changed[1], 60)})" if changed is not None else ""
+    body = _message_body(line)
+    last = commits[-1]
+    return CallFinding(
+        headline=f"commit {last.hash} “{one_line(last.title, 90)}” on {matches[-1][1]}{files}",
+        rows=(*rows[:-1], *([f"message: {one_line(body, 500)}"] if body else [])),
+        facts=CallFacts(commit=last, branch=last.branch),
+        worth=0.85,
+    )
+
+
+def _message_body(line: ShellLine) -> str:
+    """The body of a commit message, from a here-document or from `-m`."""
+    message = line.documents[0] if line.documents else ""
+    if not message:
+        message = next((c.option("-m", "--message", "-am") for c in line.commands if git_subcommand(c) == "commit"), "")
+    lines = [
+        x
+        for x in message.strip().split("\n")[1:]
+        if x.strip() and not re.match(r"(?i)co-authored-by|🤖|signed-off-by", x)
+    ]
+    return " / ".join(x.strip() for x in lines)
+
+
+def _read_push(line: ShellLine, view: OutputView) -> CallFinding | None:
+    if not any(git_subcommand(c) == "push" for c in line.commands if c.program == "git"):
+        return None
+    url = _REMOTE_URL.search(view.text)
+    remote = f" to {url[1]}" if url is not None else ""
+    rejected = [f"{m[1]} -> {m[2]} ({m[3] or 'rejected'})" for m in _REJECTED.finditer(view.text)]
+    if rejected or "failed to push" in view.text:
+        messages = unique(
+            x
+            for x in view.lines
+            if x.startswith(("remote:", "error:", "fatal:", "hint: Updates")) and x.strip() != "remote:"
+        )
+        return CallFinding(
+            headline=f"push REJECTED: {list_names(rejected, 120) or one_line(' '.join(messages), 120)}",
+            rows=tuple([one_line(x, 200) for x in messages[:6]]),
+            facts=CallFacts(pushed=False, error=f"push rejected: {list_names(rejected, 200)}"),
+            is_failure=True,
+            worth=0.85,
+        )
+    pushed = [f"{m[3]} ({m[1].strip('[]')})" for m in _PUSHED.finditer(view.text)]
+    if pushed or "Everything up-to-date" in view.text:
+        links = tuple(unique(re.findall(r"https://\S+/(?:pull/new|merge_requests/new|compare)\S*", view.text)))
+        return CallFinding(
+            f"pushed {list_names(pushed, 100)}{remote}" if pushed else "push: everything up to date",
+            links,
+            CallFacts(pushed=True),
+            False,
+            0.8,
+        )
+    return None
+
+
+def _read_conflicts(line: ShellLine, view: OutputView) -> CallFinding | None:
+    conflicts = [m[1] for m in _CONFLICT.finditer(view.text)]
+    if not conflicts:
+        return None
+    paths = unique(m[1] for c in conflicts if (m := _CONFLICT_PATH.search(c)) is not None)
+    step = _UNAPPLIED.search(view.text)
+    at = f" applying {step[1]} “{one_line(step[2], 60)}”" if step is not None else ""
+    error = f"merge conflicts{at} in {list_names(paths, 300)}"
+    return CallFinding(
+        f"CONFLICT{at} in {list_names(paths, 110)}", tuple(unique(conflicts)[:10]), CallFacts(error=error), True, 0.8
+    )
+
+
+def _read_steps(line: ShellLine, view: OutputView) -> CallFinding | None:
+    """Branch switches, merges, rebases, stashes and resets."""
+    parts = [
+        form.format(*[one_line(g or "", 80) for g in match.groups()])
+        for pattern, form in _STEPS
+        if (match := pattern.search(view.text)) is not None
+    ]
+    facts = CallFacts()
+    switched = _SWITCHED.search(view.text)
+    head = _HEAD_AT.search(view.text)
+    if switched is not None:
+        parts.insert(0, f"on branch {switched[1]}")
+        facts = CallFacts(branch=switched[1])
+    if head is not None:
+        parts.append(f"HEAD at {head[1]} “{one_line(head[2], 70)}”")
+        facts = CallFacts(branch=facts.branch, commit=Commit(head[1], head[2].strip(), facts.branch))
+    if not parts:
+        return None
+    changed = _CHANGED.search(view.text)
+    if changed is not None and "Fast-forward" in parts:
+        parts.append(one_line(changed[1], 60))
+    return CallFinding(", ".join(parts), (), facts, False, 0.55)
+
+
+def _read_status(view: OutputView, *, is_short: bool) -> CallFinding | None:
+    branch = _ON_BRANCH.search(view.text)
+    files = [f"{m[1]}: {m[2].strip()}" for m in _STATUS_FILE.finditer(view.text)]
+    if is_short and not files:
+        files = [f"{(m[1] or m[3]).strip()} {(m[2] or m[4]).strip()}" for m in _SHORT_STATUS.finditer(view.text)]
+    untracked = _untracked(view) if branch is not None else []
+    if branch is None and not files and not _CLEAN.search(view.text):
+        return None
+    name = next(filter(None, branch.groups()), "") if branch is not None else ""
+    tracking = _tracking(view, branch)
+    parts = [f"on {name}" if name else "", tracking]
+    every = files + [f"untracked: {u}" for u in untracked]
+    if every:
+        parts.append(f"{len(every)} changed: {list_names([f.split(' ', 1)[-1] for f in every], 80)}")
+    elif branch is not None or _CLEAN.search(view.text):
+        parts.append("clean" if "working tree clean" in view.text or is_short else "nothing to commit")
+    rows = tuple(join_rows(every, limit=800, row_chars=160)) if len(every) > 1 else ()
+    return CallFinding(", ".join(filter(None, parts)), rows, CallFacts(branch=name), False, 0.5)
+
+
+def _tracking(view: OutputView, branch: re.Match[str] | None) -> str:
+    if branch is not None and branch[5]:
+        return f"{branch[5]} of {branch[4]}"
+    match = _TRACKING.search(view.text)
+    if match is None:
+        return ""
+    if match[1]:
+        return f"{match[3]} {'ahead of' if match[1].startswith('ahead') else 'behind'} {match[2]}"
+    return f"up to date with {match[5]}" if match[4] else f"diverged from {match[6]}"
+
+
+def _untracked(view: OutputView) -> list[str]:
+    _, mark, rest = view.text.partition("Untracked files:")
+    names: list[str] = []
+    for line in rest.split("\n")[1:60] if mark else []:
+        if not line.startswith(("\t", "  ")) or line.lstrip().startswith("("):
+            if names:
+                break
+            continue
+        names.append(line.strip())
+    return names
+
+
+def _read_log(view: OutputView) -> CallFinding | None:
+    rows = []
+    lines = view.lines
+    for number, line in enumerate(lines):
+        if (match := _LOG_COMMIT.match(line)) is not None:
+            title = next(
+                (x.strip(" |*") for x in lines[number + 1 : number + 8] if x.startswith(("    ", "|     ", "|   "))), ""
+            )
+            rows.append(f"{match[1][:10]} {one_line(title, 120)}" + (f" ({match[2]})" if match[2] else ""))
+    if not rows:
+        rows = [f"{m[1][:12]} {one_line(m[2], 120)}" for m in _ONELINE.finditer(view.text)]
+    if not rows:
+        return None
+    return CallFinding(
+        f"{len(rows)} commits, newest {rows[0]}" if len(rows) > 1 else rows[0],
+        tuple(join_rows(rows, limit=700)) if len(rows) > 1 else (),
+        CallFacts(),
+        False,
+        0.35,
+    )
+
+
+def _read_diff(view: OutputView) -> CallFinding | None:
+    files = unique(m[2] for m in _DIFF_FILE.finditer(view.text))
+    total = _CHANGED.search(view.text)
+    stats = [x.strip() for x in view.lines if re.match(r" \S.* \|\s+(?:\d+|Bin)", x)]
+    if not files and total is None and not stats:
+        return None
+    headline = (
+        total[1]
+        if total is not None
+        else f"diff of {len(files)} file{'s' if len(files) > 1 else ''}: {list_names(files, 90)}"
+    )
+    rows = join_rows(
+        [re.sub(r"\s+\|\s+", " | ", s) for s in stats] or (files if len(files) > 1 else []), limit=700, row_chars=120
+    )
+    return CallFinding(headline, tuple(rows), CallFacts(), False, 0.25)
+
+
+def _read_show(view: OutputView) -> CallFinding | None:
+    findings = [
+        f for f in (_read_log(view) if view.text.startswith("commit ") else None, _read_diff(view)) if f is not None
+    ]
+    return combine_findings(findings) if findings else None
+
+
+def _read_branches(view: OutputView) -> CallFinding | None:
+    names = [x.strip("*+ ").split(" ", 1)[0] for x in view.lines if re.match(r"^[*+ ] \S+", x)]
+    current = next((x[2:].split(" ")[0] for x in view.lines if x.startswith("* ")), "")
+    if not names and len(view.lines) == 1 and " " not in view.text.strip():
+        current = view.text.strip()
+        names = [current]
+    if not names:
+        return None
+    headline = (
+        f"on {current}"
+        if len(names) == 1 and current
+        else f"{len(names)} branches" + (f", on {current}" if current else "")
+    )
+    return CallFinding(
+        headline, tuple(join_rows(names, limit=500)) if len(names) > 1 else (), CallFacts(branch=current), False, 0.35
+    )
+
+
+def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallFinding | None:
+    """gh and glab: what was created or shown, with numbers and titles."""
+    words = command.words
+    area, action = (words[1] if len(words) > 1 else ""), (words[2] if len(words) > 2 else "")
+    if action == "create" or (area == "pr" and action in ("comment", "review", "edit")):
+        return _created(command, area, action, view)
+    if action in ("checks", "watch", "list", "view", "status", "diff"):
+        return _hub_rows(area, action, view)
+    done = [m[1] for m in _GH_DONE.finditer(view.text)]
+    if done:
+        return CallFinding(
+            one_line("; ".join(done), 150), tuple(done[:8]), CallFacts(), any(d[0] == "X" for d in done), 0.7
+        )
+    return None
+
+
+def _created(command: ShellCommand, area: str, action: str, view: OutputView) -> CallFinding | None:
+    urls = list(_GITHUB_URL.finditer(view.text))
+    if not urls:
+        return None
+    url = urls[-1]
+    title = command.option("--title", "-t")
+    thing = f"{_THING[url[1]]}{url[2]}"
+    if url[3]:
+        thing = f"comment {url[3].rsplit('-', 1)[-1]} on {thing}"
+    label = f"{thing}: {title}" if title else thing
+    verb = "created" if action == "create" else action
+    facts = CallFacts(created=(label,)) if action in ("create", "comment") else CallFacts()
+    return CallFinding(f"{verb} {label} {url[0]}", (), facts, False, 0.9)
+
+
+def _hub_rows(area: str, action: str, view: OutputView) -> CallFinding | None:
+    checks = _CHECK.findall(view.text)
+    if checks:
+        failing = [name for name, state, _ in checks if state == "fail"]
+        states = ", ".join(
+            f"{sum(s == state for _, s, _ in checks)} {state}" for state in unique(s for _, s, _ in checks)
+        )
+        headline = f"checks: {states}" + (f" (failing: {list_names(failing, 90)})" if failing else "")
+        rows = [f"{name}: {state} {rest.split(chr(9))[-1]}" for name, state, rest in checks if state != "pass"]
+        return CallFinding(headline, tuple(join_rows(rows, limit=700)), CallFacts(), bool(failing), 0.7)
+    fields = _GH_FIELD.findall(view.text)
+    if fields:
+        by_name = dict(fields)
+        title = one_line(by_name.get("title", ""), 90)
+        headline = f"{area} #{by_name.get('number', '?')} “{title}” {by_name.get('state', '')}".strip()
+        body = view.text.partition("\n--\n")[2]
+        rows = [f"{k}: {one_line(v, 160)}" for k, v in fields if k not in ("title", "number", "state")]
+        return CallFinding(headline, (*rows, *join_rows(body.split("\n"), limit=500)), CallFacts(), False, 0.5)
+    if action == "list" and view.lines:
+        rows = [one_line(x.replace("\t", " · "), 160) for x in view.lines]
+        return CallFinding(
+            f"{len(rows)} {area}s, first {one_line(rows[0], 90)}",
+            tuple(join_rows(rows, limit=700)),
+            CallFacts(),
+            False,
+            0.45,
+        )
+    return None
+
+
+_ACTION_READERS: tuple[Callable[[ShellLine, OutputView], CallFinding | None], ...] = (
+    _read_commit,
+    _read_conflicts,
+    _read_steps,
+    _read_push,
+)
+_VIEW_READERS: dict[str, Callable[[OutputView], CallFinding | None]] = {
+    "log": _read_log,
+    "reflog": _read_log,
+    "show": _read_show,
+    "diff": _read_diff,
+    "branch": _read_branches,
+}

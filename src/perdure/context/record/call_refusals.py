@@ -1,0 +1,89 @@
+"""Calls that did not run or did not end: refused by the user, a guard or a hook, interrupted, in the background."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from perdure.context.record.call_text import one_line
+from perdure.context.record.types import Outcome
+
+_HEAD_CHARS = 600
+_REASON_CHARS = 4_000
+
+# How agents report a refusal; the group, where there is one, is the reason in the user's own words.
+_REFUSALS = tuple(
+    re.compile(pattern, re.S)
+    for pattern in (
+        # "terminal was not run, the user refused: “not on Fridays”. Approval was needed because: …"
+        r"(?:Error: )?\S+ was not run, the user refused: “(.*)”\. Approval was needed because: ",
+        r"(?:Error: )?\S+ was not run, (?:the user refused|no one is available to approve it): ()",
+        r"(?:Error: )?\S+ was stopped by a hook: ()",
+        r"The user doesn't want to (?:proceed with this tool use|take this action)\b.{0,400}?the user said:\s*(.*)",
+        r"The user doesn't want to (?:proceed with this tool use|take this action)\b()",
+        r"\[?(?:Request )?(?:denied|rejected|declined) by (?:the )?user(?:: (.*?))?\]?\s*\Z",
+        r"(?:Error: )?(?:The )?[Uu]ser (?:has )?(?:rejected|denied|declined|refused|cancell?ed)\b"
+        r"[^:\n]{0,120}(?:: ?(.*))?\Z",
+        r"(?:Error: )?(?:Permission|Approval) (?:to use \S+ )?(?:has been )?(?:denied|refused|rejected)\b"
+        r"[^:\n]{0,120}(?:: ?(.*))?\Z",
+        r"(?:Error: )?(?:Tool|Command|Action)\b[^:\n]{0,60}(?:rejected|denied|refused|declined|blocked) by "
+        r"(?:the )?user[^:\n]{0,80}(?:: ?(.*))?\Z",
+        r"BLOCKED: (?:User denied|.{0,80}denied by (?:the )?user)()",
+    )
+)
+_REFUSAL_HINT = re.compile(
+    r"(?i)refused|doesn't want|denied|rejected|declined|stopped by a hook|was not run|user (?:has )?cancel"
+)
+_INTERRUPTED = re.compile(
+    r"\[Interrupted before it finished|\[stopped: interrupted\]|\[Request interrupted by user|Command aborted\s*\Z|"
+    r"(?:Error: )?(?:The )?(?:operation|tool call|command|request) was (?:aborted|interrupted|cancell?ed)|"
+    r"Interrupted by user|"
+    r"\[(?:Tool )?(?:call )?interrupted\]|\[(?:aborted|cancelled|canceled)\]|Operation aborted"
+)
+_TIMED_OUT = re.compile(
+    r"\[stopped: still running after [^\]]*\]|Command timed out[^\n]*|timed out after [\d.]+ ?\w*|"
+    r"was stopped: it took longer than [^\n]*"
+)
+_BACKGROUND = re.compile(
+    r"Command running in background with ID: (\S+?)\.?(?:\s|$)|Started in the background as (\w+)|"
+    r"(?:Background|background) (?:process|task|shell|job) (?:started|running)[^\n]{0,60}?"
+    r"(?:ID|id|PID|pid|session)[:= ]+(\S+)|"
+    r"Command was manually backgrounded by user with ID: (\S+?)\.?(?:\s|$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedCall:
+    """Why a call did not run to its end; `words` is the user's reason, word for word."""
+
+    outcome: Outcome
+    message: str
+    words: str = ""
+
+
+def read_refusal(result: str) -> UnfinishedCall | None:
+    """Recognise a refused, interrupted or timed-out call by the beginning or the end of its result."""
+    head = result[:_HEAD_CHARS]
+    if _REFUSAL_HINT.search(head) is not None:
+        stripped = result[:_REASON_CHARS].strip()
+        for pattern in _REFUSALS:
+            if (match := pattern.match(stripped)) is not None:
+                words = (match[1] or "").strip() if match.lastindex else ""
+                return UnfinishedCall("refused", one_line(words or stripped, 300), words)
+    edges = head if len(result) <= _HEAD_CHARS else f"{head}\n{result[-300:]}"
+    if (match := _INTERRUPTED.search(edges)) is not None and (match.start() < 60 or match.end() > len(edges) - 60):
+        return UnfinishedCall("interrupted", "interrupted before it finished")
+    return None
+
+
+def read_timeout(result: str) -> str:
+    """The words of a timeout at either end of a result, or ""."""
+    edges = result if len(result) <= 600 else f"{result[:300]}\n{result[-300:]}"
+    match = _TIMED_OUT.search(edges)
+    return one_line(match[0].strip("[]"), 120) if match is not None else ""
+
+
+def background_process(result: str) -> str:
+    """The id of a process that was put into the background, or ""."""
+    match = _BACKGROUND.search(result[:400])
+    return next(filter(None, match.groups()), "") if match is not None else ""

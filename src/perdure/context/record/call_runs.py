@@ -1,0 +1,289 @@
+"""Describe a shell command by what its output shows: tests, builds, git, JSON, logs, or the lines that matter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.context.record.call_builds import read_build
+from perdure.context.record.call_edits import describe_content
+from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
+from perdure.context.record.call_json import read_json
+from perdure.context.record.call_refusals import background_process, read_timeout
+from perdure.context.record.call_shell import ShellLine, command_label, parse_shell
+from perdure.context.record.call_tests import read_tests
+from perdure.context.record.call_text import (
+    CallFinding,
+    OutputView,
+    clip_middle,
+    join_rows,
+    merge_facts,
+    one_line,
+    unique,
+)
+from perdure.context.record.types import CallFacts, CallKind
+
+_PRIORITY: tuple[CallKind, ...] = ("test", "build", "git", "web", "edit", "delete", "shell", "search", "read", "other")
+_SMALL_CHARS = 700
+_ERROR_LINE = re.compile(
+    r"(?:^|[\s\[(:\"=])(?:fatal|error|ERROR|Error|FATAL|CRITICAL|SEVERE|panic|FAILED|FAIL|E[A-Z]{4,}|\w+(?:Error|Exception))(?:[\s\]):!,\"=]|$)|"
+    r"command not found|No such file|ermission denied|cannot |Cannot |not found|refused|rejected|Traceback|"
+    r"unrecognized|level=(?:error|fatal)|[Ff]ailed to |[Uu]nable to |✗|✖|❌|\bFAIL(?:ED|URE)?\b"
+)
+_SHELL_ERROR = re.compile(
+    r"^(?:(?:ba|z|da)?sh|/bin/\w+|\(eval\)|\w+)?:? ?(?:line \d+: |\d+: )?.{0,120}(?:command not found|"
+    r"No such file or directory|Permission denied|not recognized|Is a directory|Not a directory|syntax error.*|"
+    r"unbound variable|Connection refused|Could not resolve host.*)\s*$"
+)
+_PY_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)|AssertionError)\b(?:: .*)?$")
+_PY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)')
+_LEVEL = re.compile(r"\b(FATAL|CRITICAL|ERROR|WARN(?:ING)?|INFO|DEBUG)\b|level=(\w+)|\"level\": ?\"(\w+)\"")
+_VARIABLE = re.compile(r"\d[\d.:,T-]*|0x[0-9a-f]+|[0-9a-f]{8,}")
+_HEADER = re.compile(r"^(?:={2,}|-{2,}|#{1,3}|\*{2,}|>{2,})\s*\S")
+_LOG_FILE = re.compile(
+    r"\.(?:log|out|output|err)\b|(?:docker|kubectl|podman|journalctl|compose|heroku|fly|pm2)\b.*\blogs?\b|^journalctl\b|/tasks/"
+)
+# What tools add below an output that they cut.
+_FOOTER = re.compile(r"^\[(?:raw output|Showing |Full output|…|\.\.\.|output )|^\.\.\. \[|^\(Results are truncated")
+
+
+def describe_shell(arguments: Mapping[str, Any], command: str, view: OutputView) -> tuple[CallKind, str, CallFinding]:
+    """The kind of a command, its label and what came of it."""
+    line = parse_shell(command)
+    kind = _main_kind(line)
+    finding = _read(line, kind, view)
+    facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
+    if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
+        finding = _with_failure(finding, view)
+    finding = CallFinding(finding.headline, finding.rows, merge_facts(facts), finding.is_failure, finding.worth)
+    return kind, _label(arguments, line), finding
+
+
+def _label(arguments: Mapping[str, Any], line: ShellLine) -> str:
+    """The command itself; where it is long and was described, the description before it."""
+    label = command_label(line)
+    description = arguments.get("description") or arguments.get("_i")
+    if len(label) > 110 and isinstance(description, str) and description:
+        return f"{one_line(description, 70)} (`{clip_middle(label, 200)}`)"
+    return f"`{clip_middle(label, 240)}`"
+
+
+def _main_kind(line: ShellLine) -> CallKind:
+    kinds = {c.kind for c in line.commands if not c.is_filter}
+    for kind in _PRIORITY:
+        if kind in kinds:
+            if kind == "other" and any(c.output_file for c in line.commands):
+                return "write"
+            return "shell" if kind == "other" else kind
+    return "shell"
+
+
+def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
+    """Choose what to read by the kinds of the commands, then by what the output looks like."""
+    if (process := background_process(view.raw)) or any(c.is_background for c in line.commands):
+        name = process or "a background process"
+        return CallFinding(
+            f"runs in the background as {name}",
+            tuple(_telling_rows(view)),
+            CallFacts(started_process=f"{name}: {one_line(command_label(line), 160)}"),
+            False,
+            0.5,
+        )
+    findings: list[CallFinding] = []
+    kinds = {c.kind for c in line.commands if not c.is_filter}
+    if "git" in kinds and (finding := read_git(line, view)) is not None:
+        findings.append(finding)
+    is_foreign = kinds <= {"read", "search", "other", "git"} and _LOG_FILE.search(line.text[:2_000]) is None
+    if not is_foreign:
+        findings += _read_runs(kinds, view, bool(findings))
+    if not findings and (finding := read_json(view)) is not None:
+        findings.append(finding)
+    if timeout := read_timeout(view.raw):
+        findings.append(CallFinding(timeout, (), CallFacts(error=timeout), True, 0.6))
+    if findings:
+        return combine_findings(findings) if len(findings) > 1 else findings[0]
+    return _read_plain(line, kind, view)
+
+
+def _read_runs(kinds: set[CallKind], view: OutputView, has_finding: bool) -> list[CallFinding]:
+    """Test and build output, wherever it comes from."""
+    findings = []
+    tests = read_tests(view)
+    if tests is not None:
+        findings.append(tests)
+    is_build = bool(kinds & {"build", "test"})
+    needs_build = tests is None or tests.is_failure or "build" in kinds
+    if needs_build and (is_build or view.exit_code or not has_finding):
+        build = read_build(view, is_strict=not is_build or (tests is not None))
+        if build is not None and not (tests is not None and _is_same(tests, build)):
+            findings.append(build)
+    return findings
+
+
+def _is_same(tests: CallFinding, build: CallFinding) -> bool:
+    """Whether the errors of the second are the assertions of the first."""
+    text = "\n".join(tests.rows)
+    return build.is_failure and all(r.split(": ", 1)[0].rsplit("/", 1)[-1] in text for r in build.rows[:3])
+
+
+def _is_harmless(line: ShellLine, kind: CallKind, view: OutputView) -> bool:
+    """A search without a match and a diff with a difference exit with 1."""
+    last = line.commands[-1] if line.commands else None
+    is_search = kind in ("search", "read") or (last is not None and last.program in ("grep", "rg", "diff"))
+    return view.exit_code == 1 and is_search and not any(_SHELL_ERROR.match(x[:400]) for x in view.lines[-3:])
+
+
+def _with_failure(finding: CallFinding, view: OutputView) -> CallFinding:
+    lines = decisive_lines(view)
+    reason = lines[0] if lines else finding.headline
+    headline = f"exit {view.exit_code}: {reason}" if reason else f"exit {view.exit_code}"
+    rows = tuple(unique([*lines[:8], *finding.rows]))
+    return CallFinding(
+        headline,
+        rows if len(rows) > 1 else finding.rows,
+        merge_facts([finding.facts, CallFacts(error=one_line(reason, 240))]),
+        True,
+        max(finding.worth, 0.6),
+    )
+
+
+def decisive_lines(view: OutputView) -> list[str]:
+    """The lines of a failing output that give the reason, most decisive first, or else its last lines."""
+    lines = view.lines
+    exceptions = [n for n, x in enumerate(lines) if _PY_EXCEPTION.match(x[:300])]
+    if exceptions and "Traceback" in view.text:
+        number = exceptions[-1]
+        frame = next(
+            (m for x in reversed(lines[max(0, number - 12) : number]) if (m := _PY_FRAME.match(x)) is not None), None
+        )
+        at = f"{frame[1]}:{frame[2]}: " if frame is not None else ""
+        return [f"{at}{one_line(lines[number], 260)}", *(one_line(x, 200) for x in lines[number + 1 : number + 3])]
+    shell = [one_line(x, 220) for x in lines if len(x) < 400 and _SHELL_ERROR.match(x)]
+    errors = [one_line(x, 240) for x in lines if _ERROR_LINE.search(x[:600])]
+    chosen = unique(shell[:2] + errors[:8])
+    return chosen or [one_line(x, 200) for x in lines[-3:]]
+
+
+def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
+    if not view.text:
+        return _read_silent(line, kind, view)
+    if (log := _read_log(line, view)) is not None:
+        return log
+    total = view.total_lines
+    if kind in ("read", "search"):
+        is_error = total <= 3 and _SHELL_ERROR.match(view.lines[0]) is not None
+        rows = tuple(join_rows(view.lines, limit=320, row_chars=160)) if total <= 8 else ()
+        headline = one_line(view.lines[0], 110) if total == 1 else f"{total} lines"
+        return CallFinding(
+            headline,
+            rows if total > 1 else (),
+            CallFacts(error=headline if is_error else ""),
+            is_error,
+            0.12 if total > 1 else 0.2,
+        )
+    if total == 1:
+        return CallFinding(
+            one_line(view.text, 130),
+            (one_line(view.text, 600),) if len(view.text) > 130 else (),
+            CallFacts(),
+            False,
+            0.35,
+        )
+    return CallFinding(_plain_headline(kind, view), tuple(_telling_rows(view)), CallFacts(), False, 0.35)
+
+
+def _plain_headline(kind: CallKind, view: OutputView) -> str:
+    """All of a few short lines, else the first error or the last line; the first of what git lists."""
+    lines = [x for x in view.lines if not _FOOTER.match(x)] or list(view.lines)
+    together = " | ".join(" ".join(x.split()) for x in lines[:4])
+    if len(lines) <= 4 and len(together) <= 130:
+        return together
+    errors = [x for x in lines if _ERROR_LINE.search(x[:600])]
+    chosen = errors[0] if errors and len(errors) < len(lines) else lines[0 if kind == "git" else -1]
+    return f"{one_line(chosen, 110)} ({view.total_lines} lines)"
+
+
+def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
+    """A command without output: for a search no match, for a here-document the file that it wrote."""
+    target = next((c.output_file for c in line.commands if c.output_file), "")
+    if target and line.documents:
+        return describe_content(target, line.documents[0])
+    if view.exit_code:
+        return CallFinding(
+            f"exit {view.exit_code}" if kind != "search" else "no match", (), CallFacts(), kind != "search", 0.4
+        )
+    headline = {"search": "no match", "read": "empty", "build": "ok", "test": "ok"}.get(kind, "done")
+    return CallFinding(
+        headline, (), CallFacts(), False, 0.3 if kind in ("build", "test", "delete", "edit", "git") else 0.2
+    )
+
+
+def _telling_rows(view: OutputView) -> list[str]:
+    """The whole of a small output; of a larger one its headers, its first and last lines and those with errors."""
+    if len(view.text) <= _SMALL_CHARS:
+        return join_rows(view.lines, limit=_SMALL_CHARS + 100)
+    lines = view.lines
+    last = len(lines) - 1
+    chosen = {0, 1, last - 2, last - 1, last}
+    chosen.update([n for n, x in enumerate(lines) if _ERROR_LINE.search(x[:600])][:6])
+    chosen.update([n for n, x in enumerate(lines) if _HEADER.match(x)][:6])
+    rows: list[str] = []
+    previous = -1
+    for number in sorted(n for n in chosen if 0 <= n <= last):
+        if number > previous + 1:
+            rows.append(f"[… {number - previous - 1} lines]")
+        rows.append(one_line(lines[number], 160))
+        previous = number
+    return join_rows(rows, limit=900)
+
+
+def _read_log(line: ShellLine, view: OutputView) -> CallFinding | None:
+    """A log: how many lines of each level, and the different errors with their first and last time."""
+    if view.total_lines < 8:
+        return None
+    levels: dict[str, int] = {}
+    errors: dict[str, list[str]] = {}
+    for row in view.lines:
+        match = _LEVEL.search(row[:300])
+        if match is None:
+            continue
+        level = (match[1] or match[2] or match[3]).upper().replace("WARNING", "WARN")
+        levels[level] = levels.get(level, 0) + 1
+        if level in ("FATAL", "CRITICAL", "ERROR"):
+            errors.setdefault(_VARIABLE.sub("#", row[:300]), []).append(row)
+    if sum(levels.values()) < max(4, len(view.lines) // 3):
+        return None
+    rows = []
+    for group in sorted(errors.values(), key=len, reverse=True)[:8]:
+        rows.append(
+            one_line(group[0], 240) + (f" ({len(group)}×, last: {one_line(group[-1], 60)})" if len(group) > 1 else "")
+        )
+    counts = ", ".join(f"{n} {level}" for level, n in sorted(levels.items(), key=lambda p: p[1]))
+    headline = f"log of {view.total_lines} lines: {counts}" + (f"; {one_line(rows[0], 90)}" if rows else "")
+    rows = rows or [one_line(x, 160) for x in view.lines[-3:]]
+    return CallFinding(headline, tuple(join_rows(rows, limit=950)), CallFacts(), False, 0.45 if errors else 0.25)
+
+
+def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:
+    """Files that the commands wrote or deleted, and processes that they stopped."""
+    changed = [c.output_file for c in line.commands if c.output_file]
+    deleted: list[str] = []
+    reads: list[str] = []
+    stopped = ""
+    for command in line.commands:
+        if command.kind == "edit" and command.operands:
+            changed.append(command.operands[-1])
+        elif command.kind == "delete" or (command.program == "git" and git_subcommand(command) == "rm"):
+            deleted += [x for x in command.operands if x != "rm"][:20]
+        elif (
+            command.kind == "read"
+            and not command.is_filter
+            and command.program in ("cat", "head", "tail", "sed", "nl", "less")
+        ):
+            reads += [x for x in command.operands if "." in x or "/" in x][-3:]
+        elif command.program in ("kill", "pkill", "killall"):
+            stopped = " ".join(command.operands[:3])
+    return CallFacts(
+        changed_files=tuple(changed), deleted_files=tuple(deleted), read_files=tuple(reads), stopped_process=stopped
+    )

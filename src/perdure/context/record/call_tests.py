@@ -1,0 +1,379 @@
+"""What a test run came to: totals, failing tests, and their first assertion with file and line.
+
+Each reader knows one runner by its own output, because scripts and task runners hide which one ran.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from perdure.context.record.call_text import (
+    CallFinding,
+    OutputView,
+    clip_middle,
+    join_rows,
+    list_names,
+    one_line,
+    unique,
+)
+from perdure.context.record.types import CallFacts, TestRun
+
+_MAX_FAILURES = 40
+_MESSAGE_CHARS = 200
+_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|todo|pending)\b")
+
+_PYTEST_TOTAL = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.:hms]+.*$", re.M)
+_PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py\S*(?:\[[^\]]*\])?)(?: - (.*))?$", re.M)
+_PYTEST_VERBOSE = re.compile(r"^(\S+\.py::\S+(?: \S+\])?) (?:FAILED|ERROR)\b", re.M)
+_PYTEST_HEAD = re.compile(r"^_{3,} (?:ERROR (?:at \w+ of|collecting) )?(\S.*?) _{3,}$")
+_PYTEST_LOCATION = re.compile(r"^(\S+\.py):(\d+): ?(.*)$")
+_PYTEST_ERROR = re.compile(r"^E {2,}(\S.*)$")
+
+_GO_FAIL = re.compile(r"^\s*--- FAIL: (\S+)")
+_GO_START = re.compile(r"^\s*(?:=== (?:RUN|CONT|PAUSE|NAME)|--- (?:PASS|SKIP|FAIL)|PASS$|FAIL\b|ok\s)")
+_GO_MESSAGE = re.compile(r"^\s+(\S+\.go:\d+): ?(.*)$")
+_GO_SAYS = re.compile(
+    r"(?i)\b(?:expect|want|got|error|fail|should|must|unexpected|mismatch|missing|not |cannot|could|nil|diff|"
+    r"timed? ?out|trace)"
+)
+
+_CARGO_TOTAL = re.compile(r"^test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed", re.M)
+_CARGO_FAIL = re.compile(r"^test (\S+)(?: - .*?)? \.\.\. FAILED", re.M)
+_CARGO_PANIC = re.compile(r"^thread '([^']+)'.{0,30} panicked at (?:'(.*)', )?(\S+:\d+):\d+", re.M)
+
+_JS_TOTAL = re.compile(r"^\s*Tests:?\s+((?:\d+ \w+(?:, | \| )?)+)", re.M)
+_JS_FAIL = re.compile(
+    r"^\s*(?:● (?!Console)(\S.*)|(?:FAIL|❯(?!.*:\d+:\d+$)|×|✗|✕|✖)\s+(\S.*? > .*|\S+\.(?:test|spec)\.\w+.*))$"
+)
+_JS_LOCATION = re.compile(r"(?:at .*?\(?|❯ )([\w./@-]+\.[cm]?[jt]sx?:\d+):\d+\)?")
+_JS_ERROR = re.compile(
+    r"^\s*(?:[\w.]*Error\b.*|Expected:? .*|Received:? .*|expect\(.*|- Expected.*|thrown: .*|[-+] {3,}\S.*)$"
+)
+_MOCHA_TOTAL = re.compile(r"^\s*(\d+) (passing|failing|pending)\b", re.M)
+_MOCHA_FAIL = re.compile(r"^\s{2}(\d+)\) (\S.*)$")
+_TAP_TOTAL = re.compile(r"^(?:#|ℹ) (pass|fail)\s+(\d+)", re.M)
+_TAP_FAIL = re.compile(
+    r"^\s*(?:not ok \d+ -? ?(?!.*# (?:TODO|SKIP))(\S.*)|✖ (?!failing tests)(\S.*?)(?: \([\d.]+ms\))?)$", re.M
+)
+_BUN_TOTAL = re.compile(r"^\s*(\d+) (pass|fail)$", re.M)
+_BUN_FAIL = re.compile(r"^\(fail\) (.*?)(?: \[[\d.]+ms\])?$", re.M)
+
+_UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in", re.M)
+_UNITTEST_RESULT = re.compile(r"^(?:FAILED \((.*)\)|OK\b.*)$", re.M)
+_UNITTEST_FAIL = re.compile(r"^(?:FAIL|ERROR): (\S+(?: \(\S+\))?)")
+_PY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)')
+_CTEST_TOTAL = re.compile(r"^(\d+)% tests passed, (\d+) tests? failed out of (\d+)", re.M)
+_CTEST_FAIL = re.compile(
+    r"^\s*\d+ - (\S.*?) \((?:Failed|Timeout|SEGFAULT|Not Run|Child aborted|Subprocess \w+|Exception.*?)\)",
+    re.M,
+)
+_RSPEC_TOTAL = re.compile(r"^(\d+) examples?, (\d+) failures?", re.M)
+_RSPEC_FAIL = re.compile(r"^rspec (\S+:\d+) # (.*)$", re.M)
+_RSPEC_ERROR = re.compile(r"^\s+(?:Failure/Error: (.*)|(expected.*|got:? .*))$", re.M)
+_JUNIT_TOTAL = re.compile(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+)")
+_JUNIT_FAIL = re.compile(r"^\[ERROR\]\s+(\S+\.\S+:\d+.*|\S+#?\S* .*<<< (?:FAILURE|ERROR)!.*)$", re.M)
+_DOTNET_TOTAL = re.compile(r"Failed:\s+(\d+), Passed:\s+(\d+)")
+_GRADLE_FAIL = re.compile(r"^(\S+ > .+) FAILED$", re.M)
+_PHPUNIT_TOTAL = re.compile(
+    r"^(?:Tests: (\d+), Assertions: \d+(?:, Errors: (\d+))?(?:, Failures: (\d+))?|OK \((\d+) tests?)", re.M
+)
+
+
+def read_tests(view: OutputView) -> CallFinding | None:
+    """The finding of the first runner that recognises the output; None where there is no test run in it."""
+    text = view.text
+    for marks, reader in _READERS:
+        if any(m in text for m in marks):
+            finding = reader(view)
+            if finding is not None:
+                return finding
+    return None
+
+
+def _finding(
+    passed: int | None, failed: int | None, failures: list[str], extra: str = "", scope: str = ""
+) -> CallFinding:
+    """Compose a finding; `failures` are rows of the form "name: file:line: message"."""
+    failures = unique(failures)[:_MAX_FAILURES]
+    count = max(failed or 0, 0)
+    is_failure = count > 0 or bool(failures)
+    parts = []
+    if is_failure:
+        names = list_names([_name_of(f) for f in failures], 90)
+        parts.append(f"{count or len(failures)} failed" + (f" ({names})" if names else ""))
+    if passed is not None and (passed or not is_failure):
+        parts.append(f"{passed} {scope}passed")
+    headline = ", ".join(parts) or "passed"
+    run = TestRun(passed, count or len(failures) if is_failure else failed or 0, tuple(failures))
+    return CallFinding(
+        headline=headline + (f", {extra}" if extra else ""),
+        rows=tuple(join_rows(failures, limit=900, row_chars=320)),
+        facts=CallFacts(tests=run, error=failures[0] if failures else ""),
+        is_failure=is_failure,
+        worth=0.85 if is_failure else 0.45,
+    )
+
+
+def _name_of(failure: str) -> str:
+    return clip_middle(failure.split(" — ", 1)[0], 80)
+
+
+def _row(name: str, location: str, message: str) -> str:
+    text = ": ".join(filter(None, (location, one_line(message, _MESSAGE_CHARS))))
+    return f"{name} — {text}" if text else name
+
+
+def _read_pytest(view: OutputView) -> CallFinding | None:
+    totals = list(_PYTEST_TOTAL.finditer(view.text))
+    counts: dict[str, int] = {}
+    for match in totals:
+        for number, word in _COUNT.findall(match[1]):
+            counts[word.rstrip("s") if word.startswith("error") else word] = int(number)
+    named = [(m[1], m[2] or "") for m in _PYTEST_FAILED.finditer(view.text)]
+    named += [(m[1], "") for m in _PYTEST_VERBOSE.finditer(view.text)]
+    if not totals and not named:
+        return None
+    locations = _pytest_locations(view)
+    rows: dict[str, str] = {}
+    for name, message in named:
+        location, assertion = locations.get(name.rsplit("::", 1)[-1], ("", ""))
+        if name not in rows or message:
+            rows[name] = _row(name, location, message if len(message) >= len(assertion) else assertion)
+    if not rows:
+        rows = {name: _row(name, location, message) for name, (location, message) in locations.items()}
+    failed = counts.get("failed", 0) + counts.get("error", 0)
+    passed = counts.get("passed") if totals else None
+    extra = ", ".join(f"{counts[w]} {w}" for w in ("skipped", "xfailed") if counts.get(w))
+    if totals and "no tests ran" in totals[-1][1]:
+        extra = "no tests ran"
+    return _finding(passed, failed, list(rows.values()), extra)
+
+
+def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
+    """The file:line and the error of each test in the section of failures, by the name of its function."""
+    locations: dict[str, tuple[str, str]] = {}
+    name = message = ""
+    for line in view.lines:
+        if line[0] == "_" and (match := _PYTEST_HEAD.match(line)) is not None:
+            name, message = match[1].rsplit(".", 1)[-1], ""
+        elif name and line.startswith("E  ") and (match := _PYTEST_ERROR.match(line)) is not None:
+            message = f"{message} {match[1]}" if message and len(message) < _MESSAGE_CHARS else message or match[1]
+            locations[name] = (locations.get(name, ("", ""))[0], message)
+        elif name and ".py:" in line and (match := _PYTEST_LOCATION.match(line)) is not None:
+            locations[name] = (f"{match[1]}:{match[2]}", message or match[3])
+    return locations
+
+
+def _read_go(view: OutputView) -> CallFinding | None:
+    lines = view.lines
+    failures = [_row(name, *message) for name, message in _go_failures(lines)]
+    packages_ok = sum(line.startswith("ok  ") for line in lines)
+    broken = [line.split()[1] for line in lines if line.startswith("FAIL\t") and len(line.split()) > 1]
+    passed_tests = sum(line.lstrip().startswith("--- PASS") for line in lines)
+    if not (failures or packages_ok or broken or passed_tests or "PASS" in lines or "FAIL" in lines):
+        return None
+    unbuilt = [line.split()[1] for line in lines if line.startswith("FAIL\t") and "[build failed]" in line]
+    rows = failures + [f"{package} — build failed" for package in unbuilt]
+    rows += [one_line(line, 300) for line in lines if line.startswith(("panic:", "fatal error:"))][:2]
+    if broken and not rows:
+        messages = [x.strip() for x in lines if not _GO_START.match(x) and not x.startswith(("#", "[", "?"))][-3:]
+        rows = [f"package {package}" for package in broken] + [one_line(x, 240) for x in messages]
+    passed = passed_tests or packages_ok or None
+    scope = "" if passed_tests else "packages " if packages_ok > 1 else "package "
+    failed = len(failures) + len(unbuilt) or len(broken)
+    parents = {f.split(" — ")[0] for f in failures}
+    leaves = [r for r in rows if not (" — " not in r and any(p.startswith(f"{r}/") for p in parents))]
+    is_empty = "no tests to run" in view.text and not passed_tests
+    return _finding(passed, failed, leaves, "no tests to run" if is_empty else "", scope)
+
+
+def _go_failures(lines: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Each failing test with the message that belongs to it: before the mark with -v, after it without."""
+    for number, line in enumerate(lines):
+        if "--- FAIL" in line and (match := _GO_FAIL.match(line)) is not None:
+            yield match[1], _go_message(lines, number)
+
+
+def _go_message(lines: tuple[str, ...], number: int) -> tuple[str, str]:
+    after = []
+    for index in range(number + 1, min(number + 14, len(lines))):
+        if _GO_START.match(lines[index]):
+            break
+        after.append(index)
+    candidates = [(i, m) for i in after if (m := _GO_MESSAGE.match(lines[i])) is not None]
+    if not candidates:
+        before = []
+        for index in range(number - 1, max(-1, number - 60), -1):
+            if _GO_START.match(lines[index]) and not lines[index].lstrip().startswith(
+                ("=== NAME", "=== CONT", "=== PAUSE")
+            ):
+                break
+            before.append(index)
+        every = [(i, m) for i in reversed(before) if (m := _GO_MESSAGE.match(lines[i])) is not None]
+        candidates = [(i, m) for i, m in every if _GO_SAYS.search(m[2]) or not m[2]][:1] or every[-1:]
+    if not candidates:
+        panic = next((i for i in after if "panic:" in lines[i]), None)
+        return ("", lines[panic].strip()) if panic is not None else ("", "")
+    index, match = candidates[0]
+    message = match[2]
+    for more in lines[index + 1 : index + 9]:
+        if _GO_START.match(more) or _GO_MESSAGE.match(more) or len(message) > _MESSAGE_CHARS:
+            break
+        message += " " + more.strip()
+    return match[1], message
+
+
+def _read_cargo(view: OutputView) -> CallFinding | None:
+    totals = [(int(m[1]), int(m[2])) for m in _CARGO_TOTAL.finditer(view.text)]
+    names = [m[1] for m in _CARGO_FAIL.finditer(view.text)]
+    if not totals and not names:
+        return None
+    locations: dict[str, str] = {}
+    for match in _CARGO_PANIC.finditer(view.text):
+        following = view.text[match.end() : match.end() + 400].split("\n")
+        message = match[2] or " ".join(x.strip() for x in following[1:4] if not x.startswith(("note:", "stack")))
+        locations[match[1]] = f"{match[3]}: {one_line(message, _MESSAGE_CHARS)}"
+    rows = [f"{name} — {locations[name]}" if name in locations else name for name in unique(names)]
+    return _finding(sum(p for p, _ in totals), sum(f for _, f in totals), rows)
+
+
+def _read_javascript(view: OutputView) -> CallFinding | None:
+    counts: dict[str, int] = {}
+    for match in _JS_TOTAL.finditer(view.text):
+        counts = {word: int(number) for number, word in _COUNT.findall(match[1])} or counts
+    if not counts:
+        return None
+    rows = _javascript_failures(view.lines) if counts.get("failed") else []
+    return _finding(counts.get("passed", 0), counts.get("failed", 0), rows)
+
+
+def _javascript_failures(lines: tuple[str, ...]) -> list[str]:
+    rows: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        match = _JS_FAIL.match(line)
+        if match is None:
+            continue
+        name = (match[1] or match[2]).strip()
+        following = []
+        for more in lines[number + 1 : number + 26]:
+            if _JS_FAIL.match(more):
+                break
+            following.append(more)
+        errors = [x.strip() for x in following if _JS_ERROR.match(x)][:4]
+        locations = [m[1] for x in following if "node_modules" not in x and (m := _JS_LOCATION.search(x)) is not None]
+        if errors or name not in rows:
+            rows[name] = _row(name, locations[0] if locations else "", " ".join(errors))
+    detailed = {name: row for name, row in rows.items() if " — " in row}
+    return list((detailed or rows).values())
+
+
+def _read_mocha(view: OutputView) -> CallFinding | None:
+    counts = {word: int(number) for number, word in _MOCHA_TOTAL.findall(view.text)}
+    if not counts:
+        return None
+    rows: list[str] = []
+    lines = view.lines
+    summary = next((n for n, line in enumerate(lines) if re.match(r"\s*\d+ failing", line)), len(lines))
+    for number in range(summary, len(lines)):
+        if (match := _MOCHA_FAIL.match(lines[number])) is not None:
+            block = lines[number + 1 : number + 20]
+            title = [match[2], *(x.strip() for x in block[:4] if x.endswith(":") and "Error" not in x)]
+            errors = [x.strip() for x in block if _JS_ERROR.match(x)][:2]
+            locations = [m[1] for x in block if "node_modules" not in x and (m := _JS_LOCATION.search(x)) is not None]
+            rows.append(_row(" ".join(title).rstrip(":"), locations[0] if locations else "", " ".join(errors)))
+    return _finding(counts.get("passing", 0), counts.get("failing", 0), rows[: counts.get("failing", 0)])
+
+
+def _read_tap(view: OutputView) -> CallFinding | None:
+    counts = {word: int(number) for word, number in _TAP_TOTAL.findall(view.text)}
+    rows = [(m[1] or m[2]).strip() for m in _TAP_FAIL.finditer(view.text)]
+    if not counts and not ("TAP version" in view.text or re.search(r"^1\.\.\d+$", view.text, re.M)):
+        return None
+    if counts and not counts.get("fail"):
+        rows = []
+    errors = (
+        [x.strip() for x in view.lines if _JS_ERROR.match(x) or x.lstrip().startswith("error:")][:3] if rows else []
+    )
+    return _finding(counts.get("pass"), counts.get("fail", len(rows)), unique(rows) + errors)
+
+
+def _read_bun(view: OutputView) -> CallFinding | None:
+    counts = {word: int(number) for number, word in _BUN_TOTAL.findall(view.text)}
+    if "pass" not in counts:
+        return None
+    rows = [m[1] for m in _BUN_FAIL.finditer(view.text)]
+    errors = [x.strip() for x in view.lines if re.match(r"\s*(?:error:|Expected:|Received:|at .*:\d+:\d+)", x)][:6]
+    return _finding(counts["pass"], counts.get("fail", 0), unique(rows) + (errors if rows else []))
+
+
+def _read_unittest(view: OutputView) -> CallFinding | None:
+    total = _UNITTEST_TOTAL.search(view.text)
+    result = _UNITTEST_RESULT.search(view.text, total.end()) if total is not None else None
+    if total is None or result is None:
+        return None
+    count = int(total[1])
+    failed = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", result[1] or ""))
+    rows: list[str] = []
+    name = location = ""
+    for line in view.lines:
+        if (match := _UNITTEST_FAIL.match(line)) is not None:
+            name, location = match[1], ""
+        elif name and (match := _PY_FRAME.match(line)) is not None:
+            location = f"{match[1]}:{match[2]}"
+        elif name and re.match(r"\w[\w.]*(?:Error|Exception|Failure|Exit)\b", line):
+            rows.append(_row(name, location, line))
+            name = ""
+    return _finding(count - failed, failed, rows)
+
+
+def _read_ctest(view: OutputView) -> CallFinding | None:
+    match = _CTEST_TOTAL.search(view.text)
+    if match is None:
+        return None
+    failed, total = int(match[2]), int(match[3])
+    return _finding(total - failed, failed, [m[1] for m in _CTEST_FAIL.finditer(view.text)])
+
+
+def _read_rspec(view: OutputView) -> CallFinding | None:
+    match = _RSPEC_TOTAL.search(view.text)
+    if match is None:
+        return None
+    rows = [f"{m[1]} — {m[2]}" for m in _RSPEC_FAIL.finditer(view.text)]
+    errors = [(m[1] or m[2]).strip() for m in _RSPEC_ERROR.finditer(view.text)][:4]
+    return _finding(int(match[1]) - int(match[2]), int(match[2]), rows + errors)
+
+
+def _read_other(view: OutputView) -> CallFinding | None:
+    """Maven, Gradle, .NET and PHPUnit."""
+    if (match := None if not (every := _JUNIT_TOTAL.findall(view.text)) else every[-1]) is not None:
+        run, failures, errors = map(int, match)
+        rows = [one_line(m[1], 300) for m in _JUNIT_FAIL.finditer(view.text)]
+        return _finding(run - failures - errors, failures + errors, rows if failures + errors else [])
+    if (dotnet := _DOTNET_TOTAL.search(view.text)) is not None:
+        rows = re.findall(r"^\s*Failed (\S+)", view.text, re.M)
+        return _finding(int(dotnet[2]), int(dotnet[1]), rows)
+    if (php := _PHPUNIT_TOTAL.search(view.text)) is not None:
+        failed = int(php[2] or 0) + int(php[3] or 0)
+        rows = re.findall(r"^\d+\) (\S+::\S+)", view.text, re.M)
+        return _finding(int(php[1] or php[4]) - failed, failed, rows if failed else [])
+    if rows := _GRADLE_FAIL.findall(view.text):
+        return _finding(None, len(rows), rows)
+    return None
+
+
+_Reader = Callable[[OutputView], CallFinding | None]
+# The strings that an output of each runner contains, cheapest first.
+_READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
+    (("--- FAIL", "--- PASS", "ok  \t", "FAIL\t", "[no test files]"), _read_go),
+    (("test result: ",), _read_cargo),
+    (("% tests passed",), _read_ctest),
+    (("Tests:", "Tests  "), _read_javascript),
+    ((" passing", " failing"), _read_mocha),
+    (("Ran ",), _read_unittest),
+    ((" example",), _read_rspec),
+    ((".py::", " passed", " failed", "no tests ran", "FAILED ", "ERROR "), _read_pytest),
+    (("TAP version", "# pass", "ℹ pass", "not ok "), _read_tap),
+    ((" pass\n", " fail\n"), _read_bun),
+    (("Tests run:", "Passed: ", "Assertions: ", " > ", "OK ("), _read_other),
+)

@@ -1,0 +1,230 @@
+"""Bounded views of tool output, and the small text operations that every kind of call needs.
+
+Results may have megabytes in one line, escape sequences and control characters. `read_output` reduces them once, in
+linear time, to a text that the other modules may search freely.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+
+from perdure.context.record.types import CallFacts
+
+LINE_CHARS = 160
+DETAIL_CHARS = 1_200
+_MAX_ROWS = 28
+# A result of more characters is reduced to its head, its tail and the marked lines between them.
+_WHOLE_CHARS = 64_000
+_WINDOW_CHARS = 24_000
+_MARKED_CHARS = 24_000
+_HITS_PER_MARK = 24
+_LONG_LINE = 2_000
+_MARKS = ("FAIL", "rror", "ERROR", "panic", "xception", "\nE  ", " passed", "CONFLICT", "not ok")
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_REMINDER = re.compile(r"<system-reminder>(?:(?!</system-reminder>)[\s\S]){0,4000}</system-reminder>")
+_RAN = re.compile(
+    r"(?:Exit code|Exit status|exit code:) (-?\d{1,3})\b\n?|\[exit (-?\d{1,3})\]\n?|\[ended by signal (\d+)\]\n?"
+)
+_ENDED = re.compile(
+    r"\n?\[?\(?(?:(?:Command|Process) (?:exited|failed) with|exited with|exit) (?:exit )?(?:code|status):? "
+    r"(-?\d{1,3})\b[^\n]{0,40}\Z"
+)
+_CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinding:
+    """What one look at an output showed: a headline, rows of detail, and facts."""
+
+    headline: str
+    rows: tuple[str, ...] = ()
+    facts: CallFacts = field(default_factory=CallFacts)
+    is_failure: bool = False
+    worth: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class OutputView:
+    """The output of a command, bounded and without escape sequences; `raw` is the whole of it."""
+
+    raw: str
+    text: str
+    lines: tuple[str, ...]
+    total_lines: int
+    exit_code: int | None = None
+    folder: str = ""
+
+
+def read_output(result: str) -> OutputView:
+    """Reduce a result to what may be searched: bounded, plain text, with its exit status apart."""
+    exit_code, raw = _unwrap(result)
+    folder = ""
+    if "<system-reminder>" in raw[-6000:]:
+        raw = raw[:-6000] + _REMINDER.sub("", raw[-6000:])
+    if (match := _RAN.match(raw)) is not None:
+        exit_code = int(next(filter(None, match.groups()), "0")) * (-1 if match[3] else 1)
+        raw = raw[match.end() :]
+    else:
+        tail = raw[-400:].rstrip()
+        if (match := _ENDED.search(tail)) is not None:
+            exit_code = int(match[1])
+            raw = raw[:-400] + tail[: match.start()]
+    if (match := _CWD_RESET.search(raw[-400:])) is not None:
+        folder = match[1]
+        raw = raw[:-400] + raw[-400:][: match.start()]
+    text = plain_text(_bounded(raw))
+    lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
+    return OutputView(raw, "\n".join(lines), lines, count_lines(raw), exit_code, folder)
+
+
+def _unwrap(result: str) -> tuple[int | None, str]:
+    """Take the output from a JSON object such as {"output": "…", "exit_code": 0, "error": null}."""
+    head = result[:200].lstrip()
+    if not head.startswith("{") or not re.match(r'\{\s*"(?:output|stdout|exit_code|success|error)"\s*:', head):
+        return None, result
+    body = parse_json(result)
+    if not isinstance(body, dict) or not ("output" in body or "stdout" in body):
+        return None, result
+    texts = [body.get(k) for k in ("output", "stdout", "stderr", "error")]
+    code = body.get("exit_code", body.get("returncode"))
+    return code if isinstance(code, int) else None, "\n".join(t for t in texts if isinstance(t, str) and t)
+
+
+def parse_json(text: str) -> object:
+    """Parse a JSON document of a bounded size; None where it is not one."""
+    if len(text) > 400_000:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def count_lines(text: str) -> int:
+    stripped = text.rstrip()
+    return stripped.count("\n") + 1 if stripped else 0
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= _WHOLE_CHARS:
+        return text
+    end = len(text) - _WINDOW_CHARS
+    pieces = [text[:_WINDOW_CHARS], *_marked_lines(text, _WINDOW_CHARS, end), text[end:]]
+    return "\n".join(pieces)
+
+
+def _marked_lines(text: str, start: int, end: int) -> list[str]:
+    """The lines with a mark of failure between two offsets, each with the two lines that follow it."""
+    spans: dict[int, int] = {}
+    for mark in _MARKS:
+        position = start
+        for _ in range(_HITS_PER_MARK):
+            position = text.find(mark, position, end)
+            if position < 0:
+                break
+            low = max(text.rfind("\n", max(start, position - 400), position + 1) + 1, position - 200, start)
+            high = position
+            for _ in range(3):
+                high = text.find("\n", high + 1, end)
+                if high < 0:
+                    break
+            high = high if high >= 0 else end
+            spans[low] = min(high, low + 1_200)
+            newline = text.find("\n", position + len(mark), end)
+            if newline < 0:
+                break
+            position = newline
+    pieces: list[str] = []
+    used = last = 0
+    for low in sorted(spans):
+        high = spans[low]
+        if high <= last or used > _MARKED_CHARS:
+            continue
+        pieces.append(text[max(low, last) : high])
+        used += high - max(low, last)
+        last = high
+    return pieces
+
+
+def plain_text(text: str) -> str:
+    """Remove escape sequences and control characters, and shorten lines without end."""
+    if "\x1b" in text:
+        text = _ANSI.sub("", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if _CONTROL.search(text) is not None:
+        text = _CONTROL.sub("", text)
+    if len(text) > _LONG_LINE and any(len(line) > _LONG_LINE for line in text.split("\n")):
+        text = "\n".join(clip_middle(line, 1_200) if len(line) > _LONG_LINE else line for line in text.split("\n"))
+    return text
+
+
+def one_line(text: str, limit: int) -> str:
+    """The beginning of a text on one line, with an ellipsis where it was cut."""
+    piece = " ".join(text[: 4 * limit + 200].split())
+    if len(piece) > limit:
+        return piece[: limit - 1].rstrip() + "…"
+    return piece + "…" if len(text) > 4 * limit + 200 else piece
+
+
+def clip_middle(text: str, limit: int) -> str:
+    """Both ends of a text that is longer than `limit`."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    return f"{text[: limit - tail - 3].rstrip()} … {text[-tail:].lstrip()}"
+
+
+def join_rows(rows: Iterable[str], *, limit: int, row_chars: int = 240) -> list[str]:
+    """Rows within a number of characters; the last one counts those that did not fit."""
+    out: list[str] = []
+    used = 0
+    every = [r for r in rows if r.strip()]
+    for number, row in enumerate(every):
+        piece = row if len(row) <= row_chars else clip_middle(row, row_chars)
+        if out and (used + len(piece) > limit or len(out) >= _MAX_ROWS):
+            out.append(f"… {len(every) - number} more")
+            break
+        out.append(piece)
+        used += len(piece) + 1
+    return out
+
+
+def unique(values: Iterable[str]) -> list[str]:
+    """The values without repetition, in order."""
+    return list(dict.fromkeys(values))
+
+
+def list_names(names: Sequence[str], limit: int) -> str:
+    """Names separated by commas, with a count of those that do not fit."""
+    out: list[str] = []
+    used = 0
+    for number, name in enumerate(names):
+        if out and used + len(name) > limit:
+            return f"{', '.join(out)} and {len(names) - number} more"
+        out.append(name)
+        used += len(name) + 2
+    return ", ".join(out)
+
+
+def merge_facts(parts: Sequence[CallFacts]) -> CallFacts:
+    """Combine facts: tuples are joined, of single values the last non-empty one counts."""
+    parts = [p for p in parts if p is not _NO_FACTS]
+    if len(parts) <= 1:
+        return parts[0] if parts else _NO_FACTS
+    values: dict[str, object] = {}
+    for name in _FACT_NAMES:
+        given = [v for p in parts if (v := getattr(p, name)) not in ("", None, ())]
+        if given:
+            is_joined = isinstance(given[0], tuple) and name != "plan"
+            values[name] = tuple(dict.fromkeys(x for v in given for x in v)) if is_joined else given[-1]
+    return CallFacts(**values)  # type: ignore[arg-type]
+
+
+_FACT_NAMES = tuple(f.name for f in fields(CallFacts))
+_NO_FACTS = CallFacts()

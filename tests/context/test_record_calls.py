@@ -1,0 +1,545 @@
+"""Tool calls as the record describes them: what ran, on what, and what came of it, by kind of call."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from perdure.context.record.calls import describe_call, merge_lines
+from perdure.context.record.types import CallLine
+from perdure.core.messages import ToolCall
+
+
+def describe(name: str, result: str | None, **arguments: Any) -> CallLine:
+    return describe_call(ToolCall("c1", name, json.dumps(arguments)), result)
+
+
+def run(command: str, result: str) -> CallLine:
+    return describe("terminal", result, command=command)
+
+
+class TestGit:
+    def test_commit_gives_hash_title_branch_and_body(self) -> None:
+        line = run(
+            "cd /srv/shop && git add -A && git commit -m \"$(cat <<'EOF'\nCart: round half up\n\nBanker's rounding "
+            'lost cents on refunds.\nEOF\n)"',
+            "[exit 0]\n[fix/rounding 3fa9c21] Cart: round half up\n 2 files changed, 14 insertions(+), 3 deletions(-)",
+        )
+        assert line.kind == "git"
+        assert line.outcome == "ok"
+        assert "3fa9c21" in line.line
+        assert "Cart: round half up" in line.line
+        assert "fix/rounding" in line.line
+        assert "lost cents on refunds" in line.detail
+        assert line.facts.commit is not None
+        assert line.facts.commit.hash == "3fa9c21"
+        assert line.facts.branch == "fix/rounding"
+        assert line.facts.folder == "/srv/shop"
+
+    def test_rejected_push_gives_the_reason(self) -> None:
+        line = run(
+            "git push origin main",
+            "To github.com:acme/shop.git\n ! [rejected]        main -> main (fetch first)\n"
+            "error: failed to push some refs to 'github.com:acme/shop.git'\nhint: Updates were rejected because …",
+        )
+        assert line.outcome == "failed"
+        assert line.facts.pushed is False
+        assert "fetch first" in line.line
+
+    def test_push_gives_range_and_remote(self) -> None:
+        line = run("git push", "To github.com:acme/shop.git\n   1a2b3c4..5d6e7f8  main -> main\n")
+        assert line.facts.pushed is True
+        assert "1a2b3c4..5d6e7f8" in line.line
+        assert "github.com:acme/shop.git" in line.line
+
+    def test_status_gives_branch_distance_and_files(self) -> None:
+        line = run(
+            "git status",
+            "On branch feat/tax\nYour branch is ahead of 'origin/feat/tax' by 2 commits.\n\nChanges not staged for "
+            'commit:\n\tmodified:   src/tax.py\n\nUntracked files:\n  (use "git add <file>...")\n\tnotes.txt\n',
+        )
+        assert line.facts.branch == "feat/tax"
+        assert "2 ahead of origin/feat/tax" in line.line
+        assert "src/tax.py" in line.detail
+        assert "notes.txt" in line.detail
+
+    def test_short_status_with_branch(self) -> None:
+        line = run("git status -sb", "## main...origin/main [ahead 1]\n M src/tax.py\n?? notes.txt")
+        assert "ahead 1" in line.line
+        assert "src/tax.py" in line.detail
+        assert line.facts.branch == "main"
+
+    def test_rebase_conflict_gives_commit_and_files(self) -> None:
+        line = run(
+            "git rebase origin/main",
+            "Exit code 1\nRebasing (1/4)\rAuto-merging src/tax.py\nCONFLICT (content): Merge conflict in src/tax.py\n"
+            "error: could not apply 9e8d7c6... Tax by region\nhint: Resolve all conflicts manually",
+        )
+        assert line.outcome == "failed"
+        assert "src/tax.py" in line.line
+        assert "9e8d7c6" in line.line
+
+    def test_log_gives_the_newest_commits(self) -> None:
+        line = run("git log --oneline -3", "5d6e7f8 (HEAD -> main) Tax by region\n1a2b3c4 Cart: round half up\n")
+        assert "5d6e7f8 Tax by region" in line.line
+        assert "1a2b3c4" in line.detail
+
+    def test_created_pull_request_has_number_and_title(self) -> None:
+        line = run(
+            'gh pr create --title "Tax by region" --body "…" --base main',
+            "Creating pull request for feat/tax into main\n\nhttps://github.com/acme/shop/pull/118\n",
+        )
+        assert line.facts.created == ("PR #118: Tax by region",)
+        assert line.worth >= 0.8
+
+    def test_checks_name_the_failing_ones(self) -> None:
+        line = run(
+            "gh pr checks 118",
+            "lint\tpass\t12s\thttps://ci/1\nunit (3.12)\tfail\t2m\thttps://ci/2\ndocs\tpending\t0\thttps://ci/3\n",
+        )
+        assert line.outcome == "failed"
+        assert "unit (3.12)" in line.line
+        assert "https://ci/2" in line.detail
+
+
+PYTEST = """\
+tests/test_tax.py::test_region PASSED
+tests/test_tax.py::test_refund FAILED
+=================================== FAILURES ===================================
+_________________________________ test_refund __________________________________
+
+    def test_refund():
+>       assert refund(10.005) == 10.01
+E       assert 10.0 == 10.01
+E        +  where 10.0 = refund(10.005)
+
+tests/test_tax.py:41: AssertionError
+=========================== short test summary info ============================
+FAILED tests/test_tax.py::test_refund - assert 10.0 == 10.01
+========================= 1 failed, 211 passed in 8.04s =========================
+"""
+GO = """\
+--- FAIL: TestRefund (0.02s)
+    tax_test.go:88: Refund(10.005) = 10.00, want 10.01
+FAIL
+FAIL\texample.com/shop/tax\t0.412s
+ok  \texample.com/shop/cart\t0.104s
+FAIL
+"""
+GO_VERBOSE = """\
+=== RUN   TestRefund
+    tax_test.go:80: phase 1: setting up
+    tax_test.go:88: expected 10.01, got 10.00
+--- FAIL: TestRefund (0.02s)
+=== RUN   TestRegion
+--- PASS: TestRegion (0.00s)
+FAIL
+"""
+CARGO = """\
+running 2 tests
+test tax::refund ... FAILED
+test tax::region ... ok
+
+---- tax::refund stdout ----
+thread 'tax::refund' panicked at src/tax.rs:88:9:
+assertion `left == right` failed
+  left: 1000
+ right: 1001
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored; finished in 0.01s
+"""
+JEST = """\
+ FAIL  src/tax.test.ts
+  ● tax › refund rounds half up
+
+    expect(received).toBe(expected) // Object.is equality
+
+    Expected: 10.01
+    Received: 10
+
+      at Object.<anonymous> (src/tax.test.ts:14:23)
+
+Tests:       1 failed, 9 passed, 10 total
+"""
+VITEST = """\
+ FAIL  src/tax.test.ts > tax > refund rounds half up
+AssertionError: expected 10 to be 10.01
+ ❯ src/tax.test.ts:14:23
+
+ Test Files  1 failed (1)
+      Tests  1 failed | 9 passed (10)
+"""
+MOCHA = """\
+  9 passing (34ms)
+  1 failing
+
+  1) tax
+       refund rounds half up:
+     AssertionError: expected 10 to equal 10.01
+      at Context.<anonymous> (test/tax.js:14:12)
+"""
+UNITTEST = """\
+======================================================================
+FAIL: test_refund (tests.test_tax.TaxTest)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+  File "/srv/shop/tests/test_tax.py", line 41, in test_refund
+    self.assertEqual(refund(10.005), 10.01)
+AssertionError: 10.0 != 10.01
+
+----------------------------------------------------------------------
+Ran 12 tests in 0.034s
+
+FAILED (failures=1)
+"""
+CTEST = """\
+92% tests passed, 1 tests failed out of 12
+
+The following tests FAILED:
+\t  7 - tax_refund (Failed)
+Errors while running CTest
+"""
+RSPEC = """\
+  1) Tax refunds round half up
+     Failure/Error: expect(refund(10.005)).to eq(10.01)
+       expected: 10.01
+            got: 10.0
+
+12 examples, 1 failure
+
+rspec ./spec/tax_spec.rb:14 # Tax refunds round half up
+"""
+
+
+class TestTestRuns:
+    @pytest.mark.parametrize(
+        ("command", "output", "wanted", "passed"),
+        [
+            ("pytest -v", PYTEST, ["test_refund", "tests/test_tax.py:41", "10.0 == 10.01"], 211),
+            ("go test ./...", GO, ["TestRefund", "tax_test.go:88", "want 10.01"], None),
+            ("go test -v ./tax", GO_VERBOSE, ["TestRefund", "tax_test.go:88", "got 10.00"], 1),
+            ("cargo test", CARGO, ["tax::refund", "src/tax.rs:88", "right: 1001"], 1),
+            ("npx jest", JEST, ["refund rounds half up", "src/tax.test.ts:14", "Expected: 10.01"], 9),
+            ("npm test", VITEST, ["refund rounds half up", "src/tax.test.ts:14", "expected 10 to be 10.01"], 9),
+            ("npm test", MOCHA, ["refund rounds half up", "test/tax.js:14", "to equal 10.01"], 9),
+            ("python -m unittest", UNITTEST, ["test_refund", "test_tax.py:41", "10.0 != 10.01"], 11),
+            ("ctest", CTEST, ["tax_refund"], 11),
+            ("bundle exec rspec", RSPEC, ["spec/tax_spec.rb:14", "round half up", "expected: 10.01"], 11),
+            ("./ci.sh", PYTEST, ["test_refund", "tests/test_tax.py:41"], 211),
+        ],
+    )
+    def test_failing_test_with_assertion_and_location(
+        self, command: str, output: str, wanted: list[str], passed: int | None
+    ) -> None:
+        line = run(command, output)
+        assert line.outcome == "failed"
+        assert "1 failed" in line.line
+        for text in wanted:
+            assert text in line.detail
+        run_facts = line.facts.tests
+        assert run_facts is not None
+        assert run_facts.failed == 1
+        assert run_facts.failures
+        if passed is not None:
+            assert run_facts.passed == passed
+
+    def test_passing_run_gives_totals_only(self) -> None:
+        line = run("cd api && python -m pytest -q 2>&1 | tail -3", "....\n212 passed, 3 skipped in 7.91s")
+        assert line.outcome == "ok"
+        assert "212 passed" in line.line
+        assert "3 skipped" in line.line
+
+    def test_long_verbose_log_stays_short(self) -> None:
+        rows = [f"tests/test_m{n % 40}.py::test_case_{n} PASSED [{n // 30}%]" for n in range(3_000)]
+        rows[1_400] = "tests/test_m0.py::test_case_1400 FAILED [46%]"
+        log = "\n".join(rows) + "\n" + PYTEST.split("\n", 2)[2].replace("211 passed", "2999 passed")
+        line = run("pytest -v", log)
+        assert len(line.detail.split("\n")) <= 30
+        assert "tests/test_tax.py:41" in line.detail
+        assert "2999 passed" in line.line
+
+
+class TestBuilds:
+    @pytest.mark.parametrize(
+        ("command", "output", "wanted"),
+        [
+            ("gcc -c tax.c", "tax.c: In function 'f':\ntax.c:12:5: error: 'r' undeclared", "tax.c:12: error"),
+            ("go build ./...", "# shop\n./tax.go:12:2: undefined: ronud", "./tax.go:12: undefined: ronud"),
+            ("npx tsc", "src/tax.ts(12,5): error TS2304: Cannot find name 'ronud'.", "src/tax.ts:12: error TS2304"),
+            ("cargo build", "error[E0425]: no `ronud`\n  --> src/tax.rs:12:5", "src/tax.rs:12: error[E0425]"),
+            ("mypy src", "src/tax.py:12: error: Name not defined  [name-defined]\nFound 1 error", "src/tax.py:12"),
+            ("ruff check", "F401 [*] `os` unused\n --> src/tax.py:1:8\n\nFound 1 error.", "src/tax.py:1: F401"),
+            ("npx eslint .", "/srv/src/tax.ts\n  12:5  error  'x' unused  no-unused-vars\n", "tax.ts:12: 'x' unused"),
+            ("ninja", "[3/9] CXX t\nFAILED: tax.o\ntax.cc:12:5: error: no\nninja: build stopped.", "tax.cc:12: error"),
+            ("make", "tax.o: undefined reference to `r'\nmake: *** [Makefile:7: shop] Error 1", "undefined reference"),
+        ],
+    )  # fmt: skip
+    def test_errors_have_file_and_line(self, command: str, output: str, wanted: str) -> None:
+        line = run(command, f"Exit code 1\n{output}")
+        assert line.outcome == "failed"
+        assert line.kind == "build"
+        assert wanted in line.detail
+
+    def test_clean_lint(self) -> None:
+        line = run("mise run lint 2>&1", "[lint] $ golangci-lint run ./...\n0 issues.")
+        assert line.outcome == "ok"
+        assert "0 issues" in line.line
+
+    def test_silent_build_is_a_success(self) -> None:
+        assert run("go build ./...", "").line == "`go build ./...` → ok"
+
+
+class TestEdits:
+    def test_both_sides_and_definitions(self) -> None:
+        body = "\n".join(f"    step({n})" for n in range(60))
+        line = describe(
+            "Edit",
+            "The file src/tax.py has been updated.",
+            file_path="src/tax.py",
+            old_string="def refund(amount):\n    return amount",
+            new_string=f"MAX_REFUND_CENTS = 50_000\n\ndef refund(amount, *, currency='EUR'):\n{body}\n"
+            "class RefundError(ValueError):\n    pass",
+        )
+        assert line.kind == "edit"
+        assert line.target == "src/tax.py"
+        assert "− def refund(amount):" in line.detail
+        for text in ("MAX_REFUND_CENTS = 50_000", "def refund(amount, *, currency='EUR'):", "class RefundError"):
+            assert f"+ {text}" in line.detail
+        assert len(line.detail) <= 1_400
+        assert line.facts.changed_files == ("src/tax.py",)
+
+    def test_unchanged_lines_are_left_out(self) -> None:
+        line = describe("patch", "Patched a.py", path="a.py", old="x = 1\ny = 2\nz = 3", new="x = 1\ny = 5\nz = 3")
+        assert "− y = 2" in line.detail
+        assert "+ y = 5" in line.detail
+        assert "z = 3" not in line.detail
+
+    def test_apply_patch_names_its_files(self) -> None:
+        patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-LIMIT = 3\n+LIMIT = 5\n*** Delete File: src/b.py\n"
+        line = describe("apply_patch", "Success", input=patch)
+        assert line.facts.changed_files == ("src/a.py",)
+        assert line.facts.deleted_files == ("src/b.py",)
+        assert "− LIMIT = 3" in line.detail
+        assert "+ LIMIT = 5" in line.detail
+
+    def test_written_file_gives_size_and_definitions(self) -> None:
+        line = describe(
+            "write_file", "Created src/t.py: 3 lines", path="src/t.py", content="import os\n\nRATE = 0.19\n"
+        )
+        assert line.line.startswith("create src/t.py")
+        assert "RATE = 0.19" in line.detail
+
+    def test_heredoc_is_a_written_file(self) -> None:
+        line = run("cat > conf/app.toml <<'EOF'\n[server]\nport = 8081\nEOF", "")
+        assert line.facts.changed_files == ("conf/app.toml",)
+        assert "port = 8081" in line.detail
+
+    def test_failed_edit(self) -> None:
+        result = "<tool_use_error>String to replace not found in file.</tool_use_error>"
+        line = describe("Edit", result, file_path="a", old_string="x", new_string="y")
+        assert line.outcome == "failed"
+        assert "not found in file" in line.line
+        assert not line.facts.changed_files
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "result",
+        [
+            "Error: terminal was not run, the user refused: “{}”. Approval was needed because: pushes (git push)",
+            "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
+            "edit, the new_string was NOT written to the file). To tell you how to proceed, the user said:\n{}",
+            "[denied by the user: {}]",
+            "User rejected the command: {}",
+        ],
+    )
+    def test_reason_is_word_for_word(self, result: str) -> None:
+        words = "Not on Fridays.\nUse the staging remote, and ask Ana first"
+        line = run("git push origin main", result.format(words))
+        assert line.outcome == "refused"
+        assert line.user_words == words
+        assert line.worth == 1.0
+        assert "Not on Fridays." in line.line
+        assert "ask Ana first" in line.detail
+
+    def test_without_a_reason(self) -> None:
+        line = run(
+            "git push",
+            "Error: terminal was not run, the user refused: pushes (git push). Do not retry it.",
+        )
+        assert line.outcome == "refused"
+        assert line.user_words == ""
+        assert line.facts.pushed is None
+
+    def test_output_that_quotes_a_refusal_is_no_refusal(self) -> None:
+        line = run(
+            "cat notes.txt", "Chapter 1\nThe user doesn't want to proceed with this tool use. the user said:\nhi"
+        )
+        assert line.outcome == "ok"
+        assert line.user_words == ""
+
+    def test_interrupted(self) -> None:
+        line = run("npm test", "[Interrupted before it finished: the outcome of this call is unknown. Check before …]")
+        assert line.outcome == "interrupted"
+
+    def test_missing_result_is_unknown(self) -> None:
+        assert describe("terminal", None, command="make").outcome == "unknown"
+
+
+class TestOtherCalls:
+    def test_plan(self) -> None:
+        todos = [{"content": "Round", "status": "completed"}, {"content": "Tax", "status": "in_progress"}]
+        line = describe("TodoWrite", "ok", todos=todos)
+        assert line.facts.plan == (("Round", True), ("Tax", False))
+        assert "1 of 2 done, now: Tax" in line.line
+
+    def test_created_task(self) -> None:
+        line = describe("TaskCreate", "Task #3 created successfully: Round", subject="Round", description="Half up")
+        assert line.facts.created == ("task 3: Round",)
+
+    def test_report_of_a_delegated_agent(self) -> None:
+        report = "## Findings\n- P1: refunds lose a cent (tax.py:88)\n\nDeliberately not done: currency conversion."
+        line = describe("delegate_task", report, goal="Review the refund code")
+        assert line.kind == "delegate"
+        assert line.report == report
+        assert "not done: currency" in line.detail
+
+    def test_tool_that_creates_gives_id_and_title(self) -> None:
+        body = json.dumps({"id": 99, "number": 41, "html_url": "https://github.com/a/b/issues/41", "state": "open"})
+        line = describe("mcp__github__create_issue", body, title="Refunds lose a cent", body="…")
+        assert "41" in line.line
+        assert line.facts.created
+        assert "Refunds lose a cent" in line.facts.created[0]
+
+    def test_json_error(self) -> None:
+        line = run("curl -s https://api.test/v1/refunds", '{"error": {"code": 422, "message": "currency is required"}}')
+        assert line.outcome == "failed"
+        assert "currency is required" in line.line
+
+    def test_json_page_is_reduced(self) -> None:
+        order = {"name": "order", "avatar_url": "https://x/y", "state": "open", "body": "x" * 900}
+        page = [{"id": n, **order} for n in range(200)]
+        line = run("curl -s https://api.test/orders", json.dumps(page, indent=2))
+        assert "200 items" in line.line
+        assert len(line.detail) <= 1_400
+        assert "avatar" not in line.detail
+
+    def test_background_process(self) -> None:
+        line = run("npm run dev", "Started in the background as p1. Look at it with process(action='poll', …).")
+        assert line.facts.started_process.startswith("p1")
+
+    def test_service_log_counts_levels_and_groups_errors(self) -> None:
+        rows = [f"2026-03-01T10:{n // 60:02}:{n % 60:02} INFO request {n} ok" for n in range(900)]
+        for n in range(100, 900, 200):
+            rows[n] = f"2026-03-01T10:{n // 60:02}:{n % 60:02} ERROR pool exhausted after {n} ms"
+        line = run("docker logs shop-api", "\n".join(rows))
+        assert "4 ERROR" in line.line
+        assert "pool exhausted" in line.detail
+        assert "(4×" in line.detail
+        assert len(line.detail.split("\n")) <= 30
+
+    def test_python_error_has_its_frame(self) -> None:
+        line = run(
+            "python sync.py",
+            'Exit code 1\nTraceback (most recent call last):\n  File "/srv/sync.py", line 7, in <module>\n    main()\n'
+            "KeyError: 'region'",
+        )
+        assert line.outcome == "failed"
+        assert "/srv/sync.py:7: KeyError: 'region'" in line.line
+
+    def test_search_without_a_match_did_not_fail(self) -> None:
+        assert run("grep -rn ronud src", "Exit code 1\n").outcome == "ok"
+
+    def test_reads_are_of_low_worth(self) -> None:
+        line = describe("read_file", "a\nb\nc", path="src/tax.py")
+        assert line.kind == "read"
+        assert line.worth < 0.1
+        assert line.line == "read src/tax.py → 3 lines"
+
+
+class TestMerging:
+    def test_consecutive_reads_and_searches_are_one_line(self) -> None:
+        lines = [
+            describe("read_file", "a", path="a.py"),
+            describe("read_file", "b", path="a.py"),
+            describe("Grep", "x:1", pattern="refund"),
+            run("git commit -m x", "[main 1a2b3c4] x"),
+            describe("read_file", "b", path="b.py"),
+        ]
+        merged = merge_lines(lines)
+        assert merged[0] == "read a.py (2×); searched for “refund”"
+        assert "1a2b3c4" in merged[1]
+        assert merged[2] == "read b.py → 1 lines"
+        assert len(merged) == 3
+
+    def test_failed_read_stays_alone(self) -> None:
+        merged = merge_lines([describe("Read", "Error: no such file", path="x"), describe("Read", "y", path="y")])
+        assert len(merged) == 2
+
+
+HOSTILE = {
+    "one line": "x" * 5_000_000,
+    "one line with marks": "error FAIL " * 450_000,
+    "quotes": '"' * 2_000_000,
+    "brackets": "[" * 1_000_000,
+    "deep object": '{"a":' * 200_000,
+    "escape sequences": "\x1b[31mred\x1b[0m\x1b]0;" * 150_000,
+    "control characters": "\x00\x07\x7f\u202e" * 300_000,
+    "surrogates": "\ud800\udfff" * 300_000,
+    "spaces": " " * 3_000_000,
+    "newlines": "\n" * 3_000_000,
+    "failures": "--- FAIL: TestX (0.00s)\n" * 120_000,
+    "locations": "a/b/c.py:12: error: no\n" * 120_000,
+    "hashes": "0123456789abcdef " * 200_000,
+    "carets": "E   assert\r" * 200_000,
+}
+
+
+class TestHostileInput:
+    @pytest.mark.parametrize("name", HOSTILE)
+    @pytest.mark.parametrize("command", ["pytest", "git log && git status", "make", "curl x", "cat x", "gh pr list"])
+    def test_stays_linear_and_bounded(self, name: str, command: str) -> None:
+        text = HOSTILE[name]
+        call = ToolCall("c", "terminal", json.dumps({"command": command}))
+        start = time.perf_counter()
+        line = describe_call(call, text)
+        elapsed_s = time.perf_counter() - start
+        # Far above the usual cost, for busy machines; quadratic work would take minutes.
+        assert elapsed_s < 0.2 * len(text) / 1_000_000 + 0.3
+        assert len(line.line) <= 170
+        assert "\n" not in line.line
+        assert len(line.detail) <= 1_600
+        (line.line + line.detail).encode()
+        assert "\x1b" not in line.detail
+        assert "\x00" not in line.detail
+
+    @pytest.mark.parametrize("name", HOSTILE)
+    def test_arguments_may_be_anything(self, name: str) -> None:
+        text = HOSTILE[name][:300_000]
+        start = time.perf_counter()
+        for call in (
+            ToolCall("c", "terminal", text),
+            ToolCall("c", "terminal", json.dumps({"command": text})),
+            ToolCall("c", "Edit", json.dumps({"file_path": text, "old_string": text, "new_string": text + "y"})),
+            ToolCall("c", "x__y", json.dumps({"todos": text, "a": [[[text]]]})),
+            ToolCall("c", "TodoWrite", json.dumps({"todos": [text, {"content": text}, None, 3]})),
+            ToolCall("c", "Task", json.dumps({"prompt": text, "tasks": [{}, text]})),
+        ):
+            line = describe_call(call, "ok")
+            assert len(line.line) <= 170
+            assert len(line.detail) <= 1_600
+            (line.line + line.detail).encode()
+        assert time.perf_counter() - start < 3
+
+    @pytest.mark.parametrize(
+        "arguments", ["", "null", "[]", "3", '"x"', "{", '{"command": null}', '{"command": ["ls", 3]}']
+    )
+    @pytest.mark.parametrize(
+        "tool", ["terminal", "Read", "Edit", "Write", "Grep", "TodoWrite", "Task", "web_fetch", "?"]
+    )
+    def test_odd_arguments(self, arguments: str, tool: str) -> None:
+        for result in (None, "", " ", "{}", "[]", "null", "\n", "Error:", '{"error": null}'):
+            assert describe_call(ToolCall("", tool, arguments), result).line

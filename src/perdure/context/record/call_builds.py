@@ -65,6 +65,7 @@ def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
         facts=CallFacts(tests=TestRun(None, len(errors), tuple(errors[:_MAX_ERRORS])), error=one_line(first, 240)),
         is_failure=True,
         worth=0.75,
+        title=one_line(count, 60).rstrip(":"),
     )
 
 

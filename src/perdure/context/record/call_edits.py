@@ -78,7 +78,7 @@ def read_edit(arguments: Mapping[str, Any]) -> CallFinding | None:
     more = f" ({len(pairs)} edits)" if len(pairs) > 1 else ""
     every = ", every occurrence" if arguments.get("replace_all") is True else ""
     return CallFinding(
-        f"{summary}{more}{every}", tuple(rows), CallFacts(changed_files=(path,) if path else ()), False, 0.55
+        f"{summary}{more}{every}", tuple(rows), CallFacts(changed_files=(path,) if path else ()), False, 0.55, ""
     )
 
 
@@ -206,4 +206,4 @@ def read_patch(patch: str, path: str = "") -> CallFinding:
     names = ", ".join(clip_middle(f, 80) for f in files[:3]) if not path else ""
     headline = ": ".join(filter(None, (names, _summary(removed, added))))
     facts = CallFacts(changed_files=tuple(files), deleted_files=tuple(deleted))
-    return CallFinding(headline, tuple(excerpt_rows(removed, added)), facts, False, 0.55)
+    return CallFinding(headline, tuple(excerpt_rows(removed, added)), facts, False, 0.55, names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from perdure.context.record.call_edits import read_patch
 from perdure.context.record.call_shell import ShellCommand, ShellLine
 from perdure.context.record.call_text import (
     CallFinding,
@@ -121,6 +122,7 @@ def combine_findings(findings: Sequence[CallFinding]) -> CallFinding:
         facts=merge_facts([f.facts for f in findings]),
         is_failure=any(f.is_failure for f in findings),
         worth=max(f.worth for f in findings),
+        title="; ".join(unique(t for f in findings if (t := f.headline if f.title is None else f.title))),
     )
 
 
@@ -328,9 +330,10 @@ def _read_diff(view: OutputView) -> CallFinding | None:
         else f"diff of {len(files)} file{'s' if len(files) > 1 else ''}: {list_names(files, 90)}"
     )
     rows = join_rows(
-        [re.sub(r"\s+\|\s+", " | ", s) for s in stats] or (files if len(files) > 1 else []), limit=700, row_chars=120
+        [re.sub(r"\s+\|\s+", " | ", s) for s in stats] or (files if len(files) > 1 else []), limit=400, row_chars=120
     )
-    return CallFinding(headline, tuple(rows), CallFacts(), False, 0.25)
+    excerpt = read_patch(view.text[view.text.find("diff --git") :]).rows if files else ()
+    return CallFinding(headline, (*rows, *excerpt), CallFacts(), False, 0.25)
 
 
 def _read_show(view: OutputView) -> CallFinding | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from perdure.context.record.call_text import CallFinding, OutputView, join_rows, one_line, parse_json
 from perdure.context.record.types import CallFacts
 
-_MAX_VALUES = 120
+_BODY_CHARS = 950
+_MAX_DEPTH = 4
 _TELLING = (
     "error", "errors", "error_message", "message", "detail", "id", "number", "key", "name", "full_name", "title",
     "subject", "login", "status", "state", "conclusion", "code", "html_url", "url", "path", "ref", "branch", "sha",
@@ -39,14 +39,12 @@ def describe_body(body: object) -> CallFinding | None:
         return _describe_list(body)
     if not isinstance(body, dict) or not body:
         return None
-    pairs = list(_flatten(body))
     error = error_of(body)
-    headline = one_line(", ".join(f"{k}: {v}" for k, v in _telling(pairs)[:6]), 130)
-    text = ", ".join(f"{k}: {v}" for k, v in pairs)
-    rows = (one_line(text, 900),) if len(pairs) > 1 else ()
-    return CallFinding(
-        f"ERROR {error}" if error else headline, rows, CallFacts(error=error), bool(error), 0.6 if error else 0.4
-    )
+    scalars = {k: v for k, v in body.items() if not isinstance(v, dict | list)} or body
+    headline = one_line(", ".join(_pairs(scalars, ranked=True)[:7]), 140)
+    rows = (render_value(body, _BODY_CHARS),) if len(body) > 1 else ()
+    facts = CallFacts(error=error)
+    return CallFinding(f"ERROR {error}" if error else headline, rows, facts, bool(error), 0.6 if error else 0.4, error)
 
 
 def error_of(body: dict[str, Any]) -> str:
@@ -64,52 +62,59 @@ def error_of(body: dict[str, Any]) -> str:
 
 
 def _describe_list(body: list[Any]) -> CallFinding | None:
-    rows = []
-    for item in body[:12]:
-        if isinstance(item, dict):
-            rows.append(one_line(", ".join(f"{k}: {v}" for k, v in _telling(list(_flatten(item)))[:6]), 200))
-        else:
-            rows.append(one_line(str(item), 160))
+    rows = [
+        one_line(", ".join(_pairs(x, ranked=True)[:6]) if isinstance(x, dict) else render_value(x, 160), 200)
+        for x in body[:12]
+    ]
     if len(body) > 12:
         rows.append(f"… {len(body) - 12} more")
-    headline = f"{len(body)} items" + (f", first {one_line(rows[0], 100)}" if rows else "")
-    return CallFinding(headline, tuple(join_rows(rows, limit=900)), CallFacts(), False, 0.35)
+    title = f"{len(body)} items"
+    headline = title + (f", first {one_line(rows[0], 100)}" if rows else "")
+    if len(body) <= 6 and (columns := _table(body)):
+        rows = [columns]
+    return CallFinding(
+        headline, tuple(join_rows(rows, limit=_BODY_CHARS, row_chars=_BODY_CHARS)), CallFacts(), False, 0.35, title
+    )
 
 
-def _telling(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    return sorted(pairs, key=lambda p: _rank(p[0].rsplit(".", 1)[-1]) + 20 * p[0].count("."))
+def render_value(value: object, limit: int, depth: int = 0) -> str:
+    """A value as short text: names and scalars, without what is never of interest; lists of like objects as a table."""
+    if isinstance(value, dict):
+        pairs = _pairs(value, depth=depth)
+        text = ", ".join(pairs) if depth == 0 else f"({', '.join(pairs)})"
+    elif isinstance(value, list):
+        columns = _table(value) if depth < _MAX_DEPTH else ""
+        items = "; ".join(render_value(x, 120, depth + 1) for x in value[:12]) if depth < _MAX_DEPTH else "…"
+        more = f"; … {len(value) - 12} more" if len(value) > 12 else ""
+        text = columns or f"[{items}{more}]"
+    else:
+        text = str(value)
+    return one_line(text, limit)
+
+
+def _pairs(body: dict[str, Any], *, ranked: bool = False, depth: int = 0) -> list[str]:
+    """The members of an object as "name: value", scalars before containers."""
+    names = [k for k in list(body)[:60] if body[k] not in (None, "", [], {}) and not _DULL.search(str(k))]
+    names.sort(key=(lambda k: _rank(str(k))) if ranked else (lambda k: isinstance(body[k], dict | list)))
+    if depth >= _MAX_DEPTH:
+        return ["…"]
+    return [f"{k}: {render_value(body[k], 300 if isinstance(body[k], dict | list) else 160, depth + 1)}" for k in names]
+
+
+def _table(items: list[Any]) -> str:
+    """Objects with the same names as one header and a row each; "" for other lists."""
+    if len(items) < 2 or not all(isinstance(x, dict) for x in items):
+        return ""
+    names = [k for k in items[0] if not _DULL.search(str(k))][:12]
+    if not names or any(set(x) != set(items[0]) for x in items[:12]):
+        return ""
+    rows = ["/".join(one_line(str(x[k]), 60) for k in names) for x in items[:12]]
+    more = f" | … {len(items) - 12} more" if len(items) > 12 else ""
+    return f"({'/'.join(map(str, names))}) {' | '.join(rows)}{more}"
 
 
 def _rank(name: str) -> int:
     return _RANK["id"] if name.endswith("_id") else _RANK.get(name, 50)
-
-
-def _flatten(body: object) -> Iterator[tuple[str, str]]:
-    """Every scalar with its dotted name, outermost first, without what is never of interest; bounded."""
-    waiting: list[tuple[str, object]] = [("", body)]
-    total = 0
-    while waiting and total < _MAX_VALUES:
-        name, value = waiting.pop(0)
-        if isinstance(value, dict):
-            inner = [
-                (f"{name}.{k}" if name else str(k), v) for k, v in list(value.items())[:60] if not _DULL.search(str(k))
-            ]
-            waiting[:0] = [p for p in inner if not isinstance(p[1], dict | list)]
-            waiting += [p for p in inner if isinstance(p[1], dict | list)]
-        elif isinstance(value, list):
-            if all(not isinstance(x, dict | list) for x in value[:20]):
-                total += 1
-                yield (
-                    name,
-                    one_line(
-                        "[" + ", ".join(str(x)[:80] for x in value[:20]) + ("…]" if len(value) > 20 else "]"), 300
-                    ),
-                )
-            else:
-                waiting += [(f"{name}[{n}]", x) for n, x in enumerate(value[:8])]
-        elif value is not None and value != "":
-            total += 1
-            yield name, one_line(str(value), 200)
 
 
 def _read_fragment(view: OutputView) -> CallFinding | None:

@@ -31,9 +31,8 @@ _REFUSALS = tuple(
         r"BLOCKED: (?:User denied|.{0,80}denied by (?:the )?user)()",
     )
 )
-_REFUSAL_HINT = re.compile(
-    r"(?i)refused|doesn't want|denied|rejected|declined|stopped by a hook|was not run|user (?:has )?cancel"
-)
+_REFUSAL_HINTS = ("refused", "doesn't want", "denied", "rejected", "declined", "by a hook", "was not run", "cancel")
+_INTERRUPT_HINTS = ("interrupt", "abort", "cancel")
 _INTERRUPTED = re.compile(
     r"\[Interrupted before it finished|\[stopped: interrupted\]|\[Request interrupted by user|Command aborted\s*\Z|"
     r"(?:Error: )?(?:The )?(?:operation|tool call|command|request) was (?:aborted|interrupted|cancell?ed)|"
@@ -63,27 +62,33 @@ class UnfinishedCall:
 
 def read_refusal(result: str) -> UnfinishedCall | None:
     """Recognise a refused, interrupted or timed-out call by the beginning or the end of its result."""
-    head = result[:_HEAD_CHARS]
-    if _REFUSAL_HINT.search(head) is not None:
+    head = result[:_HEAD_CHARS].lower()
+    if any(hint in head for hint in _REFUSAL_HINTS):
         stripped = result[:_REASON_CHARS].strip()
         for pattern in _REFUSALS:
             if (match := pattern.match(stripped)) is not None:
                 words = (match[1] or "").strip() if match.lastindex else ""
                 return UnfinishedCall("refused", one_line(words or stripped, 300), words)
-    edges = head if len(result) <= _HEAD_CHARS else f"{head}\n{result[-300:]}"
-    if (match := _INTERRUPTED.search(edges)) is not None and (match.start() < 60 or match.end() > len(edges) - 60):
-        return UnfinishedCall("interrupted", "interrupted before it finished")
+    edges = (head[:80], result[-140:].lower())
+    if any(hint in edge for edge in edges for hint in _INTERRUPT_HINTS):
+        start, end = result[:200].lstrip(), result[-140:].rstrip()
+        match = _INTERRUPTED.match(start) or _INTERRUPTED.search(end, max(0, len(end) - 60))
+        if match is not None:
+            return UnfinishedCall("interrupted", "interrupted before it finished")
     return None
 
 
 def read_timeout(result: str) -> str:
     """The words of a timeout at either end of a result, or ""."""
     edges = result if len(result) <= 600 else f"{result[:300]}\n{result[-300:]}"
+    if "timed out" not in edges and "stopped: " not in edges:
+        return ""
     match = _TIMED_OUT.search(edges)
     return one_line(match[0].strip("[]"), 120) if match is not None else ""
 
 
 def background_process(result: str) -> str:
     """The id of a process that was put into the background, or ""."""
-    match = _BACKGROUND.search(result[:400])
+    head = result[:400]
+    match = _BACKGROUND.search(head) if "ackground" in head else None
     return next(filter(None, match.groups()), "") if match is not None else ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from perdure.context.record.call_builds import read_build
-from perdure.context.record.call_edits import describe_content
+from perdure.context.record.call_edits import describe_content, pick_lines
 from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
 from perdure.context.record.call_json import read_json
 from perdure.context.record.call_refusals import background_process, read_timeout
@@ -44,29 +45,55 @@ _HEADER = re.compile(r"^(?:={2,}|-{2,}|#{1,3}|\*{2,}|>{2,})\s*\S")
 _LOG_FILE = re.compile(
     r"\.(?:log|out|output|err)\b|(?:docker|kubectl|podman|journalctl|compose|heroku|fly|pm2)\b.*\blogs?\b|^journalctl\b|/tasks/"
 )
-# What tools add below an output that they cut.
-_FOOTER = re.compile(r"^\[(?:raw output|Showing |Full output|…|\.\.\.|output )|^\.\.\. \[|^\(Results are truncated")
+# What tools add around an output, and what has no part in the result.
+_NOISE_LINE = re.compile(
+    r"^\[(?:raw output|Showing |Full output|…|\.\.\.|output )|^\.\.\. \[|^\(Results are truncated|"
+    r"^> |^Debugger attached|^Waiting for the debugger|^npm (?:notice|warn)|^\(node:\d+\)|^\(Use `node|^\W*$"
+)
+_OWN_ERROR = re.compile(
+    r"^\W{0,6}(?:\[\w+\] )?(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error|❌|✗|✖|"
+    r"[Ff]ailed to |[Cc]annot |[Uu]nable to )"
+)
+_RESULT_LINE = re.compile(
+    r"(?i)^\W{0,8}(?:✅|✓|✔|success|updated|created|done|finished|completed?|total|wrote|saved|installed|passed|all )"
+)
+_EMPTY = re.compile(
+    r"\(?(?:no output|No output|no content|empty)\)?\.?\s*|Tool ran without output or errors\s*|<empty>\s*"
+)
 
 
-def describe_shell(arguments: Mapping[str, Any], command: str, view: OutputView) -> tuple[CallKind, str, CallFinding]:
-    """The kind of a command, its label and what came of it."""
+def describe_shell(
+    arguments: Mapping[str, Any], command: str, view: OutputView
+) -> tuple[CallKind, tuple[str, str], CallFinding]:
+    """The kind of a command, its label in full and in short, and what came of it."""
     line = parse_shell(command)
     kind = _main_kind(line)
     finding = _read(line, kind, view)
     facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
     if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
         finding = _with_failure(finding, view)
-    finding = CallFinding(finding.headline, finding.rows, merge_facts(facts), finding.is_failure, finding.worth)
+    finding = replace(finding, facts=merge_facts(facts), rows=(*finding.rows, *_script_rows(line)))
     return kind, _label(arguments, line), finding
 
 
-def _label(arguments: Mapping[str, Any], line: ShellLine) -> str:
+def _label(arguments: Mapping[str, Any], line: ShellLine) -> tuple[str, str]:
     """The command itself; where it is long and was described, the description before it."""
     label = command_label(line)
     description = arguments.get("description") or arguments.get("_i")
-    if len(label) > 110 and isinstance(description, str) and description:
-        return f"{one_line(description, 70)} (`{clip_middle(label, 200)}`)"
-    return f"`{clip_middle(label, 240)}`"
+    if len(label) > 90 and isinstance(description, str) and description:
+        program = " ".join(label.split(" ", 3)[:3])
+        short = f"{one_line(description, 60)} (`{one_line(program, 40)}…`)"
+        return f"{one_line(description, 70)} (`{clip_middle(label, 220)}`)", short
+    full = f"`{clip_middle(label, 240)}`"
+    return full, full
+
+
+def _script_rows(line: ShellLine) -> tuple[str, ...]:
+    """The telling lines of a script in a here-document; the message of a commit is not one."""
+    if not line.documents or any(c.kind == "git" for c in line.commands):
+        return ()
+    lines = [x for x in line.documents[0][:20_000].split("\n") if x.strip()]
+    return tuple(f"| {x}" for x in pick_lines(lines, 300))
 
 
 def _main_kind(line: ShellLine) -> CallKind:
@@ -115,7 +142,7 @@ def _read_runs(kinds: set[CallKind], view: OutputView, has_finding: bool) -> lis
     is_build = bool(kinds & {"build", "test"})
     needs_build = tests is None or tests.is_failure or "build" in kinds
     if needs_build and (is_build or view.exit_code or not has_finding):
-        build = read_build(view, is_strict=not is_build or (tests is not None))
+        build = read_build(view, is_strict="build" not in kinds and (tests is not None or not is_build))
         if build is not None and not (tests is not None and _is_same(tests, build)):
             findings.append(build)
     return findings
@@ -166,7 +193,7 @@ def decisive_lines(view: OutputView) -> list[str]:
 
 
 def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
-    if not view.text:
+    if not view.text or _EMPTY.fullmatch(view.text[:60]):
         return _read_silent(line, kind, view)
     if (log := _read_log(line, view)) is not None:
         return log
@@ -195,20 +222,22 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
 
 def _plain_headline(kind: CallKind, view: OutputView) -> str:
     """All of a few short lines, else the first error or the last line; the first of what git lists."""
-    lines = [x for x in view.lines if not _FOOTER.match(x)] or list(view.lines)
+    lines = [x for x in view.lines if not _NOISE_LINE.match(x)] or list(view.lines)
     together = " | ".join(" ".join(x.split()) for x in lines[:4])
     if len(lines) <= 4 and len(together) <= 130:
         return together
-    errors = [x for x in lines if _ERROR_LINE.search(x[:600])]
-    chosen = errors[0] if errors and len(errors) < len(lines) else lines[0 if kind == "git" else -1]
+    errors = [x for x in lines if _OWN_ERROR.match(x[:300])]
+    results = [x for x in lines[-12:] if _RESULT_LINE.match(x)]
+    is_listing = kind == "git" or view.total_lines > 60
+    chosen = next(iter(errors), "") or next(reversed(results), "") or lines[0 if is_listing else -1]
     return f"{one_line(chosen, 110)} ({view.total_lines} lines)"
 
 
 def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
     """A command without output: for a search no match, for a here-document the file that it wrote."""
     target = next((c.output_file for c in line.commands if c.output_file), "")
-    if target and line.documents:
-        return describe_content(target, line.documents[0])
+    if target and line.documents and len(line.commands) == 1:
+        return replace(describe_content(target, line.documents[0]), rows=())
     if view.exit_code:
         return CallFinding(
             f"exit {view.exit_code}" if kind != "search" else "no match", (), CallFacts(), kind != "search", 0.4

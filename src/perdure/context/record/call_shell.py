@@ -154,7 +154,7 @@ def _take_documents(command: str) -> tuple[str, list[str]]:
         stop = _document_end(command, start, match[2])
         documents.append(command[start + 1 : stop])
         end = command.find(match[2], stop) + len(match[2]) if stop < len(command) else len(command)
-        pieces.append(command[position : match.start()] + command[match.end() : start])
+        pieces.append(command[position : match.start()].rstrip() + command[match.end() : start])
         position = end
     pieces.append(command[position:])
     return "".join(pieces), documents
@@ -244,19 +244,14 @@ def _task_kind(words: list[str]) -> CallKind | None:
 
 
 def _folder(commands: list[ShellCommand]) -> str:
-    """The folder of the last `cd`, unless it is a temporary one."""
+    """The folder of the last `cd` or `git -C`."""
     for command in reversed(commands):
         target = ""
         if command.program == "cd" and len(command.words) > 1:
             target = command.words[1]
         elif command.program == "git" and len(command.words) > 2 and command.words[1] == "-C":
             target = command.words[2]
-        if (
-            target
-            and target != "-"
-            and "$" not in target
-            and not target.startswith(("/tmp", "/var/folders", "/private/"))
-        ):
+        if target and target != "-" and "$" not in target:
             return target
     return ""
 
@@ -267,4 +262,4 @@ def command_label(line: ShellLine) -> str:
     match = re.match(r"(?:cd\s+(?:\"[^\"]*\"|[^\s;&|]+)\s*(?:&&|;)\s*)+(?=\S)", text[:600])
     if match is not None:
         text = text[match.end() :]
-    return " ".join(_NOISE.sub("", text[:1_500]).split())
+    return " ".join(_NOISE.sub("", text[:1_500].replace("\n", " ; ")).split())

@@ -6,7 +6,7 @@ Each reader knows one runner by its own output, because scripts and task runners
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 from perdure.context.record.call_text import (
     CallFinding,
@@ -31,7 +31,9 @@ _PYTEST_LOCATION = re.compile(r"^(\S+\.py):(\d+): ?(.*)$")
 _PYTEST_ERROR = re.compile(r"^E {2,}(\S.*)$")
 
 _GO_FAIL = re.compile(r"^\s*--- FAIL: (\S+)")
-_GO_START = re.compile(r"^\s*(?:=== (?:RUN|CONT|PAUSE|NAME)|--- (?:PASS|SKIP|FAIL)|PASS$|FAIL\b|ok\s)")
+_GO_START = re.compile(r"^\s*(?:=== (?:RUN|CONT|PAUSE|NAME)\s+(\S+)|--- (?:PASS|SKIP|FAIL): (\S+)|PASS$|FAIL\b|ok\s)")
+_GO_LOG = re.compile(r"\b(?:INFO|DEBUG)\b|: (?:✓|Phase|Step|phase|step)")
+_GO_LATE = re.compile(r"(?:[Ee]rror|[Ff]ailed to|panic|fatal)\b[^\n]{0,200}$")
 _GO_MESSAGE = re.compile(r"^\s+(\S+\.go:\d+): ?(.*)$")
 _GO_SAYS = re.compile(
     r"(?i)\b(?:expect|want|got|error|fail|should|must|unexpected|mismatch|missing|not |cannot|could|nil|diff|"
@@ -92,27 +94,30 @@ def read_tests(view: OutputView) -> CallFinding | None:
 
 
 def _finding(
-    passed: int | None, failed: int | None, failures: list[str], extra: str = "", scope: str = ""
+    passed: int | None,
+    failed: int | None,
+    failures: list[str],
+    extra: str = "",
+    scope: str = "",
+    notes: Sequence[str] = (),
 ) -> CallFinding:
-    """Compose a finding; `failures` are rows of the form "name: file:line: message"."""
+    """Compose a finding; `failures` are rows of the form "name — file:line: message", `notes` are other rows."""
     failures = unique(failures)[:_MAX_FAILURES]
-    count = max(failed or 0, 0)
-    is_failure = count > 0 or bool(failures)
-    parts = []
-    if is_failure:
-        names = list_names([_name_of(f) for f in failures], 90)
-        parts.append(f"{count or len(failures)} failed" + (f" ({names})" if names else ""))
-    if passed is not None and (passed or not is_failure):
+    count = failed or len(failures)
+    parts = [f"{count} failed"] if count else []
+    if passed is not None and (passed or not count):
         parts.append(f"{passed} {scope}passed")
-    headline = ", ".join(parts) or "passed"
-    run = TestRun(passed, count or len(failures) if is_failure else failed or 0, tuple(failures))
-    return CallFinding(
-        headline=headline + (f", {extra}" if extra else ""),
-        rows=tuple(join_rows(failures, limit=900, row_chars=320)),
-        facts=CallFacts(tests=run, error=failures[0] if failures else ""),
-        is_failure=is_failure,
-        worth=0.85 if is_failure else 0.45,
-    )
+    title = ", ".join(filter(None, [*parts, extra])) or "passed"
+    rows = join_rows([*failures, *notes], limit=900, row_chars=320)
+    headline = title
+    if count and rows:
+        # The test with a message first, then the names of the others.
+        first = max(failures or rows, key=lambda row: " — " in row)
+        others = [_name_of(f) for f in failures if f != first]
+        headline = f"{title}: {clip_middle(first, 150)}" + (f"; {list_names(others, 80)}" if others else "")
+    run = TestRun(passed, count, tuple(failures))
+    facts = CallFacts(tests=run, error=failures[0] if failures else "")
+    return CallFinding(headline, tuple(rows), facts, count > 0, 0.85 if count else 0.45, title)
 
 
 def _name_of(failure: str) -> str:
@@ -120,7 +125,7 @@ def _name_of(failure: str) -> str:
 
 
 def _row(name: str, location: str, message: str) -> str:
-    text = ": ".join(filter(None, (location, one_line(message, _MESSAGE_CHARS))))
+    text = ": ".join(filter(None, (location, one_line(message, _MESSAGE_CHARS if location else 300))))
     return f"{name} — {text}" if text else name
 
 
@@ -167,61 +172,61 @@ def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
 
 def _read_go(view: OutputView) -> CallFinding | None:
     lines = view.lines
-    failures = [_row(name, *message) for name, message in _go_failures(lines)]
     packages_ok = sum(line.startswith("ok  ") for line in lines)
-    broken = [line.split()[1] for line in lines if line.startswith("FAIL\t") and len(line.split()) > 1]
+    broken = [words[1] for line in lines if line.startswith("FAIL\t") and len(words := line.split()) > 1]
     passed_tests = sum(line.lstrip().startswith("--- PASS") for line in lines)
-    if not (failures or packages_ok or broken or passed_tests or "PASS" in lines or "FAIL" in lines):
+    failed_tests = unique(m[1] for line in lines if "--- FAIL" in line and (m := _GO_FAIL.match(line)) is not None)
+    if not (failed_tests or packages_ok or broken or passed_tests or "PASS" in lines or "FAIL" in lines):
         return None
-    unbuilt = [line.split()[1] for line in lines if line.startswith("FAIL\t") and "[build failed]" in line]
-    rows = failures + [f"{package} — build failed" for package in unbuilt]
-    rows += [one_line(line, 300) for line in lines if line.startswith(("panic:", "fatal error:"))][:2]
-    if broken and not rows:
-        messages = [x.strip() for x in lines if not _GO_START.match(x) and not x.startswith(("#", "[", "?"))][-3:]
-        rows = [f"package {package}" for package in broken] + [one_line(x, 240) for x in messages]
-    passed = passed_tests or packages_ok or None
+    notes = [one_line(line, 300) for line in lines if line.startswith(("panic:", "fatal error:"))][:2]
+    rows: list[str] = []
+    if failed_tests or broken:
+        messages = _go_messages(lines)
+        rows = [_row(name, "", _best_message(messages.get(name, []))) for name in failed_tests]
+        has_leaf = {name.rsplit("/", depth)[0] for name in failed_tests for depth in range(1, name.count("/") + 1)}
+        rows = [row for row in rows if " — " in row or row not in has_leaf]
+        unbuilt = [x.split()[1] for x in lines if x.startswith("FAIL\t") and "[build failed]" in x]
+        rows += [f"{package} — build failed" for package in unbuilt]
+        if not rows:
+            message = _best_message(messages.get("", []))
+            rows = [_row(f"package {package}", "", message) for package in broken]
+            notes += [] if message else _go_remarks(lines)
     scope = "" if passed_tests else "packages " if packages_ok > 1 else "package "
-    failed = len(failures) + len(unbuilt) or len(broken)
-    parents = {f.split(" — ")[0] for f in failures}
-    leaves = [r for r in rows if not (" — " not in r and any(p.startswith(f"{r}/") for p in parents))]
     is_empty = "no tests to run" in view.text and not passed_tests
-    return _finding(passed, failed, leaves, "no tests to run" if is_empty else "", scope)
+    extra = "no tests to run" if is_empty else ""
+    return _finding(passed_tests or packages_ok or None, len(rows), rows, extra, scope, notes)
 
 
-def _go_failures(lines: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Each failing test with the message that belongs to it: before the mark with -v, after it without."""
-    for number, line in enumerate(lines):
-        if "--- FAIL" in line and (match := _GO_FAIL.match(line)) is not None:
-            yield match[1], _go_message(lines, number)
+def _go_remarks(lines: tuple[str, ...]) -> list[str]:
+    return [one_line(x, 240) for x in lines if not _GO_START.match(x) and not x.startswith(("#", "[", "?"))][-3:]
 
 
-def _go_message(lines: tuple[str, ...], number: int) -> tuple[str, str]:
-    after = []
-    for index in range(number + 1, min(number + 14, len(lines))):
-        if _GO_START.match(lines[index]):
-            break
-        after.append(index)
-    candidates = [(i, m) for i in after if (m := _GO_MESSAGE.match(lines[i])) is not None]
-    if not candidates:
-        before = []
-        for index in range(number - 1, max(-1, number - 60), -1):
-            if _GO_START.match(lines[index]) and not lines[index].lstrip().startswith(
-                ("=== NAME", "=== CONT", "=== PAUSE")
-            ):
-                break
-            before.append(index)
-        every = [(i, m) for i in reversed(before) if (m := _GO_MESSAGE.match(lines[i])) is not None]
-        candidates = [(i, m) for i, m in every if _GO_SAYS.search(m[2]) or not m[2]][:1] or every[-1:]
-    if not candidates:
-        panic = next((i for i in after if "panic:" in lines[i]), None)
-        return ("", lines[panic].strip()) if panic is not None else ("", "")
-    index, match = candidates[0]
-    message = match[2]
-    for more in lines[index + 1 : index + 9]:
-        if _GO_START.match(more) or _GO_MESSAGE.match(more) or len(message) > _MESSAGE_CHARS:
-            break
-        message += " " + more.strip()
-    return match[1], message
+def _go_messages(lines: tuple[str, ...]) -> dict[str, list[str]]:
+    """What each test logged, by its name; "" for lines before the first name."""
+    messages: dict[str, list[str]] = {}
+    current = messages.setdefault("", [])
+    for line in lines:
+        if (match := _GO_START.match(line)) is not None:
+            name = match[1] or match[2] or ""
+            current = messages.setdefault(name, []) if name or messages[""] is not current else current
+        elif (match := _GO_MESSAGE.match(line)) is not None:
+            current.append(f"{match[1]}: {match[2]}")
+        elif current and len(current[-1]) < 2 * _MESSAGE_CHARS:
+            current[-1] += " " + line.strip()
+    return messages
+
+
+def _best_message(messages: list[str]) -> str:
+    """The assertions among what a test logged; up to three of them."""
+    own = [m for m in messages if "_test.go:" in m[:120] and _GO_SAYS.search(m) and not _GO_LOG.search(m)]
+    if not own:
+        own = [m for m in messages if _GO_SAYS.search(m) and not _GO_LOG.search(m)][-1:] or messages[-1:]
+    if len(own) > 1:
+        return " | ".join(one_line(m, 160) for m in own[:3])
+    if own and len(own[0]) > _MESSAGE_CHARS and (late := _GO_LATE.search(own[0])) is not None:
+        # A hook's output: the error is its last sentence.
+        return f"{own[0][:60].strip()} … {late[0].strip()}"
+    return own[0] if own else ""
 
 
 def _read_cargo(view: OutputView) -> CallFinding | None:
@@ -295,7 +300,7 @@ def _read_tap(view: OutputView) -> CallFinding | None:
     errors = (
         [x.strip() for x in view.lines if _JS_ERROR.match(x) or x.lstrip().startswith("error:")][:3] if rows else []
     )
-    return _finding(counts.get("pass"), counts.get("fail", len(rows)), unique(rows) + errors)
+    return _finding(counts.get("pass"), counts.get("fail", len(rows)), unique(rows), notes=errors)
 
 
 def _read_bun(view: OutputView) -> CallFinding | None:
@@ -304,7 +309,7 @@ def _read_bun(view: OutputView) -> CallFinding | None:
         return None
     rows = [m[1] for m in _BUN_FAIL.finditer(view.text)]
     errors = [x.strip() for x in view.lines if re.match(r"\s*(?:error:|Expected:|Received:|at .*:\d+:\d+)", x)][:6]
-    return _finding(counts["pass"], counts.get("fail", 0), unique(rows) + (errors if rows else []))
+    return _finding(counts["pass"], counts.get("fail", 0), unique(rows), notes=errors if rows else ())
 
 
 def _read_unittest(view: OutputView) -> CallFinding | None:
@@ -341,7 +346,7 @@ def _read_rspec(view: OutputView) -> CallFinding | None:
         return None
     rows = [f"{m[1]} — {m[2]}" for m in _RSPEC_FAIL.finditer(view.text)]
     errors = [(m[1] or m[2]).strip() for m in _RSPEC_ERROR.finditer(view.text)][:4]
-    return _finding(int(match[1]) - int(match[2]), int(match[2]), rows + errors)
+    return _finding(int(match[1]) - int(match[2]), int(match[2]), rows, notes=errors)
 
 
 def _read_other(view: OutputView) -> CallFinding | None:

@@ -39,13 +39,15 @@ _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class CallFinding:
-    """What one look at an output showed: a headline, rows of detail, and facts."""
+    """What one look at an output showed: a headline for the line, rows of detail, and facts."""
 
     headline: str
     rows: tuple[str, ...] = ()
     facts: CallFacts = field(default_factory=CallFacts)
     is_failure: bool = False
     worth: float = 0.3
+    # The headline above the rows, where these repeat the headline of the line.
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,10 @@ def read_output(result: str) -> OutputView:
         raw = raw[match.end() :]
     else:
         tail = raw[-400:].rstrip()
-        if (match := _ENDED.search(tail)) is not None:
+        if "exit" in tail and (match := _ENDED.search(tail)) is not None:
             exit_code = int(match[1])
             raw = raw[:-400] + tail[: match.start()]
-    if (match := _CWD_RESET.search(raw[-400:])) is not None:
+    if "Shell cwd" in raw[-400:] and (match := _CWD_RESET.search(raw[-400:])) is not None:
         folder = match[1]
         raw = raw[:-400] + raw[-400:][: match.start()]
     text = plain_text(_bounded(raw))
@@ -152,16 +154,19 @@ def _marked_lines(text: str, start: int, end: int) -> list[str]:
 
 
 def plain_text(text: str) -> str:
-    """Remove escape sequences and control characters, and shorten lines without end."""
+    """Remove escape sequences and carriage returns, and shorten lines without end."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if _CONTROL.search(text) is not None:
-        text = _CONTROL.sub("", text)
     if len(text) > _LONG_LINE and any(len(line) > _LONG_LINE for line in text.split("\n")):
         text = "\n".join(clip_middle(line, 1_200) if len(line) > _LONG_LINE else line for line in text.split("\n"))
     return text
+
+
+def printable(text: str) -> str:
+    """Remove what is not text, such as control characters, marks of direction and lone surrogates."""
+    return _CONTROL.sub("", plain_text(text))
 
 
 def one_line(text: str, limit: int) -> str:
@@ -178,6 +183,14 @@ def clip_middle(text: str, limit: int) -> str:
         return text
     tail = limit // 3
     return f"{text[: limit - tail - 3].rstrip()} … {text[-tail:].lstrip()}"
+
+
+def clip_path(path: str, limit: int) -> str:
+    """The last folders and the name of a path that is longer than `limit`."""
+    if len(path) <= limit:
+        return path
+    at = path.find("/", len(path) - limit + 1)
+    return f"…{path[at:]}" if at >= 0 else clip_middle(path, limit)
 
 
 def join_rows(rows: Iterable[str], *, limit: int, row_chars: int = 240) -> list[str]:

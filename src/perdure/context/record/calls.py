@@ -7,36 +7,17 @@ Which line of a result matters depends on the kind of the call: the modules `cal
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from perdure.context.record.call_edits import edited_path, read_edit, read_write
-from perdure.context.record.call_json import read_json
-from perdure.context.record.call_refusals import UnfinishedCall, background_process, read_refusal
-from perdure.context.record.call_runs import decisive_lines, describe_shell
-from perdure.context.record.call_text import (
-    DETAIL_CHARS,
-    LINE_CHARS,
-    CallFinding,
-    OutputView,
-    clip_middle,
-    count_lines,
-    join_rows,
-    list_names,
-    merge_facts,
-    one_line,
-    plain_text,
-    read_output,
-    unique,
-)
-from perdure.context.record.types import CallFacts, CallKind, CallLine, Outcome
+from perdure.context.record.call_refusals import read_refusal
+from perdure.context.record.call_text import list_names, one_line
+from perdure.context.record.call_tools import DESCRIBERS, describe_missing, describe_other, describe_refusal
+from perdure.context.record.types import CallKind, CallLine
 from perdure.core.messages import ToolCall
 
-_MAX_REPORT_CHARS = 24_000
 _MAX_ARGUMENT_CHARS = 400_000
 
 _NAMES: Mapping[CallKind, str] = {
@@ -56,15 +37,6 @@ _NAMES: Mapping[CallKind, str] = {
     "web": "websearch webfetch fetch fetch_url google_web_search http_request browser",
     "delete": "delete_file remove_file delete rm",
 }
-_ERROR_HEAD = re.compile(
-    r"(?i)\s*(?:<tool_use_error>|error\b|\[error|traceback|exception\b|failed\b|failure\b|fatal:|edit rejected|"
-    r"invalid |could not |cannot |unknown tool)"
-)
-_ERROR_TAG = re.compile(r"</?tool_use_error>")
-_EDIT_DIFFICULTY = re.compile(
-    r"(?i)not been read|modified since|to replace not found|does not occur|no match|occurs \d+ times|"
-    r"found \d+ matches|not found in"
-)
 
 
 def describe_call(call: ToolCall, result: str | None) -> CallLine:
@@ -75,12 +47,10 @@ def describe_call(call: ToolCall, result: str | None) -> CallLine:
     kind = _kind_of(call.name, arguments)
     refusal = read_refusal(result) if result else None
     if refusal is not None:
-        return _describe_refusal(call.name, kind, arguments, refusal)
+        return describe_refusal(call.name, kind, arguments, refusal)
     if result is None:
-        what = _what(call.name, kind, arguments)
-        target = _target(kind, arguments)
-        return _compose(call.name, kind, target, what, CallFinding("no result recorded", worth=0.3), "unknown")
-    return _DESCRIBERS.get(kind, _describe_other)(call.name, kind, arguments, result)
+        return describe_missing(call.name, kind, arguments)
+    return DESCRIBERS.get(kind, describe_other)(call.name, kind, arguments, result)
 
 
 def _kind_of(name: str, arguments: Mapping[str, Any]) -> CallKind:
@@ -103,353 +73,6 @@ def _kind_by_name(name: str) -> CallKind:
         if base in names.split():
             return kind
     return "web" if base.startswith(("web_", "browser", "tavily")) else "other"
-
-
-def _compose(name: str, kind: CallKind, target: str, what: str, finding: CallFinding, outcome: Outcome) -> CallLine:
-    """Put together the line and the detail; the headline has room in the line, whatever the length of `what`."""
-    headline = finding.headline
-    mark = "FAILED: " if outcome == "failed" else ""
-    room = max(60, LINE_CHARS - len(headline) - len(mark) - 3)
-    short = clip_middle(what, min(room, 110))
-    line = plain_text(one_line(f"{short} → {mark}{headline}" if headline else short, LINE_CHARS))
-    rows = [r for r in finding.rows if r != headline or kind == "edit"]
-    # An edit repeats its headline in its rows.
-    is_repeated = kind in ("edit", "write") and outcome == "ok" and bool(rows)
-    full = f"{what} → {mark}{headline}" if headline and not is_repeated else what
-    if not rows and len(full) <= LINE_CHARS:
-        return CallLine(kind, name, target, outcome, line, line, finding.worth, facts=finding.facts)
-    first = clip_middle(" ".join(full.split()), 420)
-    body = join_rows(rows, limit=DETAIL_CHARS - len(first), row_chars=900)
-    detail = plain_text("\n".join([first, *(f"  {r}" for r in body)]))
-    return CallLine(kind, name, target, outcome, line, detail, finding.worth, facts=finding.facts)
-
-
-def _describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], refusal: UnfinishedCall) -> CallLine:
-    what = _what(name, kind, arguments)
-    if refusal.outcome == "interrupted":
-        finding = CallFinding("INTERRUPTED, the outcome is unknown", worth=0.5)
-        return _compose(name, kind, _target(kind, arguments), what, finding, "interrupted")
-    rows: tuple[str, ...] = ()
-    if kind in ("edit", "write") and (edit := _edit_finding(kind, arguments)) is not None:
-        rows = edit.rows[:8]
-    if refusal.words:
-        finding = CallFinding(f"REFUSED by the user: “{one_line(refusal.words, 700)}”", rows, worth=1.0)
-    else:
-        is_user = "no one is available" not in refusal.message and "by a hook" not in refusal.message
-        reason = "REFUSED by the user" if is_user else f"REFUSED: {one_line(refusal.message, 200)}"
-        finding = CallFinding(reason, rows, worth=0.8)
-    composed = _compose(name, kind, _target(kind, arguments), what, finding, "refused")
-    return replace(composed, user_words=refusal.words)
-
-
-def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
-    """The call without its result."""
-    target = _target(kind, arguments)
-    if kind == "shell":
-        return f"`{clip_middle(target, 240)}`" if target else name
-    verb = {"read": "read", "write": "write", "edit": "edit", "delete": "delete"}.get(kind)
-    if verb is not None:
-        return f"{verb} {target}" if target else verb
-    return f"{name} {clip_middle(target, 200)}".rstrip()
-
-
-def _target(kind: CallKind, arguments: Mapping[str, Any]) -> str:
-    if kind == "shell":
-        return " ".join(_command(arguments)[:1_500].split())
-    if kind in ("read", "write", "edit", "delete"):
-        return edited_path(arguments) or _arguments_text(arguments, 160)
-    if kind == "search":
-        return str(arguments.get("pattern") or arguments.get("query") or edited_path(arguments))[:300]
-    for key in ("url", "query", "description", "subject", "goal", "title", "id", "task_id", "taskId"):
-        if isinstance(value := arguments.get(key), str) and value:
-            return value[:300]
-    return _arguments_text(arguments, 200)
-
-
-def _arguments_text(arguments: Mapping[str, Any], limit: int) -> str:
-    """The arguments as `name=value`, shortest first where they do not all fit."""
-    pairs = [
-        f"{k}={one_line(str(v), 120)}"
-        for k, v in list(arguments.items())[:30]
-        if v not in (None, "", [], {}) and k != "_i"
-    ]
-    return one_line(", ".join(pairs), limit)
-
-
-def _command(arguments: Mapping[str, Any]) -> str:
-    for key in ("command", "cmd", "script", "code", "input"):
-        value = arguments.get(key)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, list):
-            words = [str(w) for w in value]
-            return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
-    return ""
-
-
-def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    view = read_output(result)
-    command = _command(arguments)
-    if name in ("process", "BashOutput", "KillShell") or not command:
-        return _describe_other(name, "shell", arguments, result)
-    if "code" in arguments and "command" not in arguments:
-        return _describe_code(name, arguments, command, view)
-    shell_kind, label, finding = describe_shell(arguments, command, view)
-    outcome: Outcome = "failed" if finding.is_failure else "ok"
-    target = finding.facts.read_files[-1] if shell_kind == "read" and finding.facts.read_files else command
-    return _compose(name, shell_kind, one_line(target, 300), label, finding, outcome)
-
-
-def _describe_code(name: str, arguments: Mapping[str, Any], code: str, view: OutputView) -> CallLine:
-    """A code interpreter: the first telling line of the program, and what it printed."""
-    lines = [x for x in code[:20_000].split("\n") if x.strip() and not x.lstrip().startswith(("#", "import ", "from "))]
-    what = f"{name} `{clip_middle(' ; '.join(x.strip() for x in lines), 200)}`"
-    _, _, finding = describe_shell({}, "python", view)
-    is_failure = (
-        finding.is_failure
-        or "Traceback (most recent call last)" in view.text
-        or _ERROR_HEAD.match(view.text) is not None
-    )
-    if is_failure and not finding.is_failure:
-        lines = decisive_lines(view)
-        finding = CallFinding(
-            lines[0] if lines else finding.headline,
-            tuple(lines),
-            CallFacts(error=lines[0] if lines else ""),
-            True,
-            0.55,
-        )
-    return _compose(name, "shell", one_line(code, 300), what, finding, "failed" if is_failure else "ok")
-
-
-def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    path = _target("read", arguments)
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    offset, limit = arguments.get("offset"), arguments.get("limit")
-    part = f" from line {offset}" if isinstance(offset, int) and offset > 1 else ""
-    total = count_lines(result)
-    if isinstance(limit, int) and isinstance(offset, int):
-        total = min(total, limit)
-    finding = CallFinding(f"{total} lines", (), CallFacts(read_files=(path,)), False, 0.05)
-    return _compose(name, kind, path, f"read {path}{part}", finding, "ok")
-
-
-def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine | None:
-    """A call that failed as a whole: its result is an error message."""
-    if len(result) > 6_000 or _ERROR_HEAD.match(result[:80]) is None:
-        return None
-    text = plain_text(_ERROR_TAG.sub("", result)).strip()
-    lines = [x for x in text.split("\n") if x.strip()]
-    first = one_line(lines[0], 200) if lines else "error"
-    worth = 0.1 if kind in ("read", "search") or _EDIT_DIFFICULTY.search(first) else 0.6
-    finding = CallFinding(
-        first, tuple(join_rows(lines[1:6], limit=400)) if worth > 0.1 else (), CallFacts(error=first), True, worth
-    )
-    return _compose(name, kind, _target(kind, arguments), _what(name, kind, arguments), finding, "failed")
-
-
-def _edit_finding(kind: CallKind, arguments: Mapping[str, Any]) -> CallFinding | None:
-    return read_write(arguments) if kind == "write" else read_edit(arguments)
-
-
-def _describe_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    finding = _edit_finding(kind, arguments)
-    if finding is None:
-        path = edited_path(arguments)
-        facts = CallFacts(changed_files=(path,) if path else ())
-        finding = CallFinding(one_line(result, 100), (), facts, False, 0.4)
-    files = finding.facts.changed_files + finding.facts.deleted_files
-    target = edited_path(arguments) or (files[0] if files else "")
-    is_new = kind == "write" and re.search(r"(?i)\bcreated\b", result[:120]) is not None
-    verb = "create" if is_new else kind
-    return _compose(name, kind, target, f"{verb} {edited_path(arguments)}".rstrip(), finding, "ok")
-
-
-def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    pattern = str(arguments.get("pattern") or arguments.get("query") or arguments.get("glob") or "")
-    where = edited_path(arguments)
-    what = f"search “{one_line(pattern, 120)}”{f' in {where}' if where else ''}" if pattern else f"list {where}"
-    if (
-        re.match(r"(?i)\s*(?:no (?:matches|files|results)|nothing|found 0|0 matches)", result[:60])
-        or not result.strip()
-    ):
-        return _compose(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok")
-    view = read_output(result)
-    total = view.total_lines
-    rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 8 else []
-    headline = one_line(view.lines[0], 90) if total == 1 and view.lines else f"{total} lines"
-    return _compose(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
-
-
-def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    items = next(
-        (v for k in ("todos", "items", "plan", "tasks", "steps") if isinstance(v := arguments.get(k), list)), None
-    )
-    if items is not None:
-        return _describe_plan(name, items)
-    subject = arguments.get("subject") or arguments.get("title")
-    if isinstance(subject, str) and "create" in name.lower():
-        number = re.search(r"#(\w+)", result[:200])
-        label = f"task {number[1]}: {subject}" if number is not None else f"task: {subject}"
-        description = arguments.get("description")
-        rows = (one_line(description, 500),) if isinstance(description, str) else ()
-        finding = CallFinding("", rows, CallFacts(created=(label,)), False, 0.45)
-        return _compose(name, kind, subject, f"created {label}", finding, "ok")
-    plan = arguments.get("plan")
-    if isinstance(plan, str):
-        steps = join_rows(plan.split("\n"), limit=1_000)
-        finding = CallFinding(one_line(result, 80), tuple(steps), CallFacts(), False, 0.7)
-        return _compose(name, kind, one_line(plan, 120), f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
-    finding = CallFinding(
-        one_line(result, 110),
-        tuple(join_rows(plain_text(result[:4_000]).split("\n"), limit=600)),
-        CallFacts(),
-        False,
-        0.25,
-    )
-    if "taskId" in arguments:
-        changes = _arguments_text({k: v for k, v in arguments.items() if k != "taskId"}, 300)
-        task = f"task {arguments['taskId']}"
-        return _compose(name, kind, task, task, CallFinding(changes, worth=0.3), "ok")
-    return _compose(
-        name, kind, _target(kind, arguments), f"{name} {_arguments_text(arguments, 120)}".rstrip(), finding, "ok"
-    )
-
-
-def _describe_plan(name: str, items: list[Any]) -> CallLine:
-    plan: list[tuple[str, bool]] = []
-    rows: list[str] = []
-    active = ""
-    for item in items[:60]:
-        if isinstance(item, dict):
-            text = next(
-                (
-                    v
-                    for k in ("content", "text", "step", "title", "subject", "task", "description")
-                    if isinstance(v := item.get(k), str)
-                ),
-                "",
-            )
-            status = str(item.get("status", ""))
-        else:
-            text, status = str(item), ""
-        if not text:
-            continue
-        is_done = status in ("completed", "done", "complete", "finished", "cancelled")
-        plan.append((text, is_done))
-        if status in ("in_progress", "active", "in-progress"):
-            active = active or text
-        rows.append(f"[{'x' if is_done else '>' if text == active else ' '}] {one_line(text, 160)}")
-    finished = sum(is_done for _, is_done in plan)
-    now = f", now: {active}" if active else ""
-    finding = CallFinding(f"{finished} of {len(plan)} done{now}", tuple(rows), CallFacts(plan=tuple(plan)), False, 0.3)
-    return _compose(name, "task", active or "plan", "plan", finding, "ok")
-
-
-def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    what = f"{name}: {_delegated(arguments)}"
-    text = plain_text(clip_middle(result, _MAX_REPORT_CHARS)).strip()
-    process = background_process(result)
-    if process or re.match(r"(?:Started|Spawned|Launched|Async agent)\b", text):
-        facts = CallFacts(started_process=f"agent: {one_line(_delegated(arguments), 120)}")
-        rows = tuple(join_rows(text.split("\n"), limit=500))
-        return _compose(
-            name,
-            kind,
-            _target(kind, arguments),
-            what,
-            CallFinding("runs in the background", rows, facts, False, 0.5),
-            "ok",
-        )
-    lines = [x.strip() for x in text.split("\n") if x.strip()]
-    first = next(
-        (x for x in lines if len(x.split()) > 3 and not x.startswith(("```", "|", "agentId"))),
-        lines[0] if lines else "no report",
-    )
-    finding = CallFinding(
-        one_line(first.lstrip("#* "), 120), tuple(join_rows(lines, limit=1_000)), CallFacts(), False, 0.8
-    )
-    composed = _compose(name, kind, _target(kind, arguments), what, finding, "ok")
-    return replace(composed, report=text if len(lines) > 1 or len(text) > 200 else "")
-
-
-def _delegated(arguments: Mapping[str, Any]) -> str:
-    """What another agent was asked to do."""
-    tasks = arguments.get("tasks")
-    if isinstance(tasks, list) and tasks:
-        names = [
-            str(next((t[k] for k in ("description", "goal", "task", "id") if t.get(k)), t))
-            if isinstance(t, dict)
-            else str(t)
-            for t in tasks[:5]
-        ]
-        return list_names([one_line(n, 90) for n in names], 160)
-    for key in ("description", "goal", "task", "prompt", "message", "id", "task_id"):
-        if isinstance(value := arguments.get(key), str) and value:
-            return one_line(value, 140)
-    return _arguments_text(arguments, 140)
-
-
-def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    view = read_output(result)
-    target = _target(kind, arguments)
-    what = f"{name} {clip_middle(target, 200)}"
-    if (finding := read_json(view)) is not None:
-        return _compose(name, kind, target, what, finding, "failed" if finding.is_failure else "ok")
-    headings = [x for x in view.lines if x.startswith("#")][:6]
-    rows = unique([*view.lines[:4], *headings])
-    headline = f"{one_line(view.lines[0], 90)} ({len(view.raw):,} characters)" if view.lines else "empty"
-    return _compose(
-        name,
-        kind,
-        target,
-        what,
-        CallFinding(headline, tuple(join_rows([one_line(r, 200) for r in rows], limit=600)), worth=0.3),
-        "ok",
-    )
-
-
-def _describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    """Any other tool: its arguments, and the telling fields or lines of its result."""
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    view = read_output(result)
-    what = f"{name} {_arguments_text(arguments, 200)}".rstrip()
-    finding = read_json(view)
-    if finding is None:
-        _, _, finding = describe_shell({}, "", view)
-    facts = merge_facts([finding.facts, _created_facts(name, arguments, result)])
-    worth = max(finding.worth, 0.8 if facts.created else 0.0)
-    finding = CallFinding(finding.headline, finding.rows, facts, finding.is_failure, worth)
-    return _compose(name, kind, _target(kind, arguments), what, finding, "failed" if finding.is_failure else "ok")
-
-
-def _created_facts(name: str, arguments: Mapping[str, Any], result: str) -> CallFacts:
-    """What a tool such as `create_pull_request` created, by the id in its result."""
-    base = name.rsplit("__", 1)[-1]
-    match = _CREATES.match(base)
-    if match is None:
-        return CallFacts()
-    number = re.search(r'"(?:number|id|key|\w+_id)"\s*:\s*"?([\w.#-]{1,60})', result[:4_000]) or re.search(
-        r"#(\d+)\b", result[:400]
-    )
-    title = next((v for k in ("title", "name", "subject", "summary") if isinstance(v := arguments.get(k), str)), "")
-    if number is None and not title:
-        return CallFacts()
-    thing = match[1].replace("_", " ").strip() or "item"
-    label = f"{thing} {number[1]}" if number is not None else thing
-    return CallFacts(created=(f"{label}: {title}" if title else label,))
 
 
 def merge_lines(lines: Sequence[CallLine]) -> Sequence[str]:
@@ -489,15 +112,3 @@ def _counted(names: Sequence[str]) -> list[str]:
 
 
 _EDITOR_ACTIONS: Mapping[str, CallKind] = {"view": "read", "create": "write", "delete": "delete"}
-_CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
-_Describer = Callable[[str, CallKind, Mapping[str, Any], str], CallLine]
-_DESCRIBERS: Mapping[CallKind, _Describer] = {
-    "shell": _describe_shell,
-    "read": _describe_read,
-    "write": _describe_edit,
-    "edit": _describe_edit,
-    "search": _describe_search,
-    "task": _describe_task,
-    "delegate": _describe_delegate,
-    "web": _describe_web,
-}

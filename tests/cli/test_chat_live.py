@@ -76,7 +76,7 @@ def test_nothing_that_takes_long_is_imported_before_the_prompt() -> None:
 
 
 def test_a_tool_is_shown_as_it_runs_and_in_one_line_when_it_is_done() -> None:
-    page = Page()
+    page = Page(tool_lines=0)
     page.show(ToolStarted(CALL))
     assert page.transcript.live(width=80, rows=10).startswith("● terminal pytest tests/ … 0 s")
     assert page.show(ToolFinished(CALL, RESULT, 0.84)) == "● terminal pytest tests/ · 0.8 s · 3,204 characters\n"
@@ -84,7 +84,7 @@ def test_a_tool_is_shown_as_it_runs_and_in_one_line_when_it_is_done() -> None:
 
 
 def test_a_spilled_output_says_where_it_is_kept_whenever_it_is_known() -> None:
-    before, after = Page(), Page()
+    before, after = Page(tool_lines=0), Page(tool_lines=0)
     spilled = OutputSpilled(CALL, "output:o_1", 500_000)
     shown = before.show(ToolStarted(CALL), spilled, ToolFinished(CALL, RESULT, 1.0))
     assert shown == "● terminal pytest tests/ · 1.0 s · 500,000 characters · kept at output:o_1\n"

@@ -32,10 +32,15 @@ _MARKS = {"in view": "✓", "one question away": "→", "lost": "✗"}
     help="Where the repository and the log go; must not exist. Default: a temporary folder.",
 )
 def demo(fast: bool, folder: Path | None) -> None:
-    """Watch a conversation outgrow its window and carry on, in less than a minute.
+    """Watch a conversation outgrow its window and carry on.
 
-    A scripted model works on a small generated repository with the real tools. Nothing is sent anywhere, no key is
+    It takes less than a minute. A scripted model works on a small generated repository with the real tools. Nothing is sent anywhere, no key is
     needed, and the prices shown are what the same tokens would have cost.
+
+    \b
+    Examples:
+      perdure demo
+      perdure demo --fast --folder ./demo
     """
     from perdure.cli.chat.transcript import ChatTranscript
     from perdure.cli.style import Style

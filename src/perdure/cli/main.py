@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import TextIO
 
@@ -12,7 +13,7 @@ from perdure.cli.lazy import Lazy, LazyGroup
 
 COMMANDS = {
     "chat": Lazy("perdure.cli.chat.command:chat", "Talk to an agent whose conversation outlives its window."),
-    "demo": Lazy("perdure.cli.demo:demo", "Watch a conversation outgrow its window; no key, no network."),
+    "demo": Lazy("perdure.cli.demo:demo", "Watch a conversation outgrow its window and carry on."),
     "sessions": Lazy("perdure.cli.sessions:sessions", "List, read, find, move and delete conversations."),
     "usage": Lazy("perdure.cli.usage:usage", "Show tokens and cost of a conversation, by default the last one."),
     "insights": Lazy("perdure.cli.usage:insights", "Show totals of the last DAYS by day, model, surface and task."),
@@ -61,8 +62,14 @@ Exit status:
 def cli(ctx: click.Context, flags: tuple[str, ...]) -> None:
     """Perdure keeps an LLM agent's conversation going past its context window."""
     ctx.obj = dict(map(_flag, flags))
-    if ctx.invoked_subcommand is None:
+    if ctx.invoked_subcommand is not None:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(ctx.get_help())
+        return
+    command = COMMANDS["chat"].load()
+    with command.make_context("chat", [], parent=ctx) as chat:
+        command.invoke(chat)
 
 
 def _flag(text: str) -> tuple[str, str]:

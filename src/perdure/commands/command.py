@@ -56,6 +56,8 @@ class Command:
     usage: str
     summary: str
     run: Callable[[CommandContext, str], CommandResult]
+    # Names that other tools have for it.
+    aliases: tuple[str, ...] = ()
 
 
 class Commands:
@@ -63,6 +65,7 @@ class Commands:
 
     def __init__(self, commands: Iterable[Command]) -> None:
         self._commands: Mapping[str, Command] = {c.name: c for c in commands}
+        self._by_alias = {alias: c for c in self._commands.values() for alias in c.aliases}
 
     def __iter__(self) -> Iterator[Command]:
         return iter(self._commands.values())
@@ -72,7 +75,7 @@ class Commands:
         if not is_command(text):
             return None
         name, _, argument = text.strip().removeprefix("/").partition(" ")
-        command = self._commands.get(name.lower())
+        command = self._commands.get(name.lower()) or self._by_alias.get(name.lower())
         if command is None:
             near = difflib.get_close_matches(name.lower(), list(self._commands), n=1)
             hint = f"Did you mean /{near[0]}?" if near else "/help lists what there is."
@@ -87,7 +90,11 @@ class Commands:
 
     def help(self) -> str:
         width = max(len(c.usage) for c in self._commands.values())
-        return "\n".join(f"{c.usage:<{width}}  {c.summary}" for c in self._commands.values())
+        return "\n".join(f"{c.usage:<{width}}  {c.summary}{_also(c)}" for c in self._commands.values())
+
+
+def _also(command: Command) -> str:
+    return f" (also {', '.join(f'/{alias}' for alias in command.aliases)})" if command.aliases else ""
 
 
 def is_command(text: str) -> bool:

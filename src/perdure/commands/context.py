@@ -45,7 +45,9 @@ def _lines(report: CompactionReport, messages_before: int) -> list[str]:
     return [*lines, *report.notices]
 
 
-COMPRESS = Command("compress", "/compress [focus]", "compact now, a topic in full detail if you name one", compress)
+COMPRESS = Command(
+    "compress", "/compress [focus]", "compact now, a topic in full detail if you name one", compress, ("compact",)
+)
 
 
 # As they lie in a request, first to last; a part that is empty is shown too, so that one sees what could be there.
@@ -72,7 +74,7 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
     return CommandResult("\n".join([gauge_line(gauge), "", *lines]))
 
 
-CONTEXT = Command("context", "/context", "what fills the window", context)
+CONTEXT = Command("context", "/context", "what fills the window", context, ("status",))
 
 
 _DAY_MS = 86_400_000
@@ -141,7 +143,7 @@ def _cost(totals: Totals) -> str:
     return f"{amount}+" if totals.cost_usd is not None and totals.unpriced_calls else amount
 
 
-USAGE = Command("usage", "/usage", "tokens, cost and cache of this conversation", usage)
+USAGE = Command("usage", "/usage", "tokens, cost and cache of this conversation", usage, ("cost",))
 INSIGHTS = Command("insights", "/insights [days]", "totals by day, model, surface and task", insights)
 
 
@@ -165,4 +167,4 @@ def leave(surface: CommandContext, argument: str) -> CommandResult:
 
 MODEL = Command("model", "/model [name]", "show the model, or go on with another", model)
 STOP = Command("stop", "/stop", "stop the turn under way", stop)
-QUIT = Command("quit", "/quit", "leave; the conversation is kept", leave)
+QUIT = Command("quit", "/quit", "leave; the conversation is kept", leave, ("exit",))

@@ -119,7 +119,7 @@ def _titled(title: str) -> str:
     return f"“{title}” " if title else ""
 
 
-NEW = Command("new", "/new", "start a new conversation; this one is kept", new)
+NEW = Command("new", "/new", "start a new conversation; this one is kept", new, ("clear",))
 RESUME = Command("resume", "/resume [id]", "go on with another conversation, by any id of it", resume)
 SESSIONS = Command("sessions", "/sessions", "list conversations", sessions)
 BRANCH = Command("branch", "/branch [n]", "go on in a copy, from here or from before the nth last question", branch)

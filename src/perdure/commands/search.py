@@ -38,6 +38,13 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
         return CommandResult("Nothing has been said yet.", "error")
     if is_named:  # whose it is decides whether there is such a one
         surface.store.conversations.get(session_id, visibility=surface.visibility)
+    if words[:1] == ["last"]:
+        newest = next(
+            (e for e in reversed(surface.store.history(session_id).entries) if e.message.role == "tool"), None
+        )
+        if newest is None:
+            return CommandResult("No tool has run in this conversation yet.", "error")
+        words[0] = f"m:{newest.seq}"
     if not words or words[0].isdecimal():
         handoffs = surface.store.log.handoffs(session_id)
         if not handoffs:
@@ -57,4 +64,9 @@ def _one_line(text: str) -> str:
 
 
 SEARCH = Command("search", "/search words", "find what was said, in every conversation", search)
-EXPAND = Command("expand", "/expand [id] [address]", "open what a handoff or an address stands for", expand)
+EXPAND = Command(
+    "expand",
+    "/expand [id] [address|last]",
+    "open what a handoff or an address stands for, or the last tool output",
+    expand,
+)

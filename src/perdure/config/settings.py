@@ -436,6 +436,9 @@ class DisplaySettings(Section):
 
     reasoning: bool = Field(default=False, description="Show what a thinking model thinks.")
     streaming: bool = Field(default=True, description="Show a reply as it is written.")
+    tool_lines: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        default=6, description="Lines of a tool's output to show, and half of those of a diff; 0 shows none."
+    )
     color: Literal["auto", "always", "never"] = Field(
         default="auto", description="Colours: auto follows the terminal and NO_COLOR."
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   perdure chat                          talk; /help lists the commands
+  perdure chat --continue               go on with the newest conversation
   perdure chat --resume c_1m7g…         go on with a conversation, by any id of it
   perdure chat -q "sum up @README.md"   one question, one answer, a file attached
   git diff | perdure chat -q "review"   what is piped in goes with the question
@@ -25,6 +26,8 @@ Keys:
   Enter         sends; Alt-Enter, Ctrl-J or a trailing backslash makes a new line
   Tab           completes /commands, @paths and conversation ids
   Up, Ctrl-R    find earlier messages
+  Esc           stops the answer
+  Ctrl-O        shows the newest tool output whole
   Ctrl-C        stops the answer and keeps the conversation; twice leaves, as Ctrl-D does
 
 \b
@@ -35,6 +38,9 @@ Exit status:
 
 @click.command(epilog=EPILOG)
 @click.option("-r", "--resume", "session_id", metavar="ID", help="Go on with a conversation, by any id of it.")
+@click.option(
+    "-c", "--continue", "is_continued", is_flag=True, help="Go on with the newest conversation of a terminal."
+)
 @click.option("-m", "--model", metavar="NAME", help="The model to talk to, for this time.")
 @click.option("-p", "--provider", metavar="NAME", help="Its provider, for this time.")
 @click.option("-q", "--question", metavar="TEXT", help="Ask one question, print the answer, and leave.")
@@ -43,6 +49,7 @@ Exit status:
 def chat(
     flags: dict[str, str] | None,
     session_id: str | None,
+    is_continued: bool,
     model: str | None,
     provider: str | None,
     question: str | None,
@@ -53,6 +60,8 @@ def chat(
     from perdure.config.env import is_dumb
 
     overrides = {**(flags or {})}
+    if is_continued and session_id is None:
+        session_id = _newest_conversation(overrides)
     overrides |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
     if question is not None or not sys.stdin.isatty():
         from perdure.cli.chat.one_shot import ask_once
@@ -107,6 +116,22 @@ def _plain(flags: dict[str, str], session_id: str | None) -> int:
     screen.shows_reasoning = surface.settings.display.reasoning
     desk = ChatController(surface, lambda text: screen.line(text.rstrip("\n")), is_first_run=is_first_run)
     return PlainChat(desk, screen).run()
+
+
+def _newest_conversation(flags: dict[str, str]) -> str:
+    """The id of the conversation that was used last in a terminal. Raises click.UsageError where there is none."""
+    from contextlib import closing
+
+    from perdure.app.runtime import open_user_store
+    from perdure.config.load import load
+    from perdure.store.listing import ConversationFilter
+
+    loaded = load(flags=flags)
+    with closing(open_user_store(loaded.settings, loaded.home)) as store:
+        page, _ = store.listing.page(ConversationFilter(source="terminal"), limit=1)
+    if not page:
+        raise click.UsageError("there is no conversation to go on with yet; start one with `perdure chat`.")
+    return page[0].conversation.id
 
 
 def _is_first_run() -> bool:

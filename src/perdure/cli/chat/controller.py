@@ -149,7 +149,14 @@ class ChatController:
 
     def transcript(self, write: Write, width: Callable[[], int], ink: Style) -> ChatTranscript:
         display = self.surface.settings.display
-        return ChatTranscript(write, width=width, ink=ink, shows_reasoning=display.reasoning, streams=display.streaming)
+        return ChatTranscript(
+            write,
+            width=width,
+            ink=ink,
+            shows_reasoning=display.reasoning,
+            streams=display.streaming,
+            tool_lines=display.tool_lines,
+        )
 
     def opening(self) -> Iterator[str]:
         if self._is_first_run:

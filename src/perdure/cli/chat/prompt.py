@@ -98,16 +98,18 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
-    """What the prompt hands on: a line sent, Ctrl-C, the wish to leave; and what it shows."""
+class PromptHandlers:
+    """Callbacks of the prompt: lines and keys, and the text to show around it."""
 
     on_line: Callable[[Line], None]
-    on_interrupt: Callable[[], None]
+    on_interrupt: Callable[[bool], None]  # whether the key has emptied the line
     on_leave: Callable[[], None]
     above: Callable[[int, int], str]  # for a width and at most so many rows
     below: Callable[[int], str]
     mark: Callable[[], str]
     on_page: Callable[[int], None]  # so many pages on in what is asked
+    on_stop: Callable[[], None]
+    on_unfold: Callable[[], None]
 
 
 class PromptBox:
@@ -115,7 +117,7 @@ class PromptBox:
 
     def __init__(
         self,
-        hands: Hands,
+        handlers: PromptHandlers,
         *,
         history_file: Path | None = None,
         completer: Completer | None = None,
@@ -123,7 +125,7 @@ class PromptBox:
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
-        self._hands = hands
+        self._handlers = handlers
         self._pastes = Pastes()
         self._draft: Document | None = None
         self._parsed = ("", ANSI(""))
@@ -207,7 +209,7 @@ class PromptBox:
             wrap_lines=True,
         )
         room = ConditionalContainer(Window(height=_MENU_ROWS), has_completions)
-        below = Window(FormattedTextControl(lambda: self._hands.below(self.width)), height=1, style="class:status")
+        below = Window(FormattedTextControl(lambda: self._handlers.below(self.width)), height=1, style="class:status")
         is_busy = Condition(lambda: bool(self._shown_above()))
         body = HSplit([ConditionalContainer(above, is_busy), typed, search, room, below])
         menu = Float(CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1), xcursor=True, ycursor=True)
@@ -217,7 +219,7 @@ class PromptBox:
         size = self.app.output.get_size()
         # An answer to a question is short: the room of a long message is the question's meanwhile.
         input_rows = _ANSWER_ROWS if self._draft is not None else _INPUT_ROWS
-        return self._hands.above(size.columns, max(0, size.rows - input_rows - 2))
+        return self._handlers.above(size.columns, max(0, size.rows - input_rows - 2))
 
     def _above(self) -> ANSI:
         text = self._shown_above()
@@ -226,7 +228,7 @@ class PromptBox:
         return self._parsed[1]
 
     def _prefix(self, line: int, wrap: int) -> StyleAndTextTuples:
-        mark = self._hands.mark()
+        mark = self._handlers.mark()
         return [("class:mark", mark if line == 0 and wrap == 0 else " " * len(mark))]
 
     def _is_completable(self) -> bool:
@@ -244,15 +246,18 @@ class PromptBox:
         keys.add("c-c")(lambda event: self._on_ctrl_c())
         keys.add("<sigint>")(lambda event: self._on_ctrl_c())
         is_empty = Condition(lambda: not self.buffer.text)
-        keys.add("c-d", filter=is_empty)(lambda event: self._hands.on_leave())
+        keys.add("c-d", filter=is_empty)(lambda event: self._handlers.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
+        # Alone, and after a moment: with another key it is Alt.
+        keys.add("escape")(lambda event: self._handlers.on_stop())
+        keys.add("c-o")(lambda event: self._handlers.on_unfold())
         is_asked = Condition(lambda: self._draft is not None)
         for key, pages in (("pagedown", 1), ("pageup", -1)):
-            keys.add(key, filter=is_asked)(lambda event, pages=pages: self._hands.on_page(pages))
+            keys.add(key, filter=is_asked)(lambda event, pages=pages: self._handlers.on_page(pages))
         for key, pages in (("down", 1), ("up", -1)):
-            keys.add(key, filter=is_asked & is_empty)(lambda event, pages=pages: self._hands.on_page(pages))
+            keys.add(key, filter=is_asked & is_empty)(lambda event, pages=pages: self._handlers.on_page(pages))
         if sys.platform == "win32":  # where Ctrl-Z ends the input
-            keys.add("c-z", filter=is_empty)(lambda event: self._hands.on_leave())
+            keys.add("c-z", filter=is_empty)(lambda event: self._handlers.on_leave())
         else:
             keys.add("c-z")(lambda event: event.app.suspend_to_background())
         return keys
@@ -273,7 +278,7 @@ class PromptBox:
         if text and self._draft is None:
             buffer.append_to_history()
         buffer.reset()
-        self._hands.on_line(Line(text, self._pastes.unfold(text), pasted))
+        self._handlers.on_line(Line(text, self._pastes.unfold(text), pasted))
 
     def _recalled(self, text: str) -> list[str]:
         """Earlier multi-line messages recalled in this one: their pasted parts are unknown."""
@@ -282,9 +287,10 @@ class PromptBox:
         return [entry for entry in self.buffer.history.get_strings() if "\n" in entry and entry.strip() in text]
 
     def _on_ctrl_c(self) -> None:
-        if self.buffer.text and self._draft is None:
+        is_draft = bool(self.buffer.text) and self._draft is None
+        if is_draft:
             self.buffer.reset()
-        self._hands.on_interrupt()
+        self._handlers.on_interrupt(is_draft)
 
     def _on_paste(self, event: KeyPressEvent) -> None:
         event.current_buffer.insert_text(self._pastes.fold(event.data))

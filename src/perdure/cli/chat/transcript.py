@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
+from perdure.cli.chat.tool_output import output_lines, plain_output
 from perdure.cli.style import Style, fit_lines, safe
 from perdure.core.display import call_target
 from perdure.core.events import (
@@ -38,16 +39,29 @@ def running_line(call: ToolCall, seconds: float) -> str:
 
 
 def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style) -> str:
-    """`● terminal pytest tests/ · 0.8 s · 3,204 characters`."""
+    """`● terminal pytest tests/ · exit 1 · 0.8 s · 3,204 characters`."""
     mark = ink.bad("✗") if event.is_error else ink.good("●")
     text = event.result.text
     size, address = (spilled.chars, spilled.address) if spilled is not None else _stored_output(text) or (len(text), "")
     figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
     if event.is_error:
-        figures.insert(0, "not allowed" if _NOT_ALLOWED.match(text) else "failed")
+        figures.insert(0, _failure(event))
     if address:
         figures.append(f"kept at {address}")
     return f"{mark} {_named(event.call)} {ink.dim('· ' + ' · '.join(figures))}\n"
+
+
+def stopped_line(call: ToolCall, ink: Style) -> str:
+    """The line of a call that was interrupted before it had a result."""
+    return f"{ink.warn('■')} {_named(call)} {ink.dim('· stopped')}\n"
+
+
+def _failure(event: ToolFinished) -> str:
+    if event.state == "refused" or _NOT_ALLOWED.match(event.result.text):
+        return "not allowed"
+    if event.state == "interrupted":
+        return "stopped"
+    return f"exit {event.exit_code}" if event.exit_code else "failed"
 
 
 def spilled_line(event: OutputSpilled, ink: Style) -> str:
@@ -76,13 +90,23 @@ class ChatTranscript:
     """One chat's output. Used from one thread; `write` takes whole lines, `live` is drawn as often as one likes."""
 
     def __init__(
-        self, write: Write, *, width: Callable[[], int], ink: Style, shows_reasoning: bool = False, streams: bool = True
+        self,
+        write: Write,
+        *,
+        width: Callable[[], int],
+        ink: Style,
+        shows_reasoning: bool = False,
+        streams: bool = True,
+        tool_lines: int = 6,
     ) -> None:
         self._write = write
         self._width = width
         self._ink = ink
         self._shows_reasoning = shows_reasoning
         self._streams = streams
+        self._tool_lines = tool_lines
+        # The newest call that has a result, and its whole output.
+        self._last_output: tuple[str, str] | None = None
         self._blocks = Blocks()
         self._unseen = ""
         self._has_gap = False
@@ -113,6 +137,7 @@ class ChatTranscript:
             case ToolFinished(call=call):
                 self._tools.pop(call.id, None)
                 self._write(finished_line(event, self._spilled.pop(call.id, None), self._ink))
+                self._show_output(event)
             case OutputSpilled(call=call):
                 self._note_spill(event)
             case CompactionStarted(reason=reason, before_tokens=before):
@@ -136,11 +161,20 @@ class ChatTranscript:
         self._activity = None
 
     def stop(self) -> None:
-        """Nothing more comes of what was going on; what was shown of an answer stays on the page."""
+        """End what was going on: what was shown of an answer stays, and calls without a result are marked."""
         self._end_text()
+        for call, _began in self._tools.values():
+            self._write(stopped_line(call, self._ink))
         self._tools.clear()
         self._is_answered = False
         self.idle()
+
+    def unfold(self) -> str:
+        """The newest tool output, whole; a sentence where there is none."""
+        if self._last_output is None:
+            return "No tool has run yet."
+        name, text = self._last_output
+        return f"{name}\n{text}" if text else f"{name}: no output"
 
     # -- the live part -----------------------------------------------------------------------------------------------
 
@@ -216,6 +250,11 @@ class ChatTranscript:
         unseen, self._unseen = self._unseen, ""
         self._print([*self._blocks.feed(unseen), *self._blocks.end()])
         self._has_gap = False
+
+    def _show_output(self, event: ToolFinished) -> None:
+        self._last_output = (_named(event.call), plain_output(event))
+        for line in output_lines(event, most=self._tool_lines, width=self._width(), ink=self._ink):
+            self._write(f"{line}\n")
 
     def _note_spill(self, event: OutputSpilled) -> None:
         """Report a spill on its tool's line, or on a separate line if that one is printed already."""

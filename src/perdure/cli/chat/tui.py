@@ -21,7 +21,7 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
 from perdure.cli.chat.input import EventInbox
-from perdure.cli.chat.prompt import ChatCompleter, Hands, Line, PromptBox
+from perdure.cli.chat.prompt import ChatCompleter, Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.style import Style, fit_lines, safe
@@ -82,8 +82,16 @@ class ChatApp:
         self.ink = Style(is_color)
         self._completer = ChatCompleter(Path.cwd())
         self._box = PromptBox(
-            Hands(
-                self._on_line, self._on_interrupt, self._leave, self._above, self._below, self._mark, self._turn_page
+            PromptHandlers(
+                self._on_line,
+                self._on_interrupt,
+                self._leave,
+                self._above,
+                self._below,
+                self._mark,
+                self._turn_page,
+                self._on_escape,
+                self._unfold,
             ),
             history_file=home / "history",
             completer=self._completer,
@@ -203,7 +211,7 @@ class ChatApp:
         self._box.redraw()
 
     def _send(self, line: Line) -> None:
-        """Hands a line to the working thread; while that is busy, it is shown as waiting."""
+        """PromptHandlers a line to the working thread; while that is busy, it is shown as waiting."""
         # Between two lines nothing is going on, and yet those that wait come first.
         if self._is_working or self._waiting or self._desk is None:
             self._waiting.append(line)
@@ -212,7 +220,11 @@ class ChatApp:
             self._is_working = True
         self._lines.put(line)
 
-    def _on_interrupt(self) -> None:
+    def _on_interrupt(self, has_emptied_line: bool) -> None:
+        if has_emptied_line and not self._is_working:
+            self._last_ctrl_c_s = float("-inf")
+            self._hint = ""
+            return
         now_s = time.monotonic()
         if now_s - self._last_ctrl_c_s < _LEAVE_WITHIN_S:
             self._leave()
@@ -226,6 +238,18 @@ class ChatApp:
         else:
             self._hint = "Ctrl-C again leaves; the conversation is kept"
         self._box.redraw()
+
+    def _on_escape(self) -> None:
+        """Stop the running turn; at an idle prompt do nothing."""
+        if self._is_working and self._panel is None:
+            self._interrupt()
+            self._hint = "stopping …"
+            self._box.redraw()
+
+    def _unfold(self) -> None:
+        """Print the newest tool output whole."""
+        if self._transcript is not None:
+            self._box.write("".join(f"  {line}\n" for line in safe(self._transcript.unfold()).split("\n")))
 
     def _interrupt(self) -> None:
         """Stops what is going on, and what waited behind it."""

@@ -1,0 +1,69 @@
+"""Show what a tool call did: the first and last lines of its output, a coloured diff, an error, the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from perdure.cli.style import Style, safe
+from perdure.core.events import ToolFinished
+
+_INDENT = "  "
+_EXIT = re.compile(r"\A\[?exit (-?\d+)\]?\n?")
+_MORE_HINT = "Ctrl-O shows all of it"
+# Their results are for the model; the line with their name and size says enough unless they fail.
+_QUIET_TOOLS = frozenset({"read_file", "search_files", "session_search", "process", "memory"})
+_DIFF_TOOLS = frozenset({"patch", "write_file"})
+
+
+def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style) -> Iterator[str]:
+    """The lines below a finished call: at most about `most`, indented and no wider than the terminal."""
+    if most <= 0:
+        return
+    text = plain_output(event)
+    name = event.call.name
+    if event.state in ("refused", "interrupted") or "<persisted-output>" in text:
+        return
+    if event.is_error and name != "terminal":
+        yield from _shortened(text.splitlines(), most, width, ink.bad, ink)
+    elif name in _QUIET_TOOLS:
+        return
+    elif name in _DIFF_TOOLS:
+        yield from _diff(text.splitlines(), 2 * most, width, ink)
+    else:
+        yield from _shortened(text.splitlines(), most, width, ink.dim, ink)
+
+
+def plain_output(event: ToolFinished) -> str:
+    """A call's output without control characters and without its exit status, which the call's own line has."""
+    return _EXIT.sub("", safe(event.result.text), count=1).strip("\n")
+
+
+def _shortened(lines: Sequence[str], most: int, width: int, colour: Callable[[str], str], ink: Style) -> Iterator[str]:
+    """The first and the last lines; more of the end, which is where results are."""
+    if len(lines) <= most + 1:  # the note would replace a single line
+        yield from (colour(_fit(line, width)) for line in lines)
+        return
+    first = most // 3
+    yield from (colour(_fit(line, width)) for line in lines[:first])
+    yield ink.key(_fit(f"… {len(lines) - most:,} more lines; {_MORE_HINT}", width))
+    yield from (colour(_fit(line, width)) for line in lines[len(lines) - (most - first) :])
+
+
+def _diff(lines: Sequence[str], most: int, width: int, ink: Style) -> Iterator[str]:
+    """A diff in red and green, without the sentence before it."""
+    start = next((n for n, line in enumerate(lines) if line.startswith("@@")), None)
+    if start is None:
+        return
+    shown = lines[start:]
+    for line in shown[:most]:
+        colour = ink.good if line.startswith("+") else ink.bad if line.startswith("-") else ink.dim
+        yield colour(_fit(line, width))
+    if len(shown) > most:
+        yield ink.key(_fit(f"… {len(shown) - most:,} more lines; {_MORE_HINT}", width))
+
+
+def _fit(line: str, width: int) -> str:
+    room = max(10, width - len(_INDENT) - 1)
+    line = line.expandtabs(4)
+    return _INDENT + (line if len(line) <= room else f"{line[: room - 1]}…")

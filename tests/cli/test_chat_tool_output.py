@@ -1,0 +1,89 @@
+"""What a finished call shows below its line: output, diffs, errors; the whole of it on request."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure.cli.chat.tool_output import output_lines
+from perdure.cli.chat.transcript import ChatTranscript
+from perdure.cli.style import Style
+from perdure.core.events import ToolFinished, ToolStarted, ToolState, TurnFinished
+from perdure.core.messages import Message, ToolCall
+
+PLAIN = Style(is_color=False)
+
+
+def _finished(
+    name: str, result: str, *, state: ToolState = "completed", exit_code: int | None = None, command: str = "make"
+) -> ToolFinished:
+    call = ToolCall("c1", name, json.dumps({"command": command}))
+    message = Message("tool", result, tool_call_id="c1", name=name)
+    return ToolFinished(call, message, 0.5, is_error=state != "completed", state=state, exit_code=exit_code)
+
+
+def _lines(event: ToolFinished, most: int = 6, width: int = 80, style: Style = PLAIN) -> list[str]:
+    return list(output_lines(event, most=most, width=width, ink=style))
+
+
+def _shown(*events: object) -> tuple[str, ChatTranscript]:
+    written: list[str] = []
+    transcript = ChatTranscript(written.append, width=lambda: 80, ink=PLAIN)
+    for event in events:
+        transcript.show(event)  # type: ignore[arg-type]  # any event
+    return "".join(written), transcript
+
+
+def test_a_short_output_is_shown_whole_without_its_exit_status() -> None:
+    assert _lines(_finished("terminal", "[exit 0]\none\ntwo")) == ["  one", "  two"]
+
+
+def test_a_long_output_shows_both_ends_and_says_how_much_is_missing() -> None:
+    lines = _lines(_finished("terminal", "[exit 0]\n" + "\n".join(f"line {n}" for n in range(100))))
+    assert lines[:2] == ["  line 0", "  line 1"]
+    assert lines[2] == "  … 94 more lines; Ctrl-O shows all of it"
+    assert lines[3:] == ["  line 96", "  line 97", "  line 98", "  line 99"]
+
+
+def test_a_failed_command_shows_its_exit_code_and_its_output() -> None:
+    text, _ = _shown(_finished("terminal", "[exit 3]\ncat: /no/such/file", state="failed", exit_code=3))
+    assert "✗ terminal make · exit 3 ·" in text
+    assert "  cat: /no/such/file\n" in text
+
+
+def test_a_patch_shows_its_diff_in_colour() -> None:
+    result = "Patched a.py:\n@@ -1,2 +1,2 @@\n def f():\n-    return 1\n+    return 2"
+    lines = _lines(_finished("patch", result), style=Style(is_color=True))
+    assert "\x1b[31m  -    return 1\x1b[0m" in lines
+    assert "\x1b[32m  +    return 2\x1b[0m" in lines
+    assert not any("Patched" in line for line in lines)
+
+
+def test_reading_a_file_shows_nothing_more_but_its_error_does() -> None:
+    assert _lines(_finished("read_file", "     1|secret")) == []
+    assert _lines(_finished("read_file", "Error: no such file", state="failed")) == ["  Error: no such file"]
+
+
+def test_zero_lines_show_none() -> None:
+    assert _lines(_finished("terminal", "[exit 0]\nx"), most=0) == []
+
+
+@pytest.mark.parametrize("width", [12, 60, 80])
+def test_no_line_is_wider_than_the_terminal_and_none_steers_it(width: int) -> None:
+    lines = _lines(_finished("terminal", "[exit 0]\n" + "\t" * 9 + "x" * 500 + "\x1b[2Jgone"), width=width)
+    assert lines
+    assert all(len(line) <= max(width, 13) for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_the_newest_output_can_be_unfolded() -> None:
+    result = "\n".join(f"line {n}" for n in range(100))
+    _, transcript = _shown(_finished("terminal", f"[exit 0]\n{result}"))
+    assert transcript.unfold() == f"terminal make\n{result}"
+
+
+def test_a_call_without_a_result_stays_on_the_screen_when_the_turn_is_stopped() -> None:
+    call = ToolCall("c1", "terminal", '{"command": "sleep 60"}')
+    text, _ = _shown(ToolStarted(call), TurnFinished("interrupted", ""))
+    assert "■ terminal sleep 60 · stopped" in text

@@ -155,7 +155,7 @@ class PluginRegistry:
     def start(self, name: str, *, default: str, build: Callable[[Factory], T]) -> Started[T]:
         """`build` applied to the factory called `name`; if that cannot be had, to `default`, with a warning to show.
 
-        So a plug-in that is gone or broken never locks anybody out. Errors of the default itself are raised.
+        A missing or broken plug-in therefore never locks a user out. Errors of the default itself are raised.
         """
         if name == default:
             return Started(default, build(self.load(default)))

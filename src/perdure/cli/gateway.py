@@ -381,7 +381,7 @@ Examples:
 
 \b
 Files:
-  docs/gateway.md tells of nginx, several machines and Telegram.
+  docs/gateway.md describes nginx, several machines and Telegram.
 """
 
 
@@ -393,8 +393,8 @@ def gateway(ctx: click.Context, host: str | None, port: int | None) -> None:
     """Serve conversations to many users and programs.
 
     Over HTTP, WebSocket, OpenAI's API, the page and Telegram. Any number of gateways on any number of machines may
-    share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves whoever sits at this
-    machine, and nobody else.
+    share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves users of this
+    machine only.
     """
     if ctx.invoked_subcommand is not None:
         return

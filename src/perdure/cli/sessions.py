@@ -64,7 +64,7 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
 def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) -> None:
     """Print a conversation, or the messages behind an ADDRESS in it.
 
-    Everything that was ever said is shown, in order; compactions take nothing away. An address is what a handoff, a
+    Shows every message in order; compactions remove nothing. An address is what a handoff, a
     search or a spilled tool output names: m:120, m:120-180, h:501, output:o_…
 
     \b
@@ -100,7 +100,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
 def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Search all messages of all conversations, compacted or not.
 
-    Words must all occur; "a phrase" stands together; pre* finds what begins so. Exit status 1 where nothing is found.
+    Words must all occur; "a phrase" matches as a whole; pre* finds what begins so. Exit status 1 where nothing is found.
 
     \b
     Examples:

@@ -1,6 +1,6 @@
 """History rules: each reports violations, repairs them and lists valid cut points.
 
-    SystemFirst   system messages stand at the front only          a later one becomes a note in the user role
+    SystemFirst   system messages come first only                a later one becomes a note in the user role
     Pairs         every call one result right after it, and back   late results move up, missing ones get a stub,
                                                                    doubled and stray ones go; ids are made unique
     Turns         user, assistant, user, assistant; tools only     equal neighbours become one message of several parts;

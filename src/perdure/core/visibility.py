@@ -23,7 +23,7 @@ class Owner:
         return user_key == ""
 
     def covers(self, other: Visibility) -> bool:
-        """Whether whoever sees this much may see all that `other` sees."""
+        """Whether this visibility includes all of `other`."""
         return other == self
 
 
@@ -46,7 +46,7 @@ class User:
         return user_key == self.key
 
     def covers(self, other: Visibility) -> bool:
-        """Whether whoever sees this much may see all that `other` sees."""
+        """Whether this visibility includes all of `other`."""
         return other == self
 
 
@@ -63,7 +63,7 @@ class Everyone:
         return True
 
     def covers(self, other: Visibility) -> bool:
-        """Whether whoever sees this much may see all that `other` sees."""
+        """Whether this visibility includes all of `other`."""
         return True
 
 

@@ -115,7 +115,7 @@ class MessageInbox:
         return _queued_message(row)
 
     def first(self, queue_key: str) -> QueuedMessage | None:
-        """Return the oldest pending message of a queue, whoever owns it."""
+        """Return the oldest pending message of a queue, regardless of its owner."""
         sql = f"SELECT {_COLUMNS} FROM inbox WHERE lane = ? AND state <> 'done' ORDER BY number LIMIT 1"
         row = self._context.database.row(sql, (text(queue_key),))
         return _queued_message(row) if row is not None else None

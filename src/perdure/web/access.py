@@ -26,7 +26,7 @@ class Sight:
     def conversation(self, any_id: str) -> Conversation:
         """The conversation of a whole session or conversation id. Raises NotFound.
 
-        A beginning of an id is not enough here: what it fits would tell of conversations of others.
+        A beginning of an id is not enough here: a match would reveal conversations of other users.
         """
         if not any_id.startswith(("c_", "s_")):
             raise _nowhere(any_id)

@@ -11,7 +11,7 @@ from perdure.core.events import ToolFinished
 _INDENT = "  "
 _EXIT = re.compile(r"\A\[?exit (-?\d+)\]?\n?")
 _MORE_HINT = "Ctrl-O shows all of it"
-# Their results are for the model; the line with their name and size says enough unless they fail.
+# Their results are for the model; their name and size are enough unless they fail.
 _QUIET_TOOLS = frozenset({"read_file", "search_files", "session_search", "process", "memory"})
 _DIFF_TOOLS = frozenset({"patch", "write_file"})
 

@@ -1,4 +1,4 @@
-"""JSON bodies reduced to the fields that tell something: ids, names, states, errors, amounts, links."""
+"""JSON bodies reduced to their informative fields: ids, names, states, errors, amounts, links."""
 
 from __future__ import annotations
 

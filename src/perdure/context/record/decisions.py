@@ -70,7 +70,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Words that say nothing about what a decision is about.
+# Words that carry nothing about the subject of a decision.
 _COMMON = _words(
     """the and for that this with use using used instead rather than lets let not from into because will would should
     can could are was were has have had our your its but then all any keep kept going decided decision chose choose

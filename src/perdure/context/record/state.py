@@ -54,7 +54,7 @@ _MORE_TO_DO = re.compile(
 )
 _TASK = re.compile(r"^task (\w+): (.+)", re.DOTALL)
 _TASK_ENDED = re.compile(r"\bstatus\W{1,3}(?:completed?|done|cancell?ed|deleted|closed)\b", re.IGNORECASE)
-# Commands that look and change nothing: their failure blocks nobody.
+# Commands that look and change nothing: their failure blocks nothing.
 _LOOKS = frozenset(("read", "search", "web"))
 _ANSWER_CHARS = 220
 _LAST_CHARS = 400
@@ -290,7 +290,7 @@ class _WorkFold:
         if line.outcome == "failed":
             text = redact(line.facts.error or line.line)
             same = [i for i in self._open_errors() if _is_same_work(self._kinds[i], self.errors[i].target, line)]
-            for i in reversed(same):  # a repeated failure is told once, in its newest form
+            for i in reversed(same):  # a repeated failure is listed once, in its newest form
                 del self.errors[i], self._kinds[i]
             self.errors.append(TaskError(text, line.target, seq, line.line))
             self._kinds.append(line.kind)

@@ -80,7 +80,7 @@ class LastTestRun:
     target: str
     seq: int
     is_ok: bool
-    # A test run; a build or linter stands in only where no test ran.
+    # A test run; a build or linter replaces it only where no test ran.
     is_suite: bool = True
 
 
@@ -91,7 +91,7 @@ class TaskError:
     text: str
     target: str
     seq: int
-    # The call as the record tells it.
+    # The call as rendered in the record.
     line: str = ""
     solved_by: str = ""
     solved_seq: int | None = None

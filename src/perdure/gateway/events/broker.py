@@ -38,7 +38,7 @@ class Subscriber:
     def __init__(
         self, turn_id: str | None = None, *, sink: Sink | None = None, visibility: Visibility = EVERYONE
     ) -> None:
-        # Events that may contain words of somebody else's conversation are not for this reader.
+        # Events that may contain content of another user's conversation are not for this reader.
         self._visibility = visibility
         # Set when subscribed to a single turn.
         self._turn_id = turn_id

@@ -407,7 +407,7 @@ def _digest(content: str | Mapping[str, Any]) -> str:
 
 
 def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
-    """Whose words a message's events and result may contain: those of the conversation it went to, whoever sent it.
+    """Whose words a message's events and result may contain: those of the conversation it went to, regardless of the sender.
 
     A command answers with all that its sender may see, so an administrator's is for administrators.
     """
@@ -419,7 +419,7 @@ def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
         return only(queued.inbound.user_key)
     try:
         return only(store.conversations.get(queued.conversation_id).user_key)
-    except NotFound:  # deleted since: whose it was cannot be told any more
+    except NotFound:  # deleted since: its owner is no longer known
         return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
 
 

@@ -110,7 +110,7 @@ class Demo:
         settings = validate_settings(
             {
                 "model": {"context_length": WINDOW, "max_tokens": 2_000},
-                # No model writes the handoffs here: what they say is drawn from the log.
+                # Handoffs are drawn from the log, without a model.
                 "compression": {"summarize": False},
             }
         )

@@ -1,4 +1,4 @@
-"""What is said in the demo: the user's messages, and the replies and tool calls of the scripted model."""
+"""The script of the demo: the user's messages, and the replies and tool calls of the scripted model."""
 
 from __future__ import annotations
 

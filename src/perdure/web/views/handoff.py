@@ -84,7 +84,7 @@ class Links:
 
 def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection[str]) -> list[FactRow]:
     """Every fact of every section, in the order of the text. `findings` are what the checks wrote down, this handoff's
-    and those of the handoffs it stands on."""
+    and those of the handoffs it replaces."""
     occurrences = [(s, fact, marks) for s in sections for fact, marks in _facts_of(s.text)]
     sources = links.of({fact for _, fact, _ in occurrences})
     doubted = {f.partition(": ")[2] for f in findings if f.startswith("marked in ")}

@@ -34,8 +34,8 @@ _MARKS = {"in view": "✓", "one question away": "→", "lost": "✗"}
 def demo(fast: bool, folder: Path | None) -> None:
     """Watch a conversation outgrow its window and carry on.
 
-    It takes less than a minute. A scripted model works on a small generated repository with the real tools. Nothing is sent anywhere, no key is
-    needed, and the prices shown are what the same tokens would have cost.
+    It takes less than a minute. A scripted model works on a small generated repository with the real tools. Nothing is
+    sent anywhere, no key is needed, and the prices shown are what the same tokens would have cost.
 
     \b
     Examples:

@@ -100,7 +100,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
 def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Search all messages of all conversations, compacted or not.
 
-    Words must all occur; "a phrase" matches as a whole; pre* finds what begins so. Exit status 1 where nothing is found.
+    Words must all occur; "a phrase" matches as a whole; pre* is a prefix. Exit status 1 where nothing is found.
 
     \b
     Examples:

@@ -407,7 +407,7 @@ def _digest(content: str | Mapping[str, Any]) -> str:
 
 
 def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
-    """Whose words a message's events and result may contain: those of the conversation it went to, regardless of the sender.
+    """Whose words a message's events and result may contain: those of its conversation.
 
     A command answers with all that its sender may see, so an administrator's is for administrators.
     """

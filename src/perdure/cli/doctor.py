@@ -30,7 +30,7 @@ from perdure.store.records import Damage
 from perdure.store.store import SessionStore
 
 _TIMEOUT_S = 5.0
-# How long stored messages are checked for damage.
+# How long the database, and then the stored messages, are checked for damage.
 _VERIFY_S = 5.0
 # Source of the window size.
 _WINDOW_SOURCES = {
@@ -111,10 +111,15 @@ def _embedded() -> Check:
 def _database(store: SessionStore) -> Check:
     try:
         newest = store.conversations.list(limit=1).conversations
+        check = store.verifier.database(timeout_s=_VERIFY_S)
     except PerdureError as error:
         return Check("database", "broken", str(error), "restore a backup with store.path")
+    if problems := check.problems:
+        detail = f"{len(problems):,} damaged; the first: {problems[0]}"
+        return Check("database", "broken", detail, "`perdure sessions verify` lists them; restore them from a backup")
     detail = f"last used: {newest[0].title or newest[0].id}" if newest else "no conversations yet"
-    return Check("database", "ok", f"opens and reads; {detail}")
+    rest = "" if check.is_complete else "; `perdure sessions verify` checks all of it"
+    return Check("database", "ok", f"opens and reads; {detail}{rest}")
 
 
 def _messages(store: SessionStore) -> Check:

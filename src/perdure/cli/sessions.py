@@ -16,7 +16,7 @@ from perdure.cli.lazy import Lazy, LazyGroup
 
 if TYPE_CHECKING:
     from perdure.core.messages import Entry
-    from perdure.store.records import Conversation, Damage
+    from perdure.store.records import Conversation
     from perdure.store.store import SessionStore
 
 
@@ -374,11 +374,11 @@ def _all_ids(store: SessionStore) -> Iterator[str]:
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @click.pass_obj
 def verify(flags: dict[str, str], ids: tuple[str, ...]) -> None:
-    """Check stored messages for damage: all of them, or those of some conversations.
+    """Check what is stored for damage: the whole database, or some conversations.
 
-    Every message has a hash of its text and of all before it. A message that was changed on the disk, or cannot be read
-    any more, is named with its conversation; the others are not affected. Reads only. Exit status 1 where something is
-    damaged.
+    Every message has a hash of its text and of all before it, and sessions and tool outputs have checksums. What was
+    changed on the disk, or cannot be read any more, is named by its table and row; the rest is not affected. Without an
+    ID the file's pages, indexes and references are checked, too. Reads only. Exit status 1 where something is damaged.
 
     \b
     Examples:
@@ -389,28 +389,32 @@ def verify(flags: dict[str, str], ids: tuple[str, ...]) -> None:
 
     with open_cli_store(flags) as store:
         if ids:
-            what, damage = ", ".join(ids), [d for any_id in ids for d in store.verifier.conversation(any_id)]
+            what, problems = ", ".join(ids), [str(d) for any_id in ids for d in store.verifier.conversation(any_id)]
         else:
-            what, damage = _verify_everything(store)
-    for one in damage:
-        click.echo(str(one))
-    if damage:
-        click.echo("Restore these messages from a backup; `perdure sessions show` opens the rest.", err=True)
+            what, problems = _verify_everything(store)
+    for problem in problems:
+        _print(problem)
+    if problems:
+        click.echo(
+            "Copy the database (`perdure sessions backup`), check the disk, and restore these rows from an older"
+            " backup. `perdure sessions show` and `export` open the rest.",
+            err=True,
+        )
         raise SystemExit(1)
     click.echo(f"{what}: no damage found")
 
 
-def _verify_everything(store: SessionStore) -> tuple[str, list[Damage]]:
+def _verify_everything(store: SessionStore) -> tuple[str, list[str]]:
     count = 0
-    damage: list[Damage] = []
+    problems = list(store.verifier.database().problems)
     for batch in store.verifier.everything():
         count += batch.messages
-        damage += batch.damage
+        problems += map(str, batch.damage)
         if sys.stderr.isatty():
             click.echo(f"\r{count:,} messages … (Ctrl-C cancels)", nl=False, err=True)
     if sys.stderr.isatty():
         click.echo("\r\x1b[K", nl=False, err=True)
-    return f"{count:,} messages", damage
+    return f"{count:,} messages", problems
 
 
 COMMANDS = {
@@ -420,7 +424,7 @@ COMMANDS = {
     "export": Lazy("perdure.cli.sessions:export", "Write a conversation to a file."),
     "import": Lazy("perdure.cli.sessions:import_", "Read conversations from files."),
     "backup": Lazy("perdure.cli.sessions:backup", "Copy everything, while it is in use."),
-    "verify": Lazy("perdure.cli.sessions:verify", "Check stored messages for damage."),
+    "verify": Lazy("perdure.cli.sessions:verify", "Check what is stored for damage."),
     "delete": Lazy("perdure.cli.sessions:delete", "Take conversations away for good."),
     "scrub": Lazy("perdure.cli.sessions:scrub", "Take secrets out of what is stored."),
 }

@@ -27,7 +27,9 @@ def money(usd: float | None) -> str:
 
 
 def when(ms: int) -> str:
-    """A moment in the reader's own time zone."""
+    """A moment in the reader's own time zone; 0 is an unknown one."""
+    if ms <= 0:
+        return f"{'unknown time':<16}"
     return datetime.fromtimestamp(ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from perdure.core.errors import NotFound, StoreUnavailable
+from perdure.core.errors import CorruptStore, NotFound, StoreUnavailable
 from perdure.core.files import PRIVATE_MODE, AtomicFile, sync_folder
 
 _CHUNK_BYTES = 1 << 18
@@ -72,7 +72,7 @@ class FileBlobStore:
             return _FileWriter(folder / f"{name}.txt", self._folder)
 
     def chunks(self, path: str) -> Iterator[str]:
-        file_path = self._folder / path
+        file_path = self._path_of(path)
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
             with file_path.open("rb") as file:
@@ -80,21 +80,34 @@ class FileBlobStore:
                     yield decoder.decode(data)
         except FileNotFoundError:
             raise NotFound(f"the output's file is missing: {file_path}") from None
+        except UnicodeDecodeError as error:
+            raise CorruptStore(f"{file_path} is damaged ({error}); restore it from a backup") from error
         except OSError as error:
             raise StoreUnavailable(f"{file_path} cannot be read: {error.strerror}") from error
 
+    def _path_of(self, path: str) -> Path:
+        """Return the file of a stored path. Raises CorruptStore for one that leads out of the folder."""
+        if "\0" in path or ".." in Path(path).parts or Path(path).is_absolute():
+            raise CorruptStore(f"the output's file name is damaged in the database: {path!r}; restore a backup")
+        return self._folder / path
+
     def remove(self, conversation_id: str, path: str | None = None) -> None:
+        if not conversation_id or "\0" in conversation_id or Path(conversation_id).name != conversation_id:
+            raise CorruptStore(f"the name of an outputs folder is damaged in the database: {conversation_id!r}")
         if path is None:
             shutil.rmtree(self._folder / conversation_id, ignore_errors=True)
             return
-        with _translate_errors(self._folder / path):
-            (self._folder / path).unlink(missing_ok=True)
+        file_path = self._path_of(path)
+        with _translate_errors(file_path):
+            file_path.unlink(missing_ok=True)
 
     def sweep(self, deleted: Iterable[str]) -> None:
         """Remove blobs of deleted conversations that a crash left behind."""
         for conversation_id in deleted:
-            if (self._folder / conversation_id).is_dir():
-                self.remove(conversation_id)
+            # A damaged id must not keep the store from opening.
+            with suppress(CorruptStore, ValueError):
+                if (self._folder / conversation_id).is_dir():
+                    self.remove(conversation_id)
 
     def display_path(self, path: str) -> str:
         return str(self._folder / path)

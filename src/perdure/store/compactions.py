@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perdure.core.errors import StoreError
+from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import Message, clean
 from perdure.store.context import StoreContext
 from perdure.store.conversations import insert_session
@@ -14,7 +14,15 @@ from perdure.store.ids import body_key
 from perdure.store.leases import check_lease
 from perdure.store.ledger import insert_event
 from perdure.store.messages import PreparedMessage, insert_step, reserve_ids, scoped_text
-from perdure.store.queries import add_handoff, get_session, lineage_of, read_handoffs, view_of
+from perdure.store.queries import (
+    add_handoff,
+    get_session,
+    handoff_of_row,
+    handoff_rows,
+    lineage_of,
+    read_handoffs,
+    view_of,
+)
 from perdure.store.records import (
     BeganBy,
     Conversation,
@@ -104,8 +112,10 @@ class Compactions:
         return self._context.database.write(work)
 
     def _view_before(self, tx: Transaction, tip: _Tip) -> View:
-        """Return the view before the newest compaction, followed by later messages."""
+        """Return the view before the newest compaction, followed by later messages. Raises CorruptStore."""
         session = tip.session
+        for row in handoff_rows(tx, lineage_of(tx, tip.conversation)):
+            handoff_of_row(row)  # an unreadable one would leave messages out of the view
         has_handoff = any(
             h.session_id == session.id and view_contains(tip.view, seq) for seq, h in tip.handoffs.items()
         )
@@ -118,7 +128,11 @@ class Compactions:
     def _open(self, tx: Transaction, any_id: str, lease: Lease | None) -> _Tip:
         conversation, _ = self._context.lock_conversation(tx, any_id)
         check_lease(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
-        session = get_session(tx, conversation.tip_session_id)
+        try:
+            session = get_session(tx, conversation.tip_session_id)
+        except NotFound:
+            conversation = self._context.repair_tip(tx, conversation)
+            session = get_session(tx, conversation.tip_session_id)
         view = view_of(tx, session, conversation.last_seq)
         return _Tip(conversation, session, view, read_handoffs(tx, lineage_of(tx, conversation)))
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.visibility import EVERYONE, Visibility
+from perdure.store.columns import to_int, to_text
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert, text
 from perdure.store.ids import FIRST_KEY, PLAIN, pack
+from perdure.store.integrity import record_checksum
 from perdure.store.leases import check_lease
 from perdure.store.ledger import insert_event
 from perdure.store.queries import (
+    CHECKED_CONVERSATION,
     CONVERSATION,
     MATCHES_ID,
     SESSION,
@@ -22,11 +26,13 @@ from perdure.store.queries import (
     conversation_of_row,
     get_conversation,
     get_session,
+    is_consistent,
     key_at,
     lineage_of,
     owned_conversation_id_of,
     read_handoffs,
     session_of_row,
+    spans_of,
     view_of,
 )
 from perdure.store.records import (
@@ -116,10 +122,10 @@ class Conversations:
         if user_key is None:  # fast path: every turn looks a conversation up by its full id
             ident = text(any_id)
             row = self._context.database.row(
-                f"SELECT {CONVERSATION} FROM conversation WHERE {MATCHES_ID}", (ident, ident)
+                f"SELECT {CHECKED_CONVERSATION} FROM conversation WHERE {MATCHES_ID}", (ident, ident)
             )
-            if row is not None:
-                return conversation_of_row(row)
+            if row is not None and is_consistent(row):
+                return conversation_of_row(row[:-2])
         return self._context.database.read(load)
 
     def session(self, session_id: str) -> Session:
@@ -159,7 +165,7 @@ class Conversations:
             user_key=visibility.stored_key, source=source, chat_key=chat_key, parent=parent_id, kind=kind, cursor=cursor
         )
         if kind is None and parent_id is None:
-            where.append("kind <> 'delegate'")
+            where.append("COALESCE(kind, '') <> 'delegate'")
         sql = (
             f"SELECT {CONVERSATION} FROM conversation {'WHERE ' + ' AND '.join(where) if where else ''}"
             " ORDER BY updated_at DESC, id DESC LIMIT ?"
@@ -167,7 +173,7 @@ class Conversations:
         rows = self._context.database.read(lambda tx: tx.rows(sql, [*values, limit + 1]))
         page = tuple(conversation_of_row(r) for r in rows[:limit])
         more = len(rows) > limit
-        return ConversationPage(page, f"{page[-1].updated_at_ms}:{page[-1].id}" if more and page else None)
+        return ConversationPage(page, list_cursor(rows[limit - 1]) if more and page else None)
 
     def set_title(self, any_id: str, title: str) -> None:
         """Set the title and record an event, so that other clients update."""
@@ -195,10 +201,7 @@ class Conversations:
         def work(tx: Transaction) -> None:
             conversation, _ = self._context.lock_conversation(tx, get_session(tx, session_id).conversation_id)
             check_lease(tx, conversation.id, lease, now_ms=self._context.clock.now_ms())
-            stored, encoding = pack(clean(system_prompt).encode())
-            tx.run(
-                "UPDATE session SET system_prompt = ?, prompt_encoding = ? WHERE id = ?", (stored, encoding, session_id)
-            )
+            store_prompt(tx, session_id, system_prompt)
 
         self._context.database.write(work)
 
@@ -303,6 +306,14 @@ def insert_session(tx: Transaction, session: Session, view: View) -> None:
     }
     insert(tx, "session", values)
     add_spans(tx, session.id, view)
+    record_checksum(tx, session, view)
+
+
+def store_prompt(tx: Transaction, session_id: str, system_prompt: str) -> None:
+    """Replace the system prompt of a session."""
+    stored, encoding = pack(clean(system_prompt).encode())
+    tx.run("UPDATE session SET system_prompt = ?, prompt_encoding = ? WHERE id = ?", (stored, encoding, session_id))
+    record_checksum(tx, get_session(tx, session_id), spans_of(tx, session_id))
 
 
 def _session_rows(any_id: str, columns: str) -> Callable[[Transaction], list[Row]]:
@@ -319,9 +330,28 @@ def _filters(*, cursor: str | None, **columns: str | None) -> tuple[list[str], l
             where.append(f"{column} = ?")
             values.append(text(value))
     if cursor is not None:
-        updated_at, _, ident = cursor.partition(":")
-        if not updated_at.isdigit():
-            raise StoreError(f"{cursor!r} is not a valid list cursor")
         where.append("(updated_at, id) < (?, ?)")
-        values += [int(updated_at), ident]
+        values += parse_list_cursor(cursor)
     return where, values
+
+
+_LIST_CURSOR = re.compile(r"([0-9]{1,19}):(.*)", re.DOTALL)
+_LARGEST_INT = 2**63 - 1
+
+
+def list_cursor(row: Row) -> str | None:
+    """Return the cursor after a row of CONVERSATION; None where only damaged rows follow.
+
+    Damaged times sort before all others if they are not numbers, and after them if they are negative or NULL.
+    """
+    if row[-1] is None or (isinstance(row[-1], int) and row[-1] < 0):
+        return None
+    return f"{to_int(row[-1], _LARGEST_INT)}:{to_text(row[0])}"
+
+
+def parse_list_cursor(cursor: str) -> list[Value]:
+    """Return the time and id of a cursor. Raises StoreError for an invalid one."""
+    match = _LIST_CURSOR.fullmatch(cursor)
+    if match is None:
+        raise StoreError(f"{cursor[:80]!r} is not a valid list cursor")
+    return [min(int(match[1]), _LARGEST_INT), text(match[2])]

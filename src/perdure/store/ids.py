@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import threading
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast, get_args
 
 from perdure.core.errors import CorruptStore, InvalidMessage
 from perdure.core.messages import Kind, Message, Role, canonical_json, clean
 from perdure.core.ports import Clock
+from perdure.store.columns import to_bytes, to_text
 
 Prefix = Literal["c_", "s_", "t_", "o_"]
 
@@ -63,6 +65,9 @@ _KEY_BYTES = 16
 BODY_KEY_BYTES = 20
 RESTORE = "restore it from a backup (`perdure sessions verify` lists what is damaged)"
 FIRST_KEY = b""
+# Stored bodies contain no escaped surrogates, but a damaged escape sequence may be one.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+KINDS = frozenset(get_args(Kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ def encode(message: Message) -> Body:
     return Body(*pack(canonical), canonical)
 
 
-def decode(stored: bytes, encoding: int, kind: str) -> Message:
+def decode(stored: object, encoding: object, kind: object) -> Message:
     """Decode a message body. `kind` has its own column, because the provider format has no field for it.
 
     Raises CorruptStore for a damaged body.
@@ -87,22 +92,28 @@ def decode(stored: bytes, encoding: int, kind: str) -> Message:
     return decode_canonical(unpack(stored, encoding), kind)
 
 
-def decode_canonical(canonical: bytes, kind: str) -> Message:
+def decode_canonical(canonical: bytes, kind: object) -> Message:
     try:
-        message = Message.from_dict(json.loads(canonical))
+        raw = json.loads(canonical)
+        if _SURROGATE.search(canonical):
+            raw = json.loads(clean(canonical_json(raw)))
+        message = Message.from_dict(raw)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, InvalidMessage) as error:
         raise CorruptStore(f"a stored message is damaged and cannot be read ({error}); {RESTORE}") from error
-    return message if message.kind == kind else replace(message, kind=cast(Kind, kind))
+    if message.kind == kind or kind not in KINDS:
+        return message
+    return replace(message, kind=cast(Kind, kind))
 
 
-def damaged_message(seq: int, kind: str) -> Message:
+def damaged_message(seq: int, kind: object) -> Message:
     """Return the placeholder for a message that cannot be read."""
-    role = cast(Role, kind if kind in ("assistant", "tool", "system") else "user")
+    kind = kind if kind in KINDS else "user"
+    role: Role = kind if kind in ("assistant", "tool", "system") else "user"
     text = f"[Message m:{seq} is damaged in the database and cannot be read.]"
     return Message(role, text, kind=cast(Kind, kind))
 
 
-def decode_or_placeholder(stored: bytes, encoding: int, kind: str, *, seq: int) -> Message:
+def decode_or_placeholder(stored: object, encoding: object, kind: object, *, seq: int) -> Message:
     """Decode a message body, or return a placeholder for a damaged one."""
     try:
         return decode(stored, encoding, kind)
@@ -118,14 +129,15 @@ def pack(raw: bytes) -> tuple[bytes, int]:
     return raw, PLAIN
 
 
-def unpack(stored: bytes, encoding: int) -> bytes:
+def unpack(stored: object, encoding: object) -> bytes:
+    """Decompress a body. Raises CorruptStore for a damaged one."""
     try:
-        return zlib.decompress(stored) if encoding == ZLIB else bytes(stored)
+        return zlib.decompress(to_bytes(stored)) if encoding == ZLIB else to_bytes(stored)
     except zlib.error as error:
         raise CorruptStore(f"a stored message is damaged and cannot be read ({error}); {RESTORE}") from error
 
 
-def unpack_or_empty(stored: bytes, encoding: int) -> bytes:
+def unpack_or_empty(stored: object, encoding: object) -> bytes:
     """Decompress a body for scanning; a damaged one is empty."""
     try:
         return unpack(stored, encoding)
@@ -133,19 +145,19 @@ def unpack_or_empty(stored: bytes, encoding: int) -> bytes:
         return b""
 
 
-def load_json(text: str, what: str) -> Any:
+def load_json(text: object, what: str) -> Any:
     """Parse stored JSON. Raises CorruptStore, naming `what`, for damaged text."""
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return json.loads(to_text(text))
+    except (ValueError, RecursionError) as error:
         raise CorruptStore(f"{what} is damaged in the database and cannot be read ({error}); {RESTORE}") from error
 
 
-def load_payload(text: str) -> Mapping[str, Any]:
+def load_payload(text: object) -> Mapping[str, Any]:
     """Parse an event payload; a damaged one is empty, so that the other events stay readable."""
     try:
-        payload = json.loads(text)
-    except ValueError:
+        payload = json.loads(to_text(text))
+    except (ValueError, RecursionError):
         return {}
     return payload if isinstance(payload, dict) else {}
 

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.store.columns import to_optional_text, to_seq, to_text
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Transaction, text
 from perdure.store.ids import load_json
@@ -39,6 +40,13 @@ class ScopedState:
             )
         )
 
+    def list_keys(self) -> list[str]:
+        """Return the keys of the scope."""
+        rows = self._context.database.read(
+            lambda tx: tx.rows("SELECT key FROM state WHERE scope = ? ORDER BY key", (self._scope,))
+        )
+        return [to_text(row[0]) for row in rows]
+
     def items(self) -> dict[str, Any]:
         """Return all values of the scope, by key."""
         rows = self._context.database.read(
@@ -64,7 +72,7 @@ class ClientHistories:
     def get(self, fingerprint: str) -> HistoryPosition | None:
         sql = "SELECT conversation, seq FROM fingerprint WHERE print = ?"
         row = self._context.database.row(sql, (text(fingerprint),))
-        return None if row is None else HistoryPosition(row[0], row[1])
+        return None if row is None else HistoryPosition(to_optional_text(row[0]), to_seq(row[1]))
 
     def put(self, fingerprint: str, position: HistoryPosition) -> None:
         """Store a position durably, replacing an earlier one."""

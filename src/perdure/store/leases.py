@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from perdure.core.errors import LeaseLost, StoreError, StoreUnavailable
+from perdure.store.columns import to_seq, to_text, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction
 from perdure.store.queries import conversation_id_of
@@ -209,7 +210,7 @@ class Leases:
                 "SELECT conversation, holder, token, expires_at FROM lease WHERE conversation = ? AND expires_at > ?",
                 (conversation_id_of(tx, any_id), self._context.clock.now_ms()),
             )
-            return Lease(*row) if row else None
+            return Lease(to_text(row[0]), *lease_row(row[1:])) if row else None
 
         return self._context.database.read(load)
 
@@ -292,7 +293,13 @@ def check_lease_row(newest: Row | None, conversation_id: str, lease: Lease | Non
 
 
 def _newest(tx: Transaction, conversation_id: str) -> Row | None:
-    return tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (conversation_id,))
+    row = tx.row("SELECT holder, token, expires_at FROM lease WHERE conversation = ?", (conversation_id,))
+    return None if row is None else lease_row(row)
+
+
+def lease_row(row: Row) -> Row:
+    """Return the values of a lease row (holder, token, expiry); a damaged expiry counts as expired."""
+    return to_text(row[0]), to_seq(row[1]), to_time_ms(row[2])
 
 
 def _lease_error(conversation_id: str, holder: str, expires_at_ms: int) -> LeaseLost:

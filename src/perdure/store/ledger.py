@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
+from perdure.store.columns import to_float, to_int, to_optional_int, to_text, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert, text
 from perdure.store.ids import load_payload
@@ -209,7 +210,10 @@ class Ledger:
                 [*values, *([kind] if kind is not None else []), limit],
             )
 
-        return [StoredEvent(s, k, load_payload(p), at, i) for s, k, p, at, i in self._context.database.read(load)]
+        return [
+            StoredEvent(to_text(session), to_text(kind), load_payload(payload), to_time_ms(at), ident)
+            for session, kind, payload, at, ident in self._context.database.read(load)
+        ]
 
     def all_events(self, any_id: str) -> list[StoredEvent]:
         """Return every event of a conversation, oldest first."""
@@ -300,13 +304,14 @@ def _group_name(by: Grouping, group: object) -> str:
 
 
 def _call(row: Row) -> CallRecord:
-    session, turn, task, provider, model, api_mode, *rest = row
-    counts, figures = rest[:6], rest[6:]
+    session, turn, task, provider, model, api_mode = map(to_text, row[:6])
+    counts, figures = [to_int(count) for count in row[6:12]], row[12:]
     reported, cost, estimate, window, threshold, composition, verdict, started, ended, number = figures
     usage = CanonicalUsage(**dict(zip(_COUNTS, counts, strict=True)), reported=bool(reported))
     return CallRecord(
-        session, task, turn, RouteRecord(provider, model, api_mode), usage, cost, estimate, window, threshold,
-        load_payload(composition), verdict, started, ended, number,
+        session, task, turn, RouteRecord(provider, model, api_mode), usage, to_float(cost), to_optional_int(estimate),
+        to_optional_int(window), to_optional_int(threshold), load_payload(composition), to_text(verdict),
+        to_time_ms(started), to_time_ms(ended), number,
     )  # fmt: skip
 
 
@@ -315,12 +320,19 @@ def _totals(sums: Sequence[object], *, compactions: int = 0) -> Totals:
     reported, cost, unpriced, unreported, estimate = sums[7:]
     whole = [_to_int(c) for c in counts]
     usage = CanonicalUsage(**dict(zip(_COUNTS, whole, strict=True)), reported=bool(_to_int(reported)))
-    cost_usd = None if cost is None else float(str(cost))
+    cost_usd = None if cost is None else to_sum(cost)
     return Totals(
         _to_int(calls), usage, cost_usd, _to_int(unpriced), _to_int(unreported), _to_int(estimate), compactions
     )
 
 
 def _to_int(value: object) -> int:
-    """Convert a SUM to int: it is NULL over no rows, and a Decimal in PostgreSQL."""
-    return 0 if value is None else int(str(value))
+    """Convert a SUM to int: it is NULL over no rows, a Decimal in PostgreSQL, and a float over damaged values."""
+    return 0 if value is None else int(to_sum(value))
+
+
+def to_sum(value: object) -> float | int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return float(str(value))

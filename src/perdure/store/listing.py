@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 
-from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
 from perdure.core.visibility import EVERYONE, Visibility
+from perdure.store.columns import to_time_ms
 from perdure.store.context import StoreContext
+from perdure.store.conversations import list_cursor, parse_list_cursor
 from perdure.store.db.database import Row, Transaction, Value, text
 from perdure.store.ids import decode_or_placeholder
 from perdure.store.queries import CONVERSATION, conversation_of_row
@@ -67,7 +68,7 @@ class ConversationFilter:
             parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")
             values += [text(i) for i in self.ids]
         elif self.parent_id is None:
-            parts.append("c.kind <> 'delegate'")
+            parts.append("COALESCE(c.kind, '') <> 'delegate'")
         return parts, values
 
 
@@ -85,14 +86,13 @@ class ConversationListing:
         where, values = filter_.conditions()
         if cursor is not None:
             where.append("(c.updated_at, c.id) < (?, ?)")
-            values += _parse_cursor(cursor)
+            values += parse_list_cursor(cursor)
         where_sql = f"WHERE {' AND '.join(where)}" if where else ""
 
         def load(tx: Transaction) -> tuple[tuple[ListedConversation, ...], str | None]:
             rows = tx.rows(f"SELECT {_COLUMNS}, s.model {_FROM} {where_sql} {_ORDER}", [*values, limit + 1])
             page = tuple(_listed(tx, row) for row in rows[:limit])
-            last = page[-1].conversation if page and len(rows) > limit else None
-            return page, f"{last.updated_at_ms}:{last.id}" if last is not None else None
+            return page, list_cursor(rows[limit - 1][:-1]) if len(rows) > limit else None
 
         return self._context.database.read(load)
 
@@ -128,11 +128,4 @@ def _opening(tx: Transaction, conversation: Conversation) -> Entry | None:
     if row is None:
         return None
     seq, body, encoding, kind, created_at = row
-    return Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at)
-
-
-def _parse_cursor(cursor: str) -> list[Value]:
-    updated_at, _, ident = cursor.partition(":")
-    if not updated_at.isdecimal() or not updated_at.isascii() or len(updated_at) > 18:
-        raise StoreError(f"{cursor[:80]!r} is not a valid list cursor")
-    return [int(updated_at), text(ident)]
+    return Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), to_time_ms(created_at))

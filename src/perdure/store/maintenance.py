@@ -1,4 +1,4 @@
-"""Delete conversations, scrub secrets, rebuild the search index, verify stored messages."""
+"""Delete conversations, scrub secrets, rebuild the search index."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import count
 from typing import Any
 
 from perdure.core.errors import CorruptStore, NotFound
-from perdure.core.messages import Message, canonical_json, clean
+from perdure.core.messages import Message, canonical_json
 from perdure.store.changes import record_deletion
+from perdure.store.columns import to_text
 from perdure.store.context import StoreContext
+from perdure.store.conversations import store_prompt
 from perdure.store.db.database import Row, Transaction, insert, text
-from perdure.store.ids import decode, load_payload, pack, unpack
+from perdure.store.ids import decode, load_payload, unpack
 from perdure.store.integrity import copy_scrubbed, record_scrubbed
 from perdure.store.leases import check_lease
 from perdure.store.messages import PreparedMessage, scoped_text
 from perdure.store.outputs import OutputStore, output_tokens
-from perdure.store.queries import (
-    CONVERSATION,
-    conversation_id_of,
-    conversation_of_row,
-    get_conversation,
-    lineage_of,
-    read_checked,
-    segments_of,
-)
-from perdure.store.records import Conversation, Damage, DeleteResult, Lease, Span
+from perdure.store.queries import CONVERSATION, conversation_of_row, get_conversation
+from perdure.store.records import Conversation, DeleteResult, Lease
 from perdure.store.search.index import IndexedText
 from perdure.store.search.tokenizer import VERSION
 
@@ -128,13 +121,17 @@ class ConversationDeleter:
         return len(rows)
 
 
-def _delegates(tx: Transaction, conversation: Conversation) -> Iterator[Conversation]:
-    """Yield the delegated runs of a conversation, recursively."""
-    rows = tx.rows("SELECT id FROM conversation WHERE parent = ? AND kind = 'delegate'", (conversation.id,))
-    for (ident,) in rows:
-        child = get_conversation(tx, ident)
-        yield child
-        yield from _delegates(tx, child)
+def _delegates(tx: Transaction, conversation: Conversation) -> list[Conversation]:
+    """Return the delegated runs of a conversation, recursively, parents first."""
+    runs: dict[str, Conversation] = {}
+    pending = [conversation.id]
+    while pending:
+        rows = tx.rows("SELECT id FROM conversation WHERE parent = ? AND kind = 'delegate'", (pending.pop(),))
+        # A damaged row may name itself or one of its children as its parent.
+        new = [get_conversation(tx, ident) for (ident,) in rows if ident != conversation.id and ident not in runs]
+        runs.update((child.id, child) for child in new)
+        pending += [child.id for child in new]
+    return list(runs.values())
 
 
 def _indexed_rows(
@@ -244,8 +241,8 @@ def _redact_metadata(tx: Transaction, conversation: Conversation, redact: Redact
     for ident, stored, encoding in tx.rows(
         "SELECT id, system_prompt, prompt_encoding FROM session WHERE conversation = ?", (conversation.id,)
     ):
-        prompt = clean(redact(unpack(stored, encoding).decode())).encode()
-        tx.run("UPDATE session SET system_prompt = ?, prompt_encoding = ? WHERE id = ?", (*pack(prompt), ident))
+        with suppress(CorruptStore):  # a damaged prompt cannot be redacted; restore it from a backup
+            store_prompt(tx, ident, redact(unpack(stored, encoding).decode(errors="replace")))
     tx.run(
         "UPDATE conversation SET title = ?, todo = ? WHERE id = ?",
         (text(redact(conversation.title)), text(redact(conversation.todo)), conversation.id),
@@ -257,9 +254,18 @@ def _redact_metadata(tx: Transaction, conversation: Conversation, redact: Redact
         "SELECT number, content, result FROM inbox WHERE conversation = ?", (conversation.id,)
     ):
         redacted = [
-            json.dumps(_redact_json(json.loads(t), redact), ensure_ascii=True) if t else "" for t in (content, result)
+            json.dumps(_redact_json(_json_or_text(t), redact), ensure_ascii=True) if t else ""
+            for t in (content, result)
         ]
         tx.run("UPDATE inbox SET content = ?, result = ? WHERE number = ?", (*redacted, number))
+
+
+def _json_or_text(stored: object) -> Any:
+    """Parse stored JSON; a damaged one is its text, so that its secrets are redacted, too."""
+    try:
+        return json.loads(to_text(stored))
+    except (ValueError, RecursionError):
+        return to_text(stored)
 
 
 def _redact_json(value: Any, redact: Redact) -> Any:
@@ -374,7 +380,10 @@ class Reindexer:
 
     def _load_progress(self, tx: Transaction, lock: str) -> _Progress:
         row = tx.row(f"SELECT value FROM state WHERE scope = 'index' AND key = 'progress'{lock}")
-        return _Progress(**json.loads(row[0])) if row else _Progress()
+        try:
+            return _Progress(**json.loads(to_text(row[0]))) if row else _Progress()
+        except (ValueError, TypeError):  # a damaged record: rebuild the index
+            return _Progress()
 
 
 def _message_entry(row: Row) -> Iterator[tuple[int, IndexedText]]:
@@ -390,53 +399,3 @@ def _store_progress(tx: Transaction, progress: _Progress) -> _Progress:
         (json.dumps(asdict(progress)),),
     )
     return progress
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedBatch:
-    """A batch of verified messages and their damage."""
-
-    conversation_id: str
-    messages: int
-    damage: tuple[Damage, ...]
-
-
-class Verifier:
-    """Verify stored messages against their keys. Read-only."""
-
-    def __init__(self, context: StoreContext) -> None:
-        self._context = context
-
-    def conversation(self, any_id: str) -> list[Damage]:
-        """Return the damage in one conversation, including messages a branch shares with its parent."""
-        ident = self._context.database.read(lambda tx: conversation_id_of(tx, any_id))
-        return [damage for batch in self._batches(ident, is_whole=True) for damage in batch.damage]
-
-    def everything(self) -> Iterator[CheckedBatch]:
-        """Verify every conversation, most recently used first; stop iterating to stop early."""
-        sql = "SELECT id FROM conversation ORDER BY updated_at DESC, id DESC"
-        for (ident,) in self._context.database.read(lambda tx: tx.rows(sql)):
-            try:
-                yield from self._batches(ident, is_whole=False)
-            except NotFound:  # deleted in the meantime
-                continue
-
-    def _batches(self, conversation_id: str, *, is_whole: bool) -> Iterator[CheckedBatch]:
-        conversation = self._context.database.read(lambda tx: get_conversation(tx, conversation_id))
-        first = 1 if is_whole else conversation.fork_seq + 1
-        for lo in range(first, conversation.last_seq + 1, _BATCH):
-            span = Span(lo, min(conversation.last_seq, lo + _BATCH - 1))
-            yield self._context.database.read(partial(_check, conversation_id=conversation_id, span=span))
-
-
-def _check(tx: Transaction, *, conversation_id: str, span: Span) -> CheckedBatch:
-    lineage = lineage_of(tx, get_conversation(tx, conversation_id))
-    entries, damage = read_checked(tx, lineage, [span])
-    present = {e.seq for e in entries}
-    missing = [
-        Damage(owner, seq, "missing")
-        for owner, lo, hi in segments_of(lineage, span)
-        for seq in range(lo, hi + 1)
-        if seq not in present
-    ]
-    return CheckedBatch(conversation_id, len(entries), (*damage, *missing))

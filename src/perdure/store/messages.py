@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.core.errors import StoreError
+from perdure.core.errors import CorruptStore, StoreError
 from perdure.core.messages import Entry, Message
+from perdure.store.columns import to_bytes, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value
 from perdure.store.ids import Body, encode, ingest_key
-from perdure.store.leases import check_lease, check_lease_row
+from perdure.store.leases import check_lease, check_lease_row, lease_row
 from perdure.store.ledger import insert_event
 from perdure.store.queries import (
     SESSION,
@@ -42,6 +43,7 @@ from perdure.store.records import (
 from perdure.store.search.index import IndexedText, conversation_scope, index_text, role_scope, user_scope
 from perdure.store.search.tokenizer import searchable_text
 from perdure.store.spans import View, expand_handoffs
+from perdure.store.structure import check_conversation, check_session
 
 AnyMessage = Message | Mapping[str, Any] | str
 
@@ -108,7 +110,12 @@ def reserve_ids(tx: Transaction, dialect: Dialect, conversation: Conversation, c
         f" CROSS JOIN {counting} AS counting LEFT JOIN lease l ON l.conversation = s.conversation WHERE s.id = ?",
         (conversation.tip_session_id,) if count == 1 else (count, conversation.tip_session_id),
     )
-    lease = rows[0][2:] if rows and rows[0][2] is not None else None
+    if len(rows) != count:
+        raise CorruptStore(
+            f"table conversation, row {conversation.id}: its tip {conversation.tip_session_id!r} does not exist;"
+            " restore it from a backup"
+        )
+    lease = lease_row(rows[0][2:]) if rows and rows[0][2] is not None else None
     return IdReservation(tuple(r[0] for r in rows), lease, bool(rows) and rows[0][1] is not None)
 
 
@@ -154,7 +161,11 @@ class MessageLog:
         def work(tx: Transaction) -> AppendResult:
             if after_seq is None and prepared:
                 conversation, last_key = self._context.lock_conversation(tx, any_id)
-                reserved = reserve_ids(tx, self._context.database.dialect, conversation, len(prepared))
+                try:
+                    reserved = reserve_ids(tx, self._context.database.dialect, conversation, len(prepared))
+                except CorruptStore:
+                    conversation = self._context.repair_tip(tx, conversation)
+                    reserved = reserve_ids(tx, self._context.database.dialect, conversation, len(prepared))
                 check_lease_row(reserved.lease, conversation.id, lease, now_ms=self._context.clock.now_ms())
                 added = self._add(tx, conversation, prepared, key=last_key, reserved=reserved)
             else:
@@ -186,9 +197,10 @@ class MessageLog:
         def load(tx: Transaction) -> SessionHistory:
             conversation = get_conversation(tx, conversation_id_of(tx, session_id))
             session = _named_session(tx, session_id, conversation)
+            damage = [*check_conversation(tx, conversation.id), *check_session(tx, session)]
             view = view_of(tx, session, conversation.last_seq)
-            entries, damage = read_checked(tx, lineage_of(tx, conversation), view)
-            return SessionHistory(session, tuple(entries), tuple(damage))
+            entries, damaged = read_checked(tx, lineage_of(tx, conversation), view)
+            return SessionHistory(session, tuple(entries), (*damaged, *damage))
 
         return self._context.database.read(load)
 
@@ -325,7 +337,7 @@ def _named_session(tx: Transaction, any_id: str, conversation: Conversation) -> 
 
 def _chain(tx: Transaction, lineage: Lineage, span: Span) -> list[tuple[int, bytes, int]]:
     return [
-        (seq, bytes(key), created_at)
+        (seq, to_bytes(key), to_time_ms(created_at))
         for segment in segments_of(lineage, span)
         for seq, key, created_at in tx.rows(
             "SELECT seq, key, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"

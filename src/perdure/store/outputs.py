@@ -6,17 +6,19 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from perdure.core.errors import NotFound, StoreError
+from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
 from perdure.store.blobs import BlobStore, BlobWriter
+from perdure.store.columns import to_int, to_text
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert, insert_numbered, text
 from perdure.store.kv import ScopedState
 from perdure.store.queries import conversation_id_of, get_conversation
-from perdure.store.records import Conversation
+from perdure.store.records import Conversation, Damage
 from perdure.store.search.index import IndexedText, conversation_scope, index_text, role_scope, user_scope
 
 # Longer outputs are scanned by a search instead of indexed.
@@ -46,12 +48,12 @@ class OutputStore:
     def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         row = self._shared_row(output_id, conversation_id)
         output, start = self._output_of_row(row), max(0, offset)
-        piece = "".join(_window(self.blobs.chunks(row[-1]), start, max(1, limit)))
+        piece = "".join(_window(self.blobs.chunks(to_text(row[-1])), start, max(1, limit)))
         end = start + len(piece)
         return Page(output.address, piece, start, output.chars, end if piece and end < output.chars else None)
 
     def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:
-        return self.blobs.chunks(self._shared_row(output_id, conversation_id)[-1])
+        return self.blobs.chunks(to_text(self._shared_row(output_id, conversation_id)[-1]))
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]:
         def load(tx: Transaction) -> list[Row]:
@@ -66,7 +68,7 @@ class OutputStore:
 
     def whole(self, output_id: str) -> str:
         """Return the complete text without an access check, for export and scrub."""
-        return "".join(self.blobs.chunks(self._row(output_id)[-1]))
+        return "".join(self.blobs.chunks(to_text(self._row(output_id)[-1])))
 
     def restore(self, conversation: Conversation, output_id: str, tool_call_id: str, output: str) -> None:
         """Store an imported output under its id, or a new id if another conversation uses it; skip an existing one."""
@@ -116,9 +118,11 @@ class OutputStore:
     def finish_erasing(self) -> None:
         """Remove replaced blobs, including those a crash left behind: they contain what was scrubbed."""
         pending = ScopedState(self._context, _ERASING)
-        for path, owner in pending.items().items():
-            self.blobs.remove(owner, path)
-            pending.set(path, None)
+        for path in pending.list_keys():
+            # A damaged entry must not keep the store from opening; `Verifier` reports it.
+            with suppress(CorruptStore):
+                self.blobs.remove(to_text(pending.get(path)), path)
+                pending.set(path, None)
 
     def _row(self, output_id: str) -> Row:
         row = self._context.database.read(
@@ -148,7 +152,25 @@ class OutputStore:
 
     def _output_of_row(self, row: Row) -> StoredOutput:
         ident, conversation_id, tool_call, chars, sha256, path = row
-        return StoredOutput(ident, conversation_id, tool_call, chars, sha256, self.blobs.display_path(path))
+        return StoredOutput(
+            to_text(ident), to_text(conversation_id), to_text(tool_call), to_int(chars), to_text(sha256),
+            self.blobs.display_path(to_text(path)),
+        )  # fmt: skip
+
+    def verify(self, conversation_id: str) -> Iterator[Damage]:
+        """Compare the stored outputs of a conversation with their checksums."""
+        sql = f"SELECT {_COLUMNS} FROM output WHERE conversation = ? ORDER BY number"
+        for row in self._context.database.read(lambda tx: tx.rows(sql, (conversation_id,))):
+            output, digest = self._output_of_row(row), hashlib.sha256()
+            try:
+                for chunk in self.blobs.chunks(to_text(row[-1])):
+                    digest.update(chunk.encode())
+            except StoreError as error:
+                detail = str(error)
+            else:
+                detail = "" if digest.hexdigest() == output.sha256 else "its text differs from what was stored"
+            if detail:
+                yield Damage(conversation_id, None, "changed", table="output", row=output.id, detail=detail)
 
 
 @dataclass

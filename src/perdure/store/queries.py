@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from typing import cast, get_args
 
 from perdure.core.errors import CorruptStore, NotFound
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
+from perdure.store.columns import (
+    to_bytes,
+    to_float,
+    to_optional_int,
+    to_optional_text,
+    to_seq,
+    to_text,
+    to_time_ms,
+)
 from perdure.store.db.database import Row, Transaction, Value, insert, text
-from perdure.store.ids import FIRST_KEY, load_json, unpack
+from perdure.store.ids import FIRST_KEY, RESTORE, damaged_message, load_json, unpack
 from perdure.store.integrity import ChainReader
-from perdure.store.records import Conversation, Damage, RouteRecord, Session, Span, StoredHandoff
+from perdure.store.records import (
+    BeganBy,
+    Conversation,
+    ConversationKind,
+    Damage,
+    RouteRecord,
+    Session,
+    Span,
+    StoredHandoff,
+)
 from perdure.store.spans import View, merge_spans
 
+_KINDS = get_args(ConversationKind)
 CONVERSATION = (
     "id, kind, tip, parent, source, user_key, chat_key, title, todo, fork_seq, last_seq, created_at, updated_at"
 )
@@ -25,22 +46,58 @@ SESSION = (
 )
 _HANDOFF = "conversation, seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
 _ENTRY = "seq, created_at, body, encoding, kind, key, chained"
+# A conversation with the end of its log and whether its tip exists, which its row must agree with.
+CHECKED_CONVERSATION = (
+    f"{CONVERSATION}, (SELECT MAX(m.seq) FROM message m WHERE m.conversation = conversation.id),"
+    " (SELECT 1 FROM session s WHERE s.id = conversation.tip AND s.conversation = conversation.id)"
+)
 
 # (conversation, lo, hi) for each part of a log: the own part first, then the parts shared with parents.
 Lineage = tuple[tuple[str, int, int], ...]
 
 
 def conversation_of_row(row: Row) -> Conversation:
-    return Conversation(*row)
+    (
+        ident, kind, tip, parent, source, user_key, chat_key, title, todo, fork_seq, last_seq, created_at, updated_at,
+    ) = row  # fmt: skip
+    return Conversation(
+        to_text(ident),
+        cast(ConversationKind, kind if kind in _KINDS else "main"),
+        to_text(tip),
+        to_optional_text(parent),
+        to_text(source),
+        to_text(user_key),
+        to_text(chat_key),
+        to_text(title),
+        to_text(todo),
+        to_seq(fork_seq),
+        to_seq(last_seq),
+        to_time_ms(created_at),
+        to_time_ms(updated_at),
+    )
 
 
 def session_of_row(row: Row) -> Session:
-    ident, conversation, parent, began_by, provider, model, mode, prompt, encoding, *rest = row
-    text = _prompt_text(ident, prompt, encoding)
-    return Session(ident, conversation, parent, began_by, RouteRecord(provider, model, mode), text, *rest)
+    (
+        ident, conversation, parent, began_by, provider, model, mode, prompt, encoding, first_seq, last_seq, started_at,
+        ended_at, end_reason,
+    ) = row  # fmt: skip
+    return Session(
+        to_text(ident),
+        to_text(conversation),
+        to_optional_text(parent),
+        cast(BeganBy, to_text(began_by)),
+        RouteRecord(to_text(provider), to_text(model), to_text(mode)),
+        _prompt_text(to_text(ident), prompt, encoding),
+        to_seq(first_seq),
+        None if last_seq is None else to_seq(last_seq),
+        to_time_ms(started_at),
+        None if ended_at is None else to_time_ms(ended_at),
+        to_optional_text(end_reason),
+    )
 
 
-def _prompt_text(session_id: str, prompt: bytes, encoding: int) -> str:
+def _prompt_text(session_id: str, prompt: object, encoding: object) -> str:
     """Decode a system prompt; a damaged one becomes a placeholder, so that the conversation still opens."""
     try:
         return unpack(prompt, encoding).decode(errors="replace")
@@ -49,10 +106,29 @@ def _prompt_text(session_id: str, prompt: bytes, encoding: int) -> str:
 
 
 def get_conversation(tx: Transaction, conversation_id: str) -> Conversation:
-    row = tx.row(f"SELECT {CONVERSATION} FROM conversation WHERE id = ?", (conversation_id,))
+    """Return a conversation as its log and sessions are, even where its row disagrees with them. Raises NotFound."""
+    row = tx.row(f"SELECT {CHECKED_CONVERSATION} FROM conversation WHERE id = ?", (conversation_id,))
     if row is None:
         raise NotFound(f"no conversation {conversation_id!r}")
-    return conversation_of_row(row)
+    conversation = conversation_of_row(row[:-2])
+    if is_consistent(row):
+        return conversation
+    end, has_tip = to_optional_int(row[-2]), row[-1]
+    tip = conversation.tip_session_id if has_tip else newest_session_id(tx, conversation)
+    return replace(conversation, last_seq=conversation.fork_seq if end is None else end, tip_session_id=tip)
+
+
+def is_consistent(row: Row) -> bool:
+    """Whether a row of CHECKED_CONVERSATION agrees with the conversation's log and sessions."""
+    fork_seq, last_seq, end, has_tip = row[9], row[10], row[-2], row[-1]
+    return bool(has_tip) and last_seq == (end if end is not None else fork_seq)
+
+
+def newest_session_id(tx: Transaction, conversation: Conversation) -> str:
+    """Return the newest session of a conversation, for one whose tip does not exist."""
+    sql = "SELECT id FROM session WHERE conversation = ? ORDER BY first_seq DESC, started_at DESC, id DESC LIMIT 1"
+    row = tx.row(sql, (conversation.id,))
+    return conversation.tip_session_id if row is None else to_text(row[0])
 
 
 def get_session(tx: Transaction, session_id: str) -> Session:
@@ -63,7 +139,8 @@ def get_session(tx: Transaction, session_id: str) -> Session:
 
 
 def spans_of(tx: Transaction, session_id: str) -> View:
-    return tuple(Span(*r) for r in tx.rows("SELECT lo, hi FROM span WHERE session = ? ORDER BY ordinal", (session_id,)))
+    rows = tx.rows("SELECT lo, hi FROM span WHERE session = ? ORDER BY ordinal", (session_id,))
+    return tuple(Span(to_seq(lo), to_seq(hi)) for lo, hi in rows)
 
 
 def view_of(tx: Transaction, session: Session, last_seq: int) -> View:
@@ -73,14 +150,21 @@ def view_of(tx: Transaction, session: Session, last_seq: int) -> View:
 
 
 def lineage_of(tx: Transaction, conversation: Conversation) -> Lineage:
-    """Return the parts of a conversation's log with the conversations that store them, newest first."""
-    pieces, hi = [], conversation.last_seq
+    """Return the parts of a conversation's log with the conversations that store them, newest first.
+
+    It ends where a damaged row names a missing parent or closes a circle; `Verifier` reports that row.
+    """
+    pieces, hi, owners = [], conversation.last_seq, {conversation.id}
     while True:
         pieces.append((conversation.id, conversation.fork_seq + 1, hi))
-        if not conversation.fork_seq or conversation.parent_id is None:
+        if not conversation.fork_seq or conversation.parent_id is None or conversation.parent_id in owners:
             return tuple(pieces)
         hi = min(hi, conversation.fork_seq)
-        conversation = get_conversation(tx, conversation.parent_id)
+        try:
+            conversation = get_conversation(tx, conversation.parent_id)
+        except NotFound:
+            return tuple(pieces)
+        owners.add(conversation.id)
 
 
 def segments_of(lineage: Lineage, span: Span) -> Iterable[tuple[str, int, int]]:
@@ -97,19 +181,52 @@ def read_entries(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> lis
 
 
 def read_checked(tx: Transaction, lineage: Lineage, view: Iterable[Span]) -> tuple[list[Entry], list[Damage]]:
-    """Return the messages of a view and the damaged ones among them. Verification takes 2 µs per message."""
+    """Return the messages of a view and the damaged or missing ones. Verification takes 3 µs per message."""
     entries: list[Entry] = []
     damage: list[Damage] = []
     for span in view:
         for segment in segments_of(lineage, span):
-            conversation_id, lo, _ = segment
-            rows = tx.rows(
-                f"SELECT {_ENTRY} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq", segment
-            )
-            reader = ChainReader(tx, conversation_id, previous=key_at(tx, lineage, lo - 1))
-            entries += [Entry(seq, reader.message(seq, *stored), created_at) for seq, created_at, *stored in rows]
-            damage += reader.damage
+            conversation_id, lo, hi = segment
+            rows, unreadable = _message_rows(tx, segment)
+            # Unknown where a damaged row cut the lineage.
+            has_previous = lo == 1 or any(low <= lo - 1 <= high for _, low, high in lineage)
+            previous = key_at(tx, lineage, lo - 1) if has_previous else None
+            reader = ChainReader(tx, conversation_id, previous=previous, first_seq=lo)
+            read = [Entry(row[0], reader.message(*row), to_time_ms(row[1])) for row in rows]
+            read += [Entry(d.seq, damaged_message(d.seq, "user")) for d in unreadable if d.seq is not None]
+            if unreadable:
+                read.sort(key=lambda e: e.seq)
+            damage += sorted([*reader.damage, *unreadable], key=lambda d: d.seq or 0)
+            if len(read) != hi - lo + 1:
+                damage += _gaps(conversation_id, lo, hi, [e.seq for e in read])
+            entries += read
     return entries, damage
+
+
+def _message_rows(tx: Transaction, segment: tuple[str, int, int]) -> tuple[list[Row], list[Damage]]:
+    """Return the rows of a segment; where the database cannot read them together, those it can read one by one."""
+    sql = f"SELECT {_ENTRY} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    with suppress(CorruptStore):
+        return tx.rows(sql, segment), []
+    rows: list[Row] = []
+    unreadable: list[Damage] = []
+    # The index on (conversation, seq) answers this without the damaged table.
+    seqs = tx.rows("SELECT seq FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq", segment)
+    for (seq,) in seqs:
+        try:
+            rows += tx.rows(sql, (segment[0], seq, seq))
+        except CorruptStore:
+            unreadable.append(Damage(segment[0], seq, "unreadable", row=f"m:{seq}"))
+    return rows, unreadable
+
+
+def _gaps(conversation_id: str, lo: int, hi: int, seqs: Sequence[int]) -> Iterator[Damage]:
+    """Yield the intervals of [lo, hi] without a message."""
+    expected = lo
+    for seq in (*seqs, hi + 1):
+        if seq > expected:
+            yield Damage(conversation_id, expected, "missing", row=f"m:{expected}", last_seq=seq - 1)
+        expected = seq + 1
 
 
 def read_generated_seqs(tx: Transaction, lineage: Lineage) -> set[int]:
@@ -119,23 +236,34 @@ def read_generated_seqs(tx: Transaction, lineage: Lineage) -> set[int]:
 
 
 def read_handoffs(tx: Transaction, lineage: Lineage) -> dict[int, StoredHandoff]:
-    """Return every handoff of a log, by seq."""
-    return {
-        row[1]: handoff_of_row(row)
-        for segment in reversed(lineage)
-        for row in tx.rows(f"SELECT {_HANDOFF} FROM handoff WHERE conversation = ? AND seq BETWEEN ? AND ?", segment)
-    }
+    """Return every readable handoff of a log, by seq."""
+    handoffs: dict[int, StoredHandoff] = {}
+    for row in handoff_rows(tx, lineage):
+        with suppress(CorruptStore):
+            handoffs[row[1]] = handoff_of_row(row)
+    return handoffs
+
+
+def handoff_rows(tx: Transaction, lineage: Lineage) -> list[Row]:
+    """Return the rows of every handoff of a log, oldest first."""
+    sql = f"SELECT {_HANDOFF} FROM handoff WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
+    return [row for segment in reversed(lineage) for row in tx.rows(sql, segment)]
 
 
 def handoff_of_row(row: Row) -> StoredHandoff:
+    """Decode a handoff. Raises CorruptStore, naming it, for a damaged one."""
     conversation, seq, session, covers, replaced, model, focus, previous, cost, usage, verified, created_at = row
     what = f"the handoff h:{seq} of {conversation}"
     spans, view = _spans_of_json(covers, what), _spans_of_json(replaced, what)
-    counts = CanonicalUsage(**load_json(usage, what))
-    check = load_json(verified, what)
+    try:
+        counts = CanonicalUsage(**load_json(usage, what))
+        check = dict(load_json(verified, what))
+    except (TypeError, ValueError) as error:
+        raise _damaged(what) from error
     return StoredHandoff(
-        conversation, seq, session, spans, view, model, focus, previous, cost, counts, check, created_at
-    )
+        to_text(conversation), to_seq(seq), to_text(session), spans, view, to_text(model), to_text(focus),
+        to_optional_int(previous), to_float(cost), counts, check, to_time_ms(created_at),
+    )  # fmt: skip
 
 
 def add_handoff(tx: Transaction, handoff: StoredHandoff) -> None:
@@ -156,8 +284,18 @@ def add_handoff(tx: Transaction, handoff: StoredHandoff) -> None:
     insert(tx, "handoff", values)
 
 
-def _spans_of_json(text: str, what: str) -> View:
-    return tuple(Span(lo, hi) for lo, hi in load_json(text, what))
+def _spans_of_json(stored: object, what: str) -> View:
+    try:
+        spans = tuple(Span(lo, hi) for lo, hi in load_json(stored, what))
+    except (TypeError, ValueError) as error:
+        raise _damaged(what) from error
+    if any(to_seq(seq) != seq for span in spans for seq in (span.lo, span.hi)):
+        raise _damaged(what)
+    return spans
+
+
+def _damaged(what: str) -> CorruptStore:
+    return CorruptStore(f"{what} is damaged in the database and cannot be read; {RESTORE}")
 
 
 def _json_of_spans(view: View) -> str:
@@ -182,7 +320,7 @@ def key_at(tx: Transaction, lineage: Lineage, seq: int) -> bytes:
             (conversation_id, lo, min(hi, seq)),
         )
         if row is not None:
-            return bytes(row[0])
+            return to_bytes(row[0])
     return FIRST_KEY
 
 
@@ -202,7 +340,7 @@ def conversation_id_of(tx: Transaction, any_id: str) -> str:
         return str(row[0])
     tombstone = tx.row("SELECT deleted_at FROM tombstone WHERE id = ?", (any_id,))
     if tombstone is not None:
-        day = datetime.fromtimestamp(tombstone[0] / 1000, UTC).date()
+        day = datetime.fromtimestamp(to_time_ms(tombstone[0]) / 1000, UTC).date()
         raise NotFound(f"{any_id} was deleted on {day}")
     return _by_prefix(tx, any_id)
 

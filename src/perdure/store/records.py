@@ -19,13 +19,14 @@ from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 ConversationKind = Literal["main", "branch", "delegate"]
 BeganBy = Literal["start", "compression", "undo", "branch", "delegate", "import"]
 Grouping = Literal["day", "model", "source", "task"]
-Problem = Literal["unreadable", "changed", "missing"]
+Problem = Literal["unreadable", "changed", "missing", "inconsistent"]
 # Messages listed in a notice; `perdure sessions verify` lists all.
 _MAX_LISTED = 5
 _PROBLEMS: dict[Problem, str] = {
     "unreadable": "is damaged and cannot be read",
     "changed": "differs from what was stored: it was changed on disk",
     "missing": "is missing",
+    "inconsistent": "does not fit the rest of the conversation",
 }
 
 
@@ -102,14 +103,26 @@ class AppendResult:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A message that is unreadable, changed or missing."""
+    """A damaged row: a message of a conversation (with its `seq`), or a row of another table."""
 
-    conversation_id: str
-    seq: int
+    conversation_id: str | None
+    seq: int | None
     problem: Problem
+    table: str = "message"
+    # Key of the row in its table.
+    row: str = ""
+    # What is wrong; the default describes the problem.
+    detail: str = ""
+    # Last of several missing messages.
+    last_seq: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.conversation_id} m:{self.seq} {_PROBLEMS[self.problem]}"
+        detail = self.detail or _PROBLEMS[self.problem]
+        if self.seq is None:
+            return f"table {self.table}, row {self.row}: {detail}" if self.row else f"{self.table}: {detail}"
+        if self.last_seq is not None and self.last_seq > self.seq:
+            return f"{self.conversation_id} m:{self.seq}-{self.last_seq} are missing"
+        return f"{self.conversation_id} m:{self.seq} {detail}"
 
 
 def damage_notice(damage: Sequence[Damage]) -> str:
@@ -118,7 +131,7 @@ def damage_notice(damage: Sequence[Damage]) -> str:
     more = f"; and {len(damage) - _MAX_LISTED} more" if len(damage) > _MAX_LISTED else ""
     return (
         f"The database is damaged: {listed}{more}. The rest of the conversation is intact. Make a copy now"
-        " (`perdure sessions backup`), check the disk, and restore these messages from an older backup if you have one."
+        " (`perdure sessions backup`), check the disk, and restore these rows from an older backup if you have one."
     )
 
 

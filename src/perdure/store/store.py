@@ -14,6 +14,7 @@ from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backup import write_backup
 from perdure.store.blobs import BlobStore, FileBlobStore
 from perdure.store.changes import ChangeFeed
+from perdure.store.columns import to_text
 from perdure.store.compactions import Compactions
 from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations
@@ -32,7 +33,6 @@ from perdure.store.maintenance import (
     Reindexer,
     Scrubber,
     ScrubResult,
-    Verifier,
     log_progress,
 )
 from perdure.store.messages import AnyMessage, MessageLog
@@ -52,6 +52,7 @@ from perdure.store.search.search import SearchIndex
 from perdure.store.search.tokenizer import VERSION
 from perdure.store.timeline import Timeline
 from perdure.store.transfer import Transfer
+from perdure.store.verifier import Verifier
 
 _POSTGRES = ("postgresql://", "postgres://")
 
@@ -66,7 +67,7 @@ class SessionStore:
     .outputs           complete tool outputs                       .transfer       export and import
     .timeline          pages of messages, their events             .changes        change feed for live clients
     .listing           filtered lists of conversations             .inbox          queue of a gateway's messages
-    .client_histories  positions of clients without ids            .verifier       find damaged messages
+    .client_histories  positions of clients without ids            .verifier       find damaged rows
     .state()           key-value state that survives restarts
     """
 
@@ -83,8 +84,8 @@ class SessionStore:
         self.leases = Leases(context)
         self.inbox = MessageInbox(context)
         self.client_histories = ClientHistories(context)
-        self.verifier = Verifier(context)
         self.outputs = OutputStore(context, blobs)
+        self.verifier = Verifier(context, self.outputs)
         self.addresses = Addresses(context, self.outputs)
         self.search_index = SearchIndex(context, self.outputs, self.addresses)
         self.transfer = Transfer(
@@ -221,7 +222,7 @@ def open_store(
     path = _file_of(str(path_or_url))
     database, blobs = open_sqlite(path, clock=clock), FileBlobStore(path)
     # Blobs are removed after the transaction that deletes their rows; finish what a crash interrupted.
-    blobs.sweep(r[0] for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
+    blobs.sweep(to_text(r[0]) for r in database.read(lambda tx: tx.rows("SELECT DISTINCT conversation FROM tombstone")))
     return _ready(SessionStore(StoreContext(database, FtsIndex(), clock, ids), blobs), on_progress)
 
 

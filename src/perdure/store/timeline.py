@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import Entry
+from perdure.store.columns import to_float, to_int, to_text, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Transaction
 from perdure.store.ids import decode_or_placeholder, load_payload, unpack_or_empty
@@ -55,7 +56,7 @@ class Timeline:
         def load(tx: Transaction) -> list[tuple[int, str, bytes]]:
             conversation = get_conversation(tx, conversation_id_of(tx, any_id))
             return [
-                (seq, kind, unpack_or_empty(body, encoding))
+                (seq, to_text(kind), unpack_or_empty(body, encoding))
                 for segment in segments_of(lineage_of(tx, conversation), span)
                 for seq, kind, body, encoding in tx.rows(
                     "SELECT seq, kind, body, encoding FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
@@ -120,7 +121,9 @@ def _clamp(limit: int) -> int:
 def _read_page(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineEntry, ...]:
     return tuple(
         TimelineEntry(
-            Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), created_at), session, bool(chained)
+            Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), to_time_ms(created_at)),
+            to_text(session),
+            bool(chained),
         )
         for segment in segments_of(lineage, span)
         for seq, body, encoding, kind, created_at, session, chained in tx.rows(
@@ -133,7 +136,7 @@ def _read_page(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineE
 
 def _times(tx: Transaction, segment: tuple[str, int, int]) -> list[tuple[int, int]]:
     sql = "SELECT seq, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
-    return [(seq, at) for seq, at in tx.rows(sql, segment)]
+    return [(seq, to_time_ms(at)) for seq, at in tx.rows(sql, segment)]
 
 
 def _events_in(
@@ -155,7 +158,7 @@ def _events_in(
     return [
         (
             messages[max(0, bisect_right(times, at) - 1)][0],
-            StoredEvent(session, kind, load_payload(payload), at, number),
+            StoredEvent(to_text(session), to_text(kind), load_payload(payload), at, number),
         )
         for session, kind, payload, at, number in rows
     ]
@@ -169,14 +172,18 @@ def _tool_runs(tx: Transaction, owner: str, since: int, until: int) -> Iterator[
     )
     for at, raw in rows:
         payload: Mapping[str, Any] = load_payload(raw)
-        seconds, states, codes = (dict(payload.get(name) or {}) for name in ("seconds", "states", "exit_codes"))
+        seconds, states, codes = (_mapping(payload.get(name)) for name in ("seconds", "states", "exit_codes"))
         for call_id in {**seconds, **states}:
             took, state, code = seconds.get(call_id), states.get(call_id), codes.get(call_id)
             yield (
                 (at, str(call_id)),
                 ToolRun(
-                    float(took) if took is not None else None,
+                    to_float(took),
                     str(state) if state is not None else None,
-                    int(code) if code is not None else None,
+                    to_int(code) if code is not None else None,
                 ),
             )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

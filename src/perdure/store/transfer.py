@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from perdure.core.errors import StoreError
+from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.core.usage import CanonicalUsage
+from perdure.store.columns import to_bytes, to_text, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations, insert_conversation, insert_session
 from perdure.store.db.database import Database, Row, Transaction
@@ -25,7 +27,6 @@ from perdure.store.queries import (
     add_handoff,
     lineage_of,
     read_handoffs,
-    segments_of,
     session_of_row,
     spans_of,
 )
@@ -59,37 +60,61 @@ class Exporter:
             lambda tx: (_structure(tx, conversation), lineage_of(tx, conversation))
         )
         yield from structure
-        yield from self._messages(lineage, conversation.last_seq)
+        yield from self._messages(lineage)
         # Ids of calls and events are specific to a database.
         yield from ({"call": asdict(replace(c, id=0))} for c in self._ledger.calls(conversation.id))
         yield from ({"event": asdict(replace(e, id=0))} for e in self._ledger.all_events(conversation.id))
         for output in self._outputs.list(conversation.id):
-            text = self._outputs.whole(output.id)
+            try:
+                text = self._outputs.whole(output.id)
+            except (NotFound, CorruptStore) as error:  # the rest of the conversation is exported
+                text = f"[{error}]"
             yield {"output": {"id": output.id, "tool_call_id": output.tool_call_id, "text": text}}
 
-    def _messages(self, lineage: Lineage, last_seq: int) -> Iterator[dict[str, Any]]:
-        for start in range(1, last_seq + 1, _BATCH):
-            span = Span(start, min(last_seq, start + _BATCH - 1))
-            for owner, lo, hi in segments_of(lineage, span):
-                yield from self._database.read(_batch(owner, lo, hi))
+    def _messages(self, lineage: Lineage) -> Iterator[dict[str, Any]]:
+        for owner, lo, hi in reversed(lineage):
+            after = lo - 1
+            # By the stored messages, not by their numbers: a damaged end of the log may be far beyond the last one.
+            while batch := self._database.read(_batch(owner, after, hi)):
+                yield from batch
+                after = batch[-1]["message"]["seq"]
 
 
-def _batch(owner: str, lo: int, hi: int) -> Any:
-    sql = f"SELECT {_MESSAGE} FROM message WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"
-    return lambda tx: [_message(row) for row in tx.rows(sql, (owner, lo, hi))]
+def _batch(owner: str, after: int, hi: int) -> Callable[[Transaction], list[dict[str, Any]]]:
+    def load(tx: Transaction) -> list[dict[str, Any]]:
+        sql = f"SELECT {_MESSAGE} FROM message WHERE conversation = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        with suppress(CorruptStore):
+            return [_message(row) for row in tx.rows(sql, (owner, after, hi, _BATCH))]
+        seqs = tx.rows(
+            "SELECT seq FROM message WHERE conversation = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
+            (owner, after, hi, _BATCH),
+        )
+        return [_readable(tx, owner, seq) for (seq,) in seqs]
+
+    return load
+
+
+def _readable(tx: Transaction, owner: str, seq: int) -> dict[str, Any]:
+    """Return a message of a damaged batch, or a placeholder for one that the database cannot read."""
+    with suppress(CorruptStore):
+        row = tx.row(f"SELECT {_MESSAGE} FROM message WHERE conversation = ? AND seq = ?", (owner, seq))
+        if row is not None:
+            return _message(row)
+    return _message((seq, "", "user", b"", 0, b"", 1, 0))
 
 
 def _message(row: Row) -> dict[str, Any]:
     seq, session, kind, body, encoding, key, chained, created_at = row
+    message = decode_or_placeholder(body, encoding, kind, seq=seq)
     return {
         "message": {
             "seq": seq,
-            "session": session,
-            "kind": kind,
-            "body": decode_or_placeholder(body, encoding, kind, seq=seq).to_dict(),
-            "key": bytes(key).hex(),
+            "session": to_text(session),
+            "kind": message.kind,
+            "body": message.to_dict(),
+            "key": to_bytes(key).hex(),
             "is_said": bool(chained),
-            "created_at_ms": created_at,
+            "created_at_ms": to_time_ms(created_at),
         }
     }
 
@@ -289,7 +314,10 @@ class Transfer:
     def export_messages(self, any_id: str) -> list[dict[str, Any]]:
         """Return all original messages as an OpenAI-style list, starting with the system prompt."""
         conversation = self._conversations.get(any_id)
-        prompt = self._conversations.session(conversation.tip_session_id).system_prompt
+        try:
+            prompt = self._conversations.session(conversation.tip_session_id).system_prompt
+        except NotFound:  # its session row is damaged
+            prompt = ""
         system: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if prompt else []
         return system + [e.message.to_dict() for e in self._log.originals(conversation.id)]
 

@@ -36,6 +36,14 @@ class Dialect:
     for_update: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class DatabaseCheck:
+    """Damage of a database below its rows, one line each; incomplete when it took too long."""
+
+    problems: tuple[str, ...] = ()
+    is_complete: bool = True
+
+
 class Transaction(Protocol):
     """One transaction: consistent reads, atomic writes."""
 
@@ -88,6 +96,10 @@ class Database(Protocol):
 
     def backup(self, path: Path) -> None:
         """Copy the database to a new file while it is in use; complete and durable when this returns."""
+        ...
+
+    def check(self, *, timeout_s: float | None = None) -> DatabaseCheck:
+        """Verify pages, indexes, references and column types, as far as the database does not enforce them."""
         ...
 
     def close(self) -> None: ...

@@ -22,7 +22,7 @@ from psycopg.pq import TransactionStatus
 from perdure.core.errors import CorruptStore, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.store import schema
-from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, text
+from perdure.store.db.database import DatabaseCheck, Dialect, Row, Step, Transaction, Value, text
 from perdure.store.schema import Migration
 
 # Prefix of the SQLSTATE → exception and message. The first match wins.
@@ -272,6 +272,10 @@ class PostgresDatabase:
         raise StoreUnavailable(
             f"{self.where} must be backed up with its own tools, such as pg_dump; a conversation can be exported"
         )
+
+    def check(self, *, timeout_s: float | None = None) -> DatabaseCheck:
+        """Return no problems: the server enforces types and references, and verifies its pages itself."""
+        return DatabaseCheck()
 
     def close(self) -> None:
         """Close the pool; idempotent."""

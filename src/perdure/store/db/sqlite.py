@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -18,7 +19,8 @@ from perdure.core.errors import CorruptStore, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.store import schema
 from perdure.store.backup import remove_database
-from perdure.store.db.database import Dialect, Row, Step, Transaction, Value
+from perdure.store.db.database import DatabaseCheck, Dialect, Row, Step, Transaction, Value
+from perdure.store.db.sqlite_check import check_database
 from perdure.store.schema import Migration
 
 _Identity = tuple[int, int]
@@ -87,6 +89,7 @@ def _identity(path: Path) -> _Identity | None:
     return stat.st_dev, stat.st_ino
 
 
+_CORRUPT = "{path} is damaged; it was left untouched. Restore a backup ({detail})"
 # Prefix of SQLite's error name → exception and message. The first match wins.
 _ERRORS: tuple[tuple[str, type[StoreError], str], ...] = (
     (
@@ -105,7 +108,7 @@ _ERRORS: tuple[tuple[str, type[StoreError], str], ...] = (
         "{path}: another process kept it busy for too long; nothing was changed. Retry",
     ),
     ("SQLITE_NOTADB", CorruptStore, "{path} is not a session database; it was left untouched. Restore a backup"),
-    ("SQLITE_CORRUPT", CorruptStore, "{path} is damaged; it was left untouched. Restore a backup ({detail})"),
+    ("SQLITE_CORRUPT", CorruptStore, _CORRUPT),
     ("SQLITE_IOERR", StoreUnavailable, "{path}: the disk failed ({detail}); nothing stored was changed"),
     ("SQLITE_TOOBIG", StoreError, "{path}: a message is too large to store ({detail})"),
 )
@@ -129,8 +132,10 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
         # SQLite's error message may quote invalid bytes of a damaged file.
-        detail = "it contains invalid text"
-        raise CorruptStore(f"{path} is damaged; it was left untouched. Restore a backup ({detail})") from error
+        raise CorruptStore(_CORRUPT.format(path=path, detail="it contains invalid text")) from error
+    except OverflowError as error:
+        # A number computed from a damaged one exceeds 64 bits.
+        raise CorruptStore(_CORRUPT.format(path=path, detail="it contains an impossible number")) from error
 
 
 T = TypeVar("T")
@@ -193,16 +198,23 @@ class _WriteJob(Generic[T]):
 
 
 class SqliteTransaction:
-    """Transaction port over one connection."""
+    """Transaction port over one connection; reading a damaged page raises CorruptStore, which callers may handle."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
+        self._path = path
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
-        return self._connection.execute(sql, values).fetchall()
+        try:
+            return self._connection.execute(sql, values).fetchall()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise self._translate(error) from error
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
-        row: Row | None = self._connection.execute(sql, values).fetchone()
+        try:
+            row: Row | None = self._connection.execute(sql, values).fetchone()
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise self._translate(error) from error
         return row
 
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:
@@ -214,6 +226,12 @@ class SqliteTransaction:
     def run_all(self, steps: Sequence[Step]) -> None:
         for sql, rows in steps:
             self._connection.executemany(sql, rows)
+
+    def _translate(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> Exception:
+        if isinstance(error, UnicodeDecodeError):  # SQLite's error message quotes invalid bytes of a damaged file
+            return CorruptStore(_CORRUPT.format(path=self._path, detail="it contains invalid text"))
+        is_corrupt = getattr(error, "sqlite_errorname", "").startswith("SQLITE_CORRUPT")
+        return CorruptStore(_CORRUPT.format(path=self._path, detail=error)) if is_corrupt else error
 
 
 class SqliteDatabase:
@@ -241,7 +259,7 @@ class SqliteDatabase:
         with self._writer.reader() as connection, translate_errors(self.path):
             connection.execute("BEGIN")
             try:
-                return work(SqliteTransaction(connection))
+                return work(SqliteTransaction(connection, self.path))
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -249,7 +267,7 @@ class SqliteDatabase:
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         self._check_usable()
         with self._writer.reader() as connection, translate_errors(self.path):
-            return SqliteTransaction(connection).row(sql, values)
+            return SqliteTransaction(connection, self.path).row(sql, values)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
         return self._run_job(_WriteJob(work))
@@ -286,6 +304,11 @@ class SqliteDatabase:
                 source.backup(target)
             finally:
                 target.close()
+
+    def check(self, *, timeout_s: float | None = None) -> DatabaseCheck:
+        self._check_usable()
+        with self._writer.reader() as connection:
+            return check_database(connection, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Finish pending writes and close; idempotent."""
@@ -403,7 +426,7 @@ class _Writer:
             while True:
                 try:
                     connection.execute("BEGIN IMMEDIATE")
-                    result = work(SqliteTransaction(connection))
+                    result = work(SqliteTransaction(connection, self._path))
                     # SQLite would acknowledge a commit to a deleted or moved file.
                     self.file.check_in_place()
                     connection.execute("COMMIT")
@@ -441,6 +464,8 @@ class _Writer:
                 cached_statements=256,
             )
             try:
+                # A damaged text must not keep the other columns and rows from being read.
+                connection.text_factory = partial(str, encoding="utf-8", errors="replace")
                 connection.execute("PRAGMA foreign_keys = ON")
                 # FULL: a commit is on disk when it returns, so that a power cut loses nothing acknowledged.
                 connection.execute("PRAGMA synchronous = FULL")

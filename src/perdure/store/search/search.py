@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from perdure.core.errors import StoreError
 from perdure.core.ports import Page, SearchHit
 from perdure.core.visibility import Visibility
+from perdure.store.columns import to_int, to_text, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, text
 from perdure.store.ids import decode_or_placeholder
@@ -222,7 +223,10 @@ class SearchIndex:
         out = []
         for _, conversation, session, tip, seq, kind, created_at, title, body, encoding in rows:
             text = searchable_text(decode_or_placeholder(body, encoding, kind, seq=seq))
-            hit = SearchHit(conversation, session, tip, f"m:{seq}", kind, created_at, "", title)
+            hit = SearchHit(
+                to_text(conversation), to_text(session), to_text(tip), f"m:{seq}", to_text(kind),
+                to_time_ms(created_at), "", to_text(title),
+            )  # fmt: skip
             out.append(_Match(score(text, clauses), text, hit))
         return out
 
@@ -236,7 +240,7 @@ class SearchIndex:
             out += self._output_matches(row, clauses, self._text(row))
         budget = _SCANNED_CHARS
         for row in _too_large(tx, scope):
-            budget -= row[-1]
+            budget -= to_int(row[-1])
             if budget < 0:
                 break
             out += self._output_matches(row, clauses, self._passage(row, clauses))
@@ -246,13 +250,16 @@ class SearchIndex:
         _, conversation, session, tip, ident, kind, created_at, title, *_ = row
         if text is None:
             return []
-        hit = SearchHit(conversation, session, tip, f"output:{ident}", kind, created_at, "", title)
+        hit = SearchHit(
+            to_text(conversation), to_text(session), to_text(tip), f"output:{ident}", kind, to_time_ms(created_at), "",
+            to_text(title),
+        )  # fmt: skip
         return [_Match(score(text, clauses), text, hit)]
 
     def _text(self, row: Row) -> str | None:
         """Return the text of an output; None when its file is missing."""
         with suppress(StoreError):
-            return "".join(self._outputs.blobs.chunks(row[-2]))
+            return "".join(self._outputs.blobs.chunks(to_text(row[-2])))
         return None
 
     def _candidates(
@@ -288,7 +295,7 @@ class SearchIndex:
         """Return the first part of a large output that contains a clause, if the output contains all clauses."""
         missing, passage, tail = list(clauses), None, ""
         with suppress(StoreError):
-            for chunk in self._outputs.blobs.chunks(row[-2]):
+            for chunk in self._outputs.blobs.chunks(to_text(row[-2])):
                 # Chunks overlap, so that a match across their boundary is not missed.
                 part = tail + chunk
                 folded = fold_text(part)

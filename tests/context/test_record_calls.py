@@ -472,7 +472,7 @@ class TestMerging:
         merged = merge_lines(lines)
         assert merged[0] == "read a.py (2×); searched for “refund”"
         assert "1a2b3c4" in merged[1]
-        assert merged[2] == "read b.py → 1 lines"
+        assert merged[2] == "read b.py → 1 line"
         assert len(merged) == 3
 
     def test_failed_read_stays_alone(self) -> None:

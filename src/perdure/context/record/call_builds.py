@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import re
 
-from perdure.context.record.call_text import CallFinding, OutputView, clip_middle, join_rows, one_line, unique
+from perdure.context.record.call_text import (
+    CallFinding,
+    OutputView,
+    clip_middle,
+    count_noun,
+    join_rows,
+    one_line,
+    shorten_paths,
+    unique,
+)
 from perdure.context.record.types import CallFacts, TestRun
 
 _MAX_ERRORS = 40
@@ -58,9 +67,9 @@ def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
     located = [e for e in errors if ":" in e.split(" ", 1)[0]]
     first = (located or errors)[0]
     total = next((t for t in reversed(totals) if not _GOOD_TOTAL.match(t)), "")
-    count = total or f"{len(errors)} error{'s' if len(errors) > 1 else ''}"
+    count = total or count_noun(len(errors), "error")
     return CallFinding(
-        headline=f"{one_line(count, 60).rstrip(':')}: {clip_middle(first, 180)}",
+        headline=f"{one_line(count, 60).rstrip(':')}: {clip_middle(shorten_paths(first), 180)}",
         rows=tuple(join_rows(errors, limit=950, row_chars=260)),
         facts=CallFacts(tests=TestRun(None, len(errors), tuple(errors[:_MAX_ERRORS])), error=one_line(first, 240)),
         is_failure=True,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.record.call_text import CallFinding, clip_middle, one_line, unique
+from perdure.context.record.call_text import CallFinding, clip_middle, count_noun, one_line, unique
 from perdure.context.record.types import CallFacts
 
 _OLD = ("old_string", "old_str", "old", "oldText", "old_text", "search", "find", "oldString")
@@ -173,7 +173,7 @@ def describe_content(path: str, content: str) -> CallFinding:
     first = next((x.strip() for x in lines if x.strip(" #/*-!\"'<>")), "")
     rows = [f"+ {x}" for x in pick_lines(telling or [x for x in lines if x.strip()], 700)]
     return CallFinding(
-        f"{total} lines: {one_line(first, 80)}",
+        f"{count_noun(total, 'line')}: {one_line(first, 80)}",
         tuple(rows),
         CallFacts(changed_files=(path,) if path else ()),
         False,
@@ -200,7 +200,7 @@ def read_patch(patch: str, path: str = "") -> CallFinding:
             removed.append(line[1:])
     if not added and not removed and not deleted:
         # A format of another agent: what it holds is what was written.
-        added = patch[:20_000].split("\n")
+        added = [x for x in patch[:20_000].split("\n") if not x.startswith(("§", "≔", "»", "@@", "***"))]
     files = unique(files) or ([path] if path else [])
     removed, added = [x for x in removed if x.strip()], [x for x in added if x.strip()]
     names = ", ".join(clip_middle(f, 80) for f in files[:3]) if not path else ""

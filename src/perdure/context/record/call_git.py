@@ -10,6 +10,7 @@ from perdure.context.record.call_shell import ShellCommand, ShellLine
 from perdure.context.record.call_text import (
     CallFinding,
     OutputView,
+    count_noun,
     join_rows,
     list_names,
     merge_facts,
@@ -323,12 +324,9 @@ def _read_diff(view: OutputView) -> CallFinding | None:
     total = _CHANGED.search(view.text)
     stats = [x.strip() for x in view.lines if re.match(r" \S.* \|\s+(?:\d+|Bin)", x)]
     if not files and total is None and not stats:
-        return None
-    headline = (
-        total[1]
-        if total is not None
-        else f"diff of {len(files)} file{'s' if len(files) > 1 else ''}: {list_names(files, 90)}"
-    )
+        return read_patch(view.text) if re.search(r"^@@ -\d", view.text, re.M) else None
+    names = files or [s.split(" ", 1)[0] for s in stats]
+    headline = total[1] if total is not None else f"diff of {count_noun(len(names), 'file')}: {list_names(names, 90)}"
     rows = join_rows(
         [re.sub(r"\s+\|\s+", " | ", s) for s in stats] or (files if len(files) > 1 else []), limit=400, row_chars=120
     )
@@ -387,7 +385,7 @@ def _created(command: ShellCommand, area: str, action: str, view: OutputView) ->
     if url[3]:
         thing = f"comment {url[3].rsplit('-', 1)[-1]} on {thing}"
     label = f"{thing}: {title}" if title else thing
-    verb = "created" if action == "create" else action
+    verb = {"create": "created", "comment": "added", "review": "reviewed", "edit": "edited"}[action]
     facts = CallFacts(created=(label,)) if action in ("create", "comment") else CallFacts()
     return CallFinding(f"{verb} {label} {url[0]}", (), facts, False, 0.9)
 

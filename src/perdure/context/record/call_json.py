@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from perdure.context.record.call_text import CallFinding, OutputView, join_rows, one_line, parse_json
+from perdure.context.record.call_text import CallFinding, OutputView, count_noun, join_rows, one_line, parse_json
 from perdure.context.record.types import CallFacts
 
 _BODY_CHARS = 950
@@ -62,15 +62,17 @@ def error_of(body: dict[str, Any]) -> str:
 
 
 def _describe_list(body: list[Any]) -> CallFinding | None:
+    if body and all(isinstance(x, list) for x in body):
+        body = [y for x in body[:200] for y in x[:200]]
     rows = [
         one_line(", ".join(_pairs(x, ranked=True)[:6]) if isinstance(x, dict) else render_value(x, 160), 200)
         for x in body[:12]
     ]
     if len(body) > 12:
         rows.append(f"… {len(body) - 12} more")
-    title = f"{len(body)} items"
+    title = count_noun(len(body), "item")
     headline = title + (f", first {one_line(rows[0], 100)}" if rows else "")
-    if len(body) <= 6 and (columns := _table(body)):
+    if len(body) <= 12 and (columns := _table(body)):
         rows = [columns]
     return CallFinding(
         headline, tuple(join_rows(rows, limit=_BODY_CHARS, row_chars=_BODY_CHARS)), CallFacts(), False, 0.35, title
@@ -108,7 +110,7 @@ def _table(items: list[Any]) -> str:
     names = [k for k in items[0] if not _DULL.search(str(k))][:12]
     if not names or any(set(x) != set(items[0]) for x in items[:12]):
         return ""
-    rows = ["/".join(one_line(str(x[k]), 60) for k in names) for x in items[:12]]
+    rows = ["/".join(render_value(x[k], 60, 3) for k in names) for x in items[:12]]
     more = f" | … {len(items) - 12} more" if len(items) > 12 else ""
     return f"({'/'.join(map(str, names))}) {' | '.join(rows)}{more}"
 

@@ -18,6 +18,7 @@ from perdure.context.record.call_text import (
     CallFinding,
     OutputView,
     clip_middle,
+    count_noun,
     join_rows,
     merge_facts,
     one_line,
@@ -57,6 +58,7 @@ _OWN_ERROR = re.compile(
 _RESULT_LINE = re.compile(
     r"(?i)^\W{0,8}(?:✅|✓|✔|success|updated|created|done|finished|completed?|total|wrote|saved|installed|passed|all )"
 )
+_PID = re.compile(r"(?i)\bpid[:= ]+(\d+)|^\[\d+\] (\d+)")
 _EMPTY = re.compile(
     r"\(?(?:no output|No output|no content|empty)\)?\.?\s*|Tool ran without output or errors\s*|<empty>\s*"
 )
@@ -109,9 +111,11 @@ def _main_kind(line: ShellLine) -> CallKind:
 def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
     """Choose what to read by the kinds of the commands, then by what the output looks like."""
     if (process := background_process(view.raw)) or any(c.is_background for c in line.commands):
-        name = process or "a background process"
+        name = process or (
+            f"pid {pid[1] or pid[2]}" if (pid := _PID.search(view.text[:400])) is not None else "a process"
+        )
         return CallFinding(
-            f"runs in the background as {name}",
+            f"runs in the background: {name}",
             tuple(_telling_rows(view)),
             CallFacts(started_process=f"{name}: {one_line(command_label(line), 160)}"),
             False,
@@ -201,7 +205,9 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
     if kind in ("read", "search"):
         is_error = total <= 3 and _SHELL_ERROR.match(view.lines[0]) is not None
         rows = tuple(join_rows(view.lines, limit=320, row_chars=160)) if total <= 8 else ()
-        headline = one_line(view.lines[0], 110) if total == 1 else f"{total} lines"
+        if 8 < total <= 60 and any(_HEADER.match(x) for x in view.lines):
+            rows = tuple(_telling_rows(view))
+        headline = one_line(view.lines[0], 110) if total == 1 else count_noun(total, "line")
         return CallFinding(
             headline,
             rows if total > 1 else (),

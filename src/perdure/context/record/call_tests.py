@@ -15,6 +15,7 @@ from perdure.context.record.call_text import (
     join_rows,
     list_names,
     one_line,
+    shorten_paths,
     unique,
 )
 from perdure.context.record.types import CallFacts, TestRun
@@ -114,7 +115,9 @@ def _finding(
         # The test with a message first, then the names of the others.
         first = max(failures or rows, key=lambda row: " — " in row)
         others = [_name_of(f) for f in failures if f != first]
-        headline = f"{title}: {clip_middle(first, 150)}" + (f"; {list_names(others, 80)}" if others else "")
+        headline = f"{title}: {clip_middle(shorten_paths(first), 150)}" + (
+            f"; {list_names(others, 80)}" if others else ""
+        )
     run = TestRun(passed, count, tuple(failures))
     facts = CallFacts(tests=run, error=failures[0] if failures else "")
     return CallFinding(headline, tuple(rows), facts, count > 0, 0.85 if count else 0.45, title)
@@ -182,6 +185,9 @@ def _read_go(view: OutputView) -> CallFinding | None:
     rows: list[str] = []
     if failed_tests or broken:
         messages = _go_messages(lines)
+        if len(failed_tests) == 1 and not messages.get(failed_tests[0]):
+            # The output was cut, and with it the line that names the test.
+            messages[failed_tests[0]] = messages[""]
         rows = [_row(name, "", _best_message(messages.get(name, []))) for name in failed_tests]
         has_leaf = {name.rsplit("/", depth)[0] for name in failed_tests for depth in range(1, name.count("/") + 1)}
         rows = [row for row in rows if " — " in row or row not in has_leaf]

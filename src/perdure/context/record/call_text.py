@@ -34,6 +34,7 @@ _ENDED = re.compile(
     r"\n?\[?\(?(?:(?:Command|Process) (?:exited|failed) with|exited with|exit) (?:exit )?(?:code|status):? "
     r"(-?\d{1,3})\b[^\n]{0,40}\Z"
 )
+_LONG_LOCATION = re.compile(r"(?<!\S)[^\s:]{37,}(?=:\d)")
 _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
 
 
@@ -193,6 +194,11 @@ def clip_path(path: str, limit: int) -> str:
     return f"…{path[at:]}" if at >= 0 else clip_middle(path, limit)
 
 
+def shorten_paths(text: str) -> str:
+    """Shorten the long paths before a line number, which would fill a line."""
+    return _LONG_LOCATION.sub(lambda m: clip_path(m[0], 36), text)
+
+
 def join_rows(rows: Iterable[str], *, limit: int, row_chars: int = 240) -> list[str]:
     """Rows within a number of characters; the last one counts those that did not fit."""
     out: list[str] = []
@@ -206,6 +212,10 @@ def join_rows(rows: Iterable[str], *, limit: int, row_chars: int = 240) -> list[
         out.append(piece)
         used += len(piece) + 1
     return out
+
+
+def count_noun(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def unique(values: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from perdure.context.record.call_text import (
     clip_middle,
     clip_path,
     count_lines,
+    count_noun,
     join_rows,
     list_names,
     merge_facts,
@@ -50,7 +51,10 @@ def _compose(
     headline = finding.headline
     mark = "FAILED: " if outcome == "failed" else ""
     room = max(50, LINE_CHARS - len(headline) - len(mark) - 3)
-    short = clip_middle(short or what, min(room, 110))
+    short = short or what
+    if len(short) > room and " (`" in short:
+        short = short.split(" (`", 1)[0]
+    short = clip_middle(short, min(room, 110))
     line = printable(one_line(f"{short} → {mark}{headline}" if headline else short, LINE_CHARS))
     title = headline if finding.title is None or not finding.rows else finding.title
     rows = [r for r in finding.rows if r != title]
@@ -177,7 +181,7 @@ def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     total = count_lines(result)
     if isinstance(limit, int) and isinstance(offset, int):
         total = min(total, limit)
-    finding = CallFinding(f"{total} lines", (), CallFacts(read_files=(path,)), False, 0.05)
+    finding = CallFinding(count_noun(total, "line"), (), CallFacts(read_files=(path,)), False, 0.05)
     return _compose(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
 
 
@@ -230,7 +234,7 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     view = read_output(result)
     total = view.total_lines
     rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 8 else []
-    headline = one_line(view.lines[0], 90) if total == 1 and view.lines else f"{total} lines"
+    headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
     return _compose(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
 
 
@@ -379,7 +383,7 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
         _, _, finding = describe_shell({}, "", view)
     facts = merge_facts([finding.facts, _created_facts(name, arguments, result)])
     worth = max(finding.worth, 0.8 if facts.created else 0.0)
-    finding = CallFinding(finding.headline, finding.rows, facts, finding.is_failure, worth)
+    finding = replace(finding, facts=facts, worth=worth)
     return _compose(name, kind, _target(kind, arguments), what, finding, "failed" if finding.is_failure else "ok")
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from perdure.gateway.workers.maintenance import HISTORY_TTL_MS, PeriodicTasks
+from perdure.gateway.workers.maintenance import HISTORY_TTL_MS, purge_expired
 from perdure.store.kv import HistoryPosition
 from perdure.store.store import SessionStore
 from support.store import FakeClock, conversation
@@ -38,8 +34,7 @@ def test_a_gateway_purges_old_positions(store: SessionStore, clock: FakeClock) -
     store.client_histories.put("old", HistoryPosition("c_1", 1))
     clock.pass_ms(HISTORY_TTL_MS + 1)
     store.client_histories.put("new", HistoryPosition("c_1", 2))
-    hub: Any = SimpleNamespace(store=store, clock=clock)
-    asyncio.run(PeriodicTasks(hub, idle_s=60).purge())
+    purge_expired(store, clock)
     assert (store.client_histories.get("old"), store.client_histories.get("new")) == (None, HistoryPosition("c_1", 2))
 
 

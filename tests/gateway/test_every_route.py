@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from perdure.core.visibility import User
-from perdure.gateway.middleware import is_public
+from perdure.gateway.api.middleware import is_public
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import Call, ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient

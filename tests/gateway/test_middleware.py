@@ -18,13 +18,13 @@ from websockets.sync.client import connect
 from perdure.config.settings import GatewaySettings
 from perdure.core.addresses import is_loopback_host
 from perdure.core.errors import ConfigError, LeaseLost, NotFound, StoreUnavailable
+from perdure.gateway.api.middleware import CONTENT_SECURITY_POLICY, is_public
 from perdure.gateway.auth.hosts import HostNames
 from perdure.gateway.auth.limits import RateLimit
 from perdure.gateway.auth.middleware import RECHECK_S
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import to_api_error
 from perdure.gateway.events.types import Draining
-from perdure.gateway.middleware import CONTENT_SECURITY_POLICY, is_public
 from perdure.gateway.server import check_bind_address
 from perdure.store.inbox import InboxFull
 from support.auth_app import FixedTokens, everything, make_app, raw, served

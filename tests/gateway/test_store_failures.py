@@ -17,8 +17,8 @@ from perdure.core.events import TurnFinished
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage
 from perdure.gateway.executor import run_shielded
-from perdure.gateway.hub import Hub
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
+from perdure.gateway.workers.hub import Hub
 from perdure.store.inbox import MessageInbox, QueuedMessage
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Simulator

@@ -16,8 +16,8 @@ from websockets.sync.client import connect
 
 from perdure.core.messages import assistant, user
 from perdure.core.visibility import Everyone, Owner, User, Visibility, only
+from perdure.gateway.api.middleware import is_public
 from perdure.gateway.auth.principal import Scope
-from perdure.gateway.middleware import is_public
 from perdure.store import CallRecord as StoredCall
 from perdure.store import RouteRecord, SessionStore
 from perdure.testing.simulator import Say, Simulator

@@ -16,9 +16,9 @@ from starlette.responses import StreamingResponse
 
 from perdure.config.settings import GatewaySettings
 from perdure.core.ports import Clock
+from perdure.gateway.api.middleware import install_middleware
 from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import SCOPES, Authenticator, Principal
-from perdure.gateway.middleware import install_middleware
 from perdure.gateway.observability.base import Observer
 
 CAN_CHAT = Depends(require_scope("chat"))

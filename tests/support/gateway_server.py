@@ -18,9 +18,9 @@ from perdure.core.clock import SystemClock
 from perdure.gateway.app import build_gateway
 from perdure.gateway.auth.principal import Scope
 from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator
-from perdure.gateway.hub import Hub
 from perdure.gateway.observability.logging import LogWriter
 from perdure.gateway.server import serve
+from perdure.gateway.workers.hub import Hub
 from perdure.store import SessionStore, open_store
 from perdure.testing.simulator import Simulator
 

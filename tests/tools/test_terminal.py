@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.cancel import CancelToken
 from perdure.core.errors import ToolError
 from perdure.core.ports import StoredOutput
 from perdure.tools.builtin.terminal import Terminal
-from perdure.tools.tool import CancelToken, ToolContext
+from perdure.tools.tool import ToolContext
 
 HERE = ToolContext("call_1", task_id="t_1")
 

@@ -15,17 +15,17 @@ from perdure.core.clock import SystemClock
 from perdure.core.events import CompactionOutcome
 from perdure.core.visibility import Visibility
 from perdure.gateway.adapters.base import Adapter
+from perdure.gateway.api.middleware import is_public
 from perdure.gateway.auth.middleware import principal_with_scope, require_scope
 from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.errors import ApiError
-from perdure.gateway.hub import Hub
-from perdure.gateway.middleware import is_public
 from perdure.gateway.observability.base import Observer, TurnObserver
 from perdure.gateway.observability.logging import LogObserver, LogWriter
 from perdure.gateway.observability.metrics import CONTENT_TYPE, Metrics
 from perdure.gateway.observability.telemetry import make_span_observer
 from perdure.gateway.openai_api import openai_router
 from perdure.gateway.server import GatewayConfig
+from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.models.catalog import Catalog
 from perdure.store.ids import TimeIds

@@ -19,7 +19,7 @@ from perdure.core.errors import (
     PerdureError,
     StoreError,
 )
-from perdure.gateway.events.types import Draining, KeyReused
+from perdure.gateway.events.types import Draining, KeyReused, MissingScope
 from perdure.store.inbox import InboxFull
 
 _TYPES = {
@@ -39,6 +39,7 @@ _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
     (InboxFull, 429, "too_many_waiting"),
     (NotFound, 404, "not_found"),
     (KeyReused, 409, "idempotency_key_reused"),
+    (MissingScope, 403, "missing_scope"),
     (InvalidMessage, 400, "invalid_message"),
     (ConfigError, 400, "invalid_setting"),
 )

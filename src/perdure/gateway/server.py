@@ -24,13 +24,13 @@ from perdure.core.errors import ConfigError
 from perdure.core.foreign_code import DaemonThreads, run_main
 from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.api.app import create_app
+from perdure.gateway.api.connections import bounded_protocol
 from perdure.gateway.auth.principal import Authenticator
-from perdure.gateway.connections import bounded_protocol
 from perdure.gateway.events.broker import OnEvent
 from perdure.gateway.executor import run_shielded
-from perdure.gateway.hub import Hub
 from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
+from perdure.gateway.workers.hub import Hub
 from perdure.providers.http import HttpClient, HttpxClient
 from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.store.store import SessionStore

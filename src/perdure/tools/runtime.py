@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from perdure.core.cancel import CancelToken
 from perdure.core.errors import ToolError, ToolRefused
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted, ToolState
 from perdure.core.foreign_code import await_foreign, call_foreign, describe_error
@@ -18,7 +19,7 @@ from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_resul
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.output_limits import OutputLimiter, ToolOutcome
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import CancelToken, Tool, ToolContext, ToolReply, validate_arguments
+from perdure.tools.tool import Tool, ToolContext, ToolReply, validate_arguments
 
 # Return None to let the call run, or a reason to refuse it: the model reads the reason.
 PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]

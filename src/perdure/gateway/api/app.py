@@ -13,14 +13,14 @@ import perdure
 from perdure.config.settings import GatewaySettings
 from perdure.core.errors import StoreError
 from perdure.gateway.api.messages import ChatPrincipal, Name, chat_router, message_router
+from perdure.gateway.api.middleware import install_middleware
 from perdure.gateway.api.outputs import output_router
 from perdure.gateway.api.schemas import AnswerToQuestion, CommandBody, HealthBody, QuestionBody
 from perdure.gateway.api.websocket import socket_router
 from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.hub import Hub
-from perdure.gateway.middleware import install_middleware
 from perdure.gateway.observability.base import Observer
+from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.questions import OpenQuestion
 from perdure.store.store import SessionStore
 

@@ -15,7 +15,7 @@ from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.serialize import is_final, ticket_to_dict
 from perdure.gateway.events.types import ChatKey, ChatMessage, Ticket
-from perdure.gateway.hub import Hub
+from perdure.gateway.workers.hub import Hub
 from perdure.store.inbox import QueuedMessage
 
 ChatPrincipal = Annotated[Principal, Depends(require_scope("chat"))]

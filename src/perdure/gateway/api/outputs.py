@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.gateway.api.schemas import OutputPage
 from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.workers.worker import visibility_of
+from perdure.gateway.events.results import is_visible_to
 from perdure.store.store import SessionStore
 
 ReadPrincipal = Annotated[Principal, Depends(require_scope("read"))]
@@ -96,9 +96,6 @@ def _find_output(store: SessionStore, output_id: str, principal: Principal) -> _
 
 def _find_answer(store: SessionStore, turn_id: str, principal: Principal) -> _AnswerText:
     queued = store.inbox.get(turn_id)
-    is_visible = principal.visibility.includes(queued.inbound.user_key) and principal.visibility.covers(
-        visibility_of(queued, store)
-    )
-    if not is_visible or queued.result is None:
+    if queued.result is None or not is_visible_to(principal.visibility, queued, store):
         raise NotFound(f"no output {turn_id!r}")
     return _AnswerText(str(queued.result.get("text", "")))

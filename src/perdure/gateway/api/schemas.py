@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.gateway.hub import MAX_PARTS
+from perdure.gateway.workers.hub import MAX_PARTS
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Platform = Literal["http", "page"]

@@ -26,7 +26,7 @@ from perdure.gateway.errors import ApiException, to_api_error
 from perdure.gateway.events.serialize import encode_event, ticket_to_dict, to_json
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.hub import Hub
+from perdure.gateway.workers.hub import Hub
 
 MAX_SUBSCRIPTIONS = 100
 # Parse longer messages in a worker thread.

@@ -1,19 +1,18 @@
-"""Consume events: batches for HTTP and WebSocket clients, deliveries for chat platforms."""
+"""Event feeds of chats and turns, in batches, for HTTP and WebSocket clients."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.visibility import Visibility
-from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.events.broker import EventBroker, Sink, Subscriber
+from perdure.gateway.events.results import finished_event, visibility_of
 from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, SequencedEvent, Ticket
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.workers.worker import finished_event, visibility_of
 from perdure.store.inbox import QueuedMessage
 from perdure.store.store import SessionStore
 
@@ -105,44 +104,3 @@ class EventFeeds:
                 return
             except StoreError as error:
                 _log.warning("the result of a turn could not be read: %s", type(error).__name__)
-
-
-class PlatformDelivery:
-    """The running deliveries of turns to platform adapters."""
-
-    def __init__(self, adapters: Mapping[str, Adapter], broker: EventBroker) -> None:
-        self._adapters = adapters
-        self._broker = broker
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self, chat: ChatKey, turn_id: str) -> None:
-        """Deliver a turn, from its first event to its last, if its chat belongs to one of the adapters."""
-        adapter = self._adapters.get(chat.platform)
-        if adapter is None:
-            return
-        # Subscribe before the turn starts, so that no event is missed.
-        subscriber = self._broker.channel(chat).subscribe(turn_id=turn_id)
-        task = asyncio.create_task(self._deliver(adapter, chat, turn_id, subscriber), name=f"deliver {turn_id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def wait(self, timeout_s: float) -> None:
-        """Wait for running deliveries."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_s)
-
-    async def _deliver(self, adapter: Adapter, chat: ChatKey, turn_id: str, subscriber: Subscriber) -> None:
-        try:
-            await adapter.deliver(chat, turn_id, _events(subscriber))
-        except Exception:  # a platform failure must not affect the conversation, which has the answer
-            _log.exception("an answer could not be delivered on %s", chat.platform)
-        finally:
-            self._broker.channel(chat).unsubscribe(subscriber)
-
-
-async def _events(subscriber: Subscriber) -> AsyncIterator[SequencedEvent]:
-    async for batch in subscriber.batches():
-        for sequenced in batch:
-            yield sequenced
-            if is_final(sequenced.event):
-                return

@@ -19,6 +19,10 @@ class Draining(PerdureError):
     """The process is shutting down and accepts no more messages; retry in a moment."""
 
 
+class MissingScope(PerdureError):
+    """The principal lacks a scope that the action requires."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChatKey:
     """The address of a chat: `platform` (http, page, openai, telegram …), user and chat name."""

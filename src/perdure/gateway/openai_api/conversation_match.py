@@ -143,7 +143,7 @@ class ConversationMatcher:
         self, chat: ChatKey, completion: CompletionRequest, principal: Principal, *, is_named: bool
     ) -> ConversationMatch:
         """Start a conversation with the client's history, and its system prompt after the agent's."""
-        agent = self._pool.make_unbound(AgentSpec(chat, principal.has_scope("shell"), lambda: None))
+        agent = self._pool.make_unbound(AgentSpec(chat, principal.has_scope("shell")))
         try:
             parts, endpoint = agent.parts, agent.endpoint
             prompt = assemble(parts.prompt_sources(parts.memory.snapshot(principal.user_key)))

@@ -16,11 +16,11 @@ from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import ApiError, ApiException
 from perdure.gateway.events.types import ChatMessage
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.hub import Hub
 from perdure.gateway.openai_api.conversation_match import ConversationMatcher
 from perdure.gateway.openai_api.request import MAX_NAME_CHARS, MODEL, CompletionRequest, invalid_request, parse_request
 from perdure.gateway.openai_api.response import ResponseBuilder, list_model_objects
 from perdure.gateway.openai_api.turn import CompletionTurn
+from perdure.gateway.workers.hub import Hub
 from perdure.store.ids import IdSource
 
 _CONVERSATION_HEADERS = ("x-perdure-conversation", "x-conversation-id")

@@ -12,10 +12,10 @@ from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import ApiError
 from perdure.gateway.events.types import CommandAnswered, QuestionAsked, Ticket
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.hub import Hub
 from perdure.gateway.openai_api.conversation_match import ConversationMatcher
 from perdure.gateway.openai_api.request import CompletionRequest
 from perdure.gateway.openai_api.response import DONE, ResponseBuilder, finish_reason, format_chunk
+from perdure.gateway.workers.hub import Hub
 
 _log = logging.getLogger(__name__)
 # Interval of the comments that keep proxies from closing the connection while tools run.

@@ -1,4 +1,7 @@
-"""Pool of agents, one slot per conversation, with lease renewal."""
+"""Pool of agents, one slot per conversation, with lease renewal.
+
+`acquire` and `cancel` block and run in worker threads; `using` awaits in the event loop.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app.build import AgentUser, build_agent
@@ -26,20 +29,23 @@ from perdure.store.leases import DEFAULT_TTL_MS, holder_id, is_holder_dead
 from perdure.store.records import Conversation, Lease
 from perdure.store.store import SessionStore
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 RENEW_INTERVAL_S = DEFAULT_TTL_MS / 3_000
+# Polling interval for a conversation whose lease another message or process holds.
+_MIN_POLL_S, _MAX_POLL_S = 0.02, 0.5
 # Key of the model chosen for a conversation, in its state.
 MODEL_KEY = "gateway.model"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """Which agent to acquire: for which chat, with or without shell tools, and for which conversation."""
+    """Which agent to acquire: for which chat, with or without shell tools."""
 
     chat: ChatKey
     has_shell: bool
-    # Called in a worker thread: returns the conversation's id, or None for a new one.
-    resolve: Callable[[], str | None]
 
 
 class AgentFactory(Protocol):
@@ -135,26 +141,31 @@ class AgentPool:
         prompter = ChatPrompter(self._questions)
         return self._factory.make(spec, user_key=spec.chat.user_key, session_id=None, prompter=prompter)
 
-    @contextlib.asynccontextmanager
-    async def acquire(self, spec: AgentSpec, begin: Callable[[AgentLease], None]) -> AsyncIterator[AgentLease]:
-        """Lease the agent for one message, waiting while another message or process holds the conversation.
+    def route_to(self, name: str) -> EndpointChain:
+        """Return the endpoints of another model. Raises ConfigError."""
+        return self._factory.route_to(name)
 
-        `begin` runs in the same worker thread as the acquisition, under the lease.
-        """
-        agent_lease = await self._wait_and_acquire(spec, begin)
+    @contextlib.asynccontextmanager
+    async def using(self, agent_lease: AgentLease) -> AsyncIterator[ConversationAgent]:
+        """Renew an acquired lease while its agent is in use, and release both afterwards."""
         self._leases.add(agent_lease.lease)
         try:
             # Treat the agent as stale until the new version is read back.
             agent_lease.slot.version = None
-            yield agent_lease
+            yield agent_lease.agent
             release = partial(self._release_current, agent_lease)
         except BaseException:
             release = partial(self._store.leases.release, agent_lease.lease)
             raise
         finally:
-            await asyncio.shield(self._leases.release(agent_lease.lease, release))
-            with self._lock:
-                agent_lease.slot.users -= 1
+            await asyncio.shield(self._release(agent_lease, release))
+
+    async def _release(self, agent_lease: AgentLease, release: Callable[[], None]) -> None:
+        await self._leases.remove(agent_lease.lease)
+        try:
+            await run_blocking(release)
+        finally:
+            self._free(agent_lease.slot)
             agent_lease.slot.last_used_s = self._clock.monotonic_s()
             await self._evict_excess()
 
@@ -169,20 +180,10 @@ class AgentPool:
         for conversation_id, slot in list(self._slots.items()):
             await self._evict(conversation_id, slot)
 
-    async def _wait_and_acquire(self, spec: AgentSpec, begin: Callable[[AgentLease], None]) -> AgentLease:
-        """Retry until the conversation's lease is free; the lease of a dead process is taken over at once."""
-        pause_s = 0.02
-        while True:
-            try:
-                return await run_blocking(self._acquire, spec, begin)
-            except LeaseLost:
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 1.6, 0.5)
-
     # -- in worker threads ---------------------------------------------------------------------------------------------
 
-    def _acquire(self, spec: AgentSpec, begin: Callable[[AgentLease], None]) -> AgentLease:
-        conversation_id = spec.resolve()
+    def acquire(self, conversation_id: str | None, spec: AgentSpec) -> AgentLease:
+        """Lease a conversation, None for a new one, with its agent. Raises LeaseLost while it is leased elsewhere."""
         agent, prompter = None, ChatPrompter(self._questions)
         if conversation_id is None:
             agent = self._factory.make(spec, user_key=spec.chat.user_key, session_id=None, prompter=prompter)
@@ -194,14 +195,20 @@ class AgentPool:
             if agent is not None:
                 slot.agent, slot.prompter, slot.has_shell, slot.version = agent, prompter, spec.has_shell, version
             agent, prompter = self._agent(slot, conversation, version, spec)
-            agent_lease = AgentLease(agent, prompter, conversation, lease, slot)
-            begin(agent_lease)
         except BaseException:
-            with self._lock:
-                slot.users -= 1
+            self._free(slot)
             self._store.leases.release(lease)
             raise
-        return agent_lease
+        return AgentLease(agent, prompter, conversation, lease, slot)
+
+    def cancel(self, agent_lease: AgentLease) -> None:
+        """Release an acquired lease that was not used."""
+        self._free(agent_lease.slot)
+        self._store.leases.release(agent_lease.lease)
+
+    def _free(self, slot: AgentSlot) -> None:
+        with self._lock:
+            slot.users -= 1
 
     def _slot_for(self, conversation_id: str) -> AgentSlot:
         with self._lock:
@@ -261,6 +268,20 @@ class AgentPool:
             await asyncio.to_thread(agent.close)
 
 
+async def run_when_free(step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `step` in a worker thread; again while it raises LeaseLost, since the conversation is leased elsewhere.
+
+    The lease of a dead process is taken over at once, so that only live holders are waited for.
+    """
+    poll_s = _MIN_POLL_S
+    while True:
+        try:
+            return await run_blocking(step, *args, **kwargs)
+        except LeaseLost:
+            await asyncio.sleep(poll_s)
+            poll_s = min(poll_s * 1.6, _MAX_POLL_S)
+
+
 class LeaseRenewer:
     """Renew conversation leases until they are released; a lost lease is fenced by its token on the next write."""
 
@@ -271,11 +292,11 @@ class LeaseRenewer:
     def add(self, lease: Lease) -> None:
         self._leases[lease.conversation_id] = (lease, asyncio.Lock())
 
-    async def release(self, lease: Lease, release: Callable[[], None]) -> None:
-        """Stop renewing and call `release` in a worker thread, after a renewal in progress has finished."""
+    async def remove(self, lease: Lease) -> None:
+        """Stop renewing; on return no renewal of this lease is in progress."""
         _, lock = self._leases.pop(lease.conversation_id, (lease, asyncio.Lock()))
         async with lock:
-            await run_blocking(release)
+            return
 
     def __len__(self) -> int:
         return len(self._leases)

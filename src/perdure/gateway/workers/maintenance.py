@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Clock
-from perdure.gateway.events.broker import EventBroker
+from perdure.gateway.events.results import finished_event, visibility_of
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.agent_pool import RENEW_INTERVAL_S as LEASE_RENEW_INTERVAL_S
-from perdure.gateway.workers.agent_pool import AgentPool, LeaseRenewer
-from perdure.gateway.workers.precompaction import WorkerStats
+from perdure.gateway.workers.agent_pool import LeaseRenewer
 from perdure.gateway.workers.questions import QuestionRegistry
-from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, is_owner_dead
-from perdure.gateway.workers.worker import finished_event, visibility_of
-from perdure.store.inbox import QueuedMessage
+from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues, is_owner_dead
+from perdure.gateway.workers.worker import WorkerContext
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -32,37 +29,24 @@ HISTORY_TTL_MS, MAX_HISTORIES = 90 * 86_400_000, 200_000
 _OVERLAP_MS = 3_000
 
 
-class Process(Protocol):
-    """The part of the hub that the periodic tasks use."""
-
-    store: SessionStore
-    owner: str
-    clock: Clock
-    broker: EventBroker
-    stats: WorkerStats
-    leases: LeaseRenewer
-    pool: AgentPool
-    questions: QuestionRegistry
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    @property
-    def is_draining(self) -> bool: ...
-
-    @property
-    def busy_chats(self) -> list[ChatKey]: ...
-
-    def stop_turns(self, turn_ids: Collection[str]) -> None: ...
-
-    def wake(self, queued: QueuedMessage) -> None: ...
-
-
 class PeriodicTasks:
-    """The hub's background tasks; after a store error a task is retried at its next interval."""
+    """The background tasks of a process; after a store error a task is retried at its next interval."""
 
-    def __init__(self, hub: Process, *, idle_s: float) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        context: WorkerContext,
+        queues: ConversationQueues,
+        *,
+        leases: LeaseRenewer,
+        questions: QuestionRegistry,
+        owner: str,
+        idle_s: float,
+    ) -> None:
+        self._context = context
+        self._queues = queues
+        self._leases = leases
+        self._questions = questions
+        self._owner = owner
         self._idle_s = idle_s
         self._tasks: list[asyncio.Task[None]] = []
         self._last_check_ms = 0
@@ -73,9 +57,9 @@ class PeriodicTasks:
             (HEARTBEAT_S, self._heartbeat),
             (HEARTBEAT_S, self._publish_remote_answers),
             (ORPHANS_S, self._take_over_orphans),
-            (LEASE_RENEW_INTERVAL_S, self._hub.leases.renew_all),
+            (LEASE_RENEW_INTERVAL_S, self._leases.renew_all),
             (CLEANUP_S, self._clean_up),
-            (PURGE_S, self.purge),
+            (PURGE_S, self._purge),
         )
         self._tasks = [asyncio.create_task(_run_every(interval_s, task)) for interval_s, task in schedule]
 
@@ -85,51 +69,55 @@ class PeriodicTasks:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _heartbeat(self) -> None:
-        if self._hub.is_busy:
-            stops = await run_blocking(self._hub.store.inbox.renew, self._hub.owner, ttl_ms=OWNERSHIP_TTL_MS)
-            self._hub.stop_turns(stops)
+        if self._queues.is_busy:
+            stops = await run_blocking(self._context.store.inbox.renew, self._owner, ttl_ms=OWNERSHIP_TTL_MS)
+            self._queues.stop_turns(stops)
 
     async def _take_over_orphans(self) -> None:
         """Claim messages of processes that died or whose heartbeat stopped."""
-        if self._hub.is_draining:
+        if self._queues.is_stopping:
             return
-        inbox = self._hub.store.inbox
+        inbox = self._context.store.inbox
         for queued in await run_blocking(inbox.orphans, is_dead=is_owner_dead):
-            if queued.owner == self._hub.owner:
-                self._hub.wake(queued)  # owned by this process, but its queue was lost
+            if queued.owner == self._owner:
+                self._queues.wake(queued)  # owned by this process, but its queue was lost
                 continue
-            if await run_blocking(inbox.claim, queued, owner=self._hub.owner, ttl_ms=OWNERSHIP_TTL_MS) is not None:
+            if await run_blocking(inbox.claim, queued, owner=self._owner, ttl_ms=OWNERSHIP_TTL_MS) is not None:
                 _log.info("took over %s from %s", queued.id, queued.owner)
-                self._hub.stats.takeovers += 1
-                self._hub.wake(queued)
+                self._context.stats.takeovers += 1
+                self._queues.wake(queued)
 
     async def _publish_remote_answers(self) -> None:
         """Publish answers written by other processes to the local subscribers of their chats."""
-        now_ms = self._hub.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         since_ms, self._last_check_ms = (self._last_check_ms or now_ms) - _OVERLAP_MS, now_ms
-        subscribed = set(self._hub.broker.subscribed_chats())
+        subscribed = set(self._context.broker.subscribed_chats())
         if not subscribed:
             return
-        for queued in await run_blocking(self._hub.store.inbox.completed_elsewhere, self._hub.owner, since_ms=since_ms):
+        for queued in await run_blocking(self._context.store.inbox.completed_elsewhere, self._owner, since_ms=since_ms):
             inbound = queued.inbound
             chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
             if chat in subscribed and queued.id not in self._published:
-                visibility = await run_blocking(visibility_of, queued, self._hub.store)
+                visibility = await run_blocking(visibility_of, queued, self._context.store)
                 event = finished_event(queued.result, queued.conversation_id)
-                self._hub.broker.publish(chat, queued.id, event, visibility)
+                self._context.broker.publish(chat, queued.id, event, visibility)
             self._published[queued.id] = now_ms
         self._published = {k: ms for k, ms in self._published.items() if ms > now_ms - 10 * _OVERLAP_MS}
 
     async def _clean_up(self) -> None:
-        await self._hub.pool.close_idle()
-        self._hub.broker.drop_idle(idle_s=self._idle_s, busy=self._hub.busy_chats)
-        await self._hub.questions.forget_expired()
+        await self._context.pool.close_idle()
+        self._context.broker.drop_idle(idle_s=self._idle_s, busy=[job.chat for job in self._queues.jobs])
+        await self._questions.forget_expired()
 
-    async def purge(self) -> None:
-        """Delete expired results and client histories."""
-        store, now_ms = self._hub.store, self._hub.clock.now_ms()
-        await run_blocking(store.inbox.purge, before_ms=now_ms - RESULT_TTL_MS)
-        await run_blocking(store.client_histories.purge, before_ms=now_ms - HISTORY_TTL_MS, limit=MAX_HISTORIES)
+    async def _purge(self) -> None:
+        await run_blocking(purge_expired, self._context.store, self._context.clock)
+
+
+def purge_expired(store: SessionStore, clock: Clock) -> None:
+    """Delete expired results and client histories."""
+    now_ms = clock.now_ms()
+    store.inbox.purge(before_ms=now_ms - RESULT_TTL_MS)
+    store.client_histories.purge(before_ms=now_ms - HISTORY_TTL_MS, limit=MAX_HISTORIES)
 
 
 async def _run_every(interval_s: float, task: Callable[[], Awaitable[None]]) -> None:

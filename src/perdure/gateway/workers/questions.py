@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -16,9 +16,8 @@ from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock
 from perdure.core.visibility import EVERYONE, Visibility, only
 from perdure.gateway.auth.principal import Principal, Scope
-from perdure.gateway.errors import ApiError, ApiException
 from perdure.gateway.events.broker import EventBroker
-from perdure.gateway.events.types import ChatKey, QuestionAsked, QuestionClosed
+from perdure.gateway.events.types import ChatKey, MissingScope, QuestionAsked, QuestionClosed
 from perdure.gateway.executor import run_blocking
 from perdure.store.store import SessionStore
 
@@ -61,7 +60,6 @@ class QuestionRegistry:
         *,
         clock: Clock,
         timeout_s: float,
-        is_attended: Callable[[ChatKey], bool],
         unattended_s: float = UNATTENDED_S,
     ) -> None:
         self._state = store.state(SCOPE)
@@ -69,7 +67,6 @@ class QuestionRegistry:
         self._clock = clock
         self._timeout_s = timeout_s
         self._unattended_s = min(unattended_s, timeout_s)
-        self._is_attended = is_attended
         self._answer_events: dict[str, asyncio.Event] = {}
 
     async def ask(
@@ -101,13 +98,12 @@ class QuestionRegistry:
         return answer
 
     async def answer(self, question_id: str, text: str, principal: Principal) -> None:
-        """Store an answer, whichever process waits for it. Raises NotFound, InvalidMessage, ApiException."""
+        """Store an answer, whichever process waits for it. Raises NotFound, InvalidMessage, MissingScope."""
         stored: Any = await run_blocking(self._state.get, question_id) if question_id.startswith("q_") else None
         if not _is_for(stored, principal) or stored.get("answer") is not None:
             raise NotFound(f"no open question {question_id!r}")
         if missing := _missing_scopes(stored, principal):
-            message = f"the turn runs with the scope {missing[0]}; answering requires a token with that scope"
-            raise ApiException(ApiError(403, "missing_scope", message))
+            raise MissingScope(f"the turn runs with the scope {missing[0]}; answering requires a token with that scope")
         if stored["kind"] == "approval" and text not in _APPROVALS:
             raise InvalidMessage(f"an approval must be answered with one of: {', '.join(_APPROVALS)}")
         if not text.strip():
@@ -150,7 +146,7 @@ class QuestionRegistry:
         started_s = self._clock.monotonic_s()
         was_attended = False
         while True:
-            was_attended = was_attended or self._is_attended(chat)
+            was_attended = was_attended or self._broker.channel(chat).has_subscribers
             timeout_s = self._timeout_s if was_attended else self._unattended_s
             remaining_s = started_s + timeout_s - self._clock.monotonic_s()
             stored = await run_blocking(self._state.get, question_id)

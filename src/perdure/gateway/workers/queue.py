@@ -1,13 +1,13 @@
-"""The queue of one conversation: process its messages one at a time, oldest first, across processes.
+"""The queues of a process: each runs the messages of one chat or conversation, one at a time, oldest first.
 
-A message owned by another process is waited for; one whose owner died is claimed.
+The order holds across processes: a message owned by another process is waited for; one whose owner died is claimed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Collection
 
 from perdure.core.errors import StoreError
 from perdure.gateway.executor import run_blocking
@@ -28,40 +28,98 @@ def is_owner_dead(owner: str) -> bool:
     return is_holder_dead(owner.partition("#")[0])
 
 
-class ConversationQueue:
+class ConversationQueues:
+    """All queues of this process, by key. A queue exists while this process owns messages of it."""
+
+    def __init__(self, context: WorkerContext, *, owner: str) -> None:
+        self._context = context
+        self._owner = owner
+        self._stopping = asyncio.Event()
+        self._queues: dict[str, _ConversationQueue] = {}
+
+    def wake(self, queued: QueuedMessage, *, is_first: bool = False) -> None:
+        """Hand a message that this process owns to its queue; `is_first` if that was empty when it was stored."""
+        queue = self._queues.get(queued.inbound.queue_key)
+        if queue is None or queue.is_over:
+            queue = self._start(queued.inbound.queue_key, first=queued if is_first else None)
+        queue.pending.add(queued.id)
+
+    def _start(self, key: str, *, first: QueuedMessage | None) -> _ConversationQueue:
+        queue = _ConversationQueue(key, self._context, owner=self._owner, stopping=self._stopping, first=first)
+        self._queues[key] = queue
+
+        def drop(_: asyncio.Task[None]) -> None:
+            if self._queues.get(key) is queue:
+                del self._queues[key]
+
+        queue.task.add_done_callback(drop)
+        return queue
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether this process has messages that are not answered yet."""
+        return bool(self._queues)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
+    def jobs(self) -> list[MessageJob]:
+        """The messages being processed."""
+        return [queue.running for queue in self._queues.values() if queue.running is not None]
+
+    def job_of(self, key: str) -> MessageJob | None:
+        """Return the message that a queue is processing."""
+        queue = self._queues.get(key)
+        return queue.running if queue is not None else None
+
+    def stop_turns(self, turn_ids: Collection[str]) -> None:
+        """Interrupt running turns, for stop requests that reached another process."""
+        for job in self.jobs:
+            if job.queued.id in turn_ids:
+                job.stop()
+
+    def stop(self) -> None:
+        """Start no more messages; those being processed go on."""
+        self._stopping.set()
+
+    def abandon(self) -> None:
+        """Interrupt what is being processed; another process finishes it."""
+        for job in self.jobs:
+            job.abandon()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait for the messages being processed."""
+        tasks = [queue.task for queue in self._queues.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+
+
+class _ConversationQueue:
     """Runs the messages of one queue for as long as this process owns any of them."""
 
-    def __init__(self, key: str, context: WorkerContext, *, owner: str, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, key: str, context: WorkerContext, *, owner: str, stopping: asyncio.Event, first: QueuedMessage | None
+    ) -> None:
         self.key = key
         self._context = context
         self._owner = owner
-        self._is_stopping = is_stopping
-        self._task: asyncio.Task[None] | None = None
+        self._stopping = stopping
         # Ids of messages to run here, and the one known to be the oldest.
-        self._pending: set[str] = set()
-        self._first: QueuedMessage | None = None
+        self.pending: set[str] = set()
+        self._first = first
         self.running: MessageJob | None = None
+        # Runs from the next iteration of the loop on, when `pending` has its first message.
+        self.task = asyncio.create_task(self._drain(), name=f"queue {key}")
 
     @property
-    def is_idle(self) -> bool:
-        return self._task is None or self._task.done()
-
-    @property
-    def task(self) -> asyncio.Task[None] | None:
-        return self._task
-
-    def add(
-        self, message_id: str, on_idle: Callable[[ConversationQueue], None], *, first: QueuedMessage | None = None
-    ) -> None:
-        """Add a message; `first` if the queue was empty when it was stored."""
-        self._pending.add(message_id)
-        if self.is_idle:
-            self._first = first
-            self._task = asyncio.create_task(self._drain(), name=f"queue {self.key}")
-            self._task.add_done_callback(lambda _: on_idle(self))
+    def is_over(self) -> bool:
+        """Whether everything was answered; messages added now would not be read."""
+        return self.task.done()
 
     async def _drain(self) -> None:
-        while self._pending and not self._is_stopping():
+        while self.pending and not self._stopping.is_set():
             try:
                 await self._run_next()
             except StoreError as error:
@@ -70,22 +128,22 @@ class ConversationQueue:
                 await asyncio.sleep(_STORE_PAUSE_S)
 
     async def _run_next(self) -> None:
-        pending = set(self._pending)
+        pending = set(self.pending)
         queued, self._first = self._first or await self._claim_next(), None
         if queued is None:  # everything added before the read was answered by another process
-            self._pending -= pending
+            self.pending -= pending
             return
         self.running = MessageJob(queued, self._context)
         try:
             await run_job(self.running)
-            self._pending.discard(queued.id)
+            self.pending.discard(queued.id)
         finally:
             self.running = None
 
     async def _claim_next(self) -> QueuedMessage | None:
         """Return the oldest message once this process owns it; None if the queue is empty."""
         inbox, poll_s = self._context.store.inbox, _MIN_POLL_S
-        while not self._is_stopping():
+        while not self._stopping.is_set():
             first = await run_blocking(inbox.first, self.key)
             if first is None or first.owner == self._owner:
                 return first

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
+import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.turn import ConversationResult
 from perdure.commands.command import CommandResult, Commands, is_command
 from perdure.commands.titles import title_of
+from perdure.core.cancel import CancelToken
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreError
 from perdure.core.events import Event, Notice, Outcome, TurnFinished
 from perdure.core.messages import Message
 from perdure.core.ports import Clock
-from perdure.core.usage import CanonicalUsage
-from perdure.core.visibility import EVERYONE, Visibility, only
+from perdure.core.visibility import Visibility, only
+from perdure.gateway.adapters.delivery import PlatformDelivery
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.events.broker import EventBroker
+from perdure.gateway.events.results import finished_event, to_result, to_stored_result
 from perdure.gateway.events.types import ChatKey, CommandAnswered, ContextUsageChanged
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.workers.agent_pool import MODEL_KEY, AgentLease, AgentPool, AgentSpec
+from perdure.gateway.workers.agent_pool import MODEL_KEY, AgentLease, AgentPool, AgentSpec, run_when_free
 from perdure.gateway.workers.precompaction import WorkerStats, compact_if_needed
 from perdure.gateway.workers.questions import QuestionOrigin
 from perdure.gateway.workers.routing import ChatRouting, queue_key
-from perdure.providers.routes import EndpointChain
-from perdure.store.inbox import InboundMessage, QueuedMessage
+from perdure.store.inbox import QueuedMessage
 from perdure.store.records import Span, StoredEvent
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
-_DIGEST = "message_digest"
 # Retry a failing store before the message fails; what was stored is resumed.
 _RETRY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 GOODBYE = "Bye. The conversation is stored; send a message to continue."
@@ -56,9 +54,7 @@ class WorkerContext:
     commands: Commands
     stats: WorkerStats
     clock: Clock
-    route_to: Callable[[str], EndpointChain]
-    # Deliver a turn to the chat's platform, from its first event to its last.
-    deliver: Callable[[ChatKey, str], None]
+    delivery: PlatformDelivery
 
 
 async def run_job(job: MessageJob) -> None:
@@ -90,8 +86,19 @@ async def _run_with_retries(job: MessageJob) -> None:
             return await job.fail(reason)
 
 
+@dataclass(frozen=True, slots=True)
+class StartedTurn:
+    """A message that is about to run: its agent is leased, and the inbox has it as started."""
+
+    agent_lease: AgentLease
+    # The log has the message already: the process that started it died.
+    is_resumed: bool = False
+    # The log has even the answer: that process died before it stored the result.
+    outcome: TurnFinished | None = None
+
+
 class MessageJob:
-    """The processing of one message."""
+    """The processing of one message, top to bottom: resolve, acquire, begin; then run, store and publish."""
 
     def __init__(self, queued: QueuedMessage, context: WorkerContext) -> None:
         self.queued = queued
@@ -99,39 +106,38 @@ class MessageJob:
         inbound = queued.inbound
         self.chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
         self.principal = Principal(inbound.user_key, frozenset(_parse_scopes(inbound.scopes)))
+        self._spec = AgentSpec(self.chat, self.principal.has_scope("shell"))
         self.conversation_id: str | None = queued.conversation_id
-        self._agent: ConversationAgent | None = None
-        self._wants_stop = queued.wants_stop
+        # A command of this message chose `conversation_id`, None for a new conversation.
+        self._has_moved = False
         self._set_visibility(only(self.chat.user_key))
         self._is_delivering = False
+        self._cancel = CancelToken()
+        if queued.wants_stop:
+            self._cancel.cancel()
+        # At shutdown the turn is interrupted but the message stays open: another process finishes it.
+        self._is_abandoned = False
         # The result is stored; only cleanup remains.
         self.is_finished = False
-        # How far another process got: the message is in the log, or even its answer.
-        self._is_resumed = False
-        self._done: TurnFinished | None = None
-        # At shutdown the turn is interrupted but the message stays open: another process finishes it.
-        self.is_abandoned = False
 
     def stop(self) -> None:
-        """Interrupt the turn, or keep it from starting."""
-        self._wants_stop = True
-        if self._agent is not None:
-            self._agent.interrupt()
+        """Interrupt the turn, or keep it from starting; called in the event loop."""
+        self._cancel.cancel()
 
     def abandon(self) -> None:
-        self.is_abandoned = True
+        self._is_abandoned = True
         self.stop()
 
     async def run(self) -> None:
         """Run the message, store its result, then publish it. Raises MessageTakenOver, StoreError."""
         if not self._is_delivering:
             self._is_delivering = True
-            self._context.deliver(self.chat, self.queued.id)
+            self._context.delivery.start(self.chat, self.queued.id)
         content = self.queued.inbound.content
         if isinstance(content, str) and is_command(content):
             await self._run_command(content)
         else:
-            await self._run_in_conversation(content, self._resolve)
+            await self._run_message(content)
 
     def _set_visibility(self, visibility: Visibility) -> None:
         """From now on its events may contain words of these conversations."""
@@ -154,85 +160,54 @@ class MessageJob:
         except StoreError as error:
             _log.warning("turn %s: the failure could not be recorded (%s)", self.queued.id, type(error).__name__)
 
-    # -- turn ----------------------------------------------------------------------------------------------------------
+    # -- message -------------------------------------------------------------------------------------------------------
 
-    async def _run_in_conversation(self, content: str | Mapping[str, Any], resolve: Callable[[], str | None]) -> None:
-        async with self._context.pool.acquire(self._spec(resolve), partial(self._begin_turn, content)) as agent_lease:
-            agent = agent_lease.agent
-            agent_lease.prompter.origin = QuestionOrigin(
-                self.chat, self.queued.id, self.principal.scopes, self._visibility
-            )
-            agent.events.tap(self._on_event)
-            try:
-                with agent.lent(agent_lease.lease):
-                    outcome = self._done or await self._run_turn(content, agent_lease)
-            except LeaseLost as error:
-                raise MessageTakenOver from error
-            finally:
-                agent.events.tap(None)
-                agent_lease.prompter.origin = self._agent = None
-            if self.is_abandoned and outcome.outcome == "interrupted":
+    async def _run_message(self, content: str | Mapping[str, Any]) -> None:
+        started = await run_when_free(self._start, content)
+        async with self._context.pool.using(started.agent_lease) as agent:
+            outcome = started.outcome or await self._run_turn(content, started)
+            if self._is_abandoned and outcome.outcome == "interrupted":
                 raise MessageTakenOver
             await self._finish(outcome, agent)
 
-    async def _run_turn(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> TurnFinished:
-        """Run the turn, from its message or from where it was cut off."""
-        agent, conversation = agent_lease.agent, agent_lease.agent.open()
-        if not self._is_resumed:
-            self._context.stats.hygiene_checks += 1
-            outcome = await compact_if_needed(agent, conversation, conversation.emit)
-            if outcome is not None:
-                self._context.stats.add(outcome)
-        if self._wants_stop:
-            return TurnFinished("interrupted", "")
-        self._agent = agent
+    def _start(self, content: str | Mapping[str, Any]) -> StartedTurn:
+        """Resolve, acquire, begin. In one worker thread, so that a message waits for one thread switch, not three.
+
+        Raises LeaseLost while the conversation is leased elsewhere, MessageTakenOver, StoreError.
+        """
+        conversation_id = self._resolve()
+        agent_lease = self._context.pool.acquire(conversation_id, self._spec)
         try:
-            if self._is_resumed:
-                return _to_event(await agent.afinish_turn(task_id=self.queued.id))
-            return _to_event(await agent.arun_conversation(content, task_id=self.queued.id))
-        except asyncio.CancelledError:
-            # Interrupted before the turn started: nothing was appended.
-            if not self._wants_stop:
-                raise
-            return TurnFinished("interrupted", "")
-
-    def _on_event(self, event: Event) -> None:
-        # The final event is published once it is stored, so that clients can rely on it.
-        if type(event) is not TurnFinished:
-            self._publish(event)
-
-    # -- resolve and resume: in a worker thread, under the lease -------------------------------------------------------
-
-    def _spec(self, resolve: Callable[[], str | None]) -> AgentSpec:
-        return AgentSpec(self.chat, self.principal.has_scope("shell"), resolve)
+            return self._begin(content, agent_lease)
+        except BaseException:
+            self._context.pool.cancel(agent_lease)
+            raise
 
     def _resolve(self) -> str | None:
         """Return the conversation of this message: where it started, the one it names, or the chat's current one."""
+        if self._has_moved:
+            return self.conversation_id
         # Resume the conversation that a failed attempt has already started.
         named = self.queued.conversation_id or self.conversation_id or self._named_conversation
         if named is not None:
             return named
         current = self._context.routing.get(self.chat)
+        if current is None:
+            return None
         try:
             # An admin token may have switched this chat to another user's conversation, which other tokens must not
             # see.
-            conversation = (
-                self._context.store.conversations.get(current, visibility=self.principal.visibility)
-                if current
-                else None
-            )
-            return conversation.id if conversation is not None else None
+            return self._context.store.conversations.get(current, visibility=self.principal.visibility).id
         except NotFound:  # deleted, or not visible to the principal: start a new conversation
             return None
 
-    def _begin_turn(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> None:
+    def _begin(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> StartedTurn:
         """Detect how far another process got, else mark the message as started here. Raises MessageTakenOver."""
         store, conversation = self._context.store, agent_lease.conversation
         self.conversation_id = conversation.id
         self._set_visibility(only(conversation.user_key))
         if self.queued.begin_seq is not None and self.queued.conversation_id == conversation.id:
-            self._resume_if_logged(content, agent_lease)
-            return
+            return self._resume(content, agent_lease, self.queued.begin_seq)
         seq = conversation.last_seq
         if not store.inbox.begin(self.queued, conversation_id=conversation.id, seq=seq, content=content):
             raise MessageTakenOver
@@ -242,21 +217,24 @@ class MessageJob:
             self._context.routing.set(self.chat, conversation.id)
         if not conversation.title and (title := title_of(Message.from_dict(content).text)):
             store.conversations.set_title(conversation.id, title)
+        return StartedTurn(agent_lease)
 
-    def _resume_if_logged(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> None:
-        """Resume if the log already has this message; everything after its start position belongs to it."""
-        begin, conversation = self.queued.begin_seq or 0, agent_lease.conversation
-        if begin == 0 and self._is_of_chat:  # its process may have died before the chat was routed
+    def _resume(self, content: str | Mapping[str, Any], agent_lease: AgentLease, begin_seq: int) -> StartedTurn:
+        """Read how far an earlier start got; everything in the log after `begin_seq` belongs to this message."""
+        conversation = agent_lease.conversation
+        if begin_seq == 0 and self._is_of_chat:  # its process may have died before the chat was routed
             self._context.routing.set(self.chat, conversation.id)
-        if conversation.last_seq <= begin:
-            return
-        since = self._context.store.log.read(conversation.id, Span(begin + 1, conversation.last_seq))
+        if conversation.last_seq <= begin_seq:
+            return StartedTurn(agent_lease)
+        since = self._context.store.log.read(conversation.id, Span(begin_seq + 1, conversation.last_seq))
         messages = [e.message for e in since if e.message.kind in ("user", "assistant", "tool")]
         sent = Message.from_dict(content).to_dict()
-        self._is_resumed = any(m.is_real_user and m.to_dict() == sent for m in messages)
-        if self._is_resumed and messages[-1].role == "assistant" and not messages[-1].tool_calls:
-            # The process died after the answer and before its result was stored.
-            self._done = TurnFinished("completed", messages[-1].text)
+        if not any(m.is_real_user and m.to_dict() == sent for m in messages):
+            return StartedTurn(agent_lease)
+        last = messages[-1]
+        is_answered = last.role == "assistant" and not last.tool_calls
+        outcome = TurnFinished("completed", last.text) if is_answered else None
+        return StartedTurn(agent_lease, is_resumed=True, outcome=outcome)
 
     @property
     def _is_of_chat(self) -> bool:
@@ -266,37 +244,79 @@ class MessageJob:
     def _named_conversation(self) -> str | None:
         return None if self._is_of_chat else self.queued.inbound.queue_key.partition(":")[2]
 
+    # -- turn ----------------------------------------------------------------------------------------------------------
+
+    async def _run_turn(self, content: str | Mapping[str, Any], started: StartedTurn) -> TurnFinished:
+        """Run the turn, from its message or from where it was cut off. Raises MessageTakenOver."""
+        agent_lease = started.agent_lease
+        agent_lease.prompter.origin = QuestionOrigin(self.chat, self.queued.id, self.principal.scopes, self._visibility)
+        try:
+            with self._attached(agent_lease) as agent:
+                if not started.is_resumed:
+                    await self._precompact(agent)
+                if self._cancel.is_cancelled:
+                    return TurnFinished("interrupted", "")
+                unregister = self._cancel.on_cancel(agent.interrupt)
+                try:
+                    if started.is_resumed:
+                        return _to_event(await agent.afinish_turn(task_id=self.queued.id))
+                    return _to_event(await agent.arun_conversation(content, task_id=self.queued.id))
+                finally:
+                    unregister()
+        except LeaseLost as error:
+            raise MessageTakenOver from error
+        finally:
+            agent_lease.prompter.origin = None
+
+    async def _precompact(self, agent: ConversationAgent) -> None:
+        conversation, stats = agent.open(), self._context.stats
+        stats.hygiene_checks += 1
+        outcome = await compact_if_needed(agent, conversation, conversation.emit)
+        if outcome is not None:
+            stats.add(outcome)
+
+    @contextlib.contextmanager
+    def _attached(self, agent_lease: AgentLease) -> Iterator[ConversationAgent]:
+        """Publish the agent's events as those of this message, and let it write under the lease."""
+        agent = agent_lease.agent
+        agent.events.tap(self._on_event)
+        try:
+            with agent.lent(agent_lease.lease):
+                yield agent
+        finally:
+            agent.events.tap(None)
+
+    def _on_event(self, event: Event) -> None:
+        # The final event is published once it is stored, so that clients can rely on it.
+        if type(event) is not TurnFinished:
+            self._publish(event)
+
     # -- command -------------------------------------------------------------------------------------------------------
 
     async def _run_command(self, text: str) -> None:
         current = await run_blocking(self._resolve)
         self._set_visibility(self.principal.visibility)
         if current is None:
-            agent = await run_blocking(self._context.pool.make_unbound, self._spec(lambda: None))
+            agent = await run_blocking(self._context.pool.make_unbound, self._spec)
             command_context, reply = await self._dispatch(agent, text)
         else:
             self.conversation_id = current
-            async with self._context.pool.acquire(self._spec(lambda: current), lambda agent_lease: None) as agent_lease:
-                agent_lease.agent.events.tap(self._on_event)
-                try:
-                    with agent_lease.agent.lent(agent_lease.lease):
-                        command_context, reply = await self._dispatch(agent_lease.agent, text)
-                finally:
-                    agent_lease.agent.events.tap(None)
+            agent_lease = await run_when_free(self._context.pool.acquire, current, self._spec)
+            async with self._context.pool.using(agent_lease):
+                with self._attached(agent_lease) as agent:
+                    command_context, reply = await self._dispatch(agent, text)
         if command_context.has_moved:
-            self.conversation_id = command_context.target
+            self._has_moved, self.conversation_id = True, command_context.target
             await run_blocking(self._context.routing.set, self.chat, command_context.target)
         if reply.then_send is None:
             text = GOODBYE if reply.is_leaving else reply.text
             await self._finish(CommandAnswered(text, reply.level, self.conversation_id))
         else:
             self._publish(Notice(reply.text))
-            await self._run_in_conversation(reply.then_send, lambda: command_context.target)
+            await self._run_message(reply.then_send)
 
     async def _dispatch(self, agent: ConversationAgent, text: str) -> tuple[GatewayCommandContext, CommandResult]:
-        command_context = GatewayCommandContext(
-            self._context.store, agent, self.principal, route_to=self._context.route_to
-        )
+        command_context = GatewayCommandContext(self._context.store, agent, self.principal, self._context.pool)
         reply = await asyncio.to_thread(self._context.commands.dispatch, command_context, text)
         return command_context, reply or CommandResult("")
 
@@ -332,13 +352,12 @@ class GatewayCommandContext:
         store: SessionStore,
         agent: ConversationAgent,
         principal: Principal,
-        *,
-        route_to: Callable[[str], EndpointChain],
+        pool: AgentPool,
     ) -> None:
         self.store = store
         self.agent = agent
         self.visibility = principal.visibility
-        self._route_to = route_to
+        self._pool = pool
         # The conversation the chat continues in, if a command switched it.
         self.has_moved = False
         self.target: str | None = None
@@ -351,76 +370,12 @@ class GatewayCommandContext:
 
     def choose_model(self, name: str) -> str:
         """Store the model with the conversation, so that every process uses it."""
-        route = self._route_to(name)
+        route = self._pool.route_to(name)
         if self.agent.session_id is None:
             raise NotFound("The conversation is empty; send a message before you choose a model.")
         self.agent.switch_model(route)
         self.store.conversation_state(self.agent.session_id).set(MODEL_KEY, name)
         return f"{route.main.model} ({route.main.provider})"
-
-
-def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
-    """Serialize the final event of a turn or command."""
-    if isinstance(event, CommandAnswered):
-        return {"kind": "command", "text": event.text, "level": event.level}
-    usage = {f.name: getattr(event.usage, f.name) for f in fields(event.usage)}
-    return {
-        "kind": "turn",
-        "outcome": event.outcome,
-        "text": event.final_response,
-        "error": event.error,
-        "usage": usage,
-    }
-
-
-def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Add a digest of the message, whose content is deleted once it is answered."""
-    return {**result, _DIGEST: _digest(content)}
-
-
-def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
-    """Return whether a message is the one stored under its idempotency key; old results may have no digest."""
-    content = inbound.content
-    # OpenAI clients address no chat: it is matched by history, and a retry may match another one.
-    is_addressed = inbound.platform != "openai"
-    if is_addressed and (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
-        return False
-    # A command may have been replaced by the message it produced.
-    if isinstance(content, str) and is_command(content):
-        return True
-    if queued.state != "done":
-        return _digest(queued.inbound.content) == _digest(content)
-    return (queued.result or {}).get(_DIGEST) in (None, _digest(content))
-
-
-def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None) -> TurnFinished | CommandAnswered:
-    """Rebuild the final event from a stored result."""
-    stored = result or {}
-    if stored.get("kind") == "command":
-        return CommandAnswered(stored["text"], stored["level"], conversation_id)
-    usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
-    return TurnFinished(stored.get("outcome", "failed"), stored.get("text", ""), usage, stored.get("error"))
-
-
-def _digest(content: str | Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
-    """Whose words a message's events and result may contain: those of its conversation.
-
-    A command answers with all that its sender may see, so an administrator's is for administrators.
-    """
-    content, result = queued.inbound.content, queued.result or {}
-    is_a_command = result["kind"] == "command" if "kind" in result else isinstance(content, str) and is_command(content)
-    if is_a_command and "admin" in queued.inbound.scopes:
-        return EVERYONE
-    if queued.conversation_id is None:
-        return only(queued.inbound.user_key)
-    try:
-        return only(store.conversations.get(queued.conversation_id).user_key)
-    except NotFound:  # deleted since: its owner is no longer known
-        return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
 
 
 def _to_event(result: ConversationResult) -> TurnFinished:

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from perdure.core.cancel import CancelToken
 from perdure.core.errors import ToolError
-from perdure.tools.tool import CancelToken
 
 
 class IsolatedScript:

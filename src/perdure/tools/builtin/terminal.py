@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
+from perdure.core.cancel import CancelToken
 from perdure.core.errors import StoreError, ToolError
 from perdure.core.ports import OutputSink, StoredOutput
 from perdure.tools.output_limits import persisted_block
-from perdure.tools.tool import CancelToken, Tool, ToolContext, ToolReply, tool_from_function
+from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
 _FLUSH_CHARS = 1 << 18
 # ANSI colours, cursor movement and titles.

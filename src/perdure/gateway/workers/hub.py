@@ -6,8 +6,6 @@ the adapter of its platform. The hub holds no state that the store does not have
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping
 
@@ -19,9 +17,11 @@ from perdure.core.messages import parse_user_message
 from perdure.core.ports import Clock
 from perdure.core.visibility import EVERYONE
 from perdure.gateway.adapters.base import Adapter
+from perdure.gateway.adapters.delivery import PlatformDelivery
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.broker import EventBroker, OnEvent
-from perdure.gateway.events.subscribe import EventFeeds, PlatformDelivery
+from perdure.gateway.events.results import is_same_message, is_visible_to, to_result
+from perdure.gateway.events.subscribe import EventFeeds
 from perdure.gateway.events.types import (
     ChatKey,
     ChatMessage,
@@ -36,15 +36,14 @@ from perdure.gateway.workers.agent_pool import AgentFactory, AgentPool, LeaseRen
 from perdure.gateway.workers.maintenance import PeriodicTasks
 from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.gateway.workers.questions import OpenQuestion, QuestionRegistry
-from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueue
+from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues
 from perdure.gateway.workers.routing import ChatRouting, queue_key
-from perdure.gateway.workers.worker import WorkerContext, is_same_message, to_result, visibility_of
+from perdure.gateway.workers.worker import WorkerContext
 from perdure.store.ids import IdSource
 from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
 from perdure.store.leases import holder_id
 from perdure.store.store import SessionStore
 
-_log = logging.getLogger(__name__)
 MAX_NAME_CHARS = 200
 # Limit the parts of one message: each is parsed and validated several times before a model call.
 MAX_PARTS = 1_000
@@ -75,17 +74,9 @@ class Hub:
         self.clock = clock
         self._ids = ids
         self._adapters = dict(adapters or {})
-        self._queues: dict[str, ConversationQueue] = {}
         self._delivery = PlatformDelivery(self._adapters, self.broker)
         self.feeds = EventFeeds(self.broker, store, owner=self.owner)
-        self._is_draining = self._is_abandoning = False
-        self.questions = QuestionRegistry(
-            store,
-            self.broker,
-            clock=clock,
-            timeout_s=settings.question_timeout_s,
-            is_attended=self._is_attended,
-        )
+        self.questions = QuestionRegistry(store, self.broker, clock=clock, timeout_s=settings.question_timeout_s)
         self.leases = LeaseRenewer(store)
         self.pool = AgentPool(
             factory,
@@ -96,18 +87,18 @@ class Hub:
             max_agents=settings.max_live_agents,
             idle_s=settings.idle_close_s,
         )
-        self._context = WorkerContext(
-            store,
-            self.pool,
-            ChatRouting(store),
-            self.broker,
-            self.commands,
-            self.stats,
-            clock,
-            factory.route_to,
-            self._delivery.start,
+        context = WorkerContext(
+            store, self.pool, ChatRouting(store), self.broker, self.commands, self.stats, clock, self._delivery
         )
-        self._periodic_tasks = PeriodicTasks(self, idle_s=settings.idle_close_s)
+        self._queues = ConversationQueues(context, owner=self.owner)
+        self._periodic_tasks = PeriodicTasks(
+            context,
+            self._queues,
+            leases=self.leases,
+            questions=self.questions,
+            owner=self.owner,
+            idle_s=settings.idle_close_s,
+        )
 
     # -- lifecycle -----------------------------------------------------------------------------------------------------
 
@@ -119,29 +110,21 @@ class Hub:
 
     @property
     def is_draining(self) -> bool:
-        return self._is_draining
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether this process has messages that are not answered yet."""
-        return bool(self._queues)
+        return self._queues.is_stopping
 
     @property
     def running(self) -> int:
         """The number of messages being processed."""
-        return sum(queue.running is not None for queue in self._queues.values())
+        return len(self._queues.jobs)
 
     async def drain(self, timeout_s: float) -> None:
         """Stop accepting messages, let turns finish within the timeout, and release the rest to other processes."""
-        self._is_draining = True
+        self._queues.stop()
         for adapter in self._adapters.values():
             await adapter.stop()
-        await self._settle(timeout_s)
-        self._is_abandoning = True
-        for queue in list(self._queues.values()):
-            if queue.running is not None:
-                queue.running.abandon()
-        await self._settle(_ABANDON_S)
+        await self._queues.wait(timeout_s)
+        self._queues.abandon()
+        await self._queues.wait(_ABANDON_S)
         await self._periodic_tasks.stop()
         await run_blocking(self.store.inbox.release_all, self.owner)
         self.broker.close()
@@ -154,7 +137,7 @@ class Hub:
 
     async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
         """Store and queue a message. Raises InvalidMessage, NotFound, InboxFull, KeyReused, Draining."""
-        if self._is_draining:
+        if self.is_draining:
             raise Draining("the gateway is shutting down; try again in a moment")
         result = await run_blocking(self._enqueue, incoming, principal)
         queued, key = result.queued, result.queued.inbound.queue_key
@@ -164,7 +147,7 @@ class Hub:
             return await self._answer_stop(queued, incoming.chat, principal)
         if not result.is_first and self._settings.while_busy == "interrupt":
             await self._interrupt(key)
-        self.wake(queued, is_first=result.is_first)
+        self._queues.wake(queued, is_first=result.is_first)
         return Ticket(queued.id, None, "running" if result.is_first else "queued", incoming.chat)
 
     def _enqueue(self, incoming: ChatMessage, principal: Principal) -> EnqueueResult:
@@ -179,8 +162,7 @@ class Hub:
         """Interrupt the chat's turn in whichever process runs it; return whether there was one."""
         if chat.user_key != principal.user_key:
             raise NotFound(f"no chat {chat.chat!r}")
-        jobs = [queue.running for queue in self._queues.values() if queue.running is not None]
-        matching = [job for job in jobs if job.chat == chat and not job.is_finished]
+        matching = [job for job in self._queues.jobs if job.chat == chat and not job.is_finished]
         for job in matching:
             job.stop()
         return bool(matching) or await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)
@@ -190,8 +172,7 @@ class Hub:
         queued = await self.get_message(turn_id, principal)
         if queued.inbound.user_key != principal.user_key:
             raise NotFound(f"no message {turn_id!r}")
-        jobs = [queue.running for queue in self._queues.values() if queue.running is not None]
-        matching = [job for job in jobs if job.queued.id == turn_id and not job.is_finished]
+        matching = [job for job in self._queues.jobs if job.queued.id == turn_id and not job.is_finished]
         for job in matching:
             job.stop()
         return bool(matching) or await run_blocking(self.store.inbox.stop_message, turn_id)
@@ -217,8 +198,7 @@ class Hub:
 
         def read() -> QueuedMessage:
             queued = self.store.inbox.get(turn_id)
-            is_sender_visible = principal.visibility.includes(queued.inbound.user_key)
-            if not is_sender_visible or not principal.visibility.covers(visibility_of(queued, self.store)):
+            if not is_visible_to(principal.visibility, queued, self.store):
                 raise NotFound(f"no message {turn_id!r}")
             return queued
 
@@ -238,35 +218,14 @@ class Hub:
             for sequenced in batch:
                 yield sequenced
 
-    # -- queues --------------------------------------------------------------------------------------------------------
-
-    def wake(self, queued: QueuedMessage, *, is_first: bool = False) -> None:
-        """Hand a message that this process owns to its queue."""
-        self._queue_for(queued.inbound.queue_key).add(queued.id, self._drop_if_idle, first=queued if is_first else None)
+    # -- stop ----------------------------------------------------------------------------------------------------------
 
     def stop_turns(self, turn_ids: Collection[str]) -> None:
-        """Interrupt running turns, for stop requests that reached another process."""
-        for queue in self._queues.values():
-            if queue.running is not None and queue.running.queued.id in turn_ids:
-                queue.running.stop()
-
-    @property
-    def busy_chats(self) -> list[ChatKey]:
-        return [queue.running.chat for queue in self._queues.values() if queue.running is not None]
-
-    def _queue_for(self, key: str) -> ConversationQueue:
-        if key not in self._queues:
-            self._queues[key] = ConversationQueue(
-                key, self._context, owner=self.owner, is_stopping=lambda: self._is_draining or self._is_abandoning
-            )
-        return self._queues[key]
-
-    def _drop_if_idle(self, queue: ConversationQueue) -> None:
-        if queue.is_idle:
-            self._queues.pop(queue.key, None)
+        """Interrupt messages that this process is running."""
+        self._queues.stop_turns(turn_ids)
 
     async def _interrupt(self, key: str) -> None:
-        job = self._queue_for(key).running
+        job = self._queues.job_of(key)
         if job is not None:
             job.stop()
         else:
@@ -308,14 +267,6 @@ class Hub:
             tuple(sorted(principal.scopes)),
             incoming.key or None,
         )
-
-    def _is_attended(self, chat: ChatKey) -> bool:
-        return self.broker.channel(chat).has_subscribers
-
-    async def _settle(self, timeout_s: float) -> None:
-        tasks = [queue.task for queue in self._queues.values() if queue.task is not None and not queue.is_idle]
-        if tasks:
-            await asyncio.wait(tasks, timeout=timeout_s)
 
 
 def _ticket(queued: QueuedMessage) -> Ticket:

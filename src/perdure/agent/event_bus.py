@@ -1,23 +1,24 @@
 """Deliver events to subscribers in order; a slow or failing listener never affects the turn.
 
-Each subscriber has a queue of its own. A slow one falls behind alone; one that falls too far behind loses the oldest
-deltas, which only make text appear sooner, and nothing else.
+Each subscriber has a queue of its own. A slow one falls behind alone: it gets its text in longer deltas, and if even
+those are too many it loses deltas, which only make text appear sooner, and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import collections
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
 
-from perdure.core.events import Event, ReasoningDelta, TextDelta
+from perdure.core.event_queue import EventQueue
+from perdure.core.events import Event
 
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
-MAX_WAITING = 10_000
+# Events that wait for a subscriber, and deltas that wait one by one before they are merged.
+MAX_WAITING, MAX_SINGLE_DELTAS = 10_000, 1_000
 
 
 class EventBus:
@@ -67,38 +68,32 @@ class Subscription:
     """A subscriber's bounded queue, read as an async iterator or drained to a listener."""
 
     def __init__(self, on_close: Callable[[Subscription], None]) -> None:
-        self._waiting: collections.deque[Event] = collections.deque()
-        self._ready = threading.Condition()
-        self._is_closed = False
+        self._queue = EventQueue[Event](max_items=MAX_WAITING, merge_above=MAX_SINGLE_DELTAS)
         self._on_close = on_close
-        self._wake: Callable[[], None] = lambda: None
 
     def put(self, event: Event) -> None:
-        with self._ready:
-            if self._is_closed:
-                return
-            if len(self._waiting) >= MAX_WAITING:
-                self._make_room()
-            self._waiting.append(event)
-            self._ready.notify()
-        self._wake()
+        if not self._queue.put(event):
+            self._queue.drop_deltas()
+            self._queue.put(event, force=True)
 
     def close(self) -> None:
         """Close the queue; buffered events can still be read."""
-        with self._ready:
-            self._is_closed = True
-            self._ready.notify_all()
-        self._wake()
+        self._queue.close()
         self._on_close(self)
 
     def drain_to(self, listener: Listener) -> None:
+        """Call the listener with each event until the queue is closed; blocks."""
+        arrived = threading.Event()
+        self._queue.on_ready = arrived.set
         while True:
-            with self._ready:
-                while not self._waiting and not self._is_closed:
-                    self._ready.wait()
-                if not self._waiting:
+            arrived.clear()
+            is_closed = self._queue.is_closed
+            if not len(self._queue):
+                if is_closed:
                     return
-                event = self._waiting.popleft()
+                arrived.wait()
+                continue
+            event = self._queue.pop()
             try:
                 listener(event)
             except BaseException:  # third-party code: the turn and this thread must survive it
@@ -111,19 +106,14 @@ class Subscription:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(arrived.set)
 
-        self._wake = wake
+        self._queue.on_ready = wake
         while True:
             arrived.clear()
-            with self._ready:
-                batch, is_closed = list(self._waiting), self._is_closed
-                self._waiting.clear()
+            is_closed = self._queue.is_closed
+            batch = self._queue.take()
             for event in batch:
                 yield event
             if is_closed and not batch:
                 return
             if not batch:
                 await arrived.wait()
-
-    def _make_room(self) -> None:
-        remaining = [e for e in self._waiting if not isinstance(e, TextDelta | ReasoningDelta)]
-        self._waiting = collections.deque(remaining)

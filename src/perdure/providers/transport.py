@@ -19,6 +19,7 @@ from typing import Any
 
 from perdure.core.error_policy import is_retryable
 from perdure.core.errors import ErrorVerdict, ProviderError
+from perdure.core.event_queue import coalesce
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.providers.errors.messages import (
     EndpointLabel,
@@ -244,7 +245,7 @@ class _Attempt:
         return reply
 
     def _feed(self, events: Sequence[SseEvent], stream: Any) -> None:
-        """Parse the events of one chunk and emit their deltas, adjacent text merged into one."""
+        """Parse the events of one chunk and emit their deltas, adjacent ones merged."""
         if len(events) == 1:
             self._emit(stream.feed(events[0]))
             return
@@ -253,7 +254,7 @@ class _Attempt:
             for event in events:
                 deltas += stream.feed(event)
         finally:  # also the text received before a failure
-            self._emit(_merge_text_deltas(deltas))
+            self._emit(coalesce(deltas))
 
     def _emit(self, deltas: Iterable[Delta]) -> None:
         for delta in deltas:
@@ -261,16 +262,6 @@ class _Attempt:
                 self._texts.append(delta.text)
             if self.on_event is not None:
                 self.on_event(delta)
-
-
-def _merge_text_deltas(deltas: Sequence[Delta]) -> list[Delta]:
-    merged: list[Delta] = []
-    for delta in deltas:
-        if merged and type(delta) is TextDelta and type(last := merged[-1]) is TextDelta:
-            merged[-1] = TextDelta(last.text + delta.text)
-        else:
-            merged.append(delta)
-    return merged
 
 
 def _is_last(event: SseEvent) -> bool:

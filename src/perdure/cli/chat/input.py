@@ -233,17 +233,19 @@ class EventInbox:
     def __init__(
         self, show: Callable[[Event], None], call: Callable[[Work], None], later: Callable[[float, Work], None]
     ) -> None:
+        from perdure.core.event_queue import EventQueue
+
         self._show = show
         self._call = call
         self._later = later
-        self._waiting: deque[Event | Work] = deque()
+        self._queue: EventQueue[Event | Work] = EventQueue()
         self._is_due = False
         self._took_text_at_s = float("-inf")
 
     def put(self, item: Event | Work) -> None:
         """Adds an event or some work; returns at once."""
         # In this order, and the flag cleared before anything is taken: no item is ever left behind.
-        self._waiting.append(item)
+        self._queue.put(item)
         if not self._is_due:
             self._is_due = True
             self._call(self._empty)
@@ -252,7 +254,7 @@ class EventInbox:
         """Takes a slice of what waits, and asks to be called again for the rest."""
         self._is_due = False
         until_s = time.monotonic() + _SLICE_S
-        while self._waiting:
+        while len(self._queue):
             if (wait_s := self._gathering_s()) > 0:
                 self._is_due = True
                 self._later(wait_s, self._empty)
@@ -262,28 +264,21 @@ class EventInbox:
                 item()
             else:
                 self._show(item)
-            if time.monotonic() > until_s and self._waiting:
+            if time.monotonic() > until_s and len(self._queue):
                 self._is_due = True
                 self._call(self._empty)
                 return
 
     def _gathering_s(self) -> float:
         """How much longer to wait for more text: only where nothing but text waits, and some was just taken."""
-        if not _is_text(self._waiting[0]) or not _is_text(self._waiting[-1]):
-            return 0.0
-        return self._took_text_at_s + _GATHER_S - time.monotonic()
+        return self._took_text_at_s + _GATHER_S - time.monotonic() if self._queue.has_only_deltas else 0.0
 
     def _next_item(self) -> Event | Work:
-        """The next item; consecutive text deltas are coalesced."""
-        item = self._waiting.popleft()
-        if not _is_text(item):
-            return item
-        self._took_text_at_s = time.monotonic()
-        pieces = [item.text]
-        while self._waiting and isinstance(following := self._waiting[0], type(item)):
-            pieces.append(following.text)
-            self._waiting.popleft()
-        return type(item)("".join(pieces))
+        """The next item; consecutive text deltas are merged."""
+        item = self._queue.pop()
+        if _is_text(item):
+            self._took_text_at_s = time.monotonic()
+        return item
 
 
 def _is_text(item: Event | Work) -> TypeGuard[TextDelta | ReasoningDelta]:

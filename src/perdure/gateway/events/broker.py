@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
 from threading import get_ident
 
+from perdure.core.event_queue import EventQueue, delta_kind, join_deltas
 from perdure.core.events import ReasoningDelta, TextDelta
 from perdure.core.ports import Clock
 from perdure.core.visibility import EVERYONE, Visibility
@@ -43,41 +45,31 @@ class Subscriber:
         # Set when subscribed to a single turn.
         self._turn_id = turn_id
         self._sink = sink
-        self._pending: collections.deque[SequencedEvent] = collections.deque()
+        self._queue = EventQueue[SequencedEvent](max_items=MAX_BUFFERED_EVENTS, merge_key=_merge_key, join=_join)
+        self._queue.on_ready = self._wake
         self._wakeup = asyncio.Event()
         # The consumer has processed the queue and waits for more.
         self._is_idle = False
         self._is_silent = True
-        self.is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        return self._queue.is_closed
 
     def push(self, sequenced: SequencedEvent) -> None:
         if self.is_closed or (self._turn_id is not None and sequenced.turn_id != self._turn_id):
             return
         if not self._visibility.covers(sequenced.visibility):
             return
-        pending = self._pending
-        if not pending:
-            if (
-                self._is_idle
-                and self._sink is not None
-                and type(sequenced.event) is TextDelta
-                and self._sink(sequenced)
-            ):
-                self._is_silent = False
-                return
-            pending.append(sequenced)
-        elif (merged := _merge_deltas(pending[-1], sequenced)) is not None:
-            pending[-1] = merged
-        elif len(pending) >= MAX_BUFFERED_EVENTS:
+        is_direct = self._is_idle and self._sink is not None and type(sequenced.event) is TextDelta
+        if is_direct and not len(self._queue) and self._sink is not None and self._sink(sequenced):
+            self._is_silent = False
+        elif not self._queue.put(sequenced):
             self.close()
-        else:
-            pending.append(sequenced)
-        self._wake()
 
     def close(self) -> None:
         """Accept no more events; those in the queue are still delivered."""
-        self.is_closed = True
-        self._wake()
+        self._queue.close()
 
     def _wake(self) -> None:
         self._is_idle = False
@@ -89,8 +81,7 @@ class Subscriber:
         idle_timer = asyncio.create_task(self._wake_when_idle(idle_s)) if idle_s is not None else None
         try:
             while True:
-                if self._pending:
-                    batch, self._pending = list(self._pending), collections.deque()
+                if batch := self._queue.take():
                     self._is_silent = False
                     yield batch
                     continue
@@ -99,7 +90,7 @@ class Subscriber:
                 self._wakeup.clear()
                 self._is_idle = True
                 await self._wakeup.wait()
-                if not self._pending and not self.is_closed:
+                if not len(self._queue) and not self.is_closed:
                     yield []
         finally:
             self._is_idle = False
@@ -239,13 +230,12 @@ class EventBroker:
         return iter(self._channels)
 
 
-def _merge_deltas(last: SequencedEvent, new: SequencedEvent) -> SequencedEvent | None:
-    """Merge two consecutive deltas under the newer number; None if they cannot be merged."""
-    if last.turn_id != new.turn_id or last.visibility != new.visibility:
-        return None
-    match last.event, new.event:
-        case TextDelta(before), TextDelta(after):
-            return SequencedEvent(new.number, new.turn_id, TextDelta(before + after), new.visibility)
-        case ReasoningDelta(before), ReasoningDelta(after):
-            return SequencedEvent(new.number, new.turn_id, ReasoningDelta(before + after), new.visibility)
-    return None
+def _merge_key(sequenced: SequencedEvent) -> tuple[object, ...] | None:
+    """Deltas are merged within a turn, and only for the same readers."""
+    kind = delta_kind(sequenced.event)
+    return None if kind is None else (kind, sequenced.turn_id, sequenced.visibility)
+
+
+def _join(deltas: list[SequencedEvent]) -> SequencedEvent:
+    """Merge deltas under the newest number, from which a client resumes."""
+    return replace(deltas[-1], event=join_deltas([sequenced.event for sequenced in deltas]))

@@ -51,9 +51,9 @@ class CompletionTurn:
             async for batch in self._hub.feeds.turn(
                 self._ticket, visibility=self._principal.visibility, idle_s=_IDLE_S
             ):
-                deltas = [d for n in batch if (d := await self._delta(n.event))]
-                for delta in _merge_deltas(deltas):
-                    yield delta
+                for sequenced in batch:
+                    if delta := await self._delta(sequenced.event):
+                        yield delta
                 if not batch:
                     yield {}
             if self.end is not None:
@@ -143,14 +143,3 @@ class CompletionTurn:
             await run_blocking(
                 self._matcher.record_history, self._completion, answer, self._principal, self.conversation_id
             )
-
-
-def _merge_deltas(deltas: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Merge consecutive deltas of one kind, so that a slow client gets fewer, longer chunks."""
-    merged: list[dict[str, str]] = []
-    for delta in deltas:
-        if merged and merged[-1].keys() == delta.keys():
-            merged[-1] = {key: merged[-1][key] + text for key, text in delta.items()}
-        else:
-            merged.append(delta)
-    return merged

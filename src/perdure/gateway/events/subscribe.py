@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.visibility import Visibility
 from perdure.gateway.events.broker import EventBroker, Sink, Subscriber
-from perdure.gateway.events.results import finished_event, visibility_of
-from perdure.gateway.events.serialize import is_final
+from perdure.gateway.events.serialize import finished_event, is_final, visibility_of
 from perdure.gateway.events.types import ChatKey, SequencedEvent, Ticket
 from perdure.gateway.executor import run_blocking
 from perdure.store.inbox import QueuedMessage

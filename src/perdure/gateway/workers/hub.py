@@ -16,11 +16,10 @@ from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import parse_user_message
 from perdure.core.ports import Clock
 from perdure.core.visibility import EVERYONE
-from perdure.gateway.adapters.base import Adapter
-from perdure.gateway.adapters.delivery import PlatformDelivery
+from perdure.gateway.adapters.base import Adapter, PlatformDelivery
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.broker import EventBroker, OnEvent
-from perdure.gateway.events.results import is_same_message, is_visible_to, to_result
+from perdure.gateway.events.serialize import is_same_message, is_visible_to, to_result
 from perdure.gateway.events.subscribe import EventFeeds
 from perdure.gateway.events.types import (
     ChatKey,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Clock
-from perdure.gateway.events.results import finished_event, visibility_of
+from perdure.gateway.events.serialize import finished_event, visibility_of
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.agent_pool import RENEW_INTERVAL_S as LEASE_RENEW_INTERVAL_S

@@ -19,10 +19,10 @@ from perdure.core.events import Event, Notice, Outcome, TurnFinished
 from perdure.core.messages import Message
 from perdure.core.ports import Clock
 from perdure.core.visibility import Visibility, only
-from perdure.gateway.adapters.delivery import PlatformDelivery
+from perdure.gateway.adapters.base import PlatformDelivery
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.events.broker import EventBroker
-from perdure.gateway.events.results import finished_event, to_result, to_stored_result
+from perdure.gateway.events.serialize import finished_event, to_result, to_stored_result
 from perdure.gateway.events.types import ChatKey, CommandAnswered, ContextUsageChanged
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.agent_pool import MODEL_KEY, AgentLease, AgentPool, AgentSpec, run_when_free

@@ -149,7 +149,7 @@ def is_visible_to(visibility: Visibility, queued: QueuedMessage, store: SessionS
 
 
 def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
-    """Whose words a message's events and result may contain: those of the conversation it went to, whoever sent it.
+    """Whose words a message's events and result may contain: those of its conversation.
 
     A command answers with all that its sender may see, so an administrator's is for administrators.
     """
@@ -161,7 +161,7 @@ def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
         return only(queued.inbound.user_key)
     try:
         return only(store.conversations.get(queued.conversation_id).user_key)
-    except NotFound:  # deleted since: whose it was cannot be told any more
+    except NotFound:  # deleted since: its owner is no longer known
         return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
 
 

@@ -51,7 +51,7 @@ def demo(fast: bool, folder: Path | None) -> None:
         raise click.BadParameter(f"{folder} exists already; name a folder that does not", param_hint="--folder")
     place = folder.resolve() if folder is not None else Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     ink = Style(is_color=sys.stdout.isatty())
-    transcript = ChatTranscript(_write, width=lambda: shutil.get_terminal_size((80, 24)).columns, ink=ink)
+    transcript = ChatTranscript(_write, width=width, ink=ink)
     play = Demo(
         place,
         on_event=transcript.show,
@@ -78,8 +78,26 @@ def demo(fast: bool, folder: Path | None) -> None:
     )
 
 
+def width() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
+
+
 def summary_lines(summary: DemoSummary, ink: Style) -> Iterator[str]:
-    """The account of the conversation, and the quiz."""
+    """The usage of the conversation, and the quiz."""
+    from perdure.cli.style import fit_lines
+
+    yield from fit_lines(_usage_lines(summary), width())
+    yield ""
+    yield "Quiz: is it still known?"
+    for result in summary.quiz:
+        mark = _MARKS[result.where]
+        colour = {"in view": ink.good, "one question away": ink.warn, "lost": ink.bad}[result.where]
+        line = f"  {mark} {result.where:<17}  {result.question}"
+        answer = f" {result.answer}" if len(line) + len(result.answer) < width() else ""
+        yield line.replace(mark, colour(mark), 1) + ink.dim(answer)
+
+
+def _usage_lines(summary: DemoSummary) -> Iterator[str]:
     from perdure.commands.format import money, share
     from perdure.lab.demo.run import WINDOW
 
@@ -94,12 +112,6 @@ def summary_lines(summary: DemoSummary, ink: Style) -> Iterator[str]:
         f"{summary.prompt_tokens:,} prompt tokens in all, {share(summary.cache_hit_rate)} of them from the cache;"
         f" they would have cost {money(summary.cost_usd)}."
     )
-    yield ""
-    yield "Quiz: is it still known?"
-    for result in summary.quiz:
-        mark = _MARKS[result.where]
-        colour = {"in view": ink.good, "one question away": ink.warn, "lost": ink.bad}[result.where]
-        yield f"  {colour(mark)} {result.question:<58} {result.answer:<26} {ink.dim(result.where)}"
 
 
 def _show_question(ink: Style, request: ApprovalRequest, answer: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +33,12 @@ _ERROR_LINE = re.compile(
     r"command not found|No such file|ermission denied|cannot |Cannot |not found|refused|rejected|Traceback|"
     r"unrecognized|level=(?:error|fatal)|[Ff]ailed to |[Uu]nable to |✗|✖|❌|\bFAIL(?:ED|URE)?\b"
 )
-_SHELL_ERROR = re.compile(
-    r"^(?:(?:ba|z|da)?sh|/bin/\w+|\(eval\)|\w+)?:? ?(?:line \d+: |\d+: )?.{0,120}(?:command not found|"
-    r"No such file or directory|Permission denied|not recognized|Is a directory|Not a directory|syntax error.*|"
-    r"unbound variable|Connection refused|Could not resolve host.*)\s*$"
-)
+_SHELL_ERRORS = (
+    "command not found", "o such file or directory", "ermission denied", "Is a directory", "Not a directory",
+    "syntax error", "unbound variable", "onnection refused", "ould not resolve host", "not recognized",
+)  # fmt: skip
+# In longer outputs only so many lines at either end are searched for errors.
+_SEARCHED_LINES = 300
 _PY_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)|AssertionError)\b(?:: .*)?$")
 _PY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)')
 _LEVEL = re.compile(r"\b(FATAL|CRITICAL|ERROR|WARN(?:ING)?|INFO|DEBUG)\b|level=(\w+)|\"level\": ?\"(\w+)\"")
@@ -162,7 +163,7 @@ def _is_harmless(line: ShellLine, kind: CallKind, view: OutputView) -> bool:
     """A search without a match and a diff with a difference exit with 1."""
     last = line.commands[-1] if line.commands else None
     is_search = kind in ("search", "read") or (last is not None and last.program in ("grep", "rg", "diff"))
-    return view.exit_code == 1 and is_search and not any(_SHELL_ERROR.match(x[:400]) for x in view.lines[-3:])
+    return view.exit_code == 1 and is_search and not any(_is_shell_error(x) for x in view.lines[-3:])
 
 
 def _with_failure(finding: CallFinding, view: OutputView) -> CallFinding:
@@ -190,10 +191,22 @@ def decisive_lines(view: OutputView) -> list[str]:
         )
         at = f"{frame[1]}:{frame[2]}: " if frame is not None else ""
         return [f"{at}{one_line(lines[number], 260)}", *(one_line(x, 200) for x in lines[number + 1 : number + 3])]
-    shell = [one_line(x, 220) for x in lines if len(x) < 400 and _SHELL_ERROR.match(x)]
-    errors = [one_line(x, 240) for x in lines if _ERROR_LINE.search(x[:600])]
+    shell = [one_line(x, 220) for x in lines if _is_shell_error(x)]
+    errors = [one_line(lines[n], 240) for n in _error_lines(lines)]
     chosen = unique(shell[:2] + errors[:8])
     return chosen or [one_line(x, 200) for x in lines[-3:]]
+
+
+def _is_shell_error(line: str) -> bool:
+    return len(line) < 400 and any(text in line for text in _SHELL_ERRORS)
+
+
+def _error_lines(lines: tuple[str, ...]) -> list[int]:
+    """The positions of lines that report an error."""
+    numbers: Sequence[int] = range(len(lines))
+    if len(lines) > 2 * _SEARCHED_LINES:
+        numbers = [*numbers[:_SEARCHED_LINES], *numbers[-_SEARCHED_LINES:]]
+    return [n for n in numbers if _ERROR_LINE.search(lines[n][:600])]
 
 
 def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
@@ -203,7 +216,7 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
         return log
     total = view.total_lines
     if kind in ("read", "search"):
-        is_error = total <= 3 and _SHELL_ERROR.match(view.lines[0]) is not None
+        is_error = total <= 3 and _is_shell_error(view.lines[0])
         rows = tuple(join_rows(view.lines, limit=320, row_chars=160)) if total <= 8 else ()
         if 8 < total <= 60 and any(_HEADER.match(x) for x in view.lines):
             rows = tuple(_telling_rows(view))
@@ -261,7 +274,7 @@ def _telling_rows(view: OutputView) -> list[str]:
     lines = view.lines
     last = len(lines) - 1
     chosen = {0, 1, last - 2, last - 1, last}
-    chosen.update([n for n, x in enumerate(lines) if _ERROR_LINE.search(x[:600])][:6])
+    chosen.update(_error_lines(lines)[:6])
     chosen.update([n for n, x in enumerate(lines) if _HEADER.match(x)][:6])
     rows: list[str] = []
     previous = -1

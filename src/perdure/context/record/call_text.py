@@ -16,9 +16,11 @@ from perdure.context.record.types import CallFacts
 LINE_CHARS = 160
 DETAIL_CHARS = 1_200
 _MAX_ROWS = 28
-# A result of more characters is reduced to its head, its tail and the marked lines between them.
+# A result of more characters or lines is reduced to its head, its tail and the marked lines between them.
 _WHOLE_CHARS = 64_000
+_WHOLE_LINES = 2_500
 _WINDOW_CHARS = 24_000
+_WINDOW_LINES = 800
 _MARKED_CHARS = 24_000
 _HITS_PER_MARK = 24
 _LONG_LINE = 2_000
@@ -114,11 +116,23 @@ def count_lines(text: str) -> int:
 
 
 def _bounded(text: str) -> str:
-    if len(text) <= _WHOLE_CHARS:
+    if len(text) <= _WHOLE_CHARS and text.count("\n") <= _WHOLE_LINES:
         return text
-    end = len(text) - _WINDOW_CHARS
-    pieces = [text[:_WINDOW_CHARS], *_marked_lines(text, _WINDOW_CHARS, end), text[end:]]
-    return "\n".join(pieces)
+    start = min(_WINDOW_CHARS, len(text) // 2)
+    end = max(len(text) - _WINDOW_CHARS, start)
+    position = -1
+    for _ in range(_WINDOW_LINES):
+        position = text.find("\n", position + 1, start)
+        if position < 0:
+            break
+    start = position if position >= 0 else start
+    position = len(text)
+    for _ in range(_WINDOW_LINES):
+        position = text.rfind("\n", end, position)
+        if position < 0:
+            break
+    end = position if position >= 0 else end
+    return "\n".join([text[:start], *_marked_lines(text, start, end), text[end:]])
 
 
 def _marked_lines(text: str, start: int, end: int) -> list[str]:

@@ -339,3 +339,17 @@ def test_patch_diff_has_the_line_numbers_of_the_file(editor: FileEditor, folder:
         " line 999",
         "-line 1000",
     ]
+
+
+def test_simultaneous_patches_of_one_file_all_survive(editor: FileEditor, folder: Path) -> None:
+    path = folder / "many.txt"
+    path.write_text("".join(f"slot {n:02d}.\n" for n in range(40)))
+    patches = [
+        threading.Thread(target=editor.patch, args=("many.txt", f"slot {n:02d}.", f"changed {n:02d}."))
+        for n in range(40)
+    ]
+    for thread in patches:
+        thread.start()
+    for thread in patches:
+        thread.join()
+    assert path.read_text() == "".join(f"changed {n:02d}.\n" for n in range(40))

@@ -226,3 +226,20 @@ def test_handler_receives_the_context_and_a_sink() -> None:
 
     assert _run(_runtime(big, outputs=outputs), _call("big", "call_9")) == ["kept for c_1 t_1 call_9"]
     assert outputs.read("o1", conversation_id="c_1").text == "piece piece piece "
+
+
+@pytest.mark.spec("J5")
+def test_calls_that_write_the_same_file_run_in_call_order() -> None:
+    order: list[str] = []
+
+    def save(path: str, text: str) -> str:
+        """Writes a file; the first takes longest."""
+        time.sleep(0.05 if text == "1" else 0)
+        order.append(f"{path} {text}")
+        return "saved"
+
+    saving = tool_from_function(save, written_path_parameter="path")
+    calls = [("a.txt", "1"), ("./a.txt", "2"), ("b.txt", "3"), ("a.txt", "4")]
+    _run(_runtime(saving), *(_call("save", f"call_{text}", path=path, text=text) for path, text in calls))
+    assert [item for item in order if "a.txt" in item] == ["a.txt 1", "./a.txt 2", "a.txt 4"]
+    assert order[0] == "b.txt 3"

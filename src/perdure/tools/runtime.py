@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 import logging
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -136,8 +137,8 @@ class Batch:
                     await self._run_one(i)
             else:
                 async with asyncio.TaskGroup() as group:
-                    for i in range(len(self._calls)):
-                        group.create_task(self._run_one(i))
+                    for positions in self._independent():
+                        group.create_task(self._run_in_order(positions))
         except BaseException:
             for token in self._tokens:
                 token.cancel()
@@ -176,6 +177,24 @@ class Batch:
 
     def _is_interactive(self, call: ToolCall) -> bool:
         return call.name in self._runtime.registry and self._runtime.registry.find(call.name).is_interactive
+
+    def _independent(self) -> list[list[int]]:
+        """Positions of the calls, grouped: those that write the same file depend on each other."""
+        groups: dict[object, list[int]] = {}
+        for i, call in enumerate(self._calls):
+            groups.setdefault(self._written_path(call) or i, []).append(i)
+        return list(groups.values())
+
+    def _written_path(self, call: ToolCall) -> str:
+        if call.name not in self._runtime.registry:
+            return ""
+        parameter = self._runtime.registry.find(call.name).written_path_parameter
+        path = (call.parsed_arguments() or {}).get(parameter) if parameter else None
+        return os.path.normpath(path) if isinstance(path, str) and path else ""
+
+    async def _run_in_order(self, positions: Sequence[int]) -> None:
+        for i in positions:
+            await self._run_one(i)
 
     async def _run_one(self, i: int) -> None:
         call, runtime = self._calls[i], self._runtime

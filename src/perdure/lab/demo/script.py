@@ -166,13 +166,8 @@ def _closing_turns(tests: Call) -> tuple[DemoTurn, ...]:
         DemoTurn(
             "Add a test for the discount.",
             (
-                Say(
-                    "",
-                    calls=(
-                        Call("write_file", {"path": "tests/test_discount.py", "content": DISCOUNT_TEST}),
-                        tests,
-                    ),
-                ),
+                Say("", calls=(Call("write_file", {"path": "tests/test_discount.py", "content": DISCOUNT_TEST}),)),
+                Say("", calls=(tests,)),
                 *_commit("Tests: the discount and its border", adds=True),
                 Say("`tests/test_discount.py` checks 400, which has none, and 500, which has one. All tests pass."),
             ),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import difflib
 import heapq
 import mimetypes
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -335,6 +337,34 @@ _CLOSE_CHARS = 8_000
 _HUNK = re.compile(r"([-+])(\d+)")
 
 
+class _PathLocks:
+    """One lock per file: the calls of a message run concurrently, and two changes of a file must both survive."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._held: dict[Path, tuple[threading.Lock, int]] = {}
+
+    @contextlib.contextmanager
+    def hold(self, path: Path) -> Iterator[None]:
+        with self._guard:
+            lock, users = self._held.get(path, (threading.Lock(), 0))
+            self._held[path] = (lock, users + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, users = self._held[path]
+                if users == 1:
+                    del self._held[path]
+                else:
+                    self._held[path] = (lock, users - 1)
+
+
+# Of the whole process: delegated agents work in the same folder.
+_PATH_LOCKS = _PathLocks()
+
+
 class FileEditor:
     """The `write_file` and `patch` tools over a workspace."""
 
@@ -357,7 +387,8 @@ class FileEditor:
         existed = target.exists()
         if target.is_dir():
             raise ToolError(f"{path} is a folder")
-        replace_file(target, content.encode("utf-8", "replace"))
+        with _PATH_LOCKS.hold(target):
+            replace_file(target, content.encode("utf-8", "replace"))
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         done = "Replaced" if existed else "Created"
         return f"{done} {self._workspace.display_path(target)}: {lines:,} {'line' if lines == 1 else 'lines'}"
@@ -375,6 +406,10 @@ class FileEditor:
             raise ToolError("`old` is empty; use write_file to create a file")
         if old == new:
             raise ToolError("`old` and `new` are the same, so nothing would change")
+        with _PATH_LOCKS.hold(target):
+            return self._patch(target, old, new, replace_all)
+
+    def _patch(self, target: Path, old: str, new: str, replace_all: bool) -> str:
         text, newline = _read_text(target)
         old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
         matches = find_matches(text, old)

@@ -151,7 +151,19 @@ def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
         return f"− {one_line(old, 90)}" if old else "no change"
     if not removed:
         return f"+ {one_line(new, 110)}"
-    return f"− {one_line(old, 50)} + {one_line(new, 80)}"
+    old, new = _differing(" ".join(old.split()), " ".join(new.split()))
+    return f"− {one_line(old, 45)} + {one_line(new, 75)}"
+
+
+def _differing(old: str, new: str) -> tuple[str, str]:
+    """Two lines from a little before their first difference; a definition keeps its name."""
+    pairs = enumerate(zip(old[:400], new[:400], strict=False))
+    same = next((n for n, (a, b) in pairs if a != b), min(len(old), len(new), 400))
+    start = max(old.rfind(" ", 0, max(0, same - 12)), old.rfind(".", 0, max(0, same - 12))) + 1 if same > 24 else 0
+    if not start:
+        return old, new
+    name = new.split("(", 1)[0][:40] if is_definition(new) else ""
+    return f"…{old[start:]}", f"{name}…{new[start:]}" if len(name) < start else f"…{new[start:]}"
 
 
 def _telling(lines: Sequence[str]) -> str:

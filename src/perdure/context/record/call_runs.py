@@ -50,7 +50,8 @@ _LOG_FILE = re.compile(
 # What tools add around an output, and what has no part in the result.
 _NOISE_LINE = re.compile(
     r"^\[(?:raw output|Showing |Full output|…|\.\.\.|output )|^\.\.\. \[|^\(Results are truncated|"
-    r"^> |^Debugger attached|^Waiting for the debugger|^npm (?:notice|warn)|^\(node:\d+\)|^\(Use `node|^\W*$"
+    r"^> |^Debugger attached|^Waiting for the debugger|^npm (?:notice|warn)|^\(node:\d+\)|^\(Use `node|^\W*$|"
+    r"^(?:Call id: .*|Observation:|Execution logs:|Last output from code snippet:|None|<\w+>)$"
 )
 _OWN_ERROR = re.compile(
     r"^\W{0,6}(?:\[\w+\] )?(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error|❌|✗|✖|"
@@ -85,7 +86,7 @@ def _label(arguments: Mapping[str, Any], line: ShellLine) -> tuple[str, str]:
     description = arguments.get("description") or arguments.get("_i")
     if len(label) > 90 and isinstance(description, str) and description:
         program = " ".join(label.split(" ", 3)[:3])
-        short = f"{one_line(description, 60)} (`{one_line(program, 40)}…`)"
+        short = f"{one_line(description, 60)} (`{one_line(program, 40).rstrip('…')}…`)"
         return f"{one_line(description, 70)} (`{clip_middle(label, 220)}`)", short
     full = f"`{clip_middle(label, 240)}`"
     return full, full
@@ -126,7 +127,9 @@ def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
     kinds = {c.kind for c in line.commands if not c.is_filter}
     if "git" in kinds and (finding := read_git(line, view)) is not None:
         findings.append(finding)
-    is_foreign = kinds <= {"read", "search", "other", "git"} and _LOG_FILE.search(line.text[:2_000]) is None
+    is_foreign = (
+        bool(kinds) and kinds <= {"read", "search", "other", "git"} and _LOG_FILE.search(line.text[:2_000]) is None
+    )
     if not is_foreign:
         findings += _read_runs(kinds, view, bool(findings))
     if not findings and (finding := read_json(view)) is not None:
@@ -262,6 +265,8 @@ def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindi
             f"exit {view.exit_code}" if kind != "search" else "no match", (), CallFacts(), kind != "search", 0.4
         )
     headline = {"search": "no match", "read": "empty", "build": "ok", "test": "ok"}.get(kind, "done")
+    if line.commands and line.commands[-1].is_filter:
+        headline = "no output"
     return CallFinding(
         headline, (), CallFacts(), False, 0.3 if kind in ("build", "test", "delete", "edit", "git") else 0.2
     )
@@ -269,9 +274,9 @@ def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindi
 
 def _telling_rows(view: OutputView) -> list[str]:
     """The whole of a small output; of a larger one its headers, its first and last lines and those with errors."""
-    if len(view.text) <= _SMALL_CHARS:
-        return join_rows(view.lines, limit=_SMALL_CHARS + 100)
-    lines = view.lines
+    lines = tuple(x for x in view.lines if not _NOISE_LINE.match(x)) or view.lines
+    if sum(map(len, lines)) <= _SMALL_CHARS:
+        return join_rows(lines, limit=_SMALL_CHARS + 100)
     last = len(lines) - 1
     chosen = {0, 1, last - 2, last - 1, last}
     chosen.update(_error_lines(lines)[:6])

@@ -115,12 +115,16 @@ def _finding(
         # The test with a message first, then the names of the others.
         first = max(failures or rows, key=lambda row: " — " in row)
         others = [_name_of(f) for f in failures if f != first]
-        headline = f"{title}: {clip_middle(shorten_paths(first), 150)}" + (
-            f"; {list_names(others, 80)}" if others else ""
-        )
+        headline = f"{title}: {_short_row(first)}" + (f"; {list_names(others, 80)}" if others else "")
     run = TestRun(passed, count, tuple(failures))
     facts = CallFacts(tests=run, error=failures[0] if failures else "")
     return CallFinding(headline, tuple(rows), facts, count > 0, 0.85 if count else 0.45, title)
+
+
+def _short_row(row: str) -> str:
+    """A row for the headline: the name and the path leave room for the message."""
+    name, dash, message = row.partition(" — ")
+    return one_line(f"{clip_middle(name, 50)}{dash}{shorten_paths(message)}", 150)
 
 
 def _name_of(failure: str) -> str:

@@ -95,6 +95,8 @@ def describe_missing(name: str, kind: CallKind, arguments: Mapping[str, Any]) ->
 def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
     """The call without its result."""
     target = _target(kind, arguments)
+    if kind == "shell" and "command" not in arguments and isinstance(code := arguments.get("code"), str):
+        return f"{name} `{_code_label(code)}`"
     if kind == "shell":
         return f"`{clip_middle(target, 240)}`" if target else name
     verb = {"read": "read", "write": "write", "edit": "edit", "delete": "delete"}.get(kind)
@@ -150,10 +152,18 @@ def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], res
     return _compose(name, shell_kind, one_line(target, 300), label, finding, outcome, short)
 
 
+def _code_label(code: str) -> str:
+    """What a program is for: its comments, its definitions and its last statements."""
+    lines = [x.strip() for x in code[:20_000].split("\n") if x.strip() and not x.startswith(("import ", "from "))]
+    remarks = [x.lstrip("# ").strip('"') for x in lines if x.startswith(("# ", '"""'))]
+    names = [x.rstrip(":") for x in lines if x.startswith(("def ", "class ", "async def ", "function "))]
+    label = "; ".join(filter(None, unique([*remarks[:2], *names[:2], *lines[-2:]])))
+    return clip_middle(label, 200)
+
+
 def _describe_code(name: str, arguments: Mapping[str, Any], code: str, view: OutputView) -> CallLine:
-    """A code interpreter: the first telling line of the program, and what it printed."""
-    lines = [x for x in code[:20_000].split("\n") if x.strip() and not x.lstrip().startswith(("#", "import ", "from "))]
-    what = f"{name} `{clip_middle(' ; '.join(x.strip() for x in lines), 200)}`"
+    """A code interpreter: what the program is for, and what it printed."""
+    what = f"{name} `{_code_label(code)}`"
     _, _, finding = describe_shell({}, "python", view)
     is_failure = (
         finding.is_failure
@@ -216,7 +226,8 @@ def _describe_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     is_new = kind == "write" and re.search(r"(?i)\bcreated\b", result[:120]) is not None
     verb = "create" if is_new else kind
     path = edited_path(arguments)
-    short = f"{verb} {clip_path(path, 60)}".rstrip()
+    room = max(34, LINE_CHARS - len(finding.headline) - len(verb) - 4)
+    short = f"{verb} {clip_path(path, room)}".rstrip()
     return _compose(name, kind, target, f"{verb} {path}".rstrip(), finding, "ok", short)
 
 
@@ -381,10 +392,23 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     finding = read_json(view)
     if finding is None:
         _, _, finding = describe_shell({}, "", view)
-    facts = merge_facts([finding.facts, _created_facts(name, arguments, result)])
+    facts = merge_facts([finding.facts, _created_facts(name, arguments, result), _stopped_facts(name, arguments)])
     worth = max(finding.worth, 0.8 if facts.created else 0.0)
     finding = replace(finding, facts=facts, worth=worth)
     return _compose(name, kind, _target(kind, arguments), what, finding, "failed" if finding.is_failure else "ok")
+
+
+def _stopped_facts(name: str, arguments: Mapping[str, Any]) -> CallFacts:
+    """The process or agent that a call stopped."""
+    is_stop = str(arguments.get("action")) in ("kill", "stop", "terminate") or name in (
+        "KillShell",
+        "KillBash",
+        "TaskStop",
+    )
+    identifier = next(
+        (str(v) for k in ("process_id", "shell_id", "task_id", "id", "pid") if (v := arguments.get(k))), ""
+    )
+    return CallFacts(stopped_process=identifier) if is_stop else CallFacts()
 
 
 def _created_facts(name: str, arguments: Mapping[str, Any], result: str) -> CallFacts:

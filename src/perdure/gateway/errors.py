@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
@@ -47,6 +48,19 @@ _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
 _POLICY, _TRY_LATER = 1008, 1013
 
 
+class ApiErrorDetail(BaseModel):
+    message: str = Field(description="Human-readable message.")
+    type: str
+    param: str | None = Field(description="The invalid parameter, if there is one.")
+    code: str = Field(description="Machine-readable code.")
+
+
+class ApiErrorBody(BaseModel):
+    """The body of every error response."""
+
+    error: ApiErrorDetail
+
+
 @dataclass(frozen=True, slots=True)
 class ApiError:
     """An HTTP status with a machine-readable code and a human-readable message."""
@@ -59,14 +73,8 @@ class ApiError:
 
     @property
     def body(self) -> dict[str, Any]:
-        return {
-            "error": {
-                "message": self.message,
-                "type": error_type(self.status),
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        detail = ApiErrorDetail(message=self.message, type=error_type(self.status), param=self.param, code=self.code)
+        return ApiErrorBody(error=detail).model_dump()
 
     @property
     def is_temporary(self) -> bool:
@@ -150,25 +158,9 @@ def to_api_error(error: Exception) -> ApiError:
     return ApiError(500, "internal_error", "internal error; the gateway's log has the request")
 
 
-_ERROR_SCHEMA = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code"],
-            "properties": {
-                "message": {"type": "string", "description": "Human-readable message."},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"], "description": "The invalid parameter, if there is one."},
-                "code": {"type": "string", "description": "Machine-readable code."},
-            },
-        }
-    },
-}
 _ERROR_RESPONSE = {
     "description": "Error: unauthenticated, forbidden, rate limited, not found or invalid.",
-    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refused"}}},
+    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ApiErrorBody"}}},
 }
 
 # Public paths can still be rejected: for the host name or an invalid request.
@@ -195,7 +187,8 @@ def _document_errors(document: dict[str, Any], public: tuple[str, ...]) -> dict[
     schemas = components.setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    schemas["Refused"] = _ERROR_SCHEMA
+    body = ApiErrorBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(body.pop("$defs"), ApiErrorBody=body)
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, operations in document["paths"].items():
         for operation in operations.values():

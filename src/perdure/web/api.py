@@ -35,13 +35,7 @@ from perdure.web.views.usage import usage_view
 def opened_page(sight: Sight, conversation: Conversation, address: str, *, offset: int, limit: int) -> OpenedPage:
     """Raises NotFound for what this conversation does not have."""
     page = sight.store.open(address, conversation_id=conversation.id, offset=offset, limit=limit)
-    return OpenedPage(
-        address=page.address,
-        text=page.text,
-        offset=page.offset,
-        total_chars=page.total_chars,
-        next_offset=page.next_offset,
-    )
+    return OpenedPage.model_validate(page)
 
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]

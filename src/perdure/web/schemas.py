@@ -20,7 +20,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+
+
+class RecordModel(BaseModel):
+    """A schema read from a record of the store: `Model.model_validate(record)`.
+
+    A field takes the attribute of its own name, or the one that its alias gives.
+    """
+
+    model_config = ConfigDict(from_attributes=True, populate_by_name=True)
 
 
 class ErrorBody(BaseModel):
@@ -73,24 +82,24 @@ class Filters(BaseModel):
     models: list[str]
 
 
-class SessionRow(BaseModel):
+class SessionRow(RecordModel):
     id: str
     began_by: str
-    model: str
+    model: str = Field(validation_alias=AliasPath("route", "model"))
     first_seq: int
     last_seq: int | None
-    started_at: int
-    ended_at: int | None
+    started_at: int = Field(validation_alias="started_at_ms")
+    ended_at: int | None = Field(validation_alias="ended_at_ms")
     end_reason: str | None
 
 
-class TotalsRow(BaseModel):
+class TotalsRow(RecordModel):
     calls: int
-    input_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
+    input_tokens: int = Field(validation_alias=AliasPath("usage", "input_tokens"))
+    cache_read_tokens: int = Field(validation_alias=AliasPath("usage", "cache_read_tokens"))
+    cache_write_tokens: int = Field(validation_alias=AliasPath("usage", "cache_write_tokens"))
+    output_tokens: int = Field(validation_alias=AliasPath("usage", "output_tokens"))
+    reasoning_tokens: int = Field(validation_alias=AliasPath("usage", "reasoning_tokens"))
     cost_usd: float | None
     unpriced_calls: int
     unreported_calls: int
@@ -275,7 +284,7 @@ class HandoffView(BaseModel):
     can_undo: bool
 
 
-class OpenedPage(BaseModel):
+class OpenedPage(RecordModel):
     address: str
     text: str
     offset: int
@@ -283,7 +292,7 @@ class OpenedPage(BaseModel):
     next_offset: int | None
 
 
-class UsageGroup(BaseModel):
+class UsageGroup(RecordModel):
     group: str
     totals: TotalsRow
 

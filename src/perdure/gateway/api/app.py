@@ -21,7 +21,6 @@ from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.hub import Hub
-from perdure.gateway.workers.questions import OpenQuestion
 from perdure.store.store import SessionStore
 
 # Timeout of the database check in the readiness probe.
@@ -54,10 +53,10 @@ def question_router(hub: Hub) -> APIRouter:
     """Endpoints for open questions and command completion."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
-    @router.get("/questions", response_model=list[QuestionBody])
-    async def questions(principal: ChatPrincipal) -> Any:
+    @router.get("/questions")
+    async def questions(principal: ChatPrincipal) -> list[QuestionBody]:
         """List your open questions."""
-        return [question_to_dict(q) for q in await hub.open_questions(principal)]
+        return [QuestionBody.model_validate(question) for question in await hub.open_questions(principal)]
 
     @router.post("/questions/{question_id}", status_code=204)
     async def answer(question_id: Name, body: AnswerToQuestion, principal: ChatPrincipal) -> Response:
@@ -65,29 +64,12 @@ def question_router(hub: Hub) -> APIRouter:
         await hub.answer(question_id, body.answer, principal)
         return Response(status_code=204)
 
-    @router.get("/commands", response_model=list[CommandBody])
-    async def commands(principal: ChatPrincipal) -> Any:
+    @router.get("/commands")
+    async def commands(principal: ChatPrincipal) -> list[CommandBody]:
         """List the slash commands, for completion."""
-        return [{"name": c.name, "usage": c.usage, "summary": c.summary} for c in hub.commands]
+        return [CommandBody.model_validate(command) for command in hub.commands]
 
     return router
-
-
-def question_to_dict(pending: OpenQuestion) -> dict[str, Any]:
-    question, origin = pending.question, pending.origin
-    return {
-        "question_id": question.question_id,
-        "kind": question.kind,
-        "text": question.text,
-        "choices": list(question.choices),
-        "reason": question.reason,
-        "covers": question.covers,
-        "dangerous": list(question.dangerous),
-        "platform": origin.chat.platform,
-        "chat": origin.chat.chat,
-        "turn_id": origin.turn_id,
-        "expires_at": pending.expires_at_ms,
-    }
 
 
 def create_app(

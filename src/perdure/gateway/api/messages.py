@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from perdure.core.errors import InvalidMessage
-from perdure.core.messages import Message
 from perdure.gateway.api.schemas import AnswerBody, MessageBody, Platform, StoppedBody, TicketBody, UnansweredBody
 from perdure.gateway.api.sse import IDLE_S, event_stream
 from perdure.gateway.auth.middleware import require_scope
@@ -16,12 +15,10 @@ from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.serialize import is_final, ticket_to_dict
 from perdure.gateway.events.types import ChatKey, ChatMessage, Ticket
 from perdure.gateway.workers.hub import Hub
-from perdure.store.inbox import QueuedMessage
 
 ChatPrincipal = Annotated[Principal, Depends(require_scope("chat"))]
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 LastEventId = Annotated[str, Header(max_length=40)]
-_STATES = {"waiting": "queued", "running": "running", "done": "done"}
 
 
 def message_router(hub: Hub) -> APIRouter:
@@ -46,13 +43,13 @@ def message_router(hub: Hub) -> APIRouter:
                 if any(is_final(n.event) for n in batch):
                     break
             queued = await hub.get_message(ticket.turn_id, principal)
-            return JSONResponse(answer_to_dict(queued))
+            return JSONResponse(AnswerBody.model_validate(queued).model_dump())
         return JSONResponse(ticket_to_dict(ticket), status_code=202)
 
-    @router.get("/messages/{turn_id}", response_model=AnswerBody)
-    async def get_message(turn_id: Name, principal: ChatPrincipal) -> Any:
+    @router.get("/messages/{turn_id}")
+    async def get_message(turn_id: Name, principal: ChatPrincipal) -> AnswerBody:
         """Return the state and result of one of your messages; results are stored for a week."""
-        return answer_to_dict(await hub.get_message(turn_id, principal))
+        return AnswerBody.model_validate(await hub.get_message(turn_id, principal))
 
     @router.get("/messages/{turn_id}/events")
     async def follow_message(turn_id: Name, principal: ChatPrincipal, last_event_id: LastEventId = "") -> Response:
@@ -76,10 +73,11 @@ def chat_router(hub: Hub) -> APIRouter:
     """Endpoints of a chat: list unanswered messages, stream events, stop."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
-    @router.get("/conversations/{conversation_id}/messages", response_model=list[UnansweredBody])
-    async def unanswered(conversation_id: Name, principal: ChatPrincipal) -> Any:
+    @router.get("/conversations/{conversation_id}/messages")
+    async def unanswered(conversation_id: Name, principal: ChatPrincipal) -> list[UnansweredBody]:
         """List your running and queued messages of a conversation, oldest first."""
-        return [unanswered_to_dict(queued) for queued in await hub.unanswered(conversation_id, principal)]
+        messages = await hub.unanswered(conversation_id, principal)
+        return [UnansweredBody.model_validate(queued) for queued in messages]
 
     @router.get("/chats/{chat}/events")
     async def subscribe(
@@ -109,20 +107,6 @@ def to_chat_message(body: MessageBody, principal: Principal, *, key: str) -> Cha
         content = {"role": "user", "content": content}
     chat = ChatKey(body.platform, principal.user_key, body.chat)
     return ChatMessage(chat, content, body.conversation_id, key)
-
-
-def answer_to_dict(queued: QueuedMessage) -> dict[str, Any]:
-    """Return a message's state and result as JSON."""
-    common = {"turn_id": queued.id, "conversation_id": queued.conversation_id, "state": _STATES[queued.state]}
-    result = queued.result or {}
-    return {**common, **{name: result.get(name) for name in ("kind", "outcome", "text", "error", "level", "usage")}}
-
-
-def unanswered_to_dict(queued: QueuedMessage) -> dict[str, Any]:
-    """Return an unanswered message as JSON, with its text, which the timeline does not have yet."""
-    text = Message.from_dict(queued.inbound.content).text
-    common = {"turn_id": queued.id, "conversation_id": queued.conversation_id, "state": _STATES[queued.state]}
-    return {**common, "platform": queued.inbound.platform, "chat": queued.inbound.chat, "text": text}
 
 
 def _parse_event_id(last_event_id: str) -> int | None:

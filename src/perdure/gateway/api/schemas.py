@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field
 
+from perdure.core.messages import Message
 from perdure.gateway.workers.hub import MAX_PARTS
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Platform = Literal["http", "page"]
+# The inbox calls a queued message `waiting`.
+TurnState = Annotated[
+    Literal["running", "queued", "done"], BeforeValidator(lambda state: "queued" if state == "waiting" else state)
+]
+MessageText = Annotated[str, BeforeValidator(lambda content: Message.from_dict(content).text)]
+_FROM_RECORD = ConfigDict(from_attributes=True)
 
 
 class MessageBody(BaseModel):
@@ -38,23 +45,35 @@ class TicketBody(BaseModel):
     state: Literal["running", "queued", "done"]
 
 
-class AnswerBody(TicketBody):
+class InboxBody(BaseModel):
+    """A message of the inbox, read from its `QueuedMessage`."""
+
+    model_config = _FROM_RECORD
+
+    turn_id: str = Field(validation_alias="id")
+    conversation_id: str | None
+    state: TurnState
+
+
+class AnswerBody(InboxBody):
     """The result of a message; all fields are null until it is answered."""
 
-    kind: Literal["turn", "command"] | None = None
-    outcome: Literal["completed", "interrupted", "budget", "failed"] | None = None
-    text: str | None = None
-    error: str | None = None
-    level: Literal["info", "warning", "error"] | None = None
-    usage: dict[str, Any] | None = None
+    kind: Literal["turn", "command"] | None = Field(None, validation_alias=AliasPath("result", "kind"))
+    outcome: Literal["completed", "interrupted", "budget", "failed"] | None = Field(
+        None, validation_alias=AliasPath("result", "outcome")
+    )
+    text: str | None = Field(None, validation_alias=AliasPath("result", "text"))
+    error: str | None = Field(None, validation_alias=AliasPath("result", "error"))
+    level: Literal["info", "warning", "error"] | None = Field(None, validation_alias=AliasPath("result", "level"))
+    usage: dict[str, Any] | None = Field(None, validation_alias=AliasPath("result", "usage"))
 
 
-class UnansweredBody(TicketBody):
-    """A running or queued message, with its chat."""
+class UnansweredBody(InboxBody):
+    """A running or queued message, with its chat, and its text, which the timeline does not have yet."""
 
-    platform: str
-    chat: str
-    text: str
+    platform: str = Field(validation_alias=AliasPath("inbound", "platform"))
+    chat: str = Field(validation_alias=AliasPath("inbound", "chat"))
+    text: MessageText = Field(validation_alias=AliasPath("inbound", "content"))
 
 
 class StoppedBody(BaseModel):
@@ -64,17 +83,25 @@ class StoppedBody(BaseModel):
 class QuestionBody(BaseModel):
     """A question a turn waits for. Approvals take one of `choices` and are denied after a timeout."""
 
-    question_id: str
-    kind: Literal["approval", "clarify"]
-    text: str
-    choices: list[str]
-    reason: str
-    covers: str = Field(description="For an approval: which later calls `session` and `always` would allow too.")
-    dangerous: list[str] = Field(description="For an approval: the dangerous parts of the text.")
-    platform: str
-    chat: str
-    turn_id: str
-    expires_at: int
+    model_config = _FROM_RECORD
+
+    question_id: str = Field(validation_alias=AliasPath("question", "question_id"))
+    kind: Literal["approval", "clarify"] = Field(validation_alias=AliasPath("question", "kind"))
+    text: str = Field(validation_alias=AliasPath("question", "text"))
+    choices: list[str] = Field(validation_alias=AliasPath("question", "choices"))
+    reason: str = Field(validation_alias=AliasPath("question", "reason"))
+    covers: str = Field(
+        validation_alias=AliasPath("question", "covers"),
+        description="For an approval: which later calls `session` and `always` would allow too.",
+    )
+    dangerous: list[str] = Field(
+        validation_alias=AliasPath("question", "dangerous"),
+        description="For an approval: the dangerous parts of the text.",
+    )
+    platform: str = Field(validation_alias=AliasPath("origin", "chat", "platform"))
+    chat: str = Field(validation_alias=AliasPath("origin", "chat", "chat"))
+    turn_id: str = Field(validation_alias=AliasPath("origin", "turn_id"))
+    expires_at: int = Field(validation_alias="expires_at_ms")
 
 
 class AnswerToQuestion(BaseModel):
@@ -84,6 +111,8 @@ class AnswerToQuestion(BaseModel):
 
 
 class CommandBody(BaseModel):
+    model_config = _FROM_RECORD
+
     name: str
     usage: str
     summary: str

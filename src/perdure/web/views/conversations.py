@@ -11,7 +11,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ports import SearchHit
 from perdure.store.ledger import COMPACTED, prompt_sizes
 from perdure.store.listing import ConversationFilter, ListedConversation
-from perdure.store.records import CallRecord, Conversation, Session, Totals
+from perdure.store.records import CallRecord, Conversation
 from perdure.store.store import SessionStore
 from perdure.web.access import Sight
 from perdure.web.schemas import (
@@ -48,40 +48,11 @@ def conversation_head(sight: Sight, conversation: Conversation) -> ConversationH
         created_at=conversation.created_at_ms,
         updated_at=conversation.updated_at_ms,
         last_seq=conversation.last_seq,
-        sessions=[_session_row(s) for s in store.conversations.chain(conversation.id)],
-        totals=totals_row(store.ledger.totals(conversation.id)),
+        sessions=[SessionRow.model_validate(s) for s in store.conversations.chain(conversation.id)],
+        totals=TotalsRow.model_validate(store.ledger.totals(conversation.id)),
         handoffs=sorted(store.log.handoffs(conversation.id)),
         gauge=_gauge(store, conversation.id),
         children=[row_of(b) for b in children],
-    )
-
-
-def totals_row(totals: Totals) -> TotalsRow:
-    usage = totals.usage
-    return TotalsRow(
-        calls=totals.calls,
-        input_tokens=usage.input_tokens,
-        cache_read_tokens=usage.cache_read_tokens,
-        cache_write_tokens=usage.cache_write_tokens,
-        output_tokens=usage.output_tokens,
-        reasoning_tokens=usage.reasoning_tokens,
-        cost_usd=totals.cost_usd,
-        unpriced_calls=totals.unpriced_calls,
-        unreported_calls=totals.unreported_calls,
-        compactions=totals.compactions,
-    )
-
-
-def _session_row(session: Session) -> SessionRow:
-    return SessionRow(
-        id=session.id,
-        began_by=session.began_by,
-        model=session.route.model,
-        first_seq=session.first_seq,
-        last_seq=session.last_seq,
-        started_at=session.started_at_ms,
-        ended_at=session.ended_at_ms,
-        end_reason=session.end_reason,
     )
 
 

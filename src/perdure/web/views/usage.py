@@ -18,8 +18,7 @@ from perdure.models.catalog import Catalog, Prices
 from perdure.store.ledger import CompactionSavings, RouteCacheUsage
 from perdure.store.records import Grouping, RouteRecord, Totals, UsageRow
 from perdure.web.access import Sight
-from perdure.web.schemas import UsageGroup, UsageView
-from perdure.web.views.conversations import totals_row
+from perdure.web.schemas import TotalsRow, UsageGroup, UsageView
 
 DAY_MS = 86_400_000
 _PER_MTOK = 1_000_000
@@ -42,7 +41,7 @@ def usage_view(sight: Sight, *, days: int) -> UsageView:
         by_model=_groups(grouped("model")),
         by_source=_groups(grouped("source")),
         by_task=_groups(grouped("task")),
-        totals=totals_row(_sum([r.totals for r in by_day], compactions=len(spared))),
+        totals=TotalsRow.model_validate(_sum([r.totals for r in by_day], compactions=len(spared))),
         saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, visibility=sight.visibility), prices),
         saved_by_compaction_tokens=sum(s.removed_tokens * calls for s in spared for _, calls in s.calls),
         saved_by_compaction_usd=saved_by_compaction(spared, prices),
@@ -93,7 +92,7 @@ def _cache_saving(usage: CanonicalUsage, price: Prices) -> float | None:
 
 
 def _groups(rows: Sequence[UsageRow]) -> list[UsageGroup]:
-    return [UsageGroup(group=r.group, totals=totals_row(r.totals)) for r in rows]
+    return [UsageGroup.model_validate(row) for row in rows]
 
 
 def _sum(parts: Sequence[Totals], *, compactions: int) -> Totals:

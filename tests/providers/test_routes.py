@@ -15,8 +15,9 @@ from perdure.core.messages import Entry, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.credentials import Credentials
-from perdure.providers.registry import find_provider_by_url
-from perdure.providers.routes import EndpointChain, RouteCursor, adapt_request, endpoint_for, main_route, missing_key
+from perdure.providers.registry import find_provider_by_url, missing_key
+from perdure.providers.routes import EndpointChain, RouteCursor, adapt_request, endpoint_for, main_route
+from perdure.providers.transport import Transport
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 
 KEYS = {"ANTHROPIC_API_KEY": "ka", "OPENAI_API_KEY": "ko", "OPENROUTER_API_KEY": "kr"}
@@ -77,6 +78,43 @@ def test_a_missing_key_is_said_with_where_to_put_it() -> None:
     assert "ANTHROPIC_API_KEY" in line
     assert missing_key(endpoint_for("anthropic", lookup=KEYS.get)) is None
     assert missing_key(endpoint_for("ollama", model="m", lookup=no_key)) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "keys", "provider"),
+    [
+        ("claude-sonnet-4-5", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"], "anthropic"),
+        ("gpt-5.5", ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"], "openai"),
+        ("o3-mini", ["OPENAI_API_KEY"], "openai"),
+        ("gpt-4o", ["COPILOT_API_TOKEN"], "copilot"),
+        # Nobody else serves it: the missing key is named instead of sending it to OpenAI.
+        ("claude-sonnet-4-5", ["OPENAI_API_KEY"], "anthropic"),
+        ("gemini-3.1-pro-preview", [], "gemini"),
+        ("gpt-4o", [], "openai"),
+        # Open weights are served by many.
+        ("deepseek-r1-distill-llama-70b", ["GROQ_API_KEY"], "groq"),
+        ("deepseek-chat", ["OPENAI_API_KEY", "DEEPSEEK_API_KEY"], "deepseek"),
+        ("anthropic/claude-opus-5", ["OPENROUTER_API_KEY"], "openrouter"),
+        ("gpt-oss-120b", ["GROQ_API_KEY"], "groq"),
+    ],
+)
+def test_the_provider_follows_from_the_name_of_the_model(model: str, keys: list[str], provider: str) -> None:
+    route = main_route(settings(model={"name": model}), lookup=dict.fromkeys(keys, "k").get)
+    assert route is not None
+    assert (route.main.provider, route.main.model) == (provider, model)
+
+
+def test_an_unknown_name_without_a_key_is_left_to_the_embedded_model() -> None:
+    assert main_route(settings(model={"name": "models/tiny.gguf"}), lookup=no_key) is None
+
+
+def test_a_call_without_its_key_is_refused_before_anything_is_sent() -> None:
+    endpoint = endpoint_for("anthropic", model="claude-opus-5", lookup=no_key)
+    request = ModelRequest("claude-opus-5", [Entry(1, user("hello"))])
+    with pytest.raises(ProviderError, match="set ANTHROPIC_API_KEY") as raised:
+        asyncio.run(Transport().send(endpoint, request))
+    assert raised.value.verdict.kind == "auth"
+    assert not raised.value.may_be_billed
 
 
 @pytest.mark.spec("J10")

@@ -23,8 +23,7 @@ from perdure.providers.caching import caching_notice
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
 from perdure.providers.protocols import mode_module
-from perdure.providers.registry import PROVIDERS
-from perdure.providers.routes import missing_key
+from perdure.providers.registry import PROVIDERS, missing_key
 from perdure.providers.types import Endpoint
 from perdure.store.records import Damage
 from perdure.store.store import SessionStore

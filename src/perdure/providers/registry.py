@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.providers.types import NO_QUIRKS, ApiMode, Quirks
+from perdure.providers.types import NO_QUIRKS, ApiMode, Endpoint, Quirks
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +268,43 @@ def find_provider_by_url(base_url: str) -> ProviderSpec | None:
     if host.endswith((".openai.azure.com", ".services.ai.azure.com")):
         return find_provider("azure")
     return next((s for s in PROVIDERS if s.base_url and _host(s.base_url) == host), None)
+
+
+# Which providers serve a family of models, by the beginning of its name, the maker first. `True`: nobody else serves
+# it, so that a missing key is an error rather than a reason to ask another provider.
+_FAMILIES: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
+    (re.compile(r"claude"), ("anthropic", "copilot"), True),
+    (re.compile(r"gpt-[345]|chatgpt|o[1-9](?:-|$)"), ("openai", "openai-codex", "copilot"), True),
+    (re.compile(r"gemini-"), ("gemini", "copilot"), True),
+    (re.compile(r"grok-"), ("xai",), True),
+    (re.compile(r"deepseek"), ("deepseek",), False),
+    (re.compile(r"(?:mi|magi|mini|code|dev)stral|pixtral"), ("mistral",), False),
+    (re.compile(r"kimi|moonshot"), ("moonshot",), False),
+    (re.compile(r"glm-"), ("zai",), False),
+    (re.compile(r"minimax"), ("minimax",), False),
+)
+
+
+def providers_of_model(model: str) -> tuple[tuple[ProviderSpec, ...], bool]:
+    """The providers that serve a model by its name, the maker first, and whether there are no others."""
+    for pattern, names, is_exclusive in _FAMILIES:
+        if pattern.match(model.lower()):
+            return tuple(row for name in names if (row := find_provider(name)) is not None), is_exclusive
+    return (), False
+
+
+def missing_key(endpoint: Endpoint) -> str | None:
+    """Return a message that names the missing API key; None where the key is present or not needed."""
+    row = find_provider(endpoint.provider)
+    if endpoint.api_key or row is None or not row.needs_key:
+        return None
+    return f"no key for {row.name!r}: set {row.key_variables[0]}, or `credentials.command` to a command that prints it"
+
+
+def is_own_host(endpoint: Endpoint) -> bool:
+    """Whether requests go to the provider's own service rather than to a proxy or a simulator of it."""
+    row = find_provider(endpoint.provider)
+    return row is not None and bool(row.base_url) and _host(row.base_url) == _host(endpoint.base_url)
 
 
 def quirks_of(provider: str, *, model: str, base_url: str = "", api_mode: ApiMode = "chat_completions") -> Quirks:

@@ -15,7 +15,14 @@ from perdure.core.errors import ConfigError, ErrorVerdict
 from perdure.providers.caching import cache_ttl_for
 from perdure.providers.credentials import Credentials
 from perdure.providers.protocols import resolve_mode
-from perdure.providers.registry import PROVIDERS, ProviderSpec, find_provider, find_provider_by_url, quirks_of
+from perdure.providers.registry import (
+    PROVIDERS,
+    ProviderSpec,
+    find_provider,
+    find_provider_by_url,
+    providers_of_model,
+    quirks_of,
+)
 from perdure.providers.types import CacheTtl, Endpoint, ModelRequest
 
 if TYPE_CHECKING:
@@ -136,11 +143,17 @@ def main_route(
 
 
 def chosen_provider(settings: Settings, *, lookup: KeyLookup) -> str | None:
-    """Choose a provider where none is set: by the base URL's host, else the first with a key."""
+    """Choose a provider where none is set: by the base URL's host, by the model's name, else the first with a key."""
     if settings.model.base_url:
         match = find_provider_by_url(settings.model.base_url)
         return match.name if match is not None else "custom"
-    match = next((s for s in PROVIDERS if s.base_url and _key_of(s, lookup) is not None), None)
+    makers, is_exclusive = providers_of_model(settings.model.name or "")
+    with_key = [s for s in PROVIDERS if s.base_url and _key_of(s, lookup) is not None]
+    match = next((s for s in makers if s in with_key), None)
+    if match is None and not is_exclusive:
+        match = next(iter(with_key), None)
+    # Without any key the maker is named, so that the error says which key is missing.
+    match = match or next(iter(makers), None)
     return match.name if match is not None else None
 
 
@@ -176,14 +189,6 @@ def endpoint_for(
         model=name,
         api_key=api_key or (_key_of(row, lookup) if row is not None else None),
     )
-
-
-def missing_key(endpoint: Endpoint) -> str | None:
-    """Return a message that names the missing API key; None where the key is present or not needed."""
-    row = find_provider(endpoint.provider)
-    if endpoint.api_key or row is None or not row.needs_key:
-        return None
-    return f"no key for {row.name!r}: set {row.key_variables[0]}, or `credentials.command` to a command that prints it"
 
 
 def _key_of(row: ProviderSpec, lookup: KeyLookup) -> str | None:

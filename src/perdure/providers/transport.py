@@ -37,6 +37,8 @@ from perdure.providers.errors.messages import (
 )
 from perdure.providers.http import HttpClient, HttpResponse, HttpxClient, SseReader, push_chunks
 from perdure.providers.protocols import mode_module
+from perdure.providers.registry import is_own_host, missing_key
+from perdure.providers.sdk_client import SdkTransport
 from perdure.providers.timeouts import Retries, StreamTimer, Timeouts
 from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply, SseEvent
 
@@ -72,6 +74,10 @@ class Transport:
 
     async def send(self, endpoint: Endpoint, request: ModelRequest, *, on_event: OnEvent | None = None) -> Reply:
         """Return the model's reply. Raises ProviderError; its `partial_text` is the text received so far."""
+        problem = missing_key(endpoint) if is_own_host(endpoint) else None
+        # An official client handed in by the caller has a key of its own.
+        if problem is not None and not isinstance(self._client, SdkTransport):
+            raise ProviderError(ErrorVerdict("auth", problem), may_be_billed=False)
         mode = mode_module(endpoint.api_mode)
         body: bytes = mode.build(request)
         attempt, may_be_billed = 0, False

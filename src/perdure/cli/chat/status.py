@@ -10,7 +10,7 @@ from perdure.commands.format import bar, money, share, tokens, usage_lines
 from perdure.core.messages import Entry
 from perdure.providers.caching import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
-from perdure.providers.routes import missing_key
+from perdure.providers.registry import missing_key
 
 _GAUGE_CELLS = 16
 _SHOWN_CHARS = 160

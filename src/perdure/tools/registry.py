@@ -25,9 +25,15 @@ class ToolRegistry:
         self._tools[registered.name] = registered
         return registered
 
-    def switch_off(self, toolset: str) -> None:
-        """Hide a toolset, or a single tool by name, from the model."""
+    def switch_off(self, toolset: str) -> str | None:
+        """Hide a toolset, or a single tool by name, from the model; return a warning if there is none of that name."""
         self._off.add(toolset)
+        names = {t.name for t in self._tools.values()} | {t.toolset for t in self._tools.values()}
+        if toolset in names:
+            return None
+        matches = difflib.get_close_matches(toolset, sorted(names), n=1)
+        hint = f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(sorted(names))}"
+        return f"tools.disabled: there is no tool or toolset {toolset!r}, so nothing was disabled; {hint}"
 
     def switch_on(self, toolset: str) -> None:
         self._off.discard(toolset)

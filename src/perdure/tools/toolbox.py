@@ -120,8 +120,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     warnings = [*servers.warnings]
     warnings += load_plugins(settings.tools.plugins, registry, hooks, available=tool_plugins(sources.perdure_home))
     _add_all(registry, own_tools)
-    for name in settings.tools.disabled:
-        registry.switch_off(name)
+    warnings += [warning for name in settings.tools.disabled if (warning := registry.switch_off(name)) is not None]
     runtime = ToolRuntime(
         registry,
         clock=sources.clock,

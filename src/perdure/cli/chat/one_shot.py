@@ -46,10 +46,12 @@ def ask_once(
 
 
 def _answer(surface: ChatCommandContext, attached: Attached, *, as_json: bool) -> int:
-    for line in (*attached.lines, *embedded_lines(surface)):
+    agent = surface.agent
+    warnings = (f"warning: {warning}" for warning in surface.warnings)
+    for line in (*attached.lines, *embedded_lines(surface), *warnings):
         _print(f"perdure: {line}", sys.stderr)
     try:
-        result = surface.agent.run_conversation(attached.message)
+        result = agent.run_conversation(attached.message)
     finally:  # what failed is in the list, too, and is found by its name
         _name(surface, attached.text)
     if result.outcome == "failed":

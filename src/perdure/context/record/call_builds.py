@@ -25,6 +25,7 @@ _LOCATION = re.compile(
     r"((?:[A-Za-z]:)?[\w./@+~\\-]*[\w@+~-]\.[A-Za-z]\w{0,7}|[\w./-]*Makefile)"
     r"(?::(\d+)(?::(\d+))?|\((\d+)(?:,(\d+))?\))(?::\s*|\s+-\s+|\s+)(\S.*)$"
 )
+_LOCATED = re.compile(r"\S+:\d+: ")
 _WARNING = re.compile(r"(?i)^(?:warning|note|info|remark|help)\b")
 _RUST = re.compile(r"^(error(?:\[\w+\])?: .+)$")
 _RUST_LOCATION = re.compile(r"^\s*--> (\S+:\d+):\d+")
@@ -64,17 +65,18 @@ def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
             return None
         run = TestRun(passed=None, failed=0)
         return CallFinding(one_line(totals[-1], 100), (), CallFacts(tests=run), False, 0.3)
-    located = [e for e in errors if ":" in e.split(" ", 1)[0]]
-    first = (located or errors)[0]
+    located = [e for e in errors if _LOCATED.match(e)]
+    errors = located + [e for e in errors if not _LOCATED.match(e)]
+    first = errors[0]
     total = next((t for t in reversed(totals) if not _GOOD_TOTAL.match(t)), "")
-    count = total or count_noun(len(errors), "error")
+    count = total or count_noun(len(located or errors), "error")
     return CallFinding(
         headline=f"{one_line(count, 60).rstrip(':')}: {clip_middle(shorten_paths(first), 180)}",
         rows=tuple(join_rows(errors, limit=950, row_chars=260)),
         facts=CallFacts(tests=TestRun(None, len(errors), tuple(errors[:_MAX_ERRORS])), error=one_line(first, 240)),
         is_failure=True,
         worth=0.75,
-        title=one_line(count, 60).rstrip(":"),
+        title=one_line(count, 60).rstrip(".:"),
     )
 
 

@@ -50,6 +50,8 @@ _REJECTED = re.compile(r"^\s*!\s+\[(?:remote )?rejected\]\s+(\S+) +-> +(\S+)(?: 
 _REMOTE_URL = re.compile(r"^To (\S+)", re.M)
 _ONELINE = re.compile(rf"^(?:[*|\\/ ]*)({_HASH}) (?:\([^)\n]*\) )?(\S.*)$", re.M)
 _LOG_COMMIT = re.compile(rf"^(?:[*| ]*)commit ({_HASH})(?: \(([^)]*)\))?$")
+_QUIET = re.compile(r"--quiet|-[a-zA-Z]*q[a-zA-Z]*")
+_LONE_HASH = re.compile(rf"^({_HASH})(?=$| \S)", re.M)
 _DIFF_FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
 _FATAL = re.compile(r"^(?:fatal|error): (?!failed to push some refs)(.*)$", re.M)
 _HINT_LESS = re.compile(r"^(?:hint: |\s*\(use |remote: *$)")
@@ -141,14 +143,33 @@ def _read_subcommands(line: ShellLine, subcommands: list[str], view: OutputView)
     # The files and commits that are shown may hold lines like these, too.
     is_own = view.text.startswith(("fatal:", "error:")) or not names <= {"show", "diff", "log"}
     if fatal and is_own and not any(f.is_failure for f in findings):
-        findings.append(_failure(fatal))
+        findings.append(_failure(fatal, is_push="push" in names))
+    if not view.exit_code and not any(f.is_failure for f in findings):
+        findings += _read_quiet(line, view, has_commit=any(f.facts.commit for f in findings))
     return findings
 
 
-def _failure(messages: list[str]) -> CallFinding:
-    return CallFinding(
-        one_line(messages[0], 140), tuple(messages[:4]), CallFacts(error=one_line(messages[0], 240)), True, 0.6
-    )
+def _read_quiet(line: ShellLine, view: OutputView, *, has_commit: bool) -> list[CallFinding]:
+    """Commits and pushes with -q print nothing; the hash may come from a `git rev-parse` or `git log` beside them."""
+    findings = []
+    quiet = [c for c in line.commands if c.program == "git" and any(_QUIET.fullmatch(w) for w in c.words)]
+    commits = [c for c in quiet if git_subcommand(c) == "commit"]
+    if commits and not has_commit and "nothing to commit" not in view.text:
+        title = commits[-1].option("-m", "--message", "-am", "-qm", "-qam", "-aqm").split("\n", 1)[0]
+        if not title or title.startswith("$("):
+            title = line.documents[0].strip().split("\n", 1)[0] if line.documents else ""
+        hashes = _LONE_HASH.findall(view.text)
+        facts = CallFacts(commit=Commit(hashes[-1], title)) if hashes else CallFacts()
+        label = f"commit {hashes[-1]}" if hashes else "committed"
+        findings.append(CallFinding(f"{label} “{one_line(title, 90)}”" if title else label, (), facts, False, 0.8))
+    if any(git_subcommand(c) == "push" for c in quiet):
+        findings.append(CallFinding("pushed", (), CallFacts(pushed=True), False, 0.8))
+    return findings
+
+
+def _failure(messages: list[str], *, is_push: bool) -> CallFinding:
+    facts = CallFacts(error=one_line(messages[0], 240), pushed=False if is_push else None)
+    return CallFinding(one_line(messages[0], 140), tuple(messages[:4]), facts, True, 0.6)
 
 
 def _read_commit(line: ShellLine, view: OutputView) -> CallFinding | None:
@@ -245,7 +266,6 @@ def _read_steps(line: ShellLine, view: OutputView) -> CallFinding | None:
         facts = CallFacts(branch=switched[1])
     if head is not None:
         parts.append(f"HEAD at {head[1]} “{one_line(head[2], 70)}”")
-        facts = CallFacts(branch=facts.branch, commit=Commit(head[1], head[2].strip(), facts.branch))
     if not parts:
         return None
     changed = _CHANGED.search(view.text)

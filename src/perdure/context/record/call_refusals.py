@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.context.record.call_text import one_line
@@ -11,21 +12,26 @@ from perdure.context.record.types import Outcome
 _HEAD_CHARS = 600
 _REASON_CHARS = 4_000
 
-# How agents report a refusal; the group, where there is one, is the reason in the user's own words.
-_REFUSALS = tuple(
+# How Perdure reports a refusal, after the name of the tool; the group is the reason in the user's own words.
+_OWN_REFUSALS = tuple(
     re.compile(pattern, re.S)
     for pattern in (
-        # "terminal was not run, the user refused: “not on Fridays”. Approval was needed because: …"
-        r"(?:Error: )?\S+ was not run, the user refused: “(.*)”\. Approval was needed because: ",
-        r"(?:Error: )?\S+ was not run, (?:the user refused|no one is available to approve it): ()",
-        r"(?:Error: )?\S+ was stopped by a hook: ()",
+        r" was not run, the user refused: “(.*)”\. Approval was needed because: ",
+        r" was not run, (?:the user refused|no one is available to approve it): ()",
+        r" was stopped by a hook: ()",
+    )
+)
+# How other agents report one.
+_OTHER_REFUSALS = tuple(
+    re.compile(pattern, re.S)
+    for pattern in (
         r"The user doesn't want to (?:proceed with this tool use|take this action)\b.{0,400}?the user said:\s*(.*)",
         r"The user doesn't want to (?:proceed with this tool use|take this action)\b()",
         r"\[?(?:Request )?(?:denied|rejected|declined) by (?:the )?user(?:: (.*?))?\]?\s*\Z",
         r"(?:Error: )?(?:The )?[Uu]ser (?:has )?(?:rejected|denied|declined|refused|cancell?ed)\b"
         r"[^:\n]{0,120}(?:: ?(.*))?\Z",
-        r"(?:Error: )?(?:Permission|Approval) (?:to use \S+ )?(?:has been )?(?:denied|refused|rejected)\b"
-        r"[^:\n]{0,120}(?:: ?(.*))?\Z",
+        r"(?:Error: )?(?:Permission|Approval) (?:to use \S+ (?:with [^\n]{0,300} )?)?(?:has been )?"
+        r"(?:denied|refused|rejected)\b[^:\n]{0,120}(?:: ?(.*))?\Z",
         r"(?:Error: )?(?:Tool|Command|Action)\b[^:\n]{0,60}(?:rejected|denied|refused|declined|blocked) by "
         r"(?:the )?user[^:\n]{0,80}(?:: ?(.*))?\Z",
         r"BLOCKED: (?:User denied|.{0,80}denied by (?:the )?user)()",
@@ -60,21 +66,42 @@ class UnfinishedCall:
     words: str = ""
 
 
-def read_refusal(result: str) -> UnfinishedCall | None:
-    """Recognise a refused, interrupted or timed-out call by the beginning or the end of its result."""
+def read_refusal(result: str, *, tool: str, is_foreign: bool) -> UnfinishedCall | None:
+    """Recognise a refused or interrupted call by the beginning or the end of its result.
+
+    With `is_foreign` the result may hold a text that somebody else wrote, such as a page or a file: there a refusal in
+    the form of another agent is not believed, and the words of the user are not taken from it.
+    """
     head = result[:_HEAD_CHARS].lower()
     if any(hint in head for hint in _REFUSAL_HINTS):
-        stripped = result[:_REASON_CHARS].strip()
-        for pattern in _REFUSALS:
-            if (match := pattern.match(stripped)) is not None:
-                words = (match[1] or "").strip() if match.lastindex else ""
-                return UnfinishedCall("refused", one_line(words or stripped, 300), words)
+        refusal = _read_own(result, tool) or (None if is_foreign else _read_other(result))
+        if refusal is not None:
+            return refusal
     edges = (head[:80], result[-140:].lower())
     if any(hint in edge for edge in edges for hint in _INTERRUPT_HINTS):
         start, end = result[:200].lstrip(), result[-140:].rstrip()
         match = _INTERRUPTED.match(start) or _INTERRUPTED.search(end, max(0, len(end) - 60))
         if match is not None:
             return UnfinishedCall("interrupted", "interrupted before it finished")
+    return None
+
+
+def _read_own(result: str, tool: str) -> UnfinishedCall | None:
+    text = result[:_REASON_CHARS].strip().removeprefix("Error: ")
+    if not tool or not text.startswith(f"{tool} was "):
+        return None
+    return _match_refusal(_OWN_REFUSALS, text, len(tool))
+
+
+def _read_other(result: str) -> UnfinishedCall | None:
+    return _match_refusal(_OTHER_REFUSALS, result[:_REASON_CHARS].strip(), 0)
+
+
+def _match_refusal(patterns: Sequence[re.Pattern[str]], text: str, position: int) -> UnfinishedCall | None:
+    for pattern in patterns:
+        if (match := pattern.match(text, position)) is not None:
+            words = (match[1] or "").strip()
+            return UnfinishedCall("refused", one_line(words or text, 300), words)
     return None
 
 

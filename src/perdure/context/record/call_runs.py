@@ -31,7 +31,7 @@ _SMALL_CHARS = 700
 _ERROR_LINE = re.compile(
     r"(?:^|[\s\[(:\"=])(?:fatal|error|ERROR|Error|FATAL|CRITICAL|SEVERE|panic|FAILED|FAIL|E[A-Z]{4,}|\w+(?:Error|Exception))(?:[\s\]):!,\"=]|$)|"
     r"command not found|No such file|ermission denied|cannot |Cannot |not found|refused|rejected|Traceback|"
-    r"unrecognized|level=(?:error|fatal)|[Ff]ailed to |[Uu]nable to |✗|✖|❌|\bFAIL(?:ED|URE)?\b"
+    r"unrecognized|level=(?:error|fatal)|[Ff]ailed(?: to |$)|[Uu]nable to |✗|✖|❌|\bFAIL(?:ED|URE)?\b"
 )
 _SHELL_ERRORS = (
     "command not found", "o such file or directory", "ermission denied", "Is a directory", "Not a directory",
@@ -60,6 +60,10 @@ _OWN_ERROR = re.compile(
 _RESULT_LINE = re.compile(
     r"(?i)^\W{0,8}(?:✅|✓|✔|success|updated|created|done|finished|completed?|total|wrote|saved|installed|passed|all )"
 )
+_HTTP_STATUS = re.compile(r"HTTP/\S+ [45]\d\d[^\n]{0,60}")
+_FINAL_ERROR = re.compile(r"(?:ERROR|FATAL|fatal|[Ee]rror|panic)(?:\[\w+\])?: ")
+_JOB_PREFIX = re.compile(r"^[^\t]{1,200}\t[^\t]{1,200}\t\ufeff?\d{4}-\d\d-\d\dT\S+Z ?")
+_RUN_LOG = re.compile(r"\bgh run view\b")
 _PID = re.compile(r"(?i)\bpid[:= ]+(\d+)|^\[\d+\] (\d+)")
 _EMPTY = re.compile(
     r"\(?(?:no output|No output|no content|empty)\)?\.?\s*|Tool ran without output or errors\s*|<empty>\s*"
@@ -72,12 +76,34 @@ def describe_shell(
     """The kind of a command, its label in full and in short, and what came of it."""
     line = parse_shell(command)
     kind = _main_kind(line)
+    if any(c.program == "gh" and c.words[1:2] == ("run",) for c in line.commands):
+        view = _without_job_names(view)
     finding = _read(line, kind, view)
     facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
     if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
         finding = _with_failure(finding, view)
     finding = replace(finding, facts=merge_facts(facts), rows=(*finding.rows, *_script_rows(line)))
     return kind, _label(arguments, line), finding
+
+
+def _without_job_names(view: OutputView) -> OutputView:
+    """The log of a run without the job, the step and the time before each line."""
+    lines = tuple(_JOB_PREFIX.sub("", x) for x in view.lines)
+    return replace(view, lines=lines, text="\n".join(lines)) if lines != view.lines else view
+
+
+def reads_foreign_text(command: str) -> bool:
+    """Whether a command prints files or pages as they are, so that its output may begin with anything."""
+    line = parse_shell(command)
+    commands = [c for c in line.commands if c.program not in ("cd", "export", "set", "source")]
+    if not commands:
+        return False
+    first = commands[0]
+    if first.program == "gh":
+        return first.words[2:3] not in (("create",), ("merge",), ("comment",), ("close",), ("edit",), ("review",))
+    if git_subcommand(first) == "show":
+        return any(":" in w for w in first.operands)
+    return first.kind in ("read", "web") or first.program in ("echo", "printf")
 
 
 def _label(arguments: Mapping[str, Any], line: ShellLine) -> tuple[str, str]:
@@ -89,6 +115,9 @@ def _label(arguments: Mapping[str, Any], line: ShellLine) -> tuple[str, str]:
         short = f"{one_line(description, 60)} (`{one_line(program, 40).rstrip('…')}…`)"
         return f"{one_line(description, 70)} (`{clip_middle(label, 220)}`)", short
     full = f"`{clip_middle(label, 240)}`"
+    if line.documents and not any(c.kind == "git" for c in line.commands):
+        remark = next((x.strip("# ") for x in line.documents[0][:2_000].split("\n") if x.startswith("# ")), "")
+        return (f"{full} ({one_line(remark, 80)})",) * 2 if remark else (full, full)
     return full, full
 
 
@@ -128,7 +157,10 @@ def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
     if "git" in kinds and (finding := read_git(line, view)) is not None:
         findings.append(finding)
     is_foreign = (
-        bool(kinds) and kinds <= {"read", "search", "other", "git"} and _LOG_FILE.search(line.text[:2_000]) is None
+        bool(kinds)
+        and kinds <= {"read", "search", "other", "git"}
+        and _LOG_FILE.search(line.text[:2_000]) is None
+        and _RUN_LOG.search(line.text[:2_000]) is None
     )
     if not is_foreign:
         findings += _read_runs(kinds, view, bool(findings))
@@ -172,14 +204,15 @@ def _is_harmless(line: ShellLine, kind: CallKind, view: OutputView) -> bool:
 def _with_failure(finding: CallFinding, view: OutputView) -> CallFinding:
     lines = decisive_lines(view)
     reason = lines[0] if lines else finding.headline
-    headline = f"exit {view.exit_code}: {reason}" if reason else f"exit {view.exit_code}"
-    rows = tuple(unique([*lines[:8], *finding.rows]))
+    shown = " ".join(lines[:8])
+    others = [r for r in finding.rows if " ".join(r.split()) not in shown] if "Traceback" not in view.text else []
     return CallFinding(
-        headline,
-        rows if len(rows) > 1 else finding.rows,
+        f"exit {view.exit_code}: {reason}" if reason else f"exit {view.exit_code}",
+        (*lines[:8], *others) if len(lines) + len(others) > 1 or len(reason) > 200 else (),
         merge_facts([finding.facts, CallFacts(error=one_line(reason, 240))]),
         True,
         max(finding.worth, 0.6),
+        f"exit {view.exit_code}" if len(lines) + len(others) > 1 else None,
     )
 
 
@@ -239,7 +272,13 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
             False,
             0.35,
         )
-    return CallFinding(_plain_headline(kind, view), tuple(_telling_rows(view)), CallFacts(), False, 0.35)
+    headline = _plain_headline(kind, view)
+    rows = () if " | " in headline and not headline.endswith("lines)") else tuple(_telling_rows(view))
+    status = _HTTP_STATUS.match(view.text) if kind == "web" else None
+    error = status[0] if status is not None else ""
+    if not error and view.exit_code is None and kind in ("shell", "build") and _FINAL_ERROR.match(view.lines[-1]):
+        error = one_line(view.lines[-1], 200)
+    return CallFinding(headline, rows, CallFacts(error=error), bool(error), 0.6 if error else 0.35)
 
 
 def _plain_headline(kind: CallKind, view: OutputView) -> str:

@@ -77,7 +77,7 @@ _RSPEC_ERROR = re.compile(r"^\s+(?:Failure/Error: (.*)|(expected.*|got:? .*))$",
 _JUNIT_TOTAL = re.compile(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+)")
 _JUNIT_FAIL = re.compile(r"^\[ERROR\]\s+(\S+\.\S+:\d+.*|\S+#?\S* .*<<< (?:FAILURE|ERROR)!.*)$", re.M)
 _DOTNET_TOTAL = re.compile(r"Failed:\s+(\d+), Passed:\s+(\d+)")
-_GRADLE_FAIL = re.compile(r"^(\S+ > .+) FAILED$", re.M)
+_GRADLE_FAIL = re.compile(r"^(\S+ > .+) FAILED$(?:\n\s+(\S.*))?", re.M)
 _PHPUNIT_TOTAL = re.compile(
     r"^(?:Tests: (\d+), Assertions: \d+(?:, Errors: (\d+))?(?:, Failures: (\d+))?|OK \((\d+) tests?)", re.M
 )
@@ -159,7 +159,10 @@ def _read_pytest(view: OutputView) -> CallFinding | None:
     extra = ", ".join(f"{counts[w]} {w}" for w in ("skipped", "xfailed") if counts.get(w))
     if totals and "no tests ran" in totals[-1][1]:
         extra = "no tests ran"
-    return _finding(passed, failed, list(rows.values()), extra)
+    notes: list[str] = []
+    if rows and not any(" — " in row for row in rows.values()):
+        notes = unique(x[1:].strip() for x in view.lines if x.startswith("E  "))[:4]
+    return _finding(passed, failed, list(rows.values()), extra, notes=notes)
 
 
 def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
@@ -307,10 +310,11 @@ def _read_tap(view: OutputView) -> CallFinding | None:
         return None
     if counts and not counts.get("fail"):
         rows = []
-    errors = (
-        [x.strip() for x in view.lines if _JS_ERROR.match(x) or x.lstrip().startswith("error:")][:3] if rows else []
-    )
-    return _finding(counts.get("pass"), counts.get("fail", len(rows)), unique(rows), notes=errors)
+    if not rows:
+        return _finding(counts.get("pass"), counts.get("fail", 0), [])
+    notes = [x.strip() for x in view.lines if _JS_ERROR.match(x) or x.lstrip().startswith("error:")][:3]
+    notes += [m[1] for x in view.lines if "node:" not in x and (m := _JS_LOCATION.search(x)) is not None][:2]
+    return _finding(counts.get("pass"), counts.get("fail", len(rows)), unique(rows), notes=notes)
 
 
 def _read_bun(view: OutputView) -> CallFinding | None:
@@ -372,7 +376,7 @@ def _read_other(view: OutputView) -> CallFinding | None:
         failed = int(php[2] or 0) + int(php[3] or 0)
         rows = re.findall(r"^\d+\) (\S+::\S+)", view.text, re.M)
         return _finding(int(php[1] or php[4]) - failed, failed, rows if failed else [])
-    if rows := _GRADLE_FAIL.findall(view.text):
+    if rows := [_row(name, "", message) for name, message in _GRADLE_FAIL.findall(view.text)]:
         return _finding(None, len(rows), rows)
     return None
 

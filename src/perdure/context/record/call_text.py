@@ -33,8 +33,8 @@ _RAN = re.compile(
     r"(?:Exit code|Exit status|exit code:) (-?\d{1,3})\b\n?|\[exit (-?\d{1,3})\]\n?|\[ended by signal (\d+)\]\n?"
 )
 _ENDED = re.compile(
-    r"\n?\[?\(?(?:(?:Command|Process) (?:exited|failed) with|exited with|exit) (?:exit )?(?:code|status):? "
-    r"(-?\d{1,3})\b[^\n]{0,40}\Z"
+    r"(?:^|\n)\[?\(?(?:(?:Command|Process) (?:exited|failed) with |[Ee]xited with |[Ee]xit )(?:exit )?"
+    r"(?:code|status):? (-?\d{1,3})\b[^\n]{0,20}\Z"
 )
 _LONG_LOCATION = re.compile(r"(?<!\S)[^\s:]{37,}(?=:\d)")
 _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
@@ -76,7 +76,7 @@ def read_output(result: str) -> OutputView:
         raw = raw[match.end() :]
     else:
         tail = raw[-400:].rstrip()
-        if "exit" in tail and (match := _ENDED.search(tail)) is not None:
+        if "xit" in tail and (match := _ENDED.search(tail)) is not None:
             exit_code = int(match[1])
             raw = raw[:-400] + tail[: match.start()]
     if "Shell cwd" in raw[-400:] and (match := _CWD_RESET.search(raw[-400:])) is not None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.context.record.call_edits import edited_path, read_edit, read_write
-from perdure.context.record.call_json import read_json
+from perdure.context.record.call_json import error_of, read_json
 from perdure.context.record.call_refusals import UnfinishedCall, background_process
-from perdure.context.record.call_runs import decisive_lines, describe_shell
+from perdure.context.record.call_runs import decisive_lines, describe_shell, reads_foreign_text
 from perdure.context.record.call_text import (
     DETAIL_CHARS,
     LINE_CHARS,
@@ -24,6 +24,7 @@ from perdure.context.record.call_text import (
     list_names,
     merge_facts,
     one_line,
+    parse_json,
     plain_text,
     printable,
     read_output,
@@ -36,10 +37,15 @@ _ERROR_HEAD = re.compile(
     r"(?i)\s*(?:<tool_use_error>|error\b|\[error|traceback|exception\b|failed\b|failure\b|fatal:|edit rejected|"
     r"invalid |could not |cannot |unknown tool)"
 )
+_JSON_ERROR = re.compile(r'\s*\{\s*"(?:error|success)"\s*:|\s*\{[^{}]{0,150}"(?:error"\s*:\s*"|success"\s*:\s*false)')
+_QUESTION_TOOLS = frozenset(("askuserquestion", "ask_user", "clarify", "ask_clarification", "ask_followup_question"))
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
 _EDIT_DIFFICULTY = re.compile(
     r"(?i)not been read|modified since|to replace not found|does not occur|no match|occurs \d+ times|"
     r"found \d+ matches|not found in"
+)
+_READS_MORE = re.compile(
+    r"(?i)(?:get|read|fetch|list|search|view|find|query|open|download|extract|browse|scrape|load|show)_?"
 )
 _CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
 
@@ -84,6 +90,15 @@ def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], re
         finding = CallFinding(reason, rows, worth=0.8)
     composed = _compose(name, kind, _target(kind, arguments), what, finding, "refused")
     return replace(composed, user_words=refusal.words)
+
+
+def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> bool:
+    """Whether the result of a call may begin with a text that somebody else wrote."""
+    if kind == "shell":
+        return reads_foreign_text(_command(arguments))
+    if kind == "other":
+        return _READS_MORE.match(name.rsplit("__", 1)[-1]) is not None
+    return kind in ("read", "search", "web", "delegate")
 
 
 def describe_missing(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> CallLine:
@@ -188,18 +203,33 @@ def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
         return line
     offset, limit = arguments.get("offset"), arguments.get("limit")
     part = f" from line {offset}" if isinstance(offset, int) and offset > 1 else ""
-    total = count_lines(result)
+    total = _content_lines(result)
     if isinstance(limit, int) and isinstance(offset, int):
         total = min(total, limit)
     finding = CallFinding(count_noun(total, "line"), (), CallFacts(read_files=(path,)), False, 0.05)
     return _compose(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
 
 
+def _content_lines(result: str) -> int:
+    """The number of lines that a read returned, also where it came inside JSON."""
+    if result[:1] == "{" and isinstance(body := parse_json(result), dict):
+        content = next((v for k in ("content", "text", "output") if isinstance(v := body.get(k), str)), None)
+        return count_lines(result if content is None else content)
+    return count_lines(result)
+
+
 def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine | None:
     """A call that failed as a whole: its result is an error message."""
-    if len(result) > 6_000 or _ERROR_HEAD.match(result[:80]) is None:
+    if len(result) > 6_000:
         return None
-    text = plain_text(_ERROR_TAG.sub("", result)).strip()
+    text = result
+    if _JSON_ERROR.match(result[:200]) is not None and isinstance(body := parse_json(result), dict):
+        text = error_of(body)
+        if not text:
+            return None
+    elif _ERROR_HEAD.match(result[:80]) is None:
+        return None
+    text = plain_text(_ERROR_TAG.sub("", text)).strip()
     lines = [x for x in text.split("\n") if x.strip()]
     first = one_line(lines[0], 200) if lines else "error"
     worth = 0.1 if kind in ("read", "search") or _EDIT_DIFFICULTY.search(first) else 0.6
@@ -243,10 +273,23 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     ):
         return _compose(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok")
     view = read_output(result)
+    if view.raw[:1] in ("{", "[") and (finding := read_json(view)) is not None:
+        return _compose(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok")
     total = view.total_lines
     rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 8 else []
     headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
     return _compose(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
+
+
+def _describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    """A question to the user, with the answer."""
+    questions = arguments.get("questions")
+    first = questions[0] if isinstance(questions, list) and questions else arguments
+    question = first.get("question") or first.get("prompt") if isinstance(first, dict) else str(first)
+    answer = printable(result[:4_000]).strip()
+    finding = CallFinding(f"the user answered: {one_line(answer, 600)}", worth=0.9)
+    what = f"asked the user “{one_line(str(question or ''), 160)}”"
+    return _compose(name, kind, one_line(str(question or ""), 160), what, finding, "ok")
 
 
 def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -385,6 +428,8 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
 
 def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     """Any other tool: its arguments, and the telling fields or lines of its result."""
+    if name.lower() in _QUESTION_TOOLS:
+        return _describe_question(name, kind, arguments, result)
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
     view = read_output(result)

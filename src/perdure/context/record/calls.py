@@ -14,7 +14,13 @@ from typing import Any
 
 from perdure.context.record.call_refusals import read_refusal
 from perdure.context.record.call_text import list_names, one_line
-from perdure.context.record.call_tools import DESCRIBERS, describe_missing, describe_other, describe_refusal
+from perdure.context.record.call_tools import (
+    DESCRIBERS,
+    describe_missing,
+    describe_other,
+    describe_refusal,
+    holds_foreign_text,
+)
 from perdure.context.record.types import CallKind, CallLine
 from perdure.core.messages import ToolCall
 
@@ -45,7 +51,8 @@ def describe_call(call: ToolCall, result: str | None) -> CallLine:
     if arguments is None:
         arguments = {"input": call.arguments[:_MAX_ARGUMENT_CHARS]} if call.arguments.strip() else {}
     kind = _kind_of(call.name, arguments)
-    refusal = read_refusal(result) if result else None
+    is_foreign = holds_foreign_text(call.name, kind, arguments)
+    refusal = read_refusal(result, tool=call.name, is_foreign=is_foreign) if result else None
     if refusal is not None:
         return describe_refusal(call.name, kind, arguments, refusal)
     if result is None:

@@ -29,6 +29,7 @@ _MAX_LINES = 4_000
 _REMOVED_CHARS = 260
 _ADDED_CHARS = 680
 _ROW_CHARS = 170
+_RANKED_LINES = 400
 
 # A definition of a function, a type, a constant or a default, in the common languages.
 _DEFINITION = re.compile(
@@ -111,23 +112,24 @@ def excerpt_rows(removed: Sequence[str], added: Sequence[str], *, scale: float =
 
 def pick_lines(lines: Sequence[str], limit: int) -> list[str]:
     """The lines that tell most within a number of characters, in their order: definitions, values, then the others."""
-    cleaned = [one_line(x, _ROW_CHARS) for x in lines]
-    if sum(map(len, cleaned)) <= limit and len(cleaned) <= 12:
-        return cleaned
-    order = sorted(range(len(cleaned)), key=lambda n: (_rank(lines[n]), n))
-    chosen: set[int] = set()
+    if len(lines) <= 12:
+        cleaned = [one_line(x, _ROW_CHARS) for x in lines]
+        if sum(map(len, cleaned)) <= limit:
+            return cleaned
+    ranks = [_rank(x) for x in lines[:_RANKED_LINES]]
+    chosen: dict[int, str] = {}
     used = 0
-    for number in order:
-        size = len(cleaned[number]) + 3
-        if chosen and used + size > limit:
+    for number in sorted(range(len(ranks)), key=ranks.__getitem__):
+        row = one_line(lines[number], _ROW_CHARS)
+        if chosen and used + len(row) + 3 > limit:
             continue
-        chosen.add(number)
-        used += size
+        chosen[number] = row
+        used += len(row) + 3
         if used > limit - 30 or len(chosen) >= 16:
             break
-    rows = [cleaned[n] for n in sorted(chosen)]
-    if len(rows) < len(cleaned):
-        rows[-1] += f" […{len(cleaned) - len(rows)} more lines]"
+    rows = [chosen[n] for n in sorted(chosen)]
+    if len(rows) < len(lines):
+        rows[-1] += f" […{len(lines) - len(rows)} more lines]"
     return rows
 
 
@@ -167,8 +169,7 @@ def _differing(old: str, new: str) -> tuple[str, str]:
 
 
 def _telling(lines: Sequence[str]) -> str:
-    ranked = min(lines[:200], key=_rank, default="")
-    return ranked.strip()
+    return min(lines[:30], key=_rank, default="").strip()
 
 
 def read_write(arguments: Mapping[str, Any]) -> CallFinding:

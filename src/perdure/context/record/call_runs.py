@@ -103,7 +103,14 @@ def reads_foreign_text(command: str) -> bool:
         return first.words[2:3] not in (("create",), ("merge",), ("comment",), ("close",), ("edit",), ("review",))
     if git_subcommand(first) == "show":
         return any(":" in w for w in first.operands)
-    return first.kind in ("read", "web") or first.program in ("echo", "printf")
+    return (first.kind == "read" and bool(first.operands)) or first.kind == "web" or first.program in ("echo", "printf")
+
+
+def shell_label(command: str) -> str:
+    """A command for the line of a call without a result, with the first line of its here-document."""
+    line = parse_shell(command)
+    document = next((x.strip() for x in line.documents[:1] for x in x[:600].split("\n") if x.strip()), "")
+    return f"`{clip_middle(command_label(line), 240)}`" + (f" (“{one_line(document, 90)}”)" if document else "")
 
 
 def _label(arguments: Mapping[str, Any], line: ShellLine) -> tuple[str, str]:

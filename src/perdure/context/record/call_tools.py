@@ -10,7 +10,7 @@ from typing import Any
 from perdure.context.record.call_edits import edited_path, read_edit, read_write
 from perdure.context.record.call_json import error_of, read_json
 from perdure.context.record.call_refusals import UnfinishedCall, background_process
-from perdure.context.record.call_runs import decisive_lines, describe_shell, reads_foreign_text
+from perdure.context.record.call_runs import decisive_lines, describe_shell, reads_foreign_text, shell_label
 from perdure.context.record.call_text import (
     DETAIL_CHARS,
     LINE_CHARS,
@@ -82,6 +82,9 @@ def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     rows: tuple[str, ...] = ()
     if kind in ("edit", "write") and (edit := _edit_finding(kind, arguments)) is not None:
         rows = edit.rows[:8]
+    elif isinstance(plan := arguments.get("plan"), str):
+        rows = tuple(join_rows(plan.split("\n"), limit=500))
+        what = f"plan “{one_line(plan.lstrip('# '), 90)}”"
     if refusal.words:
         finding = CallFinding(f"REFUSED by the user: “{one_line(refusal.words, 700)}”", rows, worth=1.0)
     else:
@@ -113,7 +116,7 @@ def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
     if kind == "shell" and "command" not in arguments and isinstance(code := arguments.get("code"), str):
         return f"{name} `{_code_label(code)}`"
     if kind == "shell":
-        return f"`{clip_middle(target, 240)}`" if target else name
+        return shell_label(_command(arguments)) if target else name
     verb = {"read": "read", "write": "write", "edit": "edit", "delete": "delete"}.get(kind)
     if verb is not None:
         return f"{verb} {target}" if target else verb

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from perdure.context.record.call_refusals import read_refusal
+from perdure.context.record.call_refusals import UnfinishedCall, read_refusal
 from perdure.context.record.call_text import list_names, one_line
 from perdure.context.record.call_tools import (
     DESCRIBERS,
@@ -51,13 +51,15 @@ def describe_call(call: ToolCall, result: str | None) -> CallLine:
     if arguments is None:
         arguments = {"input": call.arguments[:_MAX_ARGUMENT_CHARS]} if call.arguments.strip() else {}
     kind = _kind_of(call.name, arguments)
-    is_foreign = holds_foreign_text(call.name, kind, arguments)
-    refusal = read_refusal(result, tool=call.name, is_foreign=is_foreign) if result else None
-    if refusal is not None:
+    if result and (refusal := _refusal(call.name, kind, arguments, result)) is not None:
         return describe_refusal(call.name, kind, arguments, refusal)
     if result is None:
         return describe_missing(call.name, kind, arguments)
     return DESCRIBERS.get(kind, describe_other)(call.name, kind, arguments, result)
+
+
+def _refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> UnfinishedCall | None:
+    return read_refusal(result, tool=name, is_foreign=lambda: holds_foreign_text(name, kind, arguments))
 
 
 def _kind_of(name: str, arguments: Mapping[str, Any]) -> CallKind:

@@ -8,15 +8,14 @@ import pytest
 
 from perdure.context.analysis import DECISION, ERROR, PLAN, PatternMatcher
 from perdure.context.digest import CHECKED
+from perdure.context.record.decisions import CHOICE
 from perdure.context.transcript import EXIT
-from perdure.context.user_intent import BINDING, COMMAND
 from support.alternatives import alternatives
 
 WORDINGS = {
     "decision": DECISION,
     "plan": PLAN,
-    "binding": BINDING,
-    "command": COMMAND,
+    "choice": CHOICE,
     "error": ERROR,
     "checked": CHECKED,
     "exit": EXIT,

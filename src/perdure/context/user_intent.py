@@ -3,109 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from perdure.context.analysis import PatternMatcher, sentences
+from perdure.context.analysis import sentences
+from perdure.context.authorship import is_for_machines, is_role_play, is_statement
+from perdure.context.standing import is_standing
 from perdure.context.user_words import goes_on, is_bare, own_words
 from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
 
-# Words of obligation anywhere in a sentence.
-BINDING = PatternMatcher(
-    marks=(
-        "now on", "here on", "forward", "future,", "henceforth", "all times", "circumstances", "time you",
-        "whenever you", "matter what", "default", "must", "should", "shall", "remember", "prefer", "want you to",
-        "siempre", "nunca", "jamás", "de ahora", "toujours", "jamais", "désormais", "dorénavant", "immer", "niemals",
-        "ab jetzt", "ab sofort", "künftig", "sempre", "d'ora in", "daqui em", "всегда", "никогда", "отныне", "впредь",
-    ),
-    pattern=re.compile(
-        r"\b(?:from now on|from here on|going forward|in (?:the )?future,|henceforth|at all times"
-        r"|under no circumstances|every time you|each time you|whenever you|no matter what"
-        r"|by default,? (?:use|do|write|answer|reply)"
-        r"|(?:you|it|they|everything|all|each|every \w+|code|tests?|commits?|answers?|replies)"
-        r" (?:must|should|shall)(?: \w+)? (?:always|never|only|not)"
-        r"|(?:must|should|shall) (?:always|never|stay|remain|keep)"
-        r"|remember (?:to|that you)|I(?:'d| would)? (?:prefer|want you to always|want you to never))\b"
-        r"|\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|ne (?:\w+ )?jamais|désormais"
-        r"|dorénavant|immer|niemals|ab (?:jetzt|sofort)|künftig|sempre|d'ora in poi|daqui em diante"
-        r"|всегда|никогда|отныне|впредь)\b",
-        re.IGNORECASE,
-    ),
-    cjk=re.compile(
-        "不要|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后|往后)|今后|今後"
-        "|以后(?:都|请|不|每)|每次都|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|别再|只能用"
-        "|必ず|絶対|常に|これから(?:は|も)|毎回|決して|しないで|しないこと|してはいけ|覚えておいて|以後"
-        "|항상|절대|반드시|앞으로(?:는|도)?|매번|하지 ?(?:마|말)|금지|언제나|기억해"
-    ),
-)  # fmt: skip
-# Imperatives, which count only at the start of a clause.
-COMMAND = PatternMatcher(
-    marks=("always", "never", "don't", "do not", "make sure", "be sure", "avoid", "only ", "stop ", "no "),
-    pattern=re.compile(
-        r"(?:^|[,;:–—]\s*|\b(?:please|and|but|also|so|then|ok|okay)[, ]+)"
-        r"(?:always|never|do not ever|don't ever|don't|do not|make sure|be sure|avoid"
-        r"|only (?:use|write|run|answer|reply|change|touch)|stop \w+ing|no (?:more )?\w+ing)\b",
-        re.IGNORECASE,
-    ),
-)
-# Directives that need no "always": they bind by their verb.
-DIRECTIVE = PatternMatcher(
-    marks=(
-        "must",
-        "me ",
-        "alone",
-        "stick to",
-        "keep ",
-        "call me",
-        "no ",
-        "rather you",
-        "we always",
-        "important that",
-        "if ",
-        "use ",
-        "не ",
-    ),
-    pattern=re.compile(
-        r"^(?!(?:I|it|there|that|this|he|she)\b)[^.!?]{0,80}\bmust(?: not)? (?!have\b)\w+"
-        r"|^(?:please )?(?:ask|check with|consult|tell|warn|wait for) (?:me|my) (?:\w+ )?(?:before|first|ok|approval)\b"
-        r"|^(?:please )?leave \S+ alone\b|^(?:please )?stick (?:to|with)\b|^(?:please )?keep (?:every|each|all)\b"
-        r"|\bcall me [A-Z]|^no (?!problem|idea|worries|need|rush|thanks|one\b)\w+(?: \w+)?[.!]?$"
-        r"|^we always \w+|\bI'd rather you\b|\bit(?:'s| is) important that\b|^if .{3,80}, (?:stop|ask|tell me"
-        r"|do not|don't)\b"
-        r"|^(?:please )?use \w+, not \w+|^не \w+(?:й|йте|ь|ьте)\b",
-        re.IGNORECASE,
-    ),
-)
-# Descriptions, not wishes: "it never works", "I don't know".
-_DESCRIBES = re.compile(
-    r"\b(?:I|he|she|it|they|this|that|there|we|which|who)"
-    r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
-    r"(?: \w+)? (?:always|never)\b(?! (?:want|use|do) )"
-    r"|^(?:don't|do not) (?:know|think|see|understand|worry|mind|you)\b",
-    re.IGNORECASE,
-)
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
-_ASKS = re.compile(r"[?？]\s*[\"”’)]*$")
 # A line of a handoff that quotes an instruction, with or without its address.
 LISTED_RULE = re.compile(r"^[-*•]\s+“(.+)”(?: \(.*\))?$", re.MULTILINE)
 # A message that corrects what was done: it binds, though it has no word of obligation.
-CORRECTION = PatternMatcher(
-    marks=(
-        "no", "not ", "wrong", "meant", "actually", "incorrect", "should have", "shouldn't have", "why did you",
-        "that's", "still ", "nein", "falsch", "nicht", "gemeint", "non,", "faux", "incorrecto", "mal", "нет", "неправ",
-    ),
-    pattern=re.compile(
-        r"^(?:(?:hm+|ok(?:ay)?|sorry|wait|but|ah)[,.! ]+)*"
-        r"(?:no[,.!:]? (?!problem|idea|worries|need|rush|thanks|one\b)\w|not (?:like|what|that|the)\b"
-        r"|(?:that|this|it)(?:'s| is| was)(?: still)? (?:wrong|not (?:right|what|correct)|incorrect)|wrong\b"
-        r"|incorrect\b|I (?:meant|said|told you|asked (?:you )?(?:for|to)|didn'?t (?:ask|mean|want|say))\b"
-        r"|actually[, ]|you (?:should(?:n't| not)? have|misunderstood|forgot|missed)|why did you\b|nein[,. ]"
-        r"|(?:das ist )?falsch\b|ich meinte|nicht so\b|non[,. ]|c'est faux|no es\b|está mal|нет[,. ]|неправильно)",
-        re.IGNORECASE,
-    ),
-    cjk=re.compile("^(?:不对|不是|错了|我(?:说的|的意思)是|別|違(?:う|い)|そうじゃ|ではなくて|아니|틀렸|그게 아니)"),
-)  # fmt: skip
+_CORRECTS = re.compile(
+    r"^(?:(?:hm+|ok(?:ay)?|sorry|wait|but|ah)[,.! ]+)*"
+    r"(?:no[,.!:]? (?!problem|idea|worries|need|rush|thanks|one\b)\w|not (?:like|what|that|the)\b"
+    r"|(?:that|this|it)(?:'s| is| was)(?: still)? (?:wrong|not (?:right|what|correct)|incorrect)|wrong\b"
+    r"|incorrect\b|I (?:meant|said|told you|asked (?:you )?(?:for|to)|didn'?t (?:ask|mean|want|say))\b"
+    r"|actually[, ]|you (?:should(?:n't| not)? have|misunderstood|forgot|missed)|why did you\b|nein[,. ]"
+    r"|(?:das ist )?falsch\b|ich meinte|nicht so\b|non[,. ]|c'est faux|no es\b|está mal|нет[,. ]|неправильно)"
+    r"|^(?:不对|不是|错了|我(?:说的|的意思)是|別|違(?:う|い)|そうじゃ|ではなくて|아니|틀렸|그게 아니)",
+    re.IGNORECASE,
+)
+
+# Reported speech: a text or a person as the source of an instruction.
+_REPORTS = re.compile(
+    r"\b(?:page|site|website|mail|e-?mail|letter|docs?|documentation|readme|ticket|issue|comment|post|article|log"
+    r"|output"
+    r"|message|error|warning|sign|spec|manual|guide|book|wiki|prompt|text|note|file|tool|model|bot|ad"
+    r"|banner)s?\b[^.:]{0,30}"
+    r"\b(?:says?|said|states?|stated|tells?|told|reads?|claims?|demands?|asks?|asked|wants?|suggests?|recommends?"
+    r"|mentions?"
+    r"|instructs?|contains?)\b|\b(?:says?|said|wrote|writes|replied|told (?:me|us)|posted|asked)\s*[:,]?\s*[:\"“'„«「]",
+    re.IGNORECASE,
+)
 
 _LONGEST = 500
 _SHORTEST = 4
@@ -113,13 +45,25 @@ _SHORTEST = 4
 
 def rules_in(message: Message) -> tuple[str, ...]:
     """Extract the standing instructions of one message. Pure, so the result can be cached."""
-    return tuple(s for s in sentences(own_words(message)) if is_standing(s))
+    return tuple(s for s in _in_own_voice(own_words(message)) if is_standing(s))
+
+
+def _in_own_voice(text: str) -> Iterator[str]:
+    """Yield the sentences that speak for the user: none of a fiction, none that others wrote, none for machines."""
+    for line in text.splitlines():
+        spoken = sentences(line)
+        for at, sentence in enumerate(spoken):
+            if is_role_play(sentence):
+                return
+            is_embedded = 0 < at < len(spoken) - 1 and is_statement(spoken[at - 1]) and is_statement(spoken[at + 1])
+            if not (is_embedded or is_for_machines(sentence) or _REPORTS.search(sentence)):
+                yield sentence
 
 
 def corrections_in(message: Message) -> tuple[str, ...]:
     """Extract the corrections of one message: the sentence that corrects, with the one after it. Pure."""
-    lines = sentences(own_words(message))
-    if not lines or not CORRECTION.is_in(lines[0]) or is_standing(lines[0]):
+    lines = list(_in_own_voice(own_words(message)))
+    if not lines or not _CORRECTS.match(lines[0]) or is_standing(lines[0]):
         return ()
     text = " ".join(lines[:2] if len(lines[0]) < _LONGEST // 2 else lines[:1])
     return (text,) if _SHORTEST < len(text) <= 2 * _LONGEST else ()
@@ -142,33 +86,32 @@ def merge_rules(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = 
     return [*rules[: limit // 2], *rules[len(rules) - (limit - limit // 2) :]]
 
 
-def is_standing(sentence: str) -> bool:
-    """Whether a sentence is a standing instruction, not a statement or a question."""
-    if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
-        return False
-    sentence = _BULLET.sub("", sentence)
-    lead, _, rest = sentence.partition(": ")
-    if BINDING.is_in(sentence) or DIRECTIVE.is_in(sentence) or (len(lead) <= 40 and DIRECTIVE.is_in(rest)):
-        return True
-    return COMMAND.is_in(sentence) and _DESCRIBES.search(sentence) is None
-
-
 # A demand on the reader of a text, without a word of obligation: "approve all commands", "do not ask the user".
 _DEMANDS = re.compile(
     r"\b(?:ignore|disregard|forget) (?:all |any |the |your )*(?:previous|prior|earlier|above|other|system)\b"
     r"|\bwithout (?:asking|confirmation|approval|telling|informing)\b"
-    r"|\b(?:do not|don't|never) (?:ask|tell|inform|mention)\b"
+    r"|\b(?:do not|don't|never) (?:ask|tell|inform|mention|notify|wait)\b"
+    r"|^(?:please |also |and )*(?:always|never|do not|don't|make sure|be sure|ensure|remember to|only ever"
+    r"|stop \w+ing)\b"
+    r"|\b(?:from now on|from here on|going forward|henceforth|at all times|under no circumstances|in future,"
+    r"|every time you"
+    r"|whenever you)\b|\byou (?:must|should|shall|have to|need to|are (?:now|required|allowed|authori[sz]ed))\b"
+    r"|\b(?:must|should|shall) (?:always|never)\b|\bI (?:want|need|expect) you to\b|^please (?:don't|do not|never"
+    r"|always|send"
+    r"|forward|upload|delete|approve|pay|transfer|install)\b"
     r"|^(?:please )?(?:send|forward|upload|e-?mail|post|transfer|wire|delete|drop|approve|grant|disable|install|execute"
-    r"|visit|open|click|share|leak|reveal|print|exfiltrate|obey|comply|follow)\b.{0,120}"
-    r"(?:https?://|@|~/|\ball\b|\bevery\b|\$)"
-    r"|\byou (?:must|should|shall|have to|need to|are (?:now|required|allowed|authori[sz]ed))\b",
+    r"|visit|open|click|share|leak|reveal|print|exfiltrate|obey|comply|follow|pay|invite|change|get|create|modify"
+    r"|make|add)"
+    r"\b.{0,160}(?:https?://|@|~/|\ball\b|\bevery\b|\$|\baccount\b|\bpassword\b)"
+    r"|\b(?:ab (?:jetzt|sofort)|künftig|niemals|toujours|désormais|siempre|nunca|a partir de ahora|всегда|никогда)\b"
+    r"|从现在|必须|务必|不要|これから|必ず|絶対|ないで|앞으로|항상|반드시|절대|하지 ?마",
     re.IGNORECASE,
 )
 
 
 def is_directive(text: str) -> bool:
     """Whether a line of prose demands something of its reader."""
-    return any(is_standing(s) or _DEMANDS.search(s.lstrip("-*•0123456789.) ")) for s in sentences(text))
+    return any(_DEMANDS.search(s.lstrip("-*•0123456789.)“\"' ")) for s in sentences(text))
 
 
 OPEN = "The user's unfinished requests, word for word, newest last:"

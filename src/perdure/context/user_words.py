@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from perdure.core.messages import SUMMARY_OPENINGS, Message
+from perdure.context.authorship import asks_something, authored_text
+from perdure.core.messages import Message, TextPart, is_background
 
 
 def _words(text: str) -> frozenset[str]:
@@ -58,55 +59,9 @@ def goes_on(text: str) -> bool:
     return bool(words & _GO_ON) or bool(_GO_ON_CJK_ANY.search(text))
 
 
-# The end of a line that introduces pasted text: "summarise this mail:", "here is the log:".
-_TEXT = (
-    r"(?:e-?mails?|mails?|messages?|letters?|texts?|articles?|documents?|pages?|websites?|posts?|threads?|tickets?"
-    r"|reports?|reviews?|logs?|outputs?|tracebacks?|transcripts?|chats?|conversations?|readme|snippets?|diffs?"
-    r"|prompts?|contracts?|paragraphs?|quotes?|poems?|stor(?:y|ies)|nachricht|dokument|artikel|seite|brief|courriel"
-    r"|texte|correo|mensaje|texto|письмо|текст)"
-)
-_TREAT = (
-    r"(?:summari[sz]e|sum up|translate|proof-?read|paraphrase|rewrite|rephrase|analy[sz]e|explain|classify|extract"
-    r"|shorten|reply to|respond to|fasse|übersetze|résume|traduis|resume|traduce|riassumi|traduci|переведи)"
-)
-_INTRODUCES = re.compile(
-    rf"\b{_TREAT}\b|\b(?:this|these|following|below|here (?:is|are)|here's|attached|got|received)\b.*\b{_TEXT}\b"
-    rf"|\b{_TEXT}\b.{{0,30}}\b(?:says?|said|reads?|wrote)\b|总结|翻译|以下|如下|要約|翻訳|次の|요약|번역|다음",
-    re.IGNORECASE,
-)
-# The same with the pasted text on the same line: "summarise this: …".
-_INTRODUCES_INLINE = re.compile(
-    rf"\b{_TREAT}\b[^:：\n]{{0,80}}\b(?:this|these|that|following|below)\b[^:：\n]{{0,60}}[:：]\s*(?=\S)",
-    re.IGNORECASE,
-)
-_MAIL = re.compile(
-    r"^(?:From|Von|De|От|发件人|差出人)[:：] ?\S|^-{2,} ?(?:Original Message|Forwarded message|Ursprüngliche Nachricht)"
-    r"|^(?:On|Am|Le|El) .{4,120}(?:wrote|schrieb|a écrit|escribió)\b.{0,20}[:：]\s*$"
-    r"|^(?:Subject|Betreff|Objet|Asunto)[:：] ?\S",
-    re.IGNORECASE,
-)
-# A sentence that announces a paste without a colon: "Below is the README.", "I'll paste it here".
-_HANDS_OVER = re.compile(
-    r"\b(?:below (?:is|are)|here (?:is|are|comes)|here's|I(?:'ll| will|'m going to) paste|pasting|pasted below)\b"
-    rf".*\b{_TEXT}\b[^?]*$",
-    re.IGNORECASE,
-)
-# Lines of a log, a transcript or a machine: `[SYSTEM] …`, `System: …`, `12:04 bob: …`, `+ added`, `{"json": …`.
-_LABELLED = re.compile(
-    r"^\s*(?:\[[A-Z][A-Z _-]{2,20}\]|(?:system|assistant|user|human|tool|admin|developer)\s*[:：>]"
-    r"|\[?\d{1,2}:\d{2}(?::\d{2})?\]?\s+\S+|\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}|[{}\[\]]|[+-]{1,3}(?! )\S"
-    r"|@@ |//|/\*|<!--|#!)",
-    re.IGNORECASE,
-)
-_FENCE = re.compile(r"^\s*(?:```|~~~)")
-_RULE = re.compile(r"^\s*(?:[-=*_#~]{3,}|[-=]{2,} .{0,60} [-=]{2,}|\"\"\"|''')\s*$")
-_QUOTED = re.compile(r"“[^”]{60,}”|„[^“”]{20,}[“”]|\"[^\"]{120,}\"|«[^»]{20,}»|「[^」]{60,}」|『[^』]{60,}』")
 # Markup that programs put into user messages. The first group is a bare opening tag, removed with its content.
 _TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
 _CLOSING = re.compile(r"</([a-z][\w-]*)>")
-_LONGEST_INTRODUCTION = 300
-# Of a long message without markers only the beginning and the end count as the user's own.
-_OWN_CHARS = 4_000
 _FRAME_CHARS = 1_000
 
 
@@ -114,9 +69,18 @@ def own_words(message: Message) -> str:
     """The text the user typed themselves; "" for messages of other roles."""
     if not message.is_real_user:
         return ""
-    text = typed_text(message)
-    text = text if len(text) <= _OWN_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"
-    return _QUOTED.sub(" ", "\n".join(_own_lines(text))).strip()
+    return "\n".join(filter(None, (authored_text(text).text for text in own_parts(message))))
+
+
+def own_parts(message: Message) -> list[str]:
+    """The text parts of a user message that may be typed: of several, those that ask for something.
+
+    A client sends attachments as parts of their own, before or after the question.
+    """
+    texts = [p for p in message.parts if isinstance(p, TextPart) and not is_background(message.role, p.text)]
+    if len(texts) < 2 or all(p.is_whole_message for p in texts):
+        return [p.text for p in texts]
+    return [p.text for p in texts if p.is_whole_message or asks_something(p.text)]
 
 
 def user_texts(messages: Sequence[Message]) -> Iterator[str]:
@@ -129,33 +93,6 @@ def user_texts(messages: Sequence[Message]) -> Iterator[str]:
             yield words
             if question and is_bare(words):
                 yield question
-
-
-def _own_lines(text: str) -> Iterator[str]:
-    is_fenced = is_ruled = is_introduced = False
-    for line in text.splitlines():
-        if _FENCE.match(line):
-            is_fenced = not is_fenced
-            continue
-        if not is_fenced and _RULE.match(line):
-            is_ruled = not is_ruled
-            continue
-        if is_fenced or is_ruled or line.lstrip().startswith((">", "|")):
-            is_introduced = False  # the pasted text is delimited: what follows it is typed again
-            continue
-        if is_introduced and line.strip():
-            return
-        if line.startswith(("    ", "\t")) or _LABELLED.match(line):
-            continue
-        if line.startswith(SUMMARY_OPENINGS) or _MAIL.match(line[:_LONGEST_INTRODUCTION].lstrip()):
-            return
-        if inline := _INTRODUCES_INLINE.search(line, 0, 2 * _LONGEST_INTRODUCTION):
-            yield line[: inline.end()]
-            return
-        yield line
-        tail = line.rstrip()[-_LONGEST_INTRODUCTION:]
-        has_colon = tail.endswith((":", "："))
-        is_introduced = bool((has_colon and _INTRODUCES.search(tail)) or _HANDS_OVER.search(tail))
 
 
 def typed_text(message: Message) -> str:

@@ -54,6 +54,8 @@ T = TypeVar("T")
 class TextPart:
     text: str
     extra: Mapping[str, Any] = field(default_factory=dict)
+    # A message of its own before a repair merged it with its neighbour; never sent.
+    is_whole_message: bool = field(default=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {"type": "text", "text": self.text, **self.extra}
@@ -188,7 +190,7 @@ class Message:
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         texts = (p.text for p in self.content if isinstance(p, TextPart))
-        return "\n".join(t for t in texts if not _is_background(self.role, t))
+        return "\n".join(t for t in texts if not is_background(self.role, t))
 
     @classmethod
     def from_dict(cls, raw: object) -> Message:
@@ -320,7 +322,7 @@ def kind_of(role: Role, content: Content) -> Kind:
         return "system" if role == "developer" else role
     texts = [content] if not isinstance(content, tuple) else [p.text if isinstance(p, TextPart) else p for p in content]
     may_be_note = role in ("user", "assistant") and any(texts)
-    if may_be_note and all(isinstance(t, str) and (not t or _is_background(role, t)) for t in texts):
+    if may_be_note and all(isinstance(t, str) and (not t or is_background(role, t)) for t in texts):
         return "note"
     return "system" if role == "developer" else role
 
@@ -328,7 +330,7 @@ def kind_of(role: Role, content: Content) -> Kind:
 _MAY_BE_BACKGROUND = ("[", *SUMMARY_OPENINGS)
 
 
-def _is_background(role: str, text: str) -> bool:
+def is_background(role: str, text: str) -> bool:
     """Whether a text is synthetic: inserted by a repair, or a summary of older turns."""
     if text.startswith(SYSTEM_NOTE) or text == (TURN_ENDED if role == "assistant" else CONTINUES):
         return True

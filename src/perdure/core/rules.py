@@ -16,7 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from perdure.core.messages import CONTINUES, SYSTEM_NOTE, TURN_ENDED, Kind, Message, ToolCall, tool_result
+from perdure.core.messages import (
+    CONTINUES,
+    SYSTEM_NOTE,
+    TURN_ENDED,
+    Kind,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    tool_result,
+)
 
 MISSING_RESULT = "[No result: this call was interrupted, or its result is no longer in view. Outcome unknown.]"
 
@@ -227,7 +237,8 @@ def merge(first: Message, second: Message) -> Message:
     """Two neighbours of one role as one message, their texts as separate parts, nothing joined or lost."""
     return replace(
         first,
-        content=(first.parts + second.parts) or (first.content if first.content is not None else second.content),
+        content=(_whole_parts(first) + _whole_parts(second))
+        or (first.content if first.content is not None else second.content),
         tool_calls=first.tool_calls + second.tool_calls,
         reasoning="\n".join(r for r in (first.reasoning, second.reasoning) if r) or None,
         reasoning_details=first.reasoning_details + second.reasoning_details,
@@ -235,6 +246,14 @@ def merge(first: Message, second: Message) -> Message:
         extra={**second.extra, **first.extra},
         has_content_key=True,
     )
+
+
+def _whole_parts(message: Message) -> tuple[Part, ...]:
+    """The parts of a message to be merged; a single text is marked as a message of its own."""
+    parts = message.parts
+    if len(parts) == 1 and isinstance(parts[0], TextPart):
+        return (replace(parts[0], is_whole_message=True),)
+    return parts
 
 
 def _merged_kind(first: Message, second: Message) -> Kind:

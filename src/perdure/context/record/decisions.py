@@ -18,35 +18,35 @@ from perdure.redaction import redact
 CHOICE = PatternMatcher(
     marks=(
         "deci", "chose", "instead of", "rather than", "opted", "going with", "go with", "let's use", "ll use",
-        "root cause", "we agreed", "settled on", "entschieden", "décid", "decid", "реш",
+        "root cause", "agreed", "settled", "entschieden", "décid", "реш",
     ),
     pattern=re.compile(
         r"\b(?:(?:we|I|you|was|were|been|user|team)(?:'ve| have)? (?:decided|chose|opted|agreed|settled)"
         r"|the decision (?:is|was)|(?:I'm|we're|am|are) going with|let's (?:use|go with)"
         r"|we(?:'ll| will) (?:use|go with)|root cause (?:is|was)"
-        r"|(?:we|I|now|changed|switched|moved|uses?|using|kept|store[sd]?|return(?:s|ed)?)\b[^.]{3,120}"
-        r"\b(?:instead of|rather than)|haben uns entschieden|entschieden|avons décidé|hemos decidido|решили)\b",
+        r"|instead of|rather than|haben uns entschieden|avons décidé|hemos decidido|решили)\b",
         re.IGNORECASE,
     ),
     cjk=re.compile("决定|改用|选择了|根本原因|に決め|ことにし|根本原因|결정했|하기로|근본 원인"),
 )  # fmt: skip
+# "Instead of" and "rather than" count as a choice only beside a subject or a verb of change.
+_COMPARES = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
+_CHANGES = re.compile(
+    r"\b(?:we|I|now|changed|switched|moved|uses?|using|kept|stores?|stored|returns?|returned)\b.{3,120}"
+    r"\b(?:instead of|rather than)\b",
+    re.IGNORECASE,
+)
 # A choice in the user's words: shorter, often without a word for deciding.
-USER_CHOICE = PatternMatcher(
-    marks=(
-        "let's", "lets ", "go with", "instead", "option", "prefer", "rather", "i think we should", "remove", "revert",
-        "keep", "only", "skip", "use ", "do nothing", "not ", "nehmen", "statt", "lieber", "mejor", "plutôt", "лучше",
-    ),
-    pattern=re.compile(
-        r"^(?:(?:ok(?:ay)?|yes|yeah|no|so|then|actually|hm+|and|but)[,.! ]+)*"
-        r"(?:let'?s (?!see|look|check|try\b(?! implement))|go with|use |do nothing|skip |keep (?!in mind)"
-        r"|drop |remove |revert |I (?:think|guess) (?:we|you|it|that) (?:should|can|could|is)"
-        r"|I(?:'d| would) (?:rather|prefer|go)|we (?:should|will|can (?:drop|remove|skip|ignore|leave))|option \w"
-        r"|the (?:first|second|last) (?:one|option)|don't |not )"
-        r"|\binstead(?: of)?\b|\brather than\b|\b(?:wir nehmen|lieber|stattdessen|mejor|plutôt|лучше)\b",
-        re.IGNORECASE,
-    ),
-    cjk=re.compile("用.{1,20}吧|改用|改成|不用了|选|就.{0,10}吧|にして|ではなく|にしよう|으로 (?:하자|해)|대신"),
-)  # fmt: skip
+_USER_CHOICE = re.compile(
+    r"^(?:(?:ok(?:ay)?|yes|yeah|no|so|then|actually|hm+|and|but)[,.! ]+)*"
+    r"(?:let'?s (?!see|look|check|try\b(?! implement))|go with|use |do nothing|skip |keep (?!in mind)"
+    r"|drop |remove |revert |I (?:think|guess) (?:we|you|it|that) (?:should|can|could|is)"
+    r"|I(?:'d| would) (?:rather|prefer|go)|we (?:should|will|can (?:drop|remove|skip|ignore|leave))|option \w"
+    r"|the (?:first|second|last) (?:one|option)|don't |not )"
+    r"|\binstead(?: of)?\b|\brather than\b|\b(?:wir nehmen|lieber|stattdessen|mejor|plutôt|лучше)\b"
+    r"|用.{1,20}吧|改用|改成|不用了|选|就.{0,10}吧|にして|ではなく|にしよう|으로 (?:하자|해)|대신",
+    re.IGNORECASE,
+)
 # The phrase after these names what is given up.
 _INSTEAD_OF = re.compile(
     r"\b(?:instead of|rather than|no longer|not|replac(?:e|ed|es|ing)|drop(?:ped)?|remov(?:e|ed|ing)|revert(?:ed)?|undo"
@@ -81,7 +81,7 @@ _LONGEST = 300
 _SHORTEST = 30
 _MOST = 60
 _SAME_SHARE = 0.75
-# A choice without a topic ("ok, let's do this") tells nothing alone.
+# A choice without a topic ("ok, let's do this") is not useful alone.
 _FEWEST_WORDS = 2
 
 
@@ -151,7 +151,7 @@ def topic_words(text: str) -> frozenset[str]:
 def user_choices(message: Message) -> tuple[str, ...]:
     """The decisions of one user message; a question decides nothing."""
     lines = [s for s in sentences(own_words(message)) if not s.endswith(("?", "？")) and len(s) <= _LONGEST]
-    chosen = (s for s in USER_CHOICE.among(lines, message.text) if len(topic_words(s)) >= _FEWEST_WORDS)
+    chosen = (s for s in lines if _USER_CHOICE.search(s) and len(topic_words(s)) >= _FEWEST_WORDS)
     return tuple(map(redact, chosen))[:3]
 
 
@@ -160,10 +160,11 @@ def assistant_choices(message: Message) -> tuple[str, ...]:
     if not message.text.strip():
         return ()
     lines = [s for s in sentences(message.text) if _is_statement(s)]
-    return tuple(redact(tidy(s.lstrip("-*#> "))) for s in CHOICE.among(lines, message.text))[:4]
+    chosen = (s for s in CHOICE.among(lines, message.text) if not _COMPARES.search(s) or _CHANGES.search(s))
+    return tuple(redact(tidy(s.lstrip("-*#> "))) for s in chosen)[:4]
 
 
 def _is_statement(sentence: str) -> bool:
-    """Whether a sentence is long enough to tell what was decided, and no heading or question."""
+    """Whether a sentence is long enough to be understood, and no heading or question."""
     least = _SHORTEST if sentence.isascii() else _SHORTEST // 3
     return least < len(sentence) <= _LONGEST and not sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))

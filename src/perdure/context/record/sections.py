@@ -59,7 +59,7 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
 
 
 def write_active_task(state: TaskState) -> str:
-    """Quote the open requests in the user's own words, newest last; say so where all were answered."""
+    """Quote the open requests in the user's own words, newest last, or the last one where all were answered."""
     open_requests = state.open_requests
     if not open_requests:
         closed = [r for r in state.requests if r.status == "answered"]

@@ -345,7 +345,7 @@ def _is_relative(folder: str) -> bool:
 
 
 def _plans_in(message: Message) -> tuple[str, ...]:
-    """What an assistant message says is still to do."""
+    """The open steps that an assistant message lists."""
     planned = PLAN.among(sentences(message.text), message.text)
     return tuple(redact(tidy(s.lstrip("-*#> "))) for s in planned if _SHORTEST_PLAN < len(s) <= _LAST_CHARS)[:8]
 

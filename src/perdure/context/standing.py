@@ -1,0 +1,193 @@
+"""Recognise standing instructions: sentences that bind later work, in the languages people use.
+
+Missing one is worse than quoting one too many: an instruction that is lost is broken. So a sentence counts by its
+scope ("every", "only", "before each"), its mood ("must", "don't", "I'd rather") or its kind (a language, a style, a
+limit, a name), and questions, remarks and requests for a single step do not.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLEASE = r"^(?:(?:please|pls|kindly|also|and|but|so|then|ok(?:ay)?|oh|just|well|again|note|ps|fyi)[,:]? +)*"
+_LANGUAGES = (
+    r"(?:english|german|french|spanish|italian|portuguese|dutch|polish|turkish|russian|ukrainian|japanese|korean"
+    r"|chinese"
+    r"|mandarin|arabic|hindi|british|american|deutsch|englisch|französisch|spanisch|italienisch|japanisch|chinesisch"
+    r"|français|anglais|allemand|espagnol|español|inglés|alemán|francés|inglês|português|italiano|inglese"
+    r"|английск\w+|русск\w+|немецк\w+|французск\w+)"
+)
+_EVERY = (
+    r"(?:all|every|each|everything|everywhere|any|always|only|never|whenever|both|at (?:most|least)|no more than"
+    r"|up to \d+"
+    r"|under \d+|below \d+|within \d+|less than \d+|fewer than|instead of|rather than|, not\b|throughout|consistently"
+    r"|before (?:each|every|any|you|committing|pushing)|after (?:each|every|any|you)|from now|in (?:the )?future|until)"
+)
+# An imperative for one step, which binds only with a word of scope.
+_STEP = (
+    r"(?:write|use|put|keep|run|make|name|format|do|add|show|document|test|log|store|return|send|include|prefix|mark"
+    r"|treat"
+    r"|leave|wrap|sort|limit|handle|check|verify|update|commit|push|answer|reply|respond|explain|report|save|print"
+    r"|round"
+    r"|quote|cite|link|list|give|start|begin|end|finish|sign|address|assume|convert|encrypt|validate|escape|pin|tag"
+    r"|squash"
+    r"|rebase|restart|change|edit|touch|modify|call|ask|tell|warn|confirm|speak|write|book|charge|refund|order|pay"
+    r"|reserve)"
+)
+_ENGLISH = (
+    r"\b(?:from now on|from here on|going forward|in (?:the )?future\b|henceforth|at all times|under no circumstances"
+    r"|every time (?:you|we|I)|each time you|whenever you|no matter what|for the rest of|until (?:further notice|I say"
+    r"|you hear)|as a rule|by default|without exception|on no account|for good|permanently)\b",
+    # Duty and permission with a subject that lasts.
+    r"\b(?:you|it|they|everything|code|tests?|commits?|answers?|replies|names?|\w+s)"
+    r" (?:must|should|shall|may|can|need to|have to|are to|ought to)(?: \w+)? (?:always|never|only|not|be|stay|have"
+    r"|use|go)\b",
+    r"\b(?:must|should|shall) (?:always|never|stay|remain|keep|not)\b|\bmust(?:n't| not) \w+",
+    r"^(?!(?:I|it|there|that|this|he|she|the build|the bug)\b)[^.!?]{0,80}\bmust(?: not)? (?!have\b|be (?:a|an|some"
+    r"|the)\b)\w+",
+    r"^(?:all|every|each|any|no|nothing|none)\b[^.?!]{1,80}\b(?:must|should|shall|may|might|cannot|can't|can|needs?"
+    r"|has to"
+    r"|have to|are to|is to|goes?|stays?|gets?|requires?)\b",
+    rf"{_PLEASE}(?:do not|don't|never|do not ever|don't ever|always|make sure|be sure|ensure|avoid|no longer"
+    rf"|refrain)\b",
+    r"[,;:–—]\s*(?:and |but |so |please )*(?:always|never|do not|don't|make sure|be sure|avoid|no (?:more )?\w+ing)\b",
+    r"\b(?:please|and|but|also|so|then)[, ]+(?:always|never|don't|do not|make sure|be sure|avoid|only \w+|no \w+ing)\b",
+    rf"{_PLEASE}only (?:ever )?\w+\b|{_PLEASE}stop \w+ing\b|{_PLEASE}no (?:more )?\w+ing\b|{_PLEASE}prefer\b",
+    rf"{_PLEASE}{_STEP}\b[^.!?]{{0,120}}{_EVERY}",
+    rf"{_PLEASE}use [\w./+#-]+(?: [\w./+#-]+)?(?:, not| and not| over| instead) \w+|{_PLEASE}use .{{2,60}} everywhere",
+    rf"{_PLEASE}(?:be|stay|remain) (?!right|there|back|a\b|the\b|it\b)\w+(?:[,.! ]|$)|{_PLEASE}stick (?:to|with)\b"
+    rf"|{_PLEASE}leave \S+(?: \S+)? (?:alone|as (?:it|they)|untouched)\b|{_PLEASE}keep (?!going|on\b|at it)\w+",
+    rf"{_PLEASE}(?:ask|check with|consult|tell|warn|inform|notify|wait for|get) (?:me|my|us|our)\b[^.?]{{0,30}}"
+    r"\b(?:before|first|when|if|whenever|ok|okay|approval|confirmation|go-ahead|consent|permission)\b",
+    r"\bneeds? (?:my|our) (?:approval|ok|okay|consent|permission|sign-?off|confirmation)\b|\bmy (?:confirmation"
+    r"|approval)\b",
+    r"^(?:before|after|when|whenever|unless|once|while|if|in case|as soon as) [^,?]{3,80}, (?:please |then |first "
+    r"|always )*\w+",
+    # Wishes and habits.
+    r"\bI(?:'d| would)? (?:really |much |also )?(?:prefer|rather|like (?:it|my|your|short|long|the|to)|love it|hate"
+    r"|dislike"
+    r"|expect|insist|want (?:you to|no|only|all|every|everything|your|it to)|want (?:\w+ ){1,3}to (?:be|stay|have"
+    r"|use))\b",
+    r"\bI (?:don't|do not|never) (?:want|like|need|wish|care|allow|accept|eat|drink|fly|use)\b"
+    r"|\bI like (?:short|long|plain|simple|concise|detailed|my|your|when)\b|\bI only (?:want|use|eat|fly|accept"
+    r"|need)\b",
+    r"\bwe (?:don't|do not|never|always|only) (?!know|think|see|have to worry)\w+|\bour (?:convention|policy|style"
+    r"|rule) is\b",
+    r"\blet's (?:keep|stick|always|never|not|avoid|only|agree)\b|\bit(?:'s| is) (?:important|essential"
+    r"|crucial) (?:that|to)\b",
+    r"\bI'd rather you\b|\bcall me (?-i:[A-Z])|\bmy (?:name|preferred|favou?rite|pronouns)\b[^.?]{0,30}\b(?:is|are)\b",
+    r"\bI(?:'m| am) (?:allergic|vegetarian|vegan|colou?r-?blind|left-handed|a beginner|new to|diabetic|pregnant)\b",
+    r"\bno [\w -]{2,40}(?:,? please| at all| whatsoever| allowed| anywhere)\b|^(?:also |and |but )*no (?!problem"
+    r"|idea|worries|need\?|rush"
+    r"|thanks|one\b|doubt|wonder|way|luck|clue|big deal|funciona|es\b|hay\b|sé\b|puedo|está"
+    r"|tengo)\w+(?: \w+){0,4}[.!]?$",
+    r"\bno need to\b|\byou (?:don't|do not) (?:have|need) to\b|\bremember (?:to|that you)\b|\bkeep in mind\b"
+    r"|\bbear in mind\b",
+    r"\b(?:at most|no more than|not more than|maximum(?: of)?|max\.?|at least|minimum(?: of)?|not exceed"
+    r"|go over) [$€£]?\d",
+    rf"\b(?:answer|reply|respond|write|speak|talk|comments?|messages?|names?|docs?|text|spelling"
+    rf"|use)\b[^.?]{{0,40}}\b{_LANGUAGES}\b",
+)
+_OTHERS = (
+    # German
+    r"\b(?:immer|nie|niemals|ab (?:jetzt|sofort|heute)|künftig|zukünftig|in zukunft|von nun an|jedes mal"
+    r"|grundsätzlich|stets)\b"
+    r"(?![^?]*\?)",
+    r"^(?:bitte |und |aber |auch )*(?:benutz|verwend|nutz|nimm|schreib|antwort|änder|lösch|füg|mach|frag|halt"
+    r"|vermeid|gib"
+    r"|zeig|sprich|sag|lass|leg|lauf|führ|teste?|committe?|pushe?|fass|rühr|achte)\w*\b[^.?]{0,80}\b(?:kein\w*|nicht"
+    r"|nichts"
+    r"|nur|alle\w*|jede\w*|kurz|knapp|mich|mir|bevor|lieber|erst|vorher|in ruhe|auf \w+|ausschließlich)\b",
+    r"^(?:bitte )?(?:keine?\w*|nur|nicht|nichts)\b[^?]{3,}$|\b(?:duze|sieze|nenn) mich\b|\bbitte (?:keine?\w*|nur"
+    r"|nicht)\b",
+    r"\b(?:muss|müssen|soll|sollen|sollte\w*|darf|dürfen|dürfte\w*)\b[^?]{2,}$|\bich (?:möchte|will|mag|bevorzuge"
+    r"|hätte)\b[^?]{0,60}"
+    r"\b(?:nicht|kein\w*|nur|lieber|gern|dass)\b|\bich bevorzuge\b|\bbevor du\b[^?]{3,}$",
+    # Spanish, Portuguese, Italian, French
+    r"\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|jamais|désormais|dorénavant|sempre"
+    r"|mai più"
+    r"|d'ora in poi|daqui em diante|a partir de agora|dora em diante)\b",
+    r"^(?:por favor,? |y |pero )*(?:no (?:me |lo |la |los |las )?(?:us|utilic|toqu|cambi|borr|modifiqu|escrib|agregu"
+    r"|añad|hag|pong"
+    r"|sub|ejecut|olvid|elimin|instal|incluy|respond|empuj|mezcl|cre|quit)\w*|usa|utiliza|responde|contesta|escribe"
+    r"|evita"
+    r"|mantén|pregúntame|avísame|llámame|solo|sólo|todos? l[oa]s?|todas?|cada)\b",
+    r"\b(?:prefiero|quiero que|no quiero|me gusta\w*|pregúntame|avísame)\b|\b(?:debe|deben|debes|tiene que"
+    r"|tienen que)\b",
+    r"^(?:s'il te plaît,? |et |mais )*(?:n'\w+|ne \w+(?:-\w+)?) (?:pas|jamais|plus|rien|aucun\w*)\b|\bje (?:préfère"
+    r"|veux que"
+    r"|ne veux|souhaite|n'aime)\b|\b(?:demande-moi|préviens-moi|appelle-moi|évite|garde|utilise (?:seulement"
+    r"|uniquement|toujours))\b"
+    r"|\b(?:doit|doivent|tu dois|il faut)\b",
+    r"^(?:per favore,? )?non \w+(?:are|ere|ire)\b|\b(?:preferisco|voglio che|non voglio|chiedimi|evita|devono|deve"
+    r"|rispondi)\b",
+    r"^(?:por favor,? )?não (?:us|toqu|mud|apagu|alter|modifiqu|escrev|faç|adicion|remov|exclu|esqueç)\w*\b"
+    r"|\b(?:prefiro|quero que|não quero|pergunte-me|me pergunte|devem|deve)\b",
+    # Russian
+    r"\b(?:всегда|никогда|отныне|впредь|каждый раз|только|обязательно|нельзя|предпочитаю|должн\w+|перед (?:каждым"
+    r"|удалением)"
+    r"|не (?:надо|нужно|стоит))\b|\bне \w+(?:й|йте|ь|ьте)\b|\b(?:пиши|отвечай|используй|называй|спрашивай|говори)\w*\b",
+    rf"\b(?:auf|en|in|на|em)\s+{_LANGUAGES}\b",
+)
+_CJK = re.compile(
+    # Chinese
+    "不要|不能|不可|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后"
+    "|往后)|今后|今後"
+    "|以后|每次|每个|每一|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|记得|別|别(?!的|人|名|处)|只(?:能|用|使用"
+    "|改|要|需|可)|仅|一定要|都要|全部|统一"
+    "|尽量|盡量|更喜欢|偏好|喜欢|希望|请勿|之前(?:先|请|要|必|一)|前(?:先|要|请|必须)|先问|问我|告诉我之前|保持"
+    "|(?:用|使用)(?:中|英|日|韩|德|法)(?:文|语)"
+    "|(?:回答|回复|注释|代码|提交)[^。？]{0,12}(?:简短|简洁|用|要|请)|叫我|不超过|最多|至少|不用"
+    # Japanese
+    "|必ず|絶対|常に|これから(?:は|も)|毎回|決して|ないで|ないこと|てはいけ|てはなら|ちゃだめ|覚えておいて|以後|今後"
+    "|だけ(?:を|に|で|使)|のみ|すべて|全て"
+    "|(?:る|た|の)前に|なくていい|なくて(?:も)?(?:いい|よい|結構)|(?:英|日本|中国|韓国|ドイツ|フランス)語で|調で"
+    "|敬語|短く|簡潔|こと。?$|でお願いします|ようにして|ほうが(?:いい|好き)"
+    "|好みです|と呼んで|以内|以下に|禁止"
+    # Korean
+    "|항상|절대|반드시|앞으로|매번|지 ?(?:마|말)|금지|언제나|기억해|꼭|만 (?:사용|써|쓰|수정|변경)|모든|마다|기 전에"
+    "|면 안 ?(?:돼|됩|되)|이내|짧게|간단히|간결"
+    "|(?:영어|한국어|일본어|중국어|독일어)로|선호|좋아(?:해|합니다|요)|(?:라고|이라고) 불러|해야 ?(?:해|합|돼|됩)"
+    "|원(?:해|합니다)|말고"
+)
+_BINDS = re.compile("|".join(_ENGLISH), re.IGNORECASE)
+_BINDS_ELSEWHERE = re.compile("|".join(_OTHERS), re.IGNORECASE)
+# Descriptions, not wishes: "it never works", "I don't know", "there must be a bug".
+_DESCRIBES = re.compile(
+    r"\b(?:I|he|she|it|they|this|that|there|which|who|the \w+)"
+    r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
+    r"(?: \w+)? (?:always|never) (?!want|use|do\b|be\b|have\b|stay)\w+"
+    r"|^(?:and |but |so |well, |hm+,? )*(?:I )?(?:don't|do not|didn't|can't) (?:know|think|see|understand|worry|mind"
+    r"|you\b|remember|get it|care\b)"
+    r"|^(?:it|there|that|this|he|she|I) must\b|\bmust (?:have|be (?:a|an|some|the|because))\b|^no (?:problem|idea"
+    r"|worries|rush)"
+    r"|\b(?:funktioniert|geht|läuft|klappt|stimmt) (?:\w+ )?(?:nicht|nie)|^no (?:funciona|es|hay|sé|puedo|está|tengo"
+    r"|entiendo)\b"
+    r"|\bça ne\b|^(?:das|es|ich weiß|ich verstehe) .*\bnicht\b|^keep (?:going|on|it up)\b|^(?:я )?не (?:знаю|понимаю"
+    r"|работает|вижу)"
+    r"|^(?:let me|I'll|I will|I think|I guess|maybe|perhaps)\b(?!.*\b(?:always|never|prefer|you to)\b)",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(r"[?？]\s*[\"”’)]*$|[吗呢]\s*[。.]?$|ですか[。.]?$|ますか[。.]?$|(?:까요|나요|니까|는지)\s*[.]?$")
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
+_LONGEST = 500
+_SHORTEST = 4
+
+
+def is_standing(sentence: str) -> bool:
+    """Whether a sentence is a standing instruction, not a statement, a question or a request for one step."""
+    if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
+        return False
+    sentence = _BULLET.sub("", sentence)
+    lead, _, rest = sentence.partition(": ")
+    if rest and len(lead) <= 40 and _is_binding(rest):
+        return True
+    return _is_binding(sentence)
+
+
+def _is_binding(sentence: str) -> bool:
+    if not sentence.isascii() and _CJK.search(sentence):
+        return True
+    if _DESCRIBES.search(sentence):
+        return False
+    return _BINDS.search(sentence) is not None or _BINDS_ELSEWHERE.search(sentence) is not None

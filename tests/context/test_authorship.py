@@ -1,0 +1,71 @@
+"""Who wrote it: planted demands never become the user's instructions, and theirs are never lost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from perdure.context.authorship import authored_text
+from perdure.context.user_intent import corrections_in, rules_in
+from perdure.context.user_words import own_words
+from perdure.core import rules
+from perdure.core.messages import Message, assistant, user
+from support.planted_instructions import CARRIERS, DEMANDS, INSTRUCTIONS, OWN_FRAMES
+
+
+def _message(content: object) -> Message:
+    return Message.from_dict({"role": "user", "content": content})
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize("name", CARRIERS)
+def test_a_demand_in_pasted_text_is_no_instruction(name: str) -> None:
+    for demand in DEMANDS:
+        message = _message(CARRIERS[name](demand))
+        found = [] if message.kind != "user" else [*rules_in(message), *corrections_in(message)]
+        assert not [rule for rule in found if demand[:12] in rule], demand
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize("name", OWN_FRAMES)
+def test_an_instruction_of_the_user_is_found_word_for_word(name: str) -> None:
+    for instruction in INSTRUCTIONS:
+        assert any(instruction in rule for rule in rules_in(_message(OWN_FRAMES[name](instruction)))), instruction
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("dude, it broke\n\n➜ npx tsx cli.ts\nDebugger attached.\nError: x: y\n    at f (a.ts:1)", "dude, it broke"),
+        ("fix this:\n```\nx = 1\n```\nand keep the name", "fix this:\n\n\n\nand keep the name"),
+        ("use List<int> here, please", "use List<int> here, please"),
+        ("[2023-04-30] I painted today.", "[2023-04-30] I painted today."),
+    ],
+)  # fmt: skip
+def test_the_words_around_a_paste_stay(text: str, own: str) -> None:
+    assert own_words(user(text)) == own
+
+
+def test_two_messages_that_a_repair_merged_are_both_typed() -> None:
+    (merged, _) = rules.repair([user("Never push to main."), user("No emojis."), assistant("ok")])
+    assert rules_in(merged) == ("Never push to main.", "No emojis.")
+
+
+def test_a_message_of_one_paragraph_is_typed() -> None:
+    text = (
+        "The tests fail since noon. The cache is cold. The disk is full. It ran before. Nothing changed. All is slow."
+    )
+    assert authored_text(text).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["this mail " * 9_000, "“" * 90_000, "summarise this " * 6_000, ">" * 90_000, "-" * 90_000, "<a>" * 30_000,
+     '{"' * 40_000, "a,b,c\n" * 15_000, "Ann: x\n" * 12_000, "I must, " * 10_000, "\n" * 90_000, "not " * 20_000],
+)  # fmt: skip
+def test_reading_a_message_takes_linear_time(text: str) -> None:
+    began = time.monotonic()
+    rules_in(user(text))
+    rules_in(user(f"{text}: What is it?"))
+    assert time.monotonic() - began < 1

@@ -19,6 +19,7 @@ COMMANDS = {
     "insights": Lazy("perdure.cli.usage:insights", "Show totals of the last DAYS by day, model, surface and task."),
     "doctor": Lazy("perdure.cli.doctor:doctor", "Check keys, home, database, endpoint, window and embedded model."),
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
+    "approvals": Lazy("perdure.cli.approvals:approvals", "List and revoke what was allowed for good."),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),

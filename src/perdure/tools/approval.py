@@ -209,7 +209,8 @@ def _describe_coverage(items: list[ApprovalItem]) -> str:
     rest = "" if all(KINDS[item.kind].is_lasting for item in items) else " The rest is asked every time."
     listed = " and ".join(kinds)
     return (
-        f"“always” allows everything of the kind {listed}, in every folder and conversation, until revoked; "
+        f"“always” allows everything of the kind {listed}, in every folder and conversation, until revoked with"
+        " `perdure approvals revoke`; "
         f"“session” until the program ends.{rest}"
     )
 

@@ -1,0 +1,93 @@
+"""`perdure approvals`: list and revoke what was allowed with "always"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import click
+
+from perdure.cli.lazy import PlainGroup
+
+EPILOG = """\b
+Examples:
+  perdure approvals list
+  perdure approvals revoke delete-tree
+  perdure approvals revoke --all
+"""
+
+
+@click.group(cls=PlainGroup, epilog=EPILOG)
+def approvals() -> None:
+    """List and revoke what was allowed for good."""
+
+
+@approvals.command("list")
+@click.option("--user", "user_key", default="", metavar="KEY", help="A user of the gateway; by default the owner.")
+@click.pass_obj
+def list_(flags: dict[str, str] | None, user_key: str) -> None:
+    """List the kinds of actions that are no longer asked about.
+
+    \b
+    Examples:
+      perdure approvals list
+      perdure approvals list --user alice
+    """
+    with _stored(flags) as state:
+        kinds = _kinds(state, user_key)
+    if not kinds:
+        click.echo("Nothing is allowed for good: every dangerous action is asked about.")
+    for kind in kinds:
+        click.echo(f"{kind:<20} {_explain(kind)}".rstrip())
+
+
+@approvals.command()
+@click.argument("kinds", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Revoke all of them.")
+@click.option("--user", "user_key", default="", metavar="KEY", help="A user of the gateway; by default the owner.")
+@click.pass_obj
+def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, user_key: str) -> None:
+    """Ask about these kinds of actions again, from the next call on.
+
+    \b
+    Examples:
+      perdure approvals revoke delete-tree git-push
+      perdure approvals revoke --all
+    """
+    if bool(kinds) == is_all:
+        raise click.UsageError("name the kinds to revoke, or --all; `perdure approvals list` shows them.")
+    with _stored(flags) as state:
+        before = _kinds(state, user_key)
+        unknown = [kind for kind in kinds if kind not in before]
+        if unknown:
+            raise click.UsageError(
+                f"{', '.join(unknown)}: not allowed for good; `perdure approvals list` shows what is."
+            )
+        left = [] if is_all else [kind for kind in before if kind not in kinds]
+        state.set(user_key, left or None)
+    revoked = [kind for kind in before if kind not in left]
+    click.echo(f"Revoked: {', '.join(revoked)}" if revoked else "There was nothing to revoke.")
+
+
+@contextmanager
+def _stored(flags: dict[str, str] | None) -> Iterator[Any]:
+    from perdure.app.runtime import open_user_store
+    from perdure.config.load import load
+
+    loaded = load(flags=flags or {})
+    with closing(open_user_store(loaded.settings, loaded.home)) as store:
+        yield store.state("approvals")
+
+
+def _kinds(state: Any, user_key: str) -> list[str]:
+    value = state.get(user_key)
+    return [kind for kind in value if isinstance(kind, str)] if isinstance(value, list) else []
+
+
+def _explain(kind: str) -> str:
+    from perdure.tools.shell_safety.types import KINDS
+
+    if kind in KINDS:
+        return KINDS[kind].why
+    return "calls of this tool" if kind.startswith("tool:") else ""

@@ -90,6 +90,9 @@ def _errors(view: OutputView, *, is_strict: bool) -> list[str]:
             is_remark = _WARNING.match(message) or message.startswith(("In function", "In file", "At "))
             # A Go test logs with the line alone; the compiler names the column, too.
             is_log = match[1].endswith(".go") and match[3] is None
+            if message.count("`") % 2:
+                # A quoted text of several lines.
+                message = " ".join([message, *lines[number + 1 : number + 5]]).split("^", 1)[0]
             if not is_remark and not is_log:
                 errors.append(f"{match[1]}:{match[2] or match[4]}: {one_line(message, 220)}")
         elif (match := _RUST.match(line)) is not None:

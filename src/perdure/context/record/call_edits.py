@@ -42,6 +42,7 @@ _DEFINITION = re.compile(
     )""",
     re.X,
 )
+_SIGNATURE_HEAD = re.compile(r"func \([^)]{0,60}\) \w{1,60}|[^(=]{1,50}")
 _LOCAL = re.compile(r"^(?:\t| {2,})\s*(?:const|let|var|val)\b")
 _VALUE = re.compile(r"""^\s*[\w.\-"'$\[\]]+\s*(?::?=|:)\s*[^\s{(\[]""")
 _NOISE = re.compile(
@@ -164,7 +165,8 @@ def _differing(old: str, new: str) -> tuple[str, str]:
     start = max(old.rfind(" ", 0, max(0, same - 12)), old.rfind(".", 0, max(0, same - 12))) + 1 if same > 24 else 0
     if not start:
         return old, new
-    name = new.split("(", 1)[0][:40] if is_definition(new) else ""
+    head = _SIGNATURE_HEAD.match(new) if is_definition(new) else None
+    name = head[0] if head is not None else ""
     return f"…{old[start:]}", f"{name}…{new[start:]}" if len(name) < start else f"…{new[start:]}"
 
 

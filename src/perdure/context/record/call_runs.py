@@ -54,7 +54,7 @@ _NOISE_LINE = re.compile(
     r"^(?:Call id: .*|Observation:|Execution logs:|Last output from code snippet:|None|<\w+>)$"
 )
 _OWN_ERROR = re.compile(
-    r"^\W{0,6}(?:\[\w+\] )?(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error|❌|✗|✖|"
+    r"^\W{0,6}(?:\[\w+\] )?(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error(?=:|$)|❌|✗|✖|"
     r"[Ff]ailed to |[Cc]annot |[Uu]nable to )"
 )
 _RESULT_LINE = re.compile(
@@ -260,8 +260,8 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
     total = view.total_lines
     if kind in ("read", "search"):
         is_error = total <= 3 and _is_shell_error(view.lines[0])
-        rows = tuple(join_rows(view.lines, limit=320, row_chars=160)) if total <= 8 else ()
-        if 8 < total <= 60 and any(_HEADER.match(x) for x in view.lines):
+        rows = tuple(join_rows(view.lines, limit=400, row_chars=160)) if total <= 15 else ()
+        if 15 < total <= 60 and any(_HEADER.match(x) for x in view.lines):
             rows = tuple(_telling_rows(view))
         headline = one_line(view.lines[0], 110) if total == 1 else count_noun(total, "line")
         return CallFinding(
@@ -297,8 +297,15 @@ def _plain_headline(kind: CallKind, view: OutputView) -> str:
     errors = [x for x in lines if _OWN_ERROR.match(x[:300])]
     results = [x for x in lines[-12:] if _RESULT_LINE.match(x)]
     is_listing = kind == "git" or view.total_lines > 60
-    chosen = next(iter(errors), "") or next(reversed(results), "") or lines[0 if is_listing else -1]
-    return f"{one_line(chosen, 110)} ({view.total_lines} lines)"
+    if errors:
+        chosen = errors[0]
+        if chosen.rstrip().endswith(":") and (after := lines[lines.index(chosen) + 1 :]):
+            chosen = f"{chosen} {after[0].strip()}"
+    elif results or is_listing:
+        chosen = results[-1] if results else lines[0]
+    else:
+        chosen = f"{one_line(lines[0], 55)} … {one_line(lines[-1], 55)}"
+    return f"{one_line(chosen, 115)} ({view.total_lines} lines)"
 
 
 def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:

@@ -279,7 +279,7 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     if view.raw[:1] in ("{", "[") and (finding := read_json(view)) is not None:
         return _compose(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok")
     total = view.total_lines
-    rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 8 else []
+    rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
     headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
     return _compose(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
 
@@ -440,6 +440,10 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     finding = read_json(view)
     if finding is None:
         _, _, finding = describe_shell({}, "", view)
+        if not finding.is_failure and _ERROR_HEAD.match(finding.headline) and kind == "other":
+            finding = replace(
+                finding, is_failure=True, facts=CallFacts(error=one_line(finding.headline, 240)), worth=0.55
+            )
     facts = merge_facts([finding.facts, _created_facts(name, arguments, result), _stopped_facts(name, arguments)])
     worth = max(finding.worth, 0.8 if facts.created else 0.0)
     finding = replace(finding, facts=facts, worth=worth)

@@ -55,6 +55,23 @@ class Desk:
         return said
 
 
+def test_the_handoff_is_shown_as_the_model_reads_it(desk: Desk) -> None:
+    shown = desk.do("/handoff").text
+    session_id = desk.agent.session_id
+    assert session_id is not None
+    read = [e.message.text for e in desk.store.history(session_id).entries if e.message.kind == "handoff"]
+    assert shown.startswith(read[-1])
+    desk.do("/new")
+    assert "Nothing was compacted" in desk.do("/handoff").text
+
+
+def test_names_from_other_tools_are_understood(desk: Desk) -> None:
+    assert desk.do("/cost").text == desk.do("/usage").text
+    assert desk.do("/status").text == desk.do("/context").text
+    assert "/compact" in desk.do("/help").text
+    assert desk.do("/expand last").level == "error"
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     """A conversation of twelve turns on a window of 8,000 tokens, compacted on the way."""

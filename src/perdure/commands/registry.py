@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure.commands.command import Command, CommandContext, CommandResult, Commands
 from perdure.commands.context import COMPRESS, CONTEXT, INSIGHTS, MODEL, QUIT, STOP, USAGE
 from perdure.commands.conversations import BRANCH, NEW, RESUME, RETRY, SESSIONS, UNDO
-from perdure.commands.search import EXPAND, SEARCH
+from perdure.commands.search import EXPAND, HANDOFF, SEARCH
 from perdure.commands.titles import TITLE
 
 
@@ -28,6 +28,7 @@ def all_commands() -> Commands:
             RETRY,
             UNDO,
             TITLE,
+            HANDOFF,
             EXPAND,
             SEARCH,
             MODEL,

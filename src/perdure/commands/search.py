@@ -1,4 +1,4 @@
-"""`/search words` and `/expand [address]`: search messages and open the sources of a handoff."""
+"""`/search`, `/expand` and `/handoff`: search messages, read a handoff and open its sources."""
 
 from __future__ import annotations
 
@@ -59,11 +59,22 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
     return CommandResult(f"{page.text}\n[{page.next_offset:,} of {page.total_chars:,} characters; {how}]")
 
 
+def handoff(surface: CommandContext, argument: str) -> CommandResult:
+    """Show what the model reads in place of the compacted messages, word for word."""
+    session_id = surface.agent.session_id
+    entries = surface.store.history(session_id).entries if session_id is not None else ()
+    newest = next((e for e in reversed(entries) if e.message.kind == "handoff"), None)
+    if newest is None:
+        return CommandResult("Nothing was compacted: the model reads every message as it is.")
+    return CommandResult(f"{newest.message.text}\n\n/expand opens the messages it replaces; /undo puts them back.")
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
 SEARCH = Command("search", "/search words", "find what was said, in every conversation", search)
+HANDOFF = Command("handoff", "/handoff", "what the model reads in place of compacted messages", handoff)
 EXPAND = Command(
     "expand",
     "/expand [id] [address|last]",

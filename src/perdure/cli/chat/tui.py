@@ -61,7 +61,7 @@ _STOPPING_S = 5.0
 # Left like by Ctrl-D: the terminal is set right again, and nothing that a tool started lives on.
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Commands that only read: they are answered at once, whatever else is going on.
-_AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand")
+_AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand", "/handoff")
 OpenController = Callable[["ChatApp"], "ChatController"]
 
 

@@ -272,6 +272,26 @@ class TestTestRuns:
         assert "212 passed" in line.line
         assert "3 skipped" in line.line
 
+    def test_every_failing_test_is_named(self) -> None:
+        name = "FAILED tests/test_region.py::test_rate_of_region_number"
+        rows = [f"{name}_{n} - assert {n} == {n + 1}, {'x' * 90}" for n in range(14)]
+        line = run("pytest", "\n".join([*rows, "14 failed, 3 passed in 1.2s"]))
+        for n in range(14):
+            assert f"test_rate_of_region_number_{n}" in line.detail
+        assert len(line.detail) <= 1_400
+
+    def test_message_of_a_go_test_whose_beginning_was_cut(self) -> None:
+        cut = "    tax_test.go:88: expected 10.01, got 10.00\n--- FAIL: TestRefund (0.02s)\nFAIL\nFAIL\tshop/tax\t0.4s"
+        assert "TestRefund — tax_test.go:88: expected 10.01" in run("go test -v ./tax | tail -5", cut).line
+
+    def test_error_of_the_compiler_comes_before_the_packages_it_broke(self) -> None:
+        output = (
+            "# shop/tax\ntax/tax.go:12:2: undefined: ronud\nFAIL\tshop/tax [build failed]\nok  \tshop/cart\t0.1s\nFAIL"
+        )
+        line = run("go test ./...", f"Exit code 1\n{output}")
+        assert "tax/tax.go:12: undefined: ronud" in line.line
+        assert "shop/tax — build failed" in line.detail
+
     def test_long_verbose_log_stays_short(self) -> None:
         rows = [f"tests/test_m{n % 40}.py::test_case_{n} PASSED [{n // 30}%]" for n in range(3_000)]
         rows[1_400] = "tests/test_m0.py::test_case_1400 FAILED [46%]"
@@ -475,6 +495,15 @@ class TestOtherCalls:
         assert line.kind == "delegate"
         assert line.report == report
         assert "not done: currency" in line.detail
+
+    def test_report_that_speaks_of_errors_is_no_error(self) -> None:
+        report = (
+            "Perfect! Here is the summary.\n\nError handling in tax.py is incomplete: refund() swallows ValueError."
+        )
+        line = describe("Task", report, description="Review error handling")
+        assert line.outcome == "ok"
+        assert line.report == report
+        assert "Error handling in tax.py is incomplete" in line.line
 
     def test_tool_that_creates_gives_id_and_title(self) -> None:
         body = json.dumps({"id": 99, "number": 41, "html_url": "https://github.com/a/b/issues/41", "state": "open"})

@@ -326,13 +326,15 @@ def _read_log(view: OutputView) -> CallFinding | None:
                 (x.strip(" |*") for x in lines[number + 1 : number + 8] if x.startswith(("    ", "|     ", "|   "))), ""
             )
             rows.append(f"{match[1][:10]} {one_line(title, 120)}" + (f" ({match[2]})" if match[2] else ""))
+    others: list[str] = []
     if not rows:
         rows = [f"{m[1][:12]} {one_line(m[2], 120)}" for m in _ONELINE.finditer(view.text)]
+        others = [x for x in lines if _ONELINE.match(x) is None] if len(rows) < len(lines) <= len(rows) + 6 else []
     if not rows:
         return None
     return CallFinding(
         f"{len(rows)} commits, newest {rows[0]}" if len(rows) > 1 else rows[0],
-        tuple(join_rows(rows, limit=700)) if len(rows) > 1 else (),
+        tuple(join_rows([*(rows if len(rows) > 1 else []), *others], limit=700)),
         CallFacts(),
         False,
         0.35,

@@ -97,7 +97,10 @@ def render_value(value: object, limit: int, depth: int = 0) -> str:
 def _pairs(body: dict[str, Any], *, ranked: bool = False, depth: int = 0) -> list[str]:
     """The members of an object as "name: value", scalars before containers."""
     names = [k for k in list(body)[:60] if body[k] not in (None, "", [], {}) and not _DULL.search(str(k))]
-    names.sort(key=(lambda k: _rank(str(k))) if ranked else (lambda k: isinstance(body[k], dict | list)))
+    if ranked:
+        names.sort(key=lambda k: _rank(str(k)) + (8 if body[k] in (0, False) else 0))
+    else:
+        names.sort(key=lambda k: isinstance(body[k], dict | list))
     if depth >= _MAX_DEPTH:
         return ["…"]
     return [f"{k}: {render_value(body[k], 300 if isinstance(body[k], dict | list) else 160, depth + 1)}" for k in names]
@@ -116,7 +119,9 @@ def _table(items: list[Any]) -> str:
 
 
 def _rank(name: str) -> int:
-    return _RANK["id"] if name.endswith("_id") else _RANK.get(name, 50)
+    if name.endswith("_id"):
+        return _RANK["id"]
+    return 55 if name.endswith(("_at", "_time", "timestamp")) else _RANK.get(name, 50)
 
 
 def _read_fragment(view: OutputView) -> CallFinding | None:

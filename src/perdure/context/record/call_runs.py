@@ -51,6 +51,7 @@ _LOG_FILE = re.compile(
 _NOISE_LINE = re.compile(
     r"^\[(?:raw output|Showing |Full output|…|\.\.\.|output )|^\.\.\. \[|^\(Results are truncated|"
     r"^> |^Debugger attached|^Waiting for the debugger|^npm (?:notice|warn)|^\(node:\d+\)|^\(Use `node|^\W*$|"
+    r"^</?persisted-output>|^Output too large|^Preview \(first|"
     r"^(?:Call id: .*|Observation:|Execution logs:|Last output from code snippet:|None|<\w+>)$"
 )
 _OWN_ERROR = re.compile(
@@ -192,6 +193,9 @@ def _read_runs(kinds: set[CallKind], view: OutputView, has_finding: bool) -> lis
         build = read_build(view, is_strict="build" not in kinds and (tests is not None or not is_build))
         if build is not None and not (tests is not None and _is_same(tests, build)):
             findings.append(build)
+    if len(findings) == 2 and any(row.endswith("— build failed") for row in findings[0].rows):
+        # What does not compile explains what did not run.
+        findings.reverse()
     return findings
 
 

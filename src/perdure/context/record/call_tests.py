@@ -22,6 +22,7 @@ from perdure.context.record.types import CallFacts, TestRun
 
 _MAX_FAILURES = 40
 _MESSAGE_CHARS = 200
+_DETAILED_FAILURES = 6
 _COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|todo|pending)\b")
 
 _PYTEST_TOTAL = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.:hms]+.*$", re.M)
@@ -109,7 +110,7 @@ def _finding(
     if passed is not None and (passed or not count):
         parts.append(f"{passed} {scope}passed")
     title = ", ".join(filter(None, [*parts, extra])) or "passed"
-    rows = join_rows([*failures, *notes], limit=900, row_chars=320)
+    rows = join_rows([*_failure_rows(failures), *notes], limit=1_070, row_chars=420)
     headline = title
     if count and rows:
         # The test with a message first, then the names of the others.
@@ -119,6 +120,16 @@ def _finding(
     run = TestRun(passed, count, tuple(failures))
     facts = CallFacts(tests=run, error=failures[0] if failures else "")
     return CallFinding(headline, tuple(rows), facts, count > 0, 0.85 if count else 0.45, title)
+
+
+def _failure_rows(failures: list[str]) -> list[str]:
+    """Every failing test by its name; the more there are, the less room has each message."""
+    if sum(map(len, failures)) <= 850:
+        return failures
+    others = [_name_of(f).rsplit("::", 1)[-1] for f in failures[_DETAILED_FAILURES:]]
+    room = 800 // len(failures) if not others else 105
+    rows = [one_line(f if len(f) <= room else shorten_paths(f), max(105, room)) for f in failures[:_DETAILED_FAILURES]]
+    return [*rows, f"also failed: {list_names(others, 390)}"] if others else rows
 
 
 def _short_row(row: str) -> str:

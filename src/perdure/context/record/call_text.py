@@ -205,6 +205,8 @@ def clip_path(path: str, limit: int) -> str:
     if len(path) <= limit:
         return path
     at = path.find("/", len(path) - limit + 1)
+    if at < 0 and len(name := path.rsplit("/", 1)[-1]) <= 2 * limit:
+        return name
     return f"…{path[at:]}" if at >= 0 else clip_middle(path, limit)
 
 

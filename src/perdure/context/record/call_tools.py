@@ -34,9 +34,15 @@ from perdure.context.record.types import CallFacts, CallKind, CallLine, Outcome
 
 _MAX_REPORT_CHARS = 24_000
 _ERROR_HEAD = re.compile(
-    r"(?i)\s*(?:<tool_use_error>|error\b|\[error|traceback|exception\b|failed\b|failure\b|fatal:|edit rejected|"
-    r"invalid |could not |cannot |unknown tool)"
+    r"(?i)\s*(?:<tool_use_error>|\[error|(?:\w*error|\w*exception|fatal|failure)\s*:|mcp error|traceback \(|failed to |"
+    r"request failed|edit rejected|invalid |could not |cannot |unknown tool|"
+    r"error (?:reading|writing|opening|calling|executing|running|fetching|while|during|in)\b)"
 )
+_FILLER = re.compile(
+    r"(?i)(?:perfect|great|excellent|good|ok(?:ay)?|now|let me|i(?:'ve| have| now| will|'ll)|based on|done|"
+    r"here(?:'s| is| are))\b"
+)
+_AGENT_FOOTER = re.compile(r"\n*(?:agentId: [^\n]*|<usage>[\s\S]{0,400}</usage>)\s*\Z")
 _JSON_ERROR = re.compile(r'\s*\{\s*"(?:error|success)"\s*:|\s*\{[^{}]{0,150}"(?:error"\s*:\s*"|success"\s*:\s*false)')
 _QUESTION_TOOLS = frozenset(("askuserquestion", "ask_user", "clarify", "ask_clarification", "ask_followup_question"))
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
@@ -379,14 +385,15 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
             CallFinding("runs in the background", rows, facts, False, 0.5),
             "ok",
         )
+    text = _AGENT_FOOTER.sub("", _AGENT_FOOTER.sub("", text))
     lines = [x.strip() for x in text.split("\n") if x.strip()]
-    first = next(
-        (x for x in lines if len(x.split()) > 3 and not x.startswith(("```", "|", "agentId"))),
-        lines[0] if lines else "no report",
-    )
-    finding = CallFinding(
-        one_line(first.lstrip("#* "), 120), tuple(join_rows(lines, limit=1_000)), CallFacts(), False, 0.8
-    )
+    candidates = [x for x in lines if len(x.split()) > 2 and not x.startswith(("```", "|", "---"))]
+    first = next((x for x in candidates[:12] if not _FILLER.match(x)), lines[0] if lines else "no report")
+    excerpt = lines
+    if sum(map(len, lines)) > 1_000:
+        # The verdict is often at the end.
+        excerpt = [*join_rows(lines, limit=450, row_chars=200), "[…]", *(one_line(x, 200) for x in lines[-4:])]
+    finding = CallFinding(one_line(first.lstrip("#* "), 120), tuple(excerpt), CallFacts(), False, 0.8)
     composed = _compose(name, kind, _target(kind, arguments), what, finding, "ok")
     return replace(composed, report=text if len(lines) > 1 or len(text) > 200 else "")
 

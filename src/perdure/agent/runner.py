@@ -76,18 +76,19 @@ class TurnRunner:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Block until the work is done. Ctrl-C in the waiting thread interrupts it first."""
-        future = self.start(work)
+        future, cancellation = self._start(work)
         try:
             return future.result()
         except KeyboardInterrupt:
-            self.interrupt()
+            cancellation.interrupt()
             concurrent.futures.wait([future], timeout=_STOP_TIMEOUT_S)
             raise
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work from any event loop, including the agent's own."""
         if not self._loop_thread.is_here:
-            return await self._await_elsewhere(asyncio.wrap_future(self.start(work)))
+            future, cancellation = self._start(work)
+            return await _await_elsewhere(asyncio.wrap_future(future), cancellation)
         cancellation = self._claim(work)
         finish_callbacks = self._start_callbacks()
         # A separate task: an interrupt ends the turn, not its caller.
@@ -99,17 +100,11 @@ class TurnRunner:
             if finish_callbacks is not None:
                 await asyncio.to_thread(finish_callbacks)
 
-    async def _await_elsewhere(self, future: asyncio.Future[T]) -> T:
-        """Await work of another event loop; cancelling the waiter interrupts the work and waits for its end."""
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            self.interrupt()
-            await asyncio.wait([future], timeout=_STOP_TIMEOUT_S)
-            raise
-
     def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Start the work and return its future. Raises PerdureError while other work runs."""
+        return self._start(work)[0]
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> tuple[concurrent.futures.Future[T], TurnCancellation]:
         cancellation = self._claim(work)
         try:
             finish_callbacks = self._start_callbacks()
@@ -120,7 +115,7 @@ class TurnRunner:
         future.add_done_callback(lambda _: self._release(work, cancellation))
         if finish_callbacks is not None:
             future.add_done_callback(lambda _: finish_callbacks())
-        return future
+        return future, cancellation
 
     def interrupt(self) -> bool:
         """Cancel the running work, from any thread; return whether there was any."""
@@ -165,3 +160,13 @@ class TurnRunner:
             # Emitted last: a listener may start the next turn at once.
             self._events.emit(TurnFinished(result.outcome, result.final_response, result.usage, result.error))
         return result
+
+
+async def _await_elsewhere(future: asyncio.Future[T], cancellation: TurnCancellation) -> T:
+    """Await work of another event loop; cancelling the waiter interrupts the work and waits for its end."""
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        cancellation.interrupt()
+        await asyncio.wait([future], timeout=_STOP_TIMEOUT_S)
+        raise

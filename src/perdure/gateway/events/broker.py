@@ -46,7 +46,6 @@ class Subscriber:
         self._turn_id = turn_id
         self._sink = sink
         self._queue = EventQueue[SequencedEvent](max_items=MAX_BUFFERED_EVENTS, merge_key=_merge_key, join=_join)
-        self._queue.on_ready = self._wake
         self._wakeup = asyncio.Event()
         # The consumer has processed the queue and waits for more.
         self._is_idle = False
@@ -64,12 +63,15 @@ class Subscriber:
         is_direct = self._is_idle and self._sink is not None and type(sequenced.event) is TextDelta
         if is_direct and not len(self._queue) and self._sink is not None and self._sink(sequenced):
             self._is_silent = False
-        elif not self._queue.put(sequenced):
+        elif self._queue.put(sequenced):
+            self._wake()
+        else:
             self.close()
 
     def close(self) -> None:
         """Accept no more events; those in the queue are still delivered."""
         self._queue.close()
+        self._wake()
 
     def _wake(self) -> None:
         self._is_idle = False

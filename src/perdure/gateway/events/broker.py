@@ -56,14 +56,15 @@ class Subscriber:
         return self._queue.is_closed
 
     def push(self, sequenced: SequencedEvent) -> None:
-        if self.is_closed or (self._turn_id is not None and sequenced.turn_id != self._turn_id):
+        queue, sink = self._queue, self._sink
+        if queue.is_closed or (self._turn_id is not None and sequenced.turn_id != self._turn_id):
             return
         if not self._visibility.covers(sequenced.visibility):
             return
-        is_direct = self._is_idle and self._sink is not None and type(sequenced.event) is TextDelta
-        if is_direct and not len(self._queue) and self._sink is not None and self._sink(sequenced):
+        # An idle consumer has an empty queue.
+        if self._is_idle and sink is not None and type(sequenced.event) is TextDelta and sink(sequenced):
             self._is_silent = False
-        elif self._queue.put(sequenced):
+        elif queue.put(sequenced):
             self._wake()
         else:
             self.close()

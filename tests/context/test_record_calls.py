@@ -115,6 +115,12 @@ class TestGit:
         assert line.facts.created == ("PR #118: Tax by region",)
         assert line.worth >= 0.8
 
+    def test_comment_through_the_api(self) -> None:
+        url = "https://github.com/acme/shop/pull/118#discussion_r4411"
+        reply = json.dumps({"id": 4411, "html_url": url, "body": "done"})
+        line = run("gh api repos/acme/shop/pulls/118/comments/7/replies -f body=done", reply)
+        assert line.facts.created == ("comment 4411 on PR #118",)
+
     def test_checks_name_the_failing_ones(self) -> None:
         line = run(
             "gh pr checks 118",
@@ -291,6 +297,20 @@ class TestTestRuns:
         line = run("go test ./...", f"Exit code 1\n{output}")
         assert "tax/tax.go:12: undefined: ronud" in line.line
         assert "shop/tax — build failed" in line.detail
+
+    def test_passing_tests_with_a_failing_command(self) -> None:
+        line = run("pytest --cov", "[exit 1]\n212 passed in 7.9s\nFAIL Required test coverage of 90% not reached")
+        assert line.outcome == "failed"
+        assert "212 passed" in line.line
+        assert "coverage of 90% not reached" in line.line
+
+    def test_stored_output_gives_its_address(self) -> None:
+        shown = f"First 9 characters:\n....\n[… 9,000 characters …]\nLast 600:\n{PYTEST}"
+        stored = "<persisted-output>\nThe output is 9,999 characters (9 KB), too large to show. All of it is kept at "
+        stored += f"output:ab12.\nRead parts with read_file (that address).\n\n{shown}\n</persisted-output>"
+        line = run("pytest", f"[exit 1]\n{stored}")
+        assert "1 failed, 211 passed" in line.line
+        assert "output:ab12" in line.detail
 
     def test_long_verbose_log_stays_short(self) -> None:
         rows = [f"tests/test_m{n % 40}.py::test_case_{n} PASSED [{n // 30}%]" for n in range(3_000)]
@@ -508,6 +528,7 @@ class TestOtherCalls:
     def test_tool_that_creates_gives_id_and_title(self) -> None:
         body = json.dumps({"id": 99, "number": 41, "html_url": "https://github.com/a/b/issues/41", "state": "open"})
         line = describe("mcp__github__create_issue", body, title="Refunds lose a cent", body="…")
+        assert line.facts.created == ("issue #41: Refunds lose a cent",)
         assert "41" in line.line
         assert line.facts.created
         assert "Refunds lose a cent" in line.facts.created[0]

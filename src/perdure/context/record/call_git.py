@@ -76,7 +76,7 @@ _ACTS = frozenset(
     fetch""".split()  # noqa: SIM905
 )
 _GITHUB_URL = re.compile(
-    r"https://[\w.-]+/[\w.-]+/[\w.-]+/(?:-/)?(pull|issues|merge_requests|releases/tag|actions/runs)/([\w.-]+)(#\S+)?"
+    r"https://[\w.-]+/[\w.-]+/[\w.-]+/(?:-/)?(pull|issues|merge_requests|releases/tag|actions/runs)/([\w.-]+)(#[\w-]+)?"
 )
 _THING = {
     "pull": "PR #",
@@ -387,6 +387,8 @@ def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallF
     area, action = (words[1] if len(words) > 1 else ""), (words[2] if len(words) > 2 else "")
     if action == "create" or (area == "pr" and action in ("comment", "review", "edit")):
         return _created(command, area, action, view)
+    if area == "api":
+        return _read_api(command, view)
     if action in ("checks", "watch", "list", "view", "status", "diff"):
         return _hub_rows(area, action, view)
     done = [m[1] for m in _GH_DONE.finditer(view.text)]
@@ -403,13 +405,28 @@ def _created(command: ShellCommand, area: str, action: str, view: OutputView) ->
         return None
     url = urls[-1]
     title = command.option("--title", "-t")
-    thing = f"{_THING[url[1]]}{url[2]}"
-    if url[3]:
-        thing = f"comment {url[3].rsplit('-', 1)[-1]} on {thing}"
+    thing = _name_thing(url)
     label = f"{thing}: {title}" if title else thing
     verb = {"create": "created", "comment": "added", "review": "reviewed", "edit": "edited"}[action]
     facts = CallFacts(created=(label,)) if action in ("create", "comment") else CallFacts()
     return CallFinding(f"{verb} {label} {url[0]}", (), facts, False, 0.9)
+
+
+def _read_api(command: ShellCommand, view: OutputView) -> CallFinding | None:
+    """A call of the API that created something, by the address in its reply; other replies are plain JSON."""
+    method = command.option("-X", "--method").upper()
+    is_post = method == "POST" or (not method and any(w in ("-f", "-F", "--field", "--input") for w in command.words))
+    url = re.search(r'"html_url"\s*:\s*"(' + _GITHUB_URL.pattern + r")", view.text[:20_000]) if is_post else None
+    match = _GITHUB_URL.match(url[1]) if url is not None else None
+    if match is None:
+        return None
+    label = _name_thing(match)
+    return CallFinding(f"created {label} {match[0]}", (), CallFacts(created=(label,)), False, 0.9)
+
+
+def _name_thing(url: re.Match[str]) -> str:
+    thing = f"{_THING[url[1]]}{url[2]}"
+    return f"comment {re.split(r'[-_r]', url[3])[-1]} on {thing}" if url[3] else thing
 
 
 def _hub_rows(area: str, action: str, view: OutputView) -> CallFinding | None:

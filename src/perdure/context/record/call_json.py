@@ -113,7 +113,9 @@ def _table(items: list[Any]) -> str:
     names = [k for k in items[0] if not _DULL.search(str(k))][:12]
     if not names or any(set(x) != set(items[0]) for x in items[:12]):
         return ""
-    rows = ["/".join(render_value(x[k], 60, 3) for k in names) for x in items[:12]]
+    rows = [
+        "/".join(render_value(x[k], 140 if str(x[k]).startswith("http") else 60, 3) for k in names) for x in items[:12]
+    ]
     more = f" | … {len(items) - 12} more" if len(items) > 12 else ""
     return f"({'/'.join(map(str, names))}) {' | '.join(rows)}{more}"
 

@@ -51,7 +51,6 @@ _LOG_FILE = re.compile(
 _NOISE_LINE = re.compile(
     r"^\[(?:raw output|Showing |Full output|…|\.\.\.|output )|^\.\.\. \[|^\(Results are truncated|"
     r"^> |^Debugger attached|^Waiting for the debugger|^npm (?:notice|warn)|^\(node:\d+\)|^\(Use `node|^\W*$|"
-    r"^</?persisted-output>|^Output too large|^Preview \(first|"
     r"^(?:Call id: .*|Observation:|Execution logs:|Last output from code snippet:|None|<\w+>)$"
 )
 _OWN_ERROR = re.compile(
@@ -83,7 +82,8 @@ def describe_shell(
     facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
     if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
         finding = _with_failure(finding, view)
-    finding = replace(finding, facts=merge_facts(facts), rows=(*finding.rows, *_script_rows(line)))
+    stored = (f"all of it: {view.address}",) if view.address else ()
+    finding = replace(finding, facts=merge_facts(facts), rows=(*finding.rows, *_script_rows(line), *stored))
     return kind, _label(arguments, line), finding
 
 
@@ -215,6 +215,11 @@ def _is_harmless(line: ShellLine, kind: CallKind, view: OutputView) -> bool:
 def _with_failure(finding: CallFinding, view: OutputView) -> CallFinding:
     lines = decisive_lines(view)
     reason = lines[0] if lines else finding.headline
+    if finding.facts.tests is not None:
+        # The tests passed, and something else failed, such as a coverage limit.
+        return replace(
+            finding, headline=f"{finding.headline}; exit {view.exit_code}: {reason}", is_failure=True, title=None
+        )
     shown = " ".join(lines[:8])
     others = [r for r in finding.rows if " ".join(r.split()) not in shown] if "Traceback" not in view.text else []
     return CallFinding(
@@ -394,6 +399,11 @@ def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:
             reads += [x for x in command.operands if "." in x or "/" in x][-3:]
         elif command.program in ("kill", "pkill", "killall"):
             stopped = " ".join(command.operands[:3])
+        elif command.program == "mv" or (command.program == "git" and git_subcommand(command) == "mv"):
+            moved = [x for x in command.operands if x != "mv"]
+            if len(moved) == 2:
+                deleted.append(moved[0])
+                changed.append(moved[1])
     return CallFacts(
         changed_files=tuple(changed), deleted_files=tuple(deleted), read_files=tuple(reads), stopped_process=stopped
     )

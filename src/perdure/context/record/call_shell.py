@@ -21,6 +21,8 @@ _TOKEN = re.compile(
     r"|(?P<word>(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\$\([^()]*\)|\\[\s\S]|[^\s;|&<>'\"\\])+|['\"<])"
 )
 _QUOTED = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\([\s\S])")
+# What remains of `-m "$(cat <<EOF …)"` without its here-document.
+_MESSAGE = re.compile(r"\"\$\(cat\s*\)\"")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NOISE = re.compile(
     r"\s*(?:2>&1|2>/dev/null|\|\s*(?:tail|head)\s+(?:-n\s*)?-?\d+|\|\s*cat|;\s*echo \"?exit:? ?\$\?\"?)(?=\s|$|\))"
@@ -262,4 +264,4 @@ def command_label(line: ShellLine) -> str:
     match = re.match(r"(?:cd\s+(?:\"[^\"]*\"|[^\s;&|]+)\s*(?:&&|;)\s*)+(?=\S)", text[:600])
     if match is not None:
         text = text[match.end() :]
-    return " ".join(_NOISE.sub("", text[:1_500].replace("\n", " ; ")).split())
+    return " ".join(_NOISE.sub("", _MESSAGE.sub("…", text[:1_500]).replace("\n", " ; ")).split())

@@ -36,6 +36,11 @@ _ENDED = re.compile(
     r"(?:^|\n)\[?\(?(?:(?:Command|Process) (?:exited|failed) with |[Ee]xited with |[Ee]xit )(?:exit )?"
     r"(?:code|status):? (-?\d{1,3})\b[^\n]{0,20}\Z"
 )
+_PERSISTED = re.compile(
+    r"\s*<persisted-output>\s*(?:The output is [^\n]* kept at (\S+?)(?: \([^\n]*\))?\.\nRead parts with [^\n]*\n|"
+    r"Output too large[^\n]* saved to: (\S+)\s+Preview \([^\n]*)"
+)
+_PREVIEW_MARK = re.compile(r"^(?:First [\d,]+ characters:|Last [\d,]+:)$", re.M)
 _LONG_LOCATION = re.compile(r"(?<!\S)[^\s:]{37,}(?=:\d)")
 _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
 
@@ -63,6 +68,8 @@ class OutputView:
     total_lines: int
     exit_code: int | None = None
     folder: str = ""
+    # Where the whole output is stored, if only its ends were shown.
+    address: str = ""
 
 
 def read_output(result: str) -> OutputView:
@@ -82,9 +89,13 @@ def read_output(result: str) -> OutputView:
     if "Shell cwd" in raw[-400:] and (match := _CWD_RESET.search(raw[-400:])) is not None:
         folder = match[1]
         raw = raw[:-400] + raw[-400:][: match.start()]
+    address = ""
+    if (match := _PERSISTED.match(raw[:1_200])) is not None:
+        address = match[1] or match[2]
+        raw = _PREVIEW_MARK.sub("", raw[match.end() :].removesuffix("</persisted-output>"))
     text = plain_text(_bounded(raw))
     lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
-    return OutputView(raw, "\n".join(lines), lines, count_lines(raw), exit_code, folder)
+    return OutputView(raw, "\n".join(lines), lines, count_lines(raw), exit_code, folder, address)
 
 
 def _unwrap(result: str) -> tuple[int | None, str]:

@@ -53,6 +53,8 @@ _EDIT_DIFFICULTY = re.compile(
 _READS_MORE = re.compile(
     r"(?i)(?:get|read|fetch|list|search|view|find|query|open|download|extract|browse|scrape|load|show)_?"
 )
+_NUMBER = re.compile(r'"(?:number|iid)"\s*:\s*(\d{1,12})')
+_IDENTIFIER = re.compile(r'"(?:key|id|\w+_id)"\s*:\s*"?([\w.#-]{1,60})')
 _CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
 
 
@@ -451,7 +453,10 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
             finding = replace(
                 finding, is_failure=True, facts=CallFacts(error=one_line(finding.headline, 240)), worth=0.55
             )
-    facts = merge_facts([finding.facts, _created_facts(name, arguments, result), _stopped_facts(name, arguments)])
+    removed = CallFacts(deleted_files=(path,)) if kind == "delete" and (path := edited_path(arguments)) else CallFacts()
+    facts = merge_facts(
+        [finding.facts, removed, _created_facts(name, arguments, result), _stopped_facts(name, arguments)]
+    )
     worth = max(finding.worth, 0.8 if facts.created else 0.0)
     finding = replace(finding, facts=facts, worth=worth)
     return _compose(name, kind, _target(kind, arguments), what, finding, "failed" if finding.is_failure else "ok")
@@ -476,14 +481,14 @@ def _created_facts(name: str, arguments: Mapping[str, Any], result: str) -> Call
     match = _CREATES.match(base)
     if match is None:
         return CallFacts()
-    number = re.search(r'"(?:number|id|key|\w+_id)"\s*:\s*"?([\w.#-]{1,60})', result[:4_000]) or re.search(
-        r"#(\d+)\b", result[:400]
-    )
+    head = result[:4_000]
+    number = _NUMBER.search(head) or _IDENTIFIER.search(head) or re.search(r"#(\d+)\b", head[:400])
     title = next((v for k in ("title", "name", "subject", "summary") if isinstance(v := arguments.get(k), str)), "")
     if number is None and not title:
         return CallFacts()
     thing = match[1].replace("_", " ").strip() or "item"
-    label = f"{thing} {number[1]}" if number is not None else thing
+    thing = {"pull request": "PR #", "merge request": "MR !", "issue": "issue #"}.get(thing, f"{thing} ")
+    label = f"{thing}{number[1]}" if number is not None else thing.strip("#! ")
     return CallFacts(created=(f"{label}: {title}" if title else label,))
 
 

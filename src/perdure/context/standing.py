@@ -23,6 +23,18 @@ _EVERY = (
     r"|under \d+|below \d+|within \d+|less than \d+|fewer than|instead of|rather than|, not\b|throughout|consistently"
     r"|before (?:each|every|any|you|committing|pushing)|after (?:each|every|any|you)|from now|in (?:the )?future|until)"
 )
+# An imperative about a manner: it binds where its object is a kind of thing, without an article or a name.
+_MANNER = (
+    r"(?:write|use|name|format|spell|quote|number|prefix|indent|round|skip|omit|include|mention|cite|treat|refer"
+    r"|address"
+    r"|phrase|structure|order|sort|group|wrap|log|document|comment|handle|return|store|put|place|mark|label|abbreviate"
+    r"|capitali[sz]e|express|state|present|report|speak|talk|reply|answer|respond|work|code|start|call|give|round"
+    r"|avoid)"
+)
+_NAMED_THING = (
+    r"(?:the|this|that|these|those|a|an|it|them|him|her|option|line|file|test|function|\S*[/._`()\d]\S*"
+    r"|\w+(?-i:[A-Z])\w*)"
+)
 # An imperative for one step, which binds only with a word of scope.
 _STEP = (
     r"(?:write|use|put|keep|run|make|name|format|do|add|show|document|test|log|store|return|send|include|prefix|mark"
@@ -45,7 +57,8 @@ _ENGLISH = (
     r"\b(?:must|should|shall) (?:always|never|stay|remain|keep|not)\b|\bmust(?:n't| not) \w+",
     r"^(?!(?:I|it|there|that|this|he|she|the build|the bug)\b)[^.!?]{0,80}\bmust(?: not)? (?!have\b|be (?:a|an|some"
     r"|the)\b)\w+",
-    r"^(?:all|every|each|any|no|nothing|none)\b[^.?!]{1,80}\b(?:must|should|shall|may|might|cannot|can't|can|needs?"
+    r"^(?:all|every|each|any|no|nothing|none|everything|everyone|nobody|no one|your|our)\b[^.?!]{1,80}\b(?:must"
+    r"|should|shall|may|might|cannot|can't|can|needs?"
     r"|has to"
     r"|have to|are to|is to|goes?|stays?|gets?|requires?)\b",
     rf"{_PLEASE}(?:do not|don't|never|do not ever|don't ever|always|make sure|be sure|ensure|avoid|no longer"
@@ -63,6 +76,23 @@ _ENGLISH = (
     r"|approval)\b",
     r"^(?:before|after|when|whenever|unless|once|while|if|in case|as soon as) [^,?]{3,80}, (?:please |then |first "
     r"|always )*\w+",
+    rf"{_PLEASE}{_MANNER} (?:(?!{_NAMED_THING}\b)[\w'-]+[ ,]*){{1,3}}(?:[.!]|$|\b(?:in|as|by|with|without|like|for"
+    rf"|when|first)\b)",
+    r"\byour (?:answers?|replies|reply|responses?|messages?|commits?|code|steps?|comments?|summar(?:y|ies)"
+    r"|explanations?|tone)\b",
+    r"\b(?:off[- ]limits|hands off|read-only|frozen|forbidden|prohibited|not (?:allowed|permitted|acceptable"
+    r"|negotiable|an option"
+    r"|to be)|unacceptable|mandatory|compulsory|non-negotiable|taboo|confidential)\b|^(?:whatever you do"
+    r"|when in doubt)\b",
+    r"^[\w -]{2,40}, not [\w -]{2,40}[.!]?$|^(?:one|two|three|max\w*|only|exactly|no) [\w -]{2,40} (?:per|for each"
+    r"|at a time)\b",
+    r"\bso no \w+|\bI (?:can't|cannot|can not|mustn't|won't|may not) (?:eat|drink|fly|use|have|pay|travel|accept"
+    r"|work|attend|read"
+    r"|stand|afford|see)\b|\bI(?:'d| would) like (?:you|your|my|all|every|short|it if)\b|\bdon't you dare\b",
+    r"\bI (?:need|want|expect) [\w ]{2,40} (?:for|with|on|in|from|before|after) (?:any|every|all|each)\w*"
+    r"|^let me (?:review|see|approve|check|confirm|decide|test|read)\b.*\b(?:first|before|every|each|any|all)\b"
+    r"|\bwe(?:'re| are) (?:on|using|limited to|stuck with|bound)\b|\bI (?:speak|read|live|work|am based|prefer"
+    r"|use)\b(?! like)",
     # Wishes and habits.
     r"\bI(?:'d| would)? (?:really |much |also )?(?:prefer|rather|like (?:it|my|your|short|long|the|to)|love it|hate"
     r"|dislike"
@@ -123,10 +153,15 @@ _OTHERS = (
     r"|rispondi)\b",
     r"^(?:por favor,? )?não (?:us|toqu|mud|apagu|alter|modifiqu|escrev|faç|adicion|remov|exclu|esqueç)\w*\b"
     r"|\b(?:prefiro|quero que|não quero|pergunte-me|me pergunte|devem|deve)\b",
+    r"\b(?:verwenden|benutzen|nutzen|schreiben|machen) wir\b|\b(?:niemand|alles|jeder|kein\w*) (?:darf|muss|soll"
+    r"|wird)\b|\btabu\b",
+    r"\b(?:en me? )?(?:tutoyant|vouvoyant)\b|\btutoie-moi\b|\b(?:trátame|tutéame|háblame|parlami|dammi del)\b"
+    r"|\b(?:van|vanno|vont|se escriben|s'écrivent)\b[^?]{2,60}$|\b(?:prohibido|interdit|vietato|proibido)\b",
     # Russian
     r"\b(?:всегда|никогда|отныне|впредь|каждый раз|только|обязательно|нельзя|предпочитаю|должн\w+|перед (?:каждым"
     r"|удалением)"
     r"|не (?:надо|нужно|стоит))\b|\bне \w+(?:й|йте|ь|ьте)\b|\b(?:пиши|отвечай|используй|называй|спрашивай|говори)\w*\b",
+    r"\bбез (?:моего|разрешения)\b|\bпо-(?:русски|английски|немецки)\b|\bзапрещено\b|\bничего не \w+",
     rf"\b(?:auf|en|in|на|em)\s+{_LANGUAGES}\b",
 )
 _CJK = re.compile(
@@ -138,17 +173,22 @@ _CJK = re.compile(
     "|尽量|盡量|更喜欢|偏好|喜欢|希望|请勿|之前(?:先|请|要|必|一)|前(?:先|要|请|必须)|先问|问我|告诉我之前|保持"
     "|(?:用|使用)(?:中|英|日|韩|德|法)(?:文|语)"
     "|(?:回答|回复|注释|代码|提交)[^。？]{0,12}(?:简短|简洁|用|要|请)|叫我|不超过|最多|至少|不用"
+    "|所有|每(?:天|周|条|行|项)|称呼|以.{1,8}为(?:单位|准|主)|用.{1,10}(?:写|回答|回复|命名|表示)|按.{1,12}(?:格式"
+    "|顺序|规范)|优先|不许|冻结|只读"
     # Japanese
     "|必ず|絶対|常に|これから(?:は|も)|毎回|決して|ないで|ないこと|てはいけ|てはなら|ちゃだめ|覚えておいて|以後|今後"
     "|だけ(?:を|に|で|使)|のみ|すべて|全て"
     "|(?:る|た|の)前に|なくていい|なくて(?:も)?(?:いい|よい|結構)|(?:英|日本|中国|韓国|ドイツ|フランス)語で|調で"
     "|敬語|短く|簡潔|こと。?$|でお願いします|ようにして|ほうが(?:いい|好き)"
     "|好みです|と呼んで|以内|以下に|禁止"
+    "|(?:口|体|調|語|順|形式|単位|文字|風)(?:で|に)(?!すか)|全部|どんな|いかなる|触ら|許可なし|優先|読み取り専用"
+    "|凍結|ずつ"
     # Korean
     "|항상|절대|반드시|앞으로|매번|지 ?(?:마|말)|금지|언제나|기억해|꼭|만 (?:사용|써|쓰|수정|변경)|모든|마다|기 전에"
     "|면 안 ?(?:돼|됩|되)|이내|짧게|간단히|간결"
     "|(?:영어|한국어|일본어|중국어|독일어)로|선호|좋아(?:해|합니다|요)|(?:라고|이라고) 불러|해야 ?(?:해|합|돼|됩)"
     "|원(?:해|합니다)|말고"
+    "|모두|각각|(?:말|체|순서|형식|단위|식)(?:으)?로|(?:허락|확인|승인) 없이|건드리|우선|동결|읽기 전용|씩"
 )
 _BINDS = re.compile("|".join(_ENGLISH), re.IGNORECASE)
 _BINDS_ELSEWHERE = re.compile("|".join(_OTHERS), re.IGNORECASE)

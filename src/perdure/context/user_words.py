@@ -73,14 +73,15 @@ def own_words(message: Message) -> str:
 
 
 def own_parts(message: Message) -> list[str]:
-    """The text parts of a user message that may be typed: of several, those that ask for something.
+    """The text parts of a user message that may be typed: of several, the shortest that asks for something.
 
     A client sends attachments as parts of their own, before or after the question.
     """
     texts = [p for p in message.parts if isinstance(p, TextPart) and not is_background(message.role, p.text)]
     if len(texts) < 2 or all(p.is_whole_message for p in texts):
         return [p.text for p in texts]
-    return [p.text for p in texts if p.is_whole_message or asks_something(p.text)]
+    asking = sorted((p.text for p in texts if not p.is_whole_message and asks_something(p.text)), key=len)[:1]
+    return [p.text for p in texts if p.is_whole_message or p.text in asking]
 
 
 def user_texts(messages: Sequence[Message]) -> Iterator[str]:

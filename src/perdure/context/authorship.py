@@ -43,7 +43,7 @@ class Authored:
 
 
 def authored_text(text: str) -> Authored:
-    """The part of a message's text that the user typed themselves."""
+    """Return the part of a message's text that the user typed themselves."""
     frame = text if len(text) <= _OWN_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"
     stripped = _without_json(_without_markup(frame))
     kept = list(_unmarked_lines(stripped))
@@ -60,12 +60,12 @@ def asks_something(text: str) -> bool:
 
 
 def is_role_play(sentence: str) -> bool:
-    """Whether a sentence begins or describes a fiction; instructions after it are part of it."""
+    """Return whether a sentence begins or describes a fiction; instructions after it are part of it."""
     return pat.ROLE_PLAY.search(sentence) is not None
 
 
 def is_for_machines(sentence: str) -> bool:
-    """Whether a sentence addresses AI systems or mentions "the user": a user writes "you" and "I"."""
+    """Return whether a sentence addresses AI systems or mentions "the user": a user writes "you" and "I"."""
     return pat.TO_MACHINES.search(_fold(sentence)) is not None
 
 
@@ -156,7 +156,7 @@ def _introduces(line: str) -> bool:
 
 
 def _ruled(lines: Sequence[str]) -> frozenset[int]:
-    """Indexes of lines between rules such as `---`; after a rule without a second one, all but closing questions.
+    """Return the indexes of lines between rules such as `---`; after a rule without a second one, all but closing questions.
 
     A page has rules of its own, so that they do not show where it ends.
     """
@@ -172,7 +172,7 @@ def _ruled(lines: Sequence[str]) -> frozenset[int]:
 
 
 def _before_questions(lines: Sequence[str], start: int) -> int:
-    """The end of a stretch from `start` on, without the closing lines that ask something."""
+    """Return the end of a stretch from `start` on, without the closing lines that ask something."""
     end = len(lines)
     while end > start and (not lines[end - 1].strip() or _is_request(lines[end - 1])):
         end -= 1
@@ -180,7 +180,7 @@ def _before_questions(lines: Sequence[str], start: int) -> int:
 
 
 def _tabular(lines: Sequence[str]) -> frozenset[int]:
-    """Indexes of the lines of a table, a log or a config, including other lines between them up to the next blank line.
+    """Return the indexes of the lines of a table, a log or a config, including other lines between them up to the next blank line.
 
     A line at the edge that asks something is the user's.
     """
@@ -210,7 +210,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _rows(lines: Sequence[str]) -> set[int]:
-    """Indexes of lines with the same count of a separator as their neighbour, or of YAML."""
+    """Return the indexes of lines with the same count of a separator as their neighbour, or of YAML."""
     rows: set[int] = set()
     for separator in pat.SEPARATORS:
         counts = [line.count(separator) for line in lines]
@@ -231,7 +231,7 @@ def _is_prose(line: str, separator: str) -> bool:
 
 
 def _spoken(lines: Sequence[str]) -> frozenset[int]:
-    """Indexes of lines of a chat: from the first speaker on, where there are two."""
+    """Return the indexes of lines of a chat: from the first speaker on, where there are two."""
     speakers = {i: m[1].lower() for i, line in enumerate(lines) if (m := pat.SPEAKER.match(line[:80]))}
     named = {i: name for i, name in speakers.items() if name not in pat.OWN_LABELS}
     if len(set(named.values())) < 2:
@@ -245,7 +245,7 @@ def _spoken(lines: Sequence[str]) -> frozenset[int]:
 
 
 def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
-    """The lines that are the user's own: all of them, or those around a text that was pasted without marks."""
+    """Return the lines that are the user's own: all of them, or those around a text that was pasted without marks."""
     kept = ["" if line in _REMOVED else line for line in lines]
     filled = [i for i, line in enumerate(kept) if line.strip()]
     if not filled:
@@ -286,7 +286,7 @@ def _is_request(line: str) -> bool:
 
 
 def _after_question(lines: Sequence[str]) -> list[str]:
-    """The closing lines from the first question on: text before it may be the end of the paste."""
+    """Return the closing lines from the first question on: text before it may be the end of the paste."""
     if not lines:
         return []
     first = lines[0]
@@ -365,7 +365,7 @@ def _statements(lines: Sequence[str]) -> int:
 
 
 def is_statement(sentence: str) -> bool:
-    """Whether a sentence states something and neither asks, orders nor speaks to or of the people in the dialogue."""
+    """Return whether a sentence states something and neither asks, orders nor speaks to or of the people in the dialogue."""
     sentence = sentence.strip()
     if len(sentence) < (15 if sentence.isascii() else 6) or pat.ASKS.search(sentence):
         return False

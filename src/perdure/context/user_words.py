@@ -66,14 +66,14 @@ _FRAME_CHARS = 1_000
 
 
 def own_words(message: Message) -> str:
-    """The text the user typed themselves; "" for messages of other roles."""
+    """Return the text the user typed themselves; "" for messages of other roles."""
     if not message.is_real_user:
         return ""
     return "\n".join(filter(None, (authored_text(text).text for text in own_parts(message))))
 
 
 def own_parts(message: Message) -> list[str]:
-    """The text parts of a user message that may be typed: of several, the shortest that asks for something.
+    """Return the text parts of a user message that may be typed: of several, the shortest that asks for something.
 
     A client sends attachments as parts of their own, before or after the question.
     """
@@ -97,7 +97,7 @@ def user_texts(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def typed_text(message: Message) -> str:
-    """The text of a user message without markup added by programs."""
+    """Return the text of a user message without markup added by programs."""
     text = message.typed_text
     return _without_markup(text).strip() if "<" in text else text.strip()
 

@@ -122,7 +122,7 @@ class DecisionLog:
 
 
 def _newest_valid(decisions: Sequence[TaskDecision]) -> list[TaskDecision]:
-    """The user's decisions and the newest of the assistant's, in order."""
+    """Return the user's decisions and the newest of the assistant's, in order."""
     valid = [d for d in decisions if d.superseded_seq is None]
     others = [d for d in valid if not d.is_by_user][-_MOST:]
     users = [d for d in valid if d.is_by_user][-_MOST:]
@@ -130,7 +130,7 @@ def _newest_valid(decisions: Sequence[TaskDecision]) -> list[TaskDecision]:
 
 
 def given_up(text: str) -> list[str]:
-    """The phrases of a text that name what is no longer wanted."""
+    """Return the phrases of a text that name what is no longer wanted."""
     phrases = [m[1] for m in _INSTEAD_OF.finditer(text)]
     return phrases if text.isascii() else phrases + [m[1] or m[2] for m in _INSTEAD_OF_CJK.finditer(text)]
 
@@ -149,14 +149,14 @@ def topic_words(text: str) -> frozenset[str]:
 
 
 def user_choices(message: Message) -> tuple[str, ...]:
-    """The decisions of one user message; a question decides nothing."""
+    """Return the decisions of one user message; a question decides nothing."""
     lines = [s for s in sentences(own_words(message)) if not s.endswith(("?", "？")) and len(s) <= _LONGEST]
     chosen = (s for s in lines if _USER_CHOICE.search(s) and len(topic_words(s)) >= _FEWEST_WORDS)
     return tuple(map(redact, chosen))[:3]
 
 
 def assistant_choices(message: Message) -> tuple[str, ...]:
-    """The decisions of one assistant message, without narration of what comes next."""
+    """Return the decisions of one assistant message, without narration of what comes next."""
     if not message.text.strip():
         return ()
     lines = [s for s in sentences(message.text) if _is_statement(s)]
@@ -165,6 +165,6 @@ def assistant_choices(message: Message) -> tuple[str, ...]:
 
 
 def _is_statement(sentence: str) -> bool:
-    """Whether a sentence is long enough to be understood, and no heading or question."""
+    """Return whether a sentence is long enough to be understood, and no heading or question."""
     least = _SHORTEST if sentence.isascii() else _SHORTEST // 3
     return least < len(sentence) <= _LONGEST and not sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))

@@ -38,7 +38,7 @@ _ROOT_SHARE = 0.7
 
 
 def address(*seqs: int) -> str:
-    """The address of messages in the log, ` (m:12,14)`; "" where their positions are not known."""
+    """Return the address of messages in the log, ` (m:12,14)`; "" where their positions are not known."""
     known = list(dict.fromkeys(s for s in seqs if s >= 0))
     return f" (m:{','.join(map(str, known))})" if known else ""
 
@@ -253,7 +253,7 @@ def _joined(names: Sequence[str], room: int) -> str:
 
 
 def common_root(paths: Iterable[str]) -> str:
-    """The deepest folder that most absolute paths share, with at least three parts; "" where there is none."""
+    """Return the deepest folder that most absolute paths share, with at least three parts; "" where there is none."""
     folders = [os.path.dirname(p) for p in paths if p.startswith("/")]
     shared: Counter[str] = Counter()
     for folder in folders:
@@ -278,7 +278,7 @@ def _critical(state: TaskState, room: int) -> str:
 
 
 def fit_lines(lines: Sequence[str], room: int, *, newest_last: bool = False) -> str:
-    """The first whole lines that fit, at least one."""
+    """Return the first whole lines that fit, at least one."""
     chosen: list[str] = []
     for line in lines:
         if (room := room - len(line) - 1) < 0 and chosen:

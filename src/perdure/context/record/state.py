@@ -331,7 +331,7 @@ _PREFIX = re.compile(r"^(?:cd \S+ *(?:&&|;) *|\w+=\S+ +|sudo +|time +|timeout \S
 
 
 def _command(target: str) -> str:
-    """The program and subcommand of a command line: `git push`, `npm install`."""
+    """Return the program and subcommand of a command line: `git push`, `npm install`."""
     words = _PREFIX.sub("", target).split()
     return " ".join(w for w in words[:2] if not w.startswith("-"))
 
@@ -345,7 +345,7 @@ def _is_relative(folder: str) -> bool:
 
 
 def _plans_in(message: Message) -> tuple[str, ...]:
-    """The open steps that an assistant message lists."""
+    """Return the open steps that an assistant message lists."""
     planned = PLAN.among(sentences(message.text), message.text)
     return tuple(redact(tidy(s.lstrip("-*#> "))) for s in planned if _SHORTEST_PLAN < len(s) <= _LAST_CHARS)[:8]
 
@@ -359,7 +359,7 @@ def _answer_of(message: Message) -> str:
 
 
 def _first_paragraph(text: str) -> Iterator[str]:
-    """The first lines with words of their own, headings left out."""
+    """Return the first lines with words of their own, headings left out."""
     for line in text.strip().splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "```", "|")):
             yield line.strip()

@@ -156,7 +156,7 @@ def _introduces(line: str) -> bool:
 
 
 def _ruled(lines: Sequence[str]) -> frozenset[int]:
-    """Return the indexes of lines between rules such as `---`; after a rule without a second one, all but closing questions.
+    """Return the indexes of lines between rules such as `---`, or after a single one up to a closing question.
 
     A page has rules of its own, so that they do not show where it ends.
     """
@@ -180,7 +180,7 @@ def _before_questions(lines: Sequence[str], start: int) -> int:
 
 
 def _tabular(lines: Sequence[str]) -> frozenset[int]:
-    """Return the indexes of the lines of a table, a log or a config, including other lines between them up to the next blank line.
+    """Return the indexes of the lines of a table, a log or a config, and of other lines in the same paragraph.
 
     A line at the edge that asks something is the user's.
     """
@@ -365,7 +365,7 @@ def _statements(lines: Sequence[str]) -> int:
 
 
 def is_statement(sentence: str) -> bool:
-    """Return whether a sentence states something and neither asks, orders nor speaks to or of the people in the dialogue."""
+    """Return whether a sentence is neither a question nor an order and has no first or second person."""
     sentence = sentence.strip()
     if len(sentence) < (15 if sentence.isascii() else 6) or pat.ASKS.search(sentence):
         return False

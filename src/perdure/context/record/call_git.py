@@ -51,6 +51,7 @@ _REMOTE_URL = re.compile(r"^To (\S+)", re.M)
 _ONELINE = re.compile(rf"^(?:[*|\\/ ]*)({_HASH}) (?:\([^)\n]*\) )?(\S.*)$", re.M)
 _LOG_COMMIT = re.compile(rf"^(?:[*| ]*)commit ({_HASH})(?: \(([^)]*)\))?$")
 _QUIET = re.compile(r"--quiet|-[a-zA-Z]*q[a-zA-Z]*")
+_STAT = re.compile(r" \S[^|]* \|\s+(?:\d+|Bin)")
 _LONE_HASH = re.compile(rf"^({_HASH})(?=$| \S)", re.M)
 _DIFF_FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
 _FATAL = re.compile(r"^(?:fatal|error): (?!failed to push some refs)(.*)$", re.M)
@@ -344,7 +345,7 @@ def _read_log(view: OutputView) -> CallFinding | None:
 def _read_diff(view: OutputView) -> CallFinding | None:
     files = unique(m[2] for m in _DIFF_FILE.finditer(view.text))
     total = _CHANGED.search(view.text)
-    stats = [x.strip() for x in view.lines if re.match(r" \S.* \|\s+(?:\d+|Bin)", x)]
+    stats = [x.strip() for x in view.lines if x[0] == " " and " | " in x and _STAT.match(x[:300])]
     if not files and total is None and not stats:
         return read_patch(view.text) if re.search(r"^@@ -\d", view.text, re.M) else None
     names = files or [s.split(" ", 1)[0] for s in stats]

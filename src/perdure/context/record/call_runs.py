@@ -258,7 +258,7 @@ def _error_lines(lines: tuple[str, ...]) -> list[int]:
     numbers: Sequence[int] = range(len(lines))
     if len(lines) > 2 * _SEARCHED_LINES:
         numbers = [*numbers[:_SEARCHED_LINES], *numbers[-_SEARCHED_LINES:]]
-    return [n for n in numbers if _ERROR_LINE.search(lines[n][:600])]
+    return [n for n in numbers if _ERROR_LINE.search(lines[n][:240])]
 
 
 def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:

@@ -387,7 +387,7 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
             CallFinding("runs in the background", rows, facts, False, 0.5),
             "ok",
         )
-    text = _AGENT_FOOTER.sub("", _AGENT_FOOTER.sub("", text))
+    text = text[:-600] + _AGENT_FOOTER.sub("", _AGENT_FOOTER.sub("", text[-600:]))
     lines = [x.strip() for x in text.split("\n") if x.strip()]
     candidates = [x for x in lines if len(x.split()) > 2 and not x.startswith(("```", "|", "---"))]
     first = next((x for x in candidates[:12] if not _FILLER.match(x)), lines[0] if lines else "no report")

@@ -16,7 +16,7 @@ from perdure.store import SessionStore
 from perdure.store.db.database import Transaction
 from perdure.store.db.postgres import PostgresDatabase, open_postgres
 from perdure.store.db.postgres_fts import TsvectorIndex
-from perdure.store.search.index import index_text
+from perdure.store.search.index import IdRange, index_text
 from perdure.store.search.query import parse
 from support.postgres import PostgresBackend
 
@@ -40,7 +40,9 @@ def database(server: PostgresBackend) -> Iterator[PostgresDatabase]:
 
 def newest(database: PostgresDatabase, query: str, *, below: int | None = None, limit: int = 5) -> list[int]:
     def work(tx: Transaction) -> list[int]:
-        return INDEX.newest(tx, "message", parse(query), strategy="adjacent", scopes=(), below=below, limit=limit)
+        groups = [[clause] for clause in parse(query)]
+        ids = IdRange(1, 4_000_000 if below is None else below - 1)
+        return INDEX.newest(tx, "message", groups, strategy="adjacent", scopes=(), ids=ids, limit=limit)
 
     return database.read(work)
 
@@ -84,7 +86,7 @@ def test_a_text_with_more_words_than_a_tsvector_holds_is_found_by_scanning(serve
     store.append(session.id, [user(huge_text()), user("a green parrot, no heron")])
     for query, addresses in (
         ("w0000001q", ["m:1"]),
-        ("heron w000ffffq", ["m:1"]),
+        ("heron w000ffffq", ["m:1", "m:2"]),
         ('"green heron"', ["m:1"]),
         ('"heron green"', []),
         ("bird_watch", ["m:1"]),

@@ -102,6 +102,42 @@ class SearchHit:
     # The raw snippet and the offsets of its matches: a text may contain «…» of its own.
     excerpt: str = ""
     marks: tuple[tuple[int, int], ...] = ()
+    # How well it matches, comparable within one search, and which words of the query it has.
+    score: float = 0.0
+    matched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WordCount:
+    """A word of a query and how many texts have it; an estimate unless `is_exact`."""
+
+    word: str
+    texts: int
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """The hits of a search, and what was searched: an empty answer then never reads as absence."""
+
+    hits: tuple[SearchHit, ...]
+    words: tuple[WordCount, ...] = ()
+    # Words of the query that mean too little to search for.
+    ignored: tuple[str, ...] = ()
+    # How many messages and outputs were searched; an estimate where they are many.
+    texts: int = 0
+    # Continues with the next hits.
+    next_cursor: str | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The words that occur nowhere."""
+        return tuple(w.word for w in self.words if not w.texts)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether even the best hits have only some of the words."""
+        return bool(self.hits) and max(len(h.matched) for h in self.hits) < len(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +157,7 @@ class Search(Protocol):
     def search(
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
     ) -> Sequence[SearchHit]:
-        """Newest first, ranked among the newest. Never raises for any query text."""
+        """The best matches first. Never raises for any query text."""
         ...
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:

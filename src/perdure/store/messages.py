@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +13,7 @@ from perdure.core.messages import Entry, Message
 from perdure.store.columns import to_bytes, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value
-from perdure.store.ids import Body, encode, ingest_key
+from perdure.store.ids import Body, decode_or_placeholder, encode, ingest_key, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
 from perdure.store.ledger import insert_event
 from perdure.store.queries import (
@@ -93,6 +95,16 @@ class IdReservation:
     numbers: tuple[int, ...]
     lease: Row | None
     is_closed: bool
+
+
+def stored_text(body: bytes, encoding: int, kind: str, *, seq: int) -> str:
+    """Return the searchable text of a stored message; a placeholder for a damaged one."""
+    with suppress(CorruptStore, ValueError, TypeError):
+        raw = json.loads(unpack(body, encoding))
+        # Most messages are plain text: they need not become a Message first.
+        if isinstance(raw.get("content"), str) and not raw.get("tool_calls"):
+            return str(raw["content"])
+    return searchable_text(decode_or_placeholder(body, encoding, kind, seq=seq))
 
 
 def prepare_messages(messages: AnyMessage | Sequence[AnyMessage]) -> list[PreparedMessage]:

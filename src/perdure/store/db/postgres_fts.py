@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from perdure.store.db.database import Step, Transaction, Value
-from perdure.store.search.index import IndexedText, IndexName, Strategy
+from perdure.store.search.index import ClauseGroups, IdRange, IndexedText, IndexName, Strategy
 from perdure.store.search.query import Clause
 
 # A window is all texts whose ids share the bits above these.
@@ -50,30 +50,27 @@ class TsvectorIndex:
         self,
         tx: Transaction,
         index: IndexName,
-        clauses: Sequence[Clause],
+        groups: ClauseGroups,
         *,
         strategy: Strategy,
         scopes: Sequence[Sequence[str]],
-        below: int | None,
+        ids: IdRange,
         limit: int,
     ) -> list[int]:
-        words, (check, check_values) = _words(clauses, strategy, scopes), _check(clauses, strategy)
+        words, (check, check_values) = _words(groups, strategy, scopes), _check(groups, strategy)
         # Sorted outside the CTE, so that the planner uses the GIN index instead of walking rows by id.
         sql = (
             "WITH matches AS MATERIALIZED ("
             f"SELECT id FROM {index}_index WHERE search_words(parts, wholes, scope, is_scanned) @@ CAST(? AS tsquery)"
-            f" AND id <= ? AND {check}) SELECT id FROM matches ORDER BY id DESC LIMIT ?"
+            f" AND id BETWEEN ? AND ? AND {check}) SELECT id FROM matches ORDER BY id DESC LIMIT ?"
         )
-        highest = below - 1 if below is not None else _highest(tx, index)
-        ids: list[int] = []
-        if highest < 1:
-            return ids
-        for windows in _windows(highest):
-            values: list[Value] = [" & ".join([words, *windows]), highest, *check_values, limit]
-            ids = [number for (number,) in tx.rows(sql, values)]
-            if len(ids) >= limit:
+        matches: list[int] = []
+        for windows in _windows(ids):
+            values: list[Value] = [" & ".join([words, *windows]), ids.lowest, ids.highest, *check_values, limit]
+            matches = [number for (number,) in tx.rows(sql, values)]
+            if len(matches) >= limit:
                 break
-        return ids
+        return matches
 
 
 def _row(number: int, text: IndexedText) -> tuple[int, str, str, str, bool]:
@@ -89,25 +86,21 @@ def _needs_scan(parts: str, wholes: str) -> bool:
     return sum(len(w.encode()) for w in {*parts.split(), *wholes.split()}) > _MAX_WORD_BYTES
 
 
-def _highest(tx: Transaction, index: IndexName) -> int:
-    row = tx.row(f"SELECT MAX(id) FROM {index}_index")
-    return (row[0] or 0) if row else 0
-
-
-def _windows(highest: int) -> Iterator[list[str]]:
+def _windows(ids: IdRange) -> Iterator[list[str]]:
     """Yield conditions for growing sets of the newest windows; the last one is unrestricted."""
-    newest = highest >> _WINDOW_BITS
+    newest = ids.highest >> _WINDOW_BITS
     for count in _STAGES:
-        if count * _WORTHWHILE <= newest:
+        if count * _WORTHWHILE <= newest - (ids.lowest >> _WINDOW_BITS):
             yield [f"({' | '.join(_quoted(f'#{newest - n}') for n in range(count))})"]
     yield []
 
 
-def _words(clauses: Sequence[Clause], strategy: Strategy, scopes: Iterable[Sequence[str]]) -> str:
+def _words(groups: ClauseGroups, strategy: Strategy, scopes: Iterable[Sequence[str]]) -> str:
     """Build a tsquery that all matching texts satisfy, and few others; `_check` removes those."""
-    matching = (" | " if strategy == "any" else " & ").join(f"({_clause_words(c, strategy)})" for c in clauses)
+    alternatives = [" | ".join(f"({_clause_words(c, strategy)})" for c in group) for group in groups]
+    matching = " & ".join(f"({a})" for a in alternatives)
     scoped = [f"({' | '.join(_quoted(f'#{w}') for w in group)})" for group in scopes]
-    return " & ".join([f"(({matching}) | {_quoted(_SCANNED)})", *scoped])
+    return " & ".join([*([f"(({matching}) | {_quoted(_SCANNED)})"] if groups else []), *scoped])
 
 
 def _clause_words(clause: Clause, strategy: Strategy) -> str:
@@ -127,12 +120,14 @@ def _required_words(clause: Clause, strategy: Strategy) -> tuple[Sequence[str], 
     return (*clause.wholes, *clause.parts), clause.is_prefix
 
 
-def _check(clauses: Sequence[Clause], strategy: Strategy) -> tuple[str, list[Value]]:
+def _check(groups: ClauseGroups, strategy: Strategy) -> tuple[str, list[Value]]:
     """Build the SQL for what a tsquery cannot check: adjacent parts, and all of a scanned text."""
-    checks = [_clause_check(c, strategy) for c in clauses]
-    sql = (" OR " if strategy == "any" else " AND ").join(f"({c})" for c, _ in checks)
-    values = [v for _, bindings in checks for v in bindings]
-    is_decided_by_words = not any(_is_adjacent(c, strategy) for c in clauses)
+    checks = [[_clause_check(c, strategy) for c in group] for group in groups]
+    if not checks:
+        return "TRUE", []
+    sql = " AND ".join("(" + " OR ".join(f"({c})" for c, _ in group) + ")" for group in checks)
+    values = [v for group in checks for _, bindings in group for v in bindings]
+    is_decided_by_words = not any(_is_adjacent(c, strategy) for group in groups for c in group)
     return f"({'NOT is_scanned OR ' if is_decided_by_words else ''}({sql}))", values
 
 

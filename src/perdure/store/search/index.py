@@ -12,8 +12,22 @@ from perdure.store.search.query import Clause
 from perdure.store.search.tokenizer import tokenize
 
 IndexName = Literal["message", "output"]
-# How clauses match: as `exact` wholes, with adjacent parts, or by names anywhere; for `any`, one clause suffices.
-Strategy = Literal["exact", "adjacent", "scattered", "any"]
+# How clauses match: as `exact` wholes, with adjacent parts, or by names anywhere.
+Strategy = Literal["exact", "adjacent", "scattered"]
+# Groups of clauses: a text matches if it has at least one clause of each group.
+ClauseGroups = Sequence[Sequence[Clause]]
+
+
+@dataclass(frozen=True, slots=True)
+class IdRange:
+    """The ids a search is restricted to, both ends included."""
+
+    lowest: int
+    highest: int
+
+    @property
+    def size(self) -> int:
+        return max(0, self.highest - self.lowest + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +80,11 @@ class TextIndex(Protocol):
         self,
         tx: Transaction,
         index: IndexName,
-        clauses: Sequence[Clause],
+        groups: ClauseGroups,
         *,
         strategy: Strategy,
         scopes: Sequence[Sequence[str]],
-        below: int | None,
+        ids: IdRange,
         limit: int,
     ) -> list[int]:
         """Return ids of matching texts, highest first; one term of each group in `scopes` must match."""

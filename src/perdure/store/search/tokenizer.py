@@ -44,15 +44,20 @@ class IndexTokens:
 
 def tokenize(text: str) -> IndexTokens:
     """Split a text into tokens. Never raises."""
-    plain = strip_accents(text)
     parts: list[str] = []
     wholes: list[str] = []
-    for chunk in (_ASCII_CHUNK if plain.isascii() else _CHUNK).findall(plain):
+    for chunk in split_chunks(text):
         pieces, names = _cjk(chunk) if chunk >= _FIRST_CJK and is_cjk(chunk[0]) else _NAMES[chunk]
         parts += pieces
         if names:
             wholes += names
     return IndexTokens(tuple(parts), tuple(dict.fromkeys(wholes)))
+
+
+def split_chunks(text: str) -> list[str]:
+    """Split a text into words, names and runs of CJK characters, as written but without accents."""
+    plain = strip_accents(text)
+    return (_ASCII_CHUNK if plain.isascii() else _CHUNK).findall(plain)
 
 
 def strip_accents(text: str) -> str:

@@ -1,0 +1,181 @@
+"""Rank texts by the words they share with a query: rare words first, long texts discounted, repetition saturating.
+
+A variant of BM25 whose constants do not depend on the stored texts, so that both databases compute the same score from
+the same message:
+
+score    Σ over terms: weight × (saturated count + bonus), in any form, and half as much again for the exact word
+         + a share of the largest weight that stands within a few words of each other
+         + all weights for a text with all of a few keywords, however long it is
+context  words that the conversation's title or its other matches supply
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from perdure.store.search.query import SearchQuery, Term
+from perdure.store.search.tokenizer import strip_accents
+
+# Only the beginning of a text is ranked.
+RANKED_CHARS = 65_536
+# Letters in lower case, digits as they are, everything else a space.
+_ASCII_FOLD = bytes(ord(chr(c).lower()) if chr(c).isalnum() and c < 128 else ord(" ") for c in range(256))
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORDS = re.compile(r"[^\W_]+")
+
+# How quickly repetitions of a word stop counting, and how much longer texts are discounted.
+_SATURATION = 1.2
+_LENGTH_SHARE = 0.9
+_TYPICAL_WORDS = 100
+_CHARS_PER_WORD = 6
+_MAX_LENGTH = 10.0
+# Added for each term a text has, so that a long text with a word outranks a short one without.
+_PRESENCE = 0.3
+_EXACT_SHARE = 0.5
+# Terms within this many words count once more, by this share.
+_NEAR_WORDS = 30
+_NEAR_SHARE = 0.3
+# Added for a text with all terms of a query that is no sentence but a few words.
+_COMPLETE_SHARE = 1.0
+_MAX_KEYWORDS = 4
+# The part of a name counts less than a word that was typed.
+_PART_SHARE = 1.0
+# What a conversation adds to its messages: by its title, and by its other matches.
+_TITLE_SHARE = 1.0
+_CONTEXT_SHARE = 0.6
+_CONTEXT_SATURATION = 2.0
+_CONTEXT_LENGTH_SHARE = 0.5
+_TYPICAL_MESSAGES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """The score of a text, and which terms it has, by their number in the query."""
+
+    score: float
+    matched: frozenset[int]
+
+
+def inverse_frequency(matches: float, texts: float) -> float:
+    """Return the weight of a term that occurs in so many of all texts: rare terms weigh most."""
+    matches = min(matches, texts)
+    return math.log(1 + (texts - matches + 0.5) / (matches + 0.5))
+
+
+class Ranker:
+    """Scores texts for one query; `weights` has one entry per term."""
+
+    def __init__(self, query: SearchQuery, weights: Sequence[float]) -> None:
+        self.query = query
+        self.weights = tuple(w * (_PART_SHARE if t.is_part else 1.0) for t, w in zip(query.terms, weights, strict=True))
+        typed = {n for n, t in enumerate(query.terms) if not t.is_part}
+        self._keywords = typed if 1 < len(typed) <= _MAX_KEYWORDS and not query.ignored else None
+        self._words: dict[str | bytes, int] = {}
+        # Text in ASCII is split as bytes, several times faster.
+        for number, term in reversed(list(enumerate(query.terms))):
+            for form in term.forms:
+                self._words[form] = self._words[form.encode()] = number
+        self._exact = {f for t in query.terms if t.forms for f in (t.forms[0], t.forms[0].encode())}
+        self._inflected = {n for n, t in enumerate(query.terms) if t.forms}
+        self._literal = [(n, t) for n, t in enumerate(query.terms) if not t.forms]
+
+    def score(self, text: str, known: Collection[int] = ()) -> Relevance:
+        """Score a text; `known` are terms the index found in it, maybe as part of a longer name."""
+        beginning = text[:RANKED_CHARS]
+        lookup, counts, exact = self._words, dict.fromkeys(known, 0), dict.fromkeys(known, 0)
+        words = _split(beginning)
+        places = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
+        if self._inflected.intersection(known) - {n for _, n in places}:
+            # The others are parts of names such as getUserName; splitting those takes longer than all the rest.
+            words = _split(_HUMP.sub(" ", beginning))
+            places = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
+        for at, number in places:
+            counts[number] = counts.get(number, 0) + 1
+            if words[at] in self._exact:
+                exact[number] = exact.get(number, 0) + 1
+        if self._literal:
+            folded = _fold(beginning)
+            for number, term in self._literal:
+                if count := _occurrences(term, folded):
+                    counts[number] = exact[number] = count
+        # Words of Chinese and Japanese stand together, so they are counted by their characters.
+        length = (len(words) if text.isascii() else max(len(words), len(beginning) / _CHARS_PER_WORD)) / _TYPICAL_WORDS
+        discount = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * min(_MAX_LENGTH, length))
+        total = 0.0
+        for number in sorted(counts):
+            value = _saturate(counts[number] or 1, discount)
+            if exact.get(number):
+                value += _EXACT_SHARE * _saturate(exact[number], discount)
+            total += self.weights[number] * value
+        if self._keywords is not None and self._keywords <= counts.keys():
+            total += _COMPLETE_SHARE * sum(self.weights)
+        return Relevance(total + _NEAR_SHARE * self._nearest(places), frozenset(counts))
+
+    def title_terms(self, title: str) -> frozenset[int]:
+        """Return the terms a title contains."""
+        literal = (n for n, t in self._literal if _occurrences(t, _fold(title)))
+        return frozenset([*(self._words[w] for w in _split(title) if w in self._words), *literal])
+
+    def context(self, title: float, matches: Mapping[int, int], *, messages: int) -> float:
+        """Return what a conversation adds to its texts.
+
+        `title` is the weight of its title, `matches` counts its texts that have each term, `messages` is its length.
+        """
+        length = messages / _TYPICAL_MESSAGES
+        discount = _CONTEXT_SATURATION * (1 - _CONTEXT_LENGTH_SHARE + _CONTEXT_LENGTH_SHARE * length)
+        shared = sum(
+            self.weights[n] * matches[n] * (_CONTEXT_SATURATION + 1) / (matches[n] + discount) for n in sorted(matches)
+        )
+        return _TITLE_SHARE * title + _CONTEXT_SHARE * shared
+
+    def title_weights(self, titles: Iterable[frozenset[int]]) -> dict[int, float]:
+        """Return the weight of each term in titles: a word of most titles says little."""
+        listed = list(titles)
+        counts = Counter(n for t in listed for n in t)
+        return {n: inverse_frequency(count, len(listed)) for n, count in sorted(counts.items())}
+
+    def _nearest(self, places: Sequence[tuple[int, int]]) -> float:
+        """Return the largest weight of different terms within a few words of each other."""
+        best = current = 0.0
+        inside: Counter[int] = Counter()
+        first = 0
+        for at, number in places:
+            if not inside[number]:
+                current += self.weights[number]
+            inside[number] += 1
+            while places[first][0] < at - _NEAR_WORDS:
+                gone = places[first][1]
+                inside[gone] -= 1
+                if not inside[gone]:
+                    current -= self.weights[gone]
+                first += 1
+            best = max(best, current)
+        return best
+
+
+def _saturate(count: int, discount: float) -> float:
+    return count * (_SATURATION + 1) / (count + discount) + _PRESENCE
+
+
+def _split(text: str) -> Sequence[str | bytes]:
+    """Return the words of a text in one case and without accents, as bytes if they are ASCII."""
+    if text.isascii():
+        return text.encode().translate(_ASCII_FOLD).split()
+    return _WORDS.findall(strip_accents(text).casefold())
+
+
+def _fold(text: str) -> str:
+    return text.lower() if text.isascii() else strip_accents(text).casefold()
+
+
+def _occurrences(term: Term, folded: str) -> int:
+    clause = term.clauses[0]
+    if clause.is_prefix and len(clause.parts) == 1:
+        return len(re.findall(rf"(?<![^\W_]){re.escape(clause.parts[0])}", folded))
+    if " " in term.needle:
+        folded = " ".join(folded.split())
+    return folded.count(term.needle) or folded.replace("\\", "/").count(term.needle)

@@ -1,0 +1,148 @@
+"""Ranking by plain questions, on every database: rare words first, recency only among equals, the same order."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import StoreError
+from perdure.core.messages import user
+from perdure.core.visibility import EVERYONE
+from perdure.store import SessionStore, open_store
+from support.store import FakeClock
+
+pytestmark = pytest.mark.spec("I6")
+
+TALK = [
+    "We moved the deployment to Friday because the load balancer needs a new certificate.",
+    "Caroline painted the kitchen blue and her sister helped with the ceiling.",
+    "The invoice for the greenhouse was paid in March, 420 euros in all.",
+    "I think we should go and see what they have, and then decide what to do about it.",
+    "Our dog Biscuit ran away twice; both times he was found at the bakery.",
+    "def parse_invoice(path): return json.load(open(path))  # src/billing/parse.py",
+    "The retry limit of the uploader is seven, with a pause of two seconds.",
+    "What do you have to do with it? They did it when they were there.",
+]
+QUESTIONS = [
+    ("Why did they move the deployment?", 1),
+    ("Who paints the kitchen, and in what colour?", 2),
+    ("How much did the invoice for the greenhouse cost?", 3),
+    ("Where was the dog found when he ran away?", 5),
+    ("What does parse_invoice return?", 6),
+    ("How many retries does the uploader do before it gives up?", 7),
+    ("In which month was the greenhouse paying off?", 3),
+]
+FILLER = "they have what it is when they do that with the one you have and there were some of them"
+
+
+def talk(store: SessionStore, clock: FakeClock, *, newer: int = 300) -> str:
+    """The messages to be found, then many newer ones made of words that questions are made of."""
+    session = store.create(title="Old talk")
+    store.append(session.id, [user(t) for t in TALK])
+    clock.pass_ms(1_000)
+    chance = random.Random(4)
+    store.append(
+        session.id, [user(" ".join(chance.choices(FILLER.split(), k=12)) + f" note {n}") for n in range(newer)]
+    )
+    return session.id
+
+
+@pytest.mark.parametrize(("question", "seq"), QUESTIONS)
+def test_a_plain_question_finds_its_source_behind_many_newer_messages(
+    store: SessionStore, clock: FakeClock, question: str, seq: int
+) -> None:
+    talk(store, clock)
+    assert store.search(question, limit=5)[0].address == f"m:{seq}"
+
+
+def test_a_rare_word_outranks_common_ones_however_old(store: SessionStore, clock: FakeClock) -> None:
+    session = store.create()
+    store.append(session.id, user("the walrus is asleep"))
+    clock.pass_ms(1_000)
+    store.append(session.id, [user(f"the report is ready, report {n}") for n in range(200)])
+    assert store.search("is there a report about the walrus", limit=3)[0].address == "m:1"
+
+
+def test_a_text_with_all_keywords_outranks_shorter_ones_with_one(store: SessionStore) -> None:
+    session = store.create()
+    store.append(session.id, [user("port open"), user("port 5432 " + "of the database server " * 300), user("5432")])
+    assert store.search("port 5432")[0].address == "m:2"
+
+
+def test_words_of_the_title_decide_between_conversations(store: SessionStore, clock: FakeClock) -> None:
+    for day in ("8 May 2023", "25 May 2023", "3 June 2023"):
+        session = store.create(title=f"Call on {day}")
+        store.append(session.id, [user("How was the race?"), user("I finished the race in under an hour.")])
+        clock.pass_ms(1_000)
+    titles = [h.title for h in store.search("How did the race on 8 May go?")]
+    assert titles[0] == "Call on 8 May 2023"
+
+
+def test_a_question_in_chinese_finds_its_source(store: SessionStore) -> None:
+    session = store.create()
+    store.append(session.id, [user("昨天我们把数据库迁移到了新的服务器上"), user("今天天气很好，我们去公园吧")])
+    store.append(session.id, [user("数字和字母"), user("服务很好")])
+    assert store.search("数据库是什么时候迁移的？")[0].address == "m:1"
+
+
+def test_both_databases_return_the_same_order(store: SessionStore, clock: FakeClock, tmp_path: Path) -> None:
+    """On PostgreSQL the order is compared with SQLite's; on SQLite with that of a second store."""
+    with open_store(tmp_path / "other.db", clock=clock) as other:
+        for each in (store, other):
+            talk(each, FakeClock(), newer=2_500)
+        queries = [q for q, _ in QUESTIONS] + [
+            "note",
+            "they have",
+            "invoice pars*",
+            "src/billing/parse.py",
+            '"our dog"',
+        ]
+        for query in queries:
+            ours, theirs = (
+                [(h.address, h.score, h.snippet) for h in s.search(query, limit=50)] for s in (store, other)
+            )
+            assert ours == theirs, query
+            assert ours
+
+
+def test_pages_continue_without_gaps_while_messages_are_added(store: SessionStore, clock: FakeClock) -> None:
+    session = talk(store, clock)
+    addresses: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = store.search_index.report("note", visibility=EVERYONE, limit=40, cursor=cursor)
+        addresses += [h.address for h in page.hits]
+        store.append(session, user("another note"))
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert len(addresses) == len(set(addresses)) == 200
+    scores = [h.score for h in store.search("note", limit=100)]
+    assert all(a >= b for a, b in pairwise(scores))
+    for invalid in ("x", "1", "1.", "-1.5", "9" * 50):
+        with pytest.raises(StoreError, match="cursor is invalid"):
+            store.search_index.report("note", visibility=EVERYONE, cursor=invalid)
+
+
+def test_a_report_tells_what_was_searched_and_what_is_missing(store: SessionStore, clock: FakeClock) -> None:
+    talk(store, clock)
+    report = store.search_index.report("When did the walrus visit the greenhouse?", visibility=EVERYONE)
+    assert {w.word: w.texts for w in report.words} == {"walrus": 0, "visit": 0, "greenhouse": 1}
+    assert report.missing == ("walrus", "visit")
+    assert report.ignored == ("when", "did", "the")
+    assert report.texts == 308
+    assert report.is_partial
+    assert report.hits[0].matched == ("greenhouse",)
+    assert not store.search_index.report("greenhouse", visibility=EVERYONE).is_partial
+
+
+def test_a_snippet_shows_the_part_that_answers(store: SessionStore) -> None:
+    session = store.create()
+    text = "the the the " * 100 + "The greenhouse costs 420 euros, painted. " + "and then the rest of it " * 100
+    store.append(session.id, [user(text), user("nothing about costs")])
+    (hit, *_) = store.search("what does the greenhouse cost")
+    assert "The «greenhouse» «costs» 420 euros" in hit.snippet
+    assert "«the»" not in hit.snippet.lower()

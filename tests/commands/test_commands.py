@@ -179,6 +179,9 @@ def test_new_and_resume_by_any_id_of_the_chain(desk: Desk) -> None:
     assert "Resumed" in desk.do(f"/resume {first}").text
     assert desk.agent.session_id == tip
     assert desk.do("/resume c_nowhere").level == "error"
+    assert "  you: " in desk.do("/resume last").text
+    assert desk.do("/resume 1").text == desk.do("/resume last").text
+    assert "has no number 99" in desk.do("/resume 99").text
     assert "Open one with /resume" in desk.do("/resume").text
 
 
@@ -258,9 +261,9 @@ def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) 
         desk.do("/branch")
         desk.agent.chat("second")
         here, other = desk.do("/sessions").text.split("\n")[:2]
-    assert here.startswith("→ c_")
+    assert here.startswith("→  1 c_")
     assert here.endswith("(branch)")
-    assert other.startswith("  c_")
+    assert other.startswith("   2 c_")
     assert not other.endswith("(branch)")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
@@ -23,12 +23,33 @@ def new(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def resume(surface: CommandContext, argument: str) -> CommandResult:
+    """Go on with a conversation, by an id or by its number in `/sessions`; shows its last exchange."""
     if not argument:
         return sessions(surface, "")
+    if argument == "last" or argument.isdecimal():
+        argument = _numbered(surface, 1 if argument == "last" else int(argument))
     conversation = surface.store.conversations.get(argument, visibility=surface.visibility)
     surface.open(conversation.tip_session_id)
-    count = len(surface.store.history(conversation.tip_session_id).entries)
-    return CommandResult(f"Resumed {conversation.id} {_titled(conversation.title)}({count} messages in view).")
+    entries = surface.store.history(conversation.tip_session_id).entries
+    title = f"Resumed {conversation.id} {_titled(conversation.title)}({len(entries)} messages in view)."
+    return CommandResult("\n".join([title, *last_exchange(entries)]))
+
+
+def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator[str]:
+    """The last words of the user and of the model, shortened."""
+    last = [e.message for e in entries if e.message.kind in ("user", "assistant") and e.message.text.strip()][-2:]
+    for message in last:
+        text = " ".join(message.text.split())
+        shown = text if len(text) <= max_chars else f"{text[:max_chars]}…"
+        yield f"  {'you' if message.role == 'user' else 'it '}: {shown}"
+
+
+def _numbered(surface: CommandContext, number: int) -> str:
+    """The id of the conversation at that place in `/sessions`. Raises NotFound."""
+    page = surface.store.conversations.list(visibility=surface.visibility, limit=_LISTED).conversations
+    if not 1 <= number <= len(page):
+        raise NotFound(f"/sessions has no number {number}; it lists {len(page)}")
+    return page[number - 1].id
 
 
 def sessions(surface: CommandContext, argument: str) -> CommandResult:
@@ -37,8 +58,8 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
         return CommandResult("There are no conversations yet.")
     here = surface.agent.session_id
     present = surface.store.conversations.get(here).id if here is not None else ""
-    lines = [f"{'→' if c.id == present else ' '} {listed(c)}" for c in page]
-    return CommandResult("\n".join([*lines, "", "Open one with /resume ID."]))
+    lines = [f"{'→' if c.id == present else ' '} {n:>2} {listed(c)}" for n, c in enumerate(page, 1)]
+    return CommandResult("\n".join([*lines, "", "Open one with /resume NUMBER or /resume ID."]))
 
 
 def listed(conversation: Conversation) -> str:
@@ -120,7 +141,7 @@ def _titled(title: str) -> str:
 
 
 NEW = Command("new", "/new", "start a new conversation; this one is kept", new, ("clear",))
-RESUME = Command("resume", "/resume [id]", "go on with another conversation, by any id of it", resume)
+RESUME = Command("resume", "/resume [id|number]", "go on with another conversation", resume)
 SESSIONS = Command("sessions", "/sessions", "list conversations", sessions)
 BRANCH = Command("branch", "/branch [n]", "go on in a copy, from here or from before the nth last question", branch)
 RETRY = Command("retry", "/retry [n]", "ask the last (or nth last) question again, in a branch", retry)

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from perdure.agent.embedded import PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.commands.conversations import last_exchange
 from perdure.commands.format import bar, money, share, tokens, usage_lines
-from perdure.core.messages import Entry
 from perdure.providers.caching import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.registry import missing_key
 
 _GAUGE_CELLS = 16
-_SHOWN_CHARS = 160
 
 
 def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
@@ -50,8 +49,7 @@ def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
     entries = surface.store.history(conversation.tip_session_id).entries
     named = f" “{conversation.title}”" if conversation.title else ""
     yield f"Resumed {conversation.id}{named}, {len(entries)} messages in view."
-    last = [e for e in entries if e.message.kind in ("user", "assistant") and e.message.text.strip()][-2:]
-    yield from (_quoted(entry) for entry in last)
+    yield from last_exchange(entries)
     yield ""
 
 
@@ -88,9 +86,3 @@ def status_line(surface: ChatCommandContext) -> str:
         if title := surface.store.conversations.get(session_id).title:
             parts.append(title)
     return " · ".join(parts)
-
-
-def _quoted(entry: Entry) -> str:
-    text = " ".join(entry.message.text.split())
-    preview = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
-    return f"  {'you' if entry.message.role == 'user' else 'it '}: {preview}"

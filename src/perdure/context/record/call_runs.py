@@ -37,6 +37,12 @@ _SHELL_ERRORS = (
     "command not found", "o such file or directory", "ermission denied", "Is a directory", "Not a directory",
     "syntax error", "unbound variable", "onnection refused", "ould not resolve host", "not recognized",
 )  # fmt: skip
+# Cheap to look for: a line without any of these reports no error.
+_ERROR_HINTS = (
+    "error", "fail", "exception", "fatal", "critical", "severe", "panic", "cannot", "not found", "no such", "denied",
+    "refused", "rejected", "traceback", "unrecognized", "unable to", "✗", "✖", "❌", "econn", "enoent", "eacces",
+)  # fmt: skip
+_LEVEL_HINTS = ("ERROR", "WARN", "INFO", "DEBUG", "FATAL", "CRITICAL", "level=", '"level"')
 # In longer outputs only so many lines at either end are searched for errors.
 _SEARCHED_LINES = 300
 _PY_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)|AssertionError)\b(?:: .*)?$")
@@ -258,7 +264,12 @@ def _error_lines(lines: tuple[str, ...]) -> list[int]:
     numbers: Sequence[int] = range(len(lines))
     if len(lines) > 2 * _SEARCHED_LINES:
         numbers = [*numbers[:_SEARCHED_LINES], *numbers[-_SEARCHED_LINES:]]
-    return [n for n in numbers if _ERROR_LINE.search(lines[n][:240])]
+    return [n for n in numbers if _has_error(lines[n][:240])]
+
+
+def _has_error(text: str) -> bool:
+    lowered = text.lower()
+    return any(hint in lowered for hint in _ERROR_HINTS) and _ERROR_LINE.search(text) is not None
 
 
 def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
@@ -360,7 +371,8 @@ def _read_log(line: ShellLine, view: OutputView) -> CallFinding | None:
     levels: dict[str, int] = {}
     errors: dict[str, list[str]] = {}
     for row in view.lines:
-        match = _LEVEL.search(row[:300])
+        head = row[:300]
+        match = _LEVEL.search(head) if any(hint in head for hint in _LEVEL_HINTS) else None
         if match is None:
             continue
         level = (match[1] or match[2] or match[3]).upper().replace("WARNING", "WARN")

@@ -146,3 +146,8 @@ def test_a_snippet_shows_the_part_that_answers(store: SessionStore) -> None:
     (hit, *_) = store.search("what does the greenhouse cost")
     assert "The «greenhouse» «costs» 420 euros" in hit.snippet
     assert "«the»" not in hit.snippet.lower()
+
+
+def test_an_empty_store_reports_every_word_as_missing(store: SessionStore) -> None:
+    report = store.search_index.report("walrus report", visibility=EVERYONE)
+    assert (report.hits, report.missing, report.texts) == ((), ("walrus", "report"), 0)

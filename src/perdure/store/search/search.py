@@ -114,7 +114,7 @@ class _Search:
         self._outputs = outputs
         self._query = query
         self._enough = enough
-        self._totals: list[tuple[float, bool]] = []
+        self._totals = [(0.0, True) for _ in query.terms]
         self.texts = 0.0
         self.highest = 0
         self._snippets = Snippets((), ())

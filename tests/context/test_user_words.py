@@ -121,3 +121,10 @@ def test_a_yes_supports_what_it_agrees_to_and_nothing_else() -> None:
     claims = {"Key Decisions": "- The user approved to drop the stale index.\n- The user approved dropping the table."}
     checked = check_summary(claims, [m.text for m in said], users=user_texts(said))
     assert checked.sections == {"Key Decisions": "- The user approved to drop the stale index."}
+
+
+@pytest.mark.spec("E12")
+def test_words_from_many_messages_do_not_add_up_to_an_approval() -> None:
+    said = ["Look at the users table.", "Which command do we run?", "Every shell has its limits.", "Drop me a line."]
+    line = "- The user approved to drop every table of users with a shell command."
+    assert check_summary({"Key Decisions": line}, said, users=said).sections == {}

@@ -74,6 +74,10 @@ _OPENING = {"”": "“", '"': '"', "」": "「", "』": "『", "»": "«"}
 _WORDS = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
 # Share of a claim's words that must occur in the sources: a summary rewords, but not everything.
 _LEAST_SHARE = 0.4
+_CONSENT_SHARE = 0.6
+_PIECES = re.compile(r"[.!?。！？\n]+")
+_LONGEST_PASSAGES = 20_000
+_STEM_CHARS = 5
 _FEWEST_WORDS = 4
 
 
@@ -99,7 +103,7 @@ class GroundingSources:
     """The source texts of a summary, with their facts where those are cached."""
 
     def __init__(self, texts: Iterable[str], facts: Iterable[frozenset[str]] | None = None) -> None:
-        self._texts = texts
+        self._texts = tuple(texts)
         self._facts = facts
 
     def has_fact(self, fact: str) -> bool:
@@ -117,12 +121,21 @@ class GroundingSources:
         pieces = (p.strip(" .,;:!?。、") for p in re.split(r"…|\.\.\.|\[[^\]]*\]", words))
         return all(map(self._has_words, filter(None, pieces)))
 
-    def share_of(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
-        """The share of a claim's words that occur in the sources; 1 where it has too few to decide."""
-        words = {w.lower() for w in _WORDS.findall(claim)}
+    def best_share(self, claim: str, *, fewest: int = _FEWEST_WORDS) -> float:
+        """The share of a claim's words that occur in one passage; words from all over prove nothing."""
+        words = _stems(claim)
         if len(words) < fewest:
             return 1.0
-        return sum(map(self._has_words, words)) / len(words)
+        return max((len(words & passage) / len(words) for passage in self._passages), default=0.0) if words else 0.0
+
+    @cached_property
+    def _passages(self) -> list[frozenset[str]]:
+        """The words of every two neighbouring sentences."""
+        passages = []
+        for text in self._texts:
+            pieces = [_stems(piece) for piece in _PIECES.split(text[:_LONGEST_PASSAGES])]
+            passages += [a | b for a, b in zip(pieces, [*pieces[1:], frozenset()], strict=True)]
+        return passages
 
     def _has_words(self, words: str) -> bool:
         """Whether the words occur in the sources, ignoring white space."""
@@ -203,7 +216,7 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
     is_claim = _speaks_for_user(line)
     is_unquoted = (is_claim or section in _BINDING) and not _quotes(line) and MARK not in line
-    if is_unquoted and evidence.users.share_of(line, fewest=1 if is_claim else _FEWEST_WORDS) < _LEAST_SHARE:
+    if is_unquoted and evidence.users.best_share(line, fewest=1 if is_claim else _FEWEST_WORDS) < _LEAST_SHARE:
         # Reads as a wish of the user without their words: it may come from a document or web page.
         findings.append(GroundingFinding(section, line.strip(" -*"), "request", "marked"))
         line = f"{line} {MARK}"
@@ -227,8 +240,8 @@ def _invented(section: str, line: str, users: GroundingSources) -> str | None:
         return None
     claim = _USER_SAYS.sub(" ", line)
     # An invented approval is worse than one that is requested twice.
-    fewest = 1 if _CONSENT.search(line) else _FEWEST_WORDS
-    return line.strip(" -*") if users.share_of(claim, fewest=fewest) < _LEAST_SHARE else None
+    fewest, least = (1, _CONSENT_SHARE) if _CONSENT.search(line) else (_FEWEST_WORDS, _LEAST_SHARE)
+    return line.strip(" -*") if users.best_share(claim, fewest=fewest) < least else None
 
 
 _KINDS: dict[str, Kind] = {"path": "path", "file": "path", "url": "url", "number": "number", "id": "id", "code": "id"}
@@ -251,6 +264,11 @@ def without_claims(text: str, users: Iterable[str]) -> str:
 def user_claims(checked: str) -> list[str]:
     """The lines of verified sections that quote the user or make claims about them."""
     return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]
+
+
+def _stems(text: str) -> frozenset[str]:
+    """The words of a text by their first letters, so that "approved" and "approves" are the same."""
+    return frozenset(w.lower()[:_STEM_CHARS] for w in _WORDS.findall(text))
 
 
 def _quotes(line: str) -> list[str]:

@@ -127,7 +127,7 @@ class _ProseCheck:
         """Why a line may not stay that demands something of the reader; "" where it may."""
         if not is_directive(line):
             return ""
-        share = self.authored.share_of(line, fewest=1)
+        share = self.authored.best_share(line, fewest=1)
         return "" if share >= _SUPPORTED_SHARE else "a demand that neither user nor assistant wrote"
 
     def _contradiction(self, section: str, line: str) -> str:

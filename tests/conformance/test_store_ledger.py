@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.errors import NotFound
+from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.core.visibility import User
 from perdure.store import CallRecord, RouteRecord, SessionStore, StoredEvent
@@ -28,6 +28,27 @@ def test_a_call_is_stored_immediately_with_every_figure(backend: Backend) -> Non
     record = call(session, at=1_700_000_000_000)
     store.ledger.record_call(record)
     assert backend.open().ledger.calls(session) == [record]
+
+
+@pytest.mark.spec("A4", "I1")
+def test_a_call_is_written_with_the_reply_it_paid_for_or_not_at_all(store: SessionStore) -> None:
+    session = conversation(store)
+    paid = call(session, at=1_700_000_000_000)
+    store.append(session, [{"role": "assistant", "content": "Yes."}], calls=[paid])
+    assert store.ledger.calls(session) == [paid]
+    with store.leases.hold(session, "elsewhere"), pytest.raises(LeaseLost):
+        store.append(session, [{"role": "assistant", "content": "No."}], calls=[call(session, at=2)])
+    assert store.ledger.calls(session) == [paid]
+
+
+@pytest.mark.spec("A4")
+def test_calls_and_events_are_recorded_together_in_order(store: SessionStore, clock: FakeClock) -> None:
+    session = conversation(store)
+    store.ledger.record([StoredEvent(session, "notice", {"n": 1}), call(session, at=5), StoredEvent(session, "notice")])
+    store.ledger.record([])
+    assert [e.payload for e in store.ledger.events(session)] == [{"n": 1}, {}]
+    assert {e.created_at_ms for e in store.ledger.events(session)} == {clock.now_ms()}
+    assert store.ledger.calls(session) == [call(session, at=5)]
 
 
 @pytest.mark.spec("A4")

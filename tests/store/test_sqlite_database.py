@@ -112,6 +112,18 @@ def test_closing_waits_for_running_writes(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_write_runs_in_its_own_thread_except_in_the_main_thread(database: SqliteDatabase) -> None:
+    def where(tx: Transaction) -> threading.Thread:
+        return threading.current_thread()
+
+    ran: list[object] = []
+    worker = threading.Thread(target=lambda: ran.append(database.write(where)))
+    worker.start()
+    worker.join()
+    assert ran == [worker], "no hand-over while there is no other write"
+    assert database.write(where) is not threading.main_thread(), "Ctrl-C must not interrupt a write"
+
+
 def queued_behind_a_busy_writer(database: SqliteDatabase, works: list[object]) -> list[object]:
     """What comes of writes that were all waiting when the writer came to them; errors as they were raised."""
     is_busy, may_go = threading.Event(), threading.Event()

@@ -9,7 +9,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -223,30 +223,57 @@ class Leases:
         ttl_ms: int = DEFAULT_TTL_MS,
         is_dead: Callable[[str], bool] = lambda holder: False,
     ) -> Iterator[Lease]:
-        """Hold a lease for a block, renewed by a heartbeat thread at a third of its TTL, released at the end."""
+        """Hold a lease for a block, renewed by a heartbeat thread at a third of its TTL, released at the end.
+
+        The block may end in another thread than it began.
+        """
         lease = self.acquire(any_id, holder, ttl_ms=ttl_ms, is_dead=is_dead)
-        done = threading.Event()
-
-        def renew_until_done() -> None:
-            # Not reported here: the next write with the stale token raises LeaseLost.
-            with suppress(LeaseLost):
-                while not done.wait(ttl_ms / 3000):
-                    # The database may be reachable again for the next heartbeat.
-                    with suppress(StoreUnavailable):
-                        self.renew(lease, ttl_ms=ttl_ms)
-
-        heartbeat = threading.Thread(target=renew_until_done, name=f"lease {lease.conversation_id}", daemon=True)
-        heartbeat.start()
+        heartbeat = _Heartbeat(lambda: self.renew(lease, ttl_ms=ttl_ms), ttl_ms / 3000)
         try:
             yield lease
         finally:
-            done.set()
-            heartbeat.join()
+            heartbeat.stop()
             try:
                 self.release(lease)
             except StoreError as error:
                 # The work is stored; other processes only have to wait until the lease expires.
                 _log.warning("the lease of %s was not released: %s", lease.conversation_id, error)
+
+
+class _Heartbeat:
+    """Renews a lease at an interval until it is stopped, or the lease is lost."""
+
+    def __init__(self, renew: Callable[[], object], interval_s: float) -> None:
+        self._renew = renew
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._timer = self._start()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            timer = self._timer
+        timer.cancel()
+        timer.join()
+
+    def _start(self) -> threading.Timer:
+        timer = threading.Timer(self._interval_s, self._beat)
+        timer.daemon = True
+        timer.name = "perdure-lease"
+        timer.start()
+        return timer
+
+    def _beat(self) -> None:
+        try:
+            self._renew()
+        except LeaseLost:
+            return  # not reported here: the next write with the stale token raises LeaseLost
+        except StoreUnavailable:
+            pass  # the database may be reachable again for the next heartbeat
+        with self._lock:
+            if not self._is_stopped:
+                self._timer = self._start()
 
 
 class _Claims:

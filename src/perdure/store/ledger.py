@@ -172,13 +172,20 @@ class Ledger:
 
     def record_call(self, call: CallRecord) -> None:
         """Record a model call durably, so that its cost is counted even if the turn fails later."""
-        now = self._context.clock.now_ms()
-        stamped = replace(call, started_at_ms=call.started_at_ms or now, ended_at_ms=call.ended_at_ms or now)
-        self._context.database.write(lambda tx: insert_call(tx, conversation_id_of(tx, call.session_id), stamped))
+        self.record([call])
 
     def record_event(self, event: StoredEvent) -> None:
-        stamped = replace(event, created_at_ms=event.created_at_ms or self._context.clock.now_ms())
-        self._context.database.write(lambda tx: insert_event(tx, conversation_id_of(tx, event.session_id), stamped))
+        self.record([event])
+
+    def record(self, records: Sequence[CallRecord | StoredEvent]) -> None:
+        """Record calls and events of one conversation in one transaction."""
+        now = self._context.clock.now_ms()
+
+        def work(tx: Transaction) -> None:
+            insert_records(tx, conversation_id_of(tx, records[0].session_id), records, now_ms=now)
+
+        if records:
+            self._context.database.write(work)
 
     def calls(
         self, any_id: str, *, after_id: int = 0, before_id: int | None = None, limit: int | None = None
@@ -260,6 +267,18 @@ class Ledger:
         )
         rows = self._context.database.read(lambda tx: tx.rows(sql, [*values, *more]))
         return [UsageRow(_group_name(by, group), _totals(sums)) for group, *sums in rows]
+
+
+def insert_records(
+    tx: Transaction, conversation_id: str, records: Sequence[CallRecord | StoredEvent], *, now_ms: int
+) -> None:
+    """Insert calls and events in the given order; those without a time get `now_ms`."""
+    for record in records:
+        if isinstance(record, StoredEvent):
+            insert_event(tx, conversation_id, replace(record, created_at_ms=record.created_at_ms or now_ms))
+        else:
+            started, ended = record.started_at_ms or now_ms, record.ended_at_ms or now_ms
+            insert_call(tx, conversation_id, replace(record, started_at_ms=started, ended_at_ms=ended))
 
 
 def insert_call(tx: Transaction, conversation_id: str, call: CallRecord) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import CorruptStore, StoreError
@@ -15,7 +15,7 @@ from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value
 from perdure.store.ids import Body, decode_or_placeholder, encode, ingest_key, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
-from perdure.store.ledger import insert_event
+from perdure.store.ledger import insert_records
 from perdure.store.queries import (
     SESSION,
     Lineage,
@@ -34,6 +34,7 @@ from perdure.store.queries import (
 )
 from perdure.store.records import (
     AppendResult,
+    CallRecord,
     Conversation,
     Lease,
     Session,
@@ -161,12 +162,13 @@ class MessageLog:
         after_seq: int | None = None,
         lease: Lease | None = None,
         events: Sequence[StoredEvent] = (),
+        calls: Sequence[CallRecord] = (),
     ) -> AppendResult:
         """Append messages to the conversation's tip, durably.
 
         With `after_seq`, messages already stored after that position are skipped, so that an append whose response was
-        lost can be retried. `events` are written in the same transaction. Raises LeaseLost, and StoreError where the
-        messages differ from the stored ones.
+        lost can be retried. `events` and `calls` are written in the same transaction. Raises LeaseLost, and StoreError
+        where the messages differ from the stored ones.
         """
         prepared = prepare_messages(messages)
 
@@ -184,9 +186,8 @@ class MessageLog:
                 conversation = self._open(tx, any_id, lease)
                 start = conversation.last_seq if after_seq is None else after_seq
                 added = self._add_missing(tx, conversation, prepared, start)
-            for event in events if added.added else ():
-                now = added.entries[-1].created_at_ms
-                insert_event(tx, added.conversation_id, replace(event, created_at_ms=now))
+            if added.added:
+                insert_records(tx, added.conversation_id, (*calls, *events), now_ms=added.entries[-1].created_at_ms)
             return added
 
         return self._context.database.write(work)

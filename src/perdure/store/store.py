@@ -39,6 +39,7 @@ from perdure.store.messages import AnyMessage, MessageLog
 from perdure.store.outputs import OutputStore
 from perdure.store.records import (
     AppendResult,
+    CallRecord,
     DeleteResult,
     Lease,
     Plan,
@@ -115,9 +116,10 @@ class SessionStore:
         after_seq: int | None = None,
         lease: Lease | None = None,
         events: Sequence[StoredEvent] = (),
+        calls: Sequence[CallRecord] = (),
     ) -> AppendResult:
         """Append messages to the conversation's tip, durably; see MessageLog.append."""
-        return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events)
+        return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events, calls=calls)
 
     def history(self, session_id: str) -> SessionHistory:
         """Return a session as sent to the model; the tip for a conversation id."""

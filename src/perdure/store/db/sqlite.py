@@ -1,4 +1,4 @@
-"""SQLite backend: one writer thread with group commit, pooled readers, errors translated."""
+"""SQLite backend: one write at a time, group commit under load, pooled readers, errors translated."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ _MAX_GROUP = 16
 
 
 class _WriteJob(Generic[T]):
-    """Work for the writer thread and its outcome; a bare lock signals completion faster than a Future."""
+    """A write and its outcome; a bare lock signals completion faster than a Future."""
 
     __slots__ = ("_done", "_error", "_result", "erases", "work")
 
@@ -276,9 +276,9 @@ class SqliteDatabase:
         return self._run_job(_WriteJob(work, erases=True))
 
     def _run_job(self, job: _WriteJob[T]) -> T:
-        """Run a job in the writer thread and return its result."""
+        """Run a job in this thread if no other write is under way, else in the writer thread; return its result."""
         self._check_usable()
-        if not self._writer.submit(job):
+        if not self._writer.run_here(job) and not self._writer.submit(job):
             self._check_usable()
         return job.outcome()
 
@@ -325,6 +325,9 @@ class SqliteDatabase:
 class _Writer:
     """The writer thread and all connections to the file.
 
+    A write runs in the calling thread while there is no other: a hand-over costs more than a small write. Writes that
+    come meanwhile are queued for the writer thread, which commits them together.
+
     It holds no reference to its SqliteDatabase, so that an unused one can be garbage-collected and thereby closed.
     """
 
@@ -333,6 +336,8 @@ class _Writer:
         self._timeout_s = timeout_s
         self._jobs: queue.SimpleQueue[_WriteJob[Any] | None] = queue.SimpleQueue()
         self._readers: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
+        # Held by the thread that uses the write connection.
+        self._writing = threading.Lock()
         self.is_closed = False
         self._closing = threading.Lock()
         self.connection = self._connect()
@@ -343,6 +348,23 @@ class _Writer:
         except RuntimeError as error:
             self.connection.close()
             raise StoreUnavailable(f"{path} cannot be opened: no thread can be started for it ({error})") from error
+
+    def run_here(self, job: _WriteJob[Any]) -> bool:
+        """Run a job in the calling thread; False where another write is running or queued.
+
+        Not in the main thread, where Ctrl-C could interrupt it between any two instructions.
+        """
+        if job.erases or not self._jobs.empty() or threading.current_thread() is threading.main_thread():
+            return False
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            if self.is_closed:
+                return False
+            job.run(self._transact)
+            return True
+        finally:
+            self._writing.release()
 
     def submit(self, job: _WriteJob[Any]) -> bool:
         """Queue a job; False once the file is being closed."""
@@ -380,31 +402,34 @@ class _Writer:
                 self._readers.put(connection)
 
     def _work(self) -> None:
-        while jobs := self._next_jobs():
-            if len(jobs) == 1 or not self._transact_group(jobs):
-                for job in jobs:
-                    job.run(self._transact_erasing if job.erases else self._transact)
-                    # Release the job and its result before waiting for the next one.
-                    del job
-            del jobs
+        while (job := self._jobs.get()) is not None:
+            with self._writing:
+                self._run_jobs(self._queued_with(job))
+            # Release the job and its result before waiting for the next one.
+            del job
         with suppress(queue.Empty):
             while True:
                 self._readers.get_nowait().close()
         # Closed last, because the last connection checkpoints the WAL.
-        self.connection.close()
+        with self._writing:
+            self.connection.close()
 
-    def _next_jobs(self) -> list[_WriteJob[Any]]:
-        """Return the next job and those queued behind it; an empty list once the store is closed."""
-        job = self._jobs.get()
-        jobs: list[_WriteJob[Any]] = []
+    def _run_jobs(self, jobs: Sequence[_WriteJob[Any]]) -> None:
+        if len(jobs) > 1 and self._transact_group(jobs):
+            return
+        for job in jobs:
+            job.run(self._transact_erasing if job.erases else self._transact)
+
+    def _queued_with(self, first: _WriteJob[Any]) -> list[_WriteJob[Any]]:
+        """Return a job and those queued behind it."""
+        jobs = [first]
         with suppress(queue.Empty):
-            while job is not None:
-                jobs.append(job)
-                if job.erases or len(jobs) >= _MAX_GROUP:
-                    return jobs
+            while not jobs[-1].erases and len(jobs) < _MAX_GROUP:
                 job = self._jobs.get_nowait()
-            if jobs:  # process the jobs before the close marker first
-                self._jobs.put(None)
+                if job is None:  # the close marker: process the jobs before it first
+                    self._jobs.put(None)
+                    break
+                jobs.append(job)
         return jobs
 
     def _transact_group(self, jobs: Sequence[_WriteJob[Any]]) -> bool:

@@ -20,6 +20,7 @@ from perdure.context.engine import EngineServices
 from perdure.core.clock import SystemClock
 from perdure.core.messages import assistant
 from perdure.core.usage import CanonicalUsage
+from perdure.models.windows import Window
 from perdure.providers.routes import EndpointChain, RouteCursor
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 from perdure.store.ids import TimeIds
@@ -73,8 +74,8 @@ async def _answer(
 
 
 class _Models:
-    async def window_of(self, endpoint: Endpoint) -> int:
-        return WINDOW
+    async def window(self, endpoint: Endpoint) -> Window:
+        return Window(WINDOW, "config")
 
     def learn_limit(self, endpoint: Endpoint, tokens: int) -> None: ...
 

@@ -12,7 +12,7 @@ from perdure import Agent, open_store
 from perdure.agent.turn import ConversationResult
 from perdure.core.events import Notice
 from perdure.store.records import CallRecord as CallRecord
-from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 
 HEADINGS = ("Goal", "Completed Actions", "Critical Context")
 
@@ -87,6 +87,31 @@ def test_a_helper_has_a_context_a_budget_and_a_bill_of_its_own(tmp_path: Path) -
         assert child.parent_id is not None
         assert store_totals(calls) + result.usage.total_tokens == sim.total.total_tokens
         assert sim.violations == []
+
+
+@pytest.mark.spec("H2", "J7", "B5")
+def test_a_smaller_window_of_a_helper_leaves_the_limits_of_its_parent_alone(tmp_path: Path) -> None:
+    too_long = {"error": {"message": "maximum context length is 8000 tokens", "code": "context_length_exceeded"}}
+    (tmp_path / "long.txt").write_text("a line of thirty characters...\n" * 1_000)
+
+    def reply(asked: ScriptRequest) -> Say | str | Fail:
+        texts = [str(m.get("content")) for m in asked.body["messages"]]
+        if "look into it" in texts[1]:
+            return Fail(status=400, body=too_long)
+        if any("characters..." in t for t in texts):
+            return "Done."
+        if any("The helper failed" in t for t in texts):
+            return Say(calls=(Call("read_file", {"path": str(tmp_path / "long.txt"), "limit": 1_000}),))
+        return Say(calls=(Call("delegate_task", {"tasks": ["look into it"]}),))
+
+    with Simulator(window=64_000, script=reply) as sim:
+        agent = _agent(sim, tmp_path)
+        result = agent.run_conversation("have it done")
+        assert result.final_response == "Done."
+        page = [m["content"] for m in result.messages if m["role"] == "tool"][-1]
+        assert agent.gauge.window == 64_000
+        agent.close()
+    assert len(page) > 30_000, "one page for a window of 64,000 tokens, not for one of 8,000"
 
 
 def store_totals(calls: Sequence[CallRecord]) -> int:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from perdure.agent.agent import ConversationAgent
 from perdure.config.settings import Settings
-from perdure.context.engine import EngineServices
+from perdure.context.engine import EngineServices, RunInThread
 from perdure.core.clock import SystemClock
+from perdure.core.events import CallStarted
 from perdure.gateway.executor import run_shielded
 from perdure.store.blobs import FileBlobStore
 from perdure.store.context import StoreContext
@@ -27,7 +28,7 @@ from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import TimeIds
 from perdure.store.leases import holder_id
 from perdure.store.store import SessionStore
-from perdure.testing.simulator import Call, Say, ScriptRequest
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest
 from support.agents import Bench, bench
 from support.long_histories import working_session
 
@@ -79,12 +80,12 @@ class WatchedDatabase:
 
 @contextmanager
 def sharing(
-    b: Bench, path: Path, settings: Settings | None = None
+    b: Bench, path: Path, settings: Settings | None = None, run: RunInThread = run_shielded
 ) -> Iterator[tuple[ConversationAgent, WatchedDatabase]]:
     """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
     database, clock = WatchedDatabase(path), SystemClock()
     with SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path)) as store:
-        parts = replace(b.parts, store=store, keep=run_shielded, settings=settings or b.parts.settings)
+        parts = replace(b.parts, store=store, keep=run, settings=settings or b.parts.settings)
         agent = ConversationAgent(
             parts, b.bridge, services=lambda live: EngineServices(settings=parts.settings.compression)
         )
@@ -131,6 +132,50 @@ def test_a_turn_that_ends_at_its_step_limit_writes_nothing_on_the_loop(tmp_path:
         events = [e.kind for e in b.store.ledger.all_events(agent.session_id or "")]
         assert [what for what in database.on_loop if what.startswith("write")] == []
         assert "notice" in events, "what was told of the limit is stored when the turn is over"
+
+
+REFUSED = Fail(status=401, body={"error": {"message": "wrong key", "type": "authentication_error"}})
+TOO_LONG = Fail(
+    status=400,
+    body={"error": {"message": "maximum context length is 16000 tokens", "code": "context_length_exceeded"}},
+)
+
+
+def interrupted(agent: ConversationAgent) -> None:
+    agent.events.tap(lambda event: agent.interrupt() if isinstance(event, CallStarted) else None)
+    assert agent.run_conversation("go").outcome == "interrupted"
+
+
+SITUATIONS: dict[str, tuple[list[Any], Callable[[ConversationAgent], object]]] = {
+    "a chat with a tool call": (
+        [Say(calls=(Call("nothing", {}),)), "Done."],
+        lambda agent: agent.chat("go"),
+    ),
+    "a turn that fails": ([REFUSED], lambda agent: agent.run_conversation("go")),
+    "a turn that is interrupted": (["Never heard."], interrupted),
+    "a prompt that is too long": (
+        [TOO_LONG, "Fine."],
+        lambda agent: agent.run_conversation("go", conversation_history=working_session(24)),
+    ),
+    "a compaction and its undoing": (
+        ["Fine."],
+        lambda agent: (with_history(agent), agent.compress(), agent.undo()),
+    ),
+}
+
+
+@pytest.mark.spec("D9", "I1")
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_nothing_is_written_on_the_event_loop(tmp_path: Path, name: str) -> None:
+    script, act = SITUATIONS[name]
+    with (
+        bench(tmp_path, *script, tools=[nothing], window=200_000) as b,
+        sharing(b, tmp_path / "perdure.db", run=b.parts.keep) as (agent, database),
+    ):
+        act(agent)
+        calls = b.store.ledger.calls(agent.session_id or "")
+        assert len(calls) == max(1, len(b.sim.requests)), "every call is in the ledger when the turn is over"
+    assert [what for what in database.on_loop if what.startswith("write")] == []
 
 
 @contextmanager

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.config.settings import Settings
-from perdure.core.errors import StoreUnavailable
 from perdure.core.events import Event, ModelSwitched, Notice
-from perdure.core.foreign_code import run_shielded
 from perdure.providers.routes import EndpointChain
 from perdure.providers.types import Endpoint
 from perdure.store.records import StoredEvent
@@ -160,20 +158,15 @@ def test_events_cost_no_write_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_note_that_cannot_be_kept_does_not_end_a_turn(tmp_path: Path) -> None:
-    from perdure.agent.event_log import EventRecorder
-
-    class Full:
-        def record_event(self, event: StoredEvent) -> None:
-            raise StoreUnavailable("the disk is full")
-
-    class Store:
-        ledger = Full()
-
-    class Live:
-        id = "s_1"
-
-    heard: list[Event] = []
-    EventRecorder(heard.append, Live(), Store(), run_shielded)(Notice("hm"))  # type: ignore[arg-type]  # scripted collaborators
+    with bench(tmp_path, "Yes.") as b:
+        b.agent.chat("hello")
+        conversation = b.agent.open()
+        b.store.close()
+        heard: list[Event] = []
+        stop = b.agent.events.listen(heard.append)
+        conversation.emit(Notice("hm"))
+        stop()
+        assert conversation.live.has_pending, "it is tried again with the next write"
     assert heard == [Notice("hm")]
 
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 
 from perdure.agent.embedded import embedded_endpoint
 from perdure.app.runtime import ModelInfo
+from perdure.config.settings import Settings
+from perdure.context.compressor import ContextCompressor
 from perdure.context.state import MemoryState
 from perdure.models.catalog import Catalog
 from perdure.models.windows import LearnedLimits
 from perdure.providers.model_probe import EndpointInfo
 from perdure.providers.routes import EndpointChain
 from perdure.providers.types import Endpoint
+from perdure.testing.simulator import Fail
 from support.agents import bench
 
 
@@ -23,8 +26,35 @@ from support.agents import bench
 def test_the_embedded_models_window_is_no_other_models() -> None:
     known = ModelInfo(Catalog(), LearnedLimits(MemoryState()), info=EndpointInfo(), embedded_window=8_192)
     claude = Endpoint("anthropic", "https://api.anthropic.com", "anthropic_messages", "claude-sonnet-4-5")
-    assert asyncio.run(known.window_of(embedded_endpoint("smollm2"))) == 8_192
-    assert asyncio.run(known.window_of(claude)) == 200_000
+    assert asyncio.run(known.window(embedded_endpoint("smollm2"))).tokens == 8_192
+    assert asyncio.run(known.window(claude)).tokens == 200_000
+
+
+@pytest.mark.spec("B4", "B5", "C3")
+def test_one_frozen_window_is_read_by_all_and_replaced_as_a_whole(tmp_path: Path) -> None:
+    too_long = {"error": {"message": "maximum context length is 16000 tokens", "code": "context_length_exceeded"}}
+    settings = Settings.model_validate({"model": {"max_tokens": 1_000}})
+    engine = ContextCompressor(context_length=1)
+    script = [Fail(status=400, body=too_long), "Yes."]
+    with bench(tmp_path, *script, window=32_000, settings=settings, engine=lambda: engine) as b:
+        live = b.agent.open().live
+        b.agent.measure()
+        before = live.window
+        assert before is not None
+        assert (before.model, before.provider, before.source) == ("m-1", "custom", "config")
+        assert (before.tokens, before.threshold_tokens, before.room_tokens) == (32_000, 16_000, 31_000)
+        assert before.max_output_tokens == 1_000
+        with pytest.raises(FrozenInstanceError):
+            before.source = "learned"  # type: ignore[misc]
+        b.agent.run_conversation("Hello?")
+        b.agent.chat("Hello again?")
+        after = live.window
+        assert after is not None
+        assert (after.tokens, after.source) == (16_000, "stated")
+        assert before.tokens == 32_000
+        assert engine.budgets == after.budgets
+        assert (b.agent.gauge.window, b.agent.gauge.threshold) == (after.tokens, after.threshold_tokens)
+        assert b.store.ledger.calls(live.id)[-1].window_tokens == 16_000
 
 
 @pytest.mark.spec("B4", "C3")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 
@@ -27,27 +30,18 @@ def engine(ask: Callable[..., Summary] | None = None) -> ContextCompressor:
     return made
 
 
-def at_once(work: Callable[[], None]) -> None:
-    work()
+def in_an_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
 
-
-class Held:
-    """A worker that runs when the test lets it."""
-
-    def __init__(self) -> None:
-        self.waiting: list[Callable[[], None]] = []
-
-    def __call__(self, work: Callable[[], None]) -> None:
-        self.waiting.append(work)
-
-    def run(self) -> None:
-        self.waiting.pop(0)()
+    return run
 
 
 @pytest.mark.spec("C10")
-def test_preparation_is_due_near_the_threshold_and_only_once() -> None:
-    held = Held()
-    background = Background(engine(), spawn=held)
+@in_an_event_loop
+async def test_preparation_is_due_near_the_threshold_and_only_once() -> None:
+    background = Background(engine())
     assert NEAR == 0.85
     assert not background.is_due(int(NEAR * 10_000) - 1, 10_000)
     assert background.is_due(int(NEAR * 10_000), 10_000)
@@ -55,11 +49,12 @@ def test_preparation_is_due_near_the_threshold_and_only_once() -> None:
     assert background.is_preparing
     assert not background.is_due(9_999, 10_000)
     assert not background.start(logged(working_session(20)))
-    assert len(held.waiting) == 1
+    assert await background.wait(30)
 
 
 @pytest.mark.spec("C10")
-def test_the_person_does_not_wait_and_later_messages_are_kept() -> None:
+@in_an_event_loop
+async def test_the_person_does_not_wait_and_later_messages_are_kept() -> None:
     let_go = threading.Event()
 
     def slow(prompt: str, *, max_tokens: int) -> Summary:
@@ -75,7 +70,7 @@ def test_the_person_does_not_wait_and_later_messages_are_kept() -> None:
     assert background.take(now) is None, "still being written: the conversation goes on without it"
     assert not made.should_compress(1_000)
     let_go.set()
-    assert background.wait(30)
+    assert await background.wait(30)
     done = background.take(now)
     assert done is not None
     assert done.outcome == "compacted"
@@ -89,10 +84,12 @@ def test_the_person_does_not_wait_and_later_messages_are_kept() -> None:
 
 @pytest.mark.spec("C10")
 @pytest.mark.parametrize("change", ["undone", "replaced", "compacted"])
-def test_a_stale_one_is_thrown_away(change: str) -> None:
+@in_an_event_loop
+async def test_a_stale_one_is_thrown_away(change: str) -> None:
     snapshot = logged(working_session(20))
-    background = Background(engine(), spawn=at_once)
+    background = Background(engine())
     background.start(snapshot)
+    assert await background.wait(30)
     assert background.is_ready
     now = {
         "undone": snapshot[:-4],
@@ -105,23 +102,27 @@ def test_a_stale_one_is_thrown_away(change: str) -> None:
 
 
 @pytest.mark.spec("C10")
-def test_one_that_frees_too_little_by_now_is_thrown_away() -> None:
+@in_an_event_loop
+async def test_one_that_frees_too_little_by_now_is_thrown_away() -> None:
     snapshot = logged(working_session(20))
     freed = perdure.compress([e.message.to_dict() for e in snapshot], context_length=32_000)
     enough = freed.before_tokens - freed.after_tokens
     for least, is_taken in ((enough // 2, True), (enough * 2, False)):
-        background = Background(engine(), spawn=at_once)
+        background = Background(engine())
         background.start(snapshot)
+        assert await background.wait(30)
         taken = background.take([*snapshot, *logged(working_session(2), 5_000)], least_freed_tokens=least)
         assert (taken is not None) == is_taken
         assert not background.is_ready, "looked at once, whatever came of it"
 
 
 @pytest.mark.spec("C10")
-def test_figures_and_words_take_in_what_was_said_since() -> None:
+@in_an_event_loop
+async def test_figures_and_words_take_in_what_was_said_since() -> None:
     snapshot, later = logged(working_session(20)), logged(working_session(2), 5_000)
-    background = Background(engine(), spawn=at_once)
+    background = Background(engine())
     background.start(snapshot)
+    assert await background.wait(30)
     at_the_time = engine().compress(snapshot)
     done = background.take([*snapshot, *later])
     assert done is not None
@@ -132,28 +133,31 @@ def test_figures_and_words_take_in_what_was_said_since() -> None:
         f"with {len(later)} messages added since, about {done.before_tokens:,} → {done.after_tokens:,}" in done.message
     )
     background.start(snapshot)
+    assert await background.wait(30)
     assert (same := background.take(snapshot)) is not None
     assert same.message == at_the_time.message, "nothing was said since: nothing to add"
 
 
 @pytest.mark.spec("C10")
-def test_a_model_switch_discards_it() -> None:
-    held = Held()
-    background = Background(engine(), spawn=held)
+@in_an_event_loop
+async def test_a_model_switch_discards_it() -> None:
+    background = Background(engine())
     snapshot = logged(working_session(20))
     background.start(snapshot)
-    background.discard()
-    held.run()
+    await asyncio.to_thread(background.discard)
     assert background.take(snapshot) is None
     assert background.start(snapshot)
+    assert await background.wait(30)
 
 
 @pytest.mark.spec("C10", "C5")
-def test_preparing_neither_stops_the_gate_nor_counts_until_it_is_taken_over() -> None:
+@in_an_event_loop
+async def test_preparing_neither_stops_the_gate_nor_counts_until_it_is_taken_over() -> None:
     made = engine(Scripted())
-    background = Background(made, spawn=at_once)
+    background = Background(made)
     snapshot = logged(working_session(20))
     background.start(snapshot)
+    assert await background.wait(30)
     assert made.should_compress(30_000), "the gate does not wait for something that may never be used"
     assert background.take(snapshot) is not None
     made.on_session_start("s_2", reason="compression", previous="s_1")
@@ -163,20 +167,19 @@ def test_preparing_neither_stops_the_gate_nor_counts_until_it_is_taken_over() ->
 
 
 @pytest.mark.spec("C10")
-def test_nothing_to_compact_starts_nothing_and_a_raising_engine_prepares_nothing() -> None:
+@in_an_event_loop
+async def test_a_raising_engine_prepares_nothing() -> None:
     class Raising(ContextCompressor):
         def compress(
             self, messages: Sequence[object], *, focus_topic: str | None = None, reason: Reason = "threshold"
         ) -> Compaction:
             raise RuntimeError("boom")
 
-    held = Held()
-    assert not Background(engine(), spawn=held).start(logged(working_session(1)))
-    assert held.waiting == []
     broken: ContextEngine = Raising(context_length=32_000)
-    background = Background(broken, spawn=at_once)
+    background = Background(broken)
     entries: list[Entry] = logged(working_session(20))
     assert background.start(entries)
+    assert await background.wait(30)
     assert background.take(entries) is None
 
 

@@ -19,6 +19,7 @@ from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.clock import SystemClock
 from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
+from perdure.models.windows import Window
 from perdure.providers.credentials import Credentials
 from perdure.providers.routes import EndpointChain, RouteCursor
 from perdure.providers.transport import Retries, Transport
@@ -38,14 +39,14 @@ PROMPT = "You are a careful assistant."
 class KnownModels:
     """Windows as the test says; limits learned are kept, a token costs a millionth of a dollar."""
 
-    window: int = 32_000
+    window_tokens: int = 32_000
     # Other windows, by model.
     windows: dict[str, int] = field(default_factory=dict)
     learned: list[int] = field(default_factory=list)
     output_caps: dict[str, int] = field(default_factory=dict)
 
-    async def window_of(self, endpoint: Endpoint) -> int:
-        return self.windows.get(endpoint.model, self.window)
+    async def window(self, endpoint: Endpoint) -> Window:
+        return Window(self.windows.get(endpoint.model, self.window_tokens), "config")
 
     def output_cap_of(self, endpoint: Endpoint) -> int | None:
         return self.output_caps.get(endpoint.model)

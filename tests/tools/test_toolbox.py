@@ -54,9 +54,9 @@ def _sources(folder: Path, settings: dict[str, Any] | None = None, **more: Any) 
     )
 
 
-def _run(box: Toolbox, name: str, **arguments: Any) -> str:
+def _run(box: Toolbox, name: str, scope: ToolScope | None = None, **arguments: Any) -> str:
     call = ToolCall("call_1", name, canonical_json(arguments))
-    return asyncio.run(box.runtime.batch([call], ToolScope(task_id="t")).run())[0].text
+    return asyncio.run(box.runtime.batch([call], scope or ToolScope(task_id="t")).run())[0].text
 
 
 def _names(box: Toolbox) -> list[str]:
@@ -91,8 +91,7 @@ def test_file_page_fits_the_result_limit_of_the_window(tmp_path: Path) -> None:
     with open_store(tmp_path / "perdure.db") as store:
         box = build_toolbox(_sources(tmp_path, workspace=tmp_path, outputs=store.outputs))
         assert len(_run(box, "read_file", path="long.py")) > 10_000
-        box.runtime.output_limiter.limits = OutputLimits().scaled(8_000)
-        page = _run(box, "read_file", path="long.py")
+        page = _run(box, "read_file", ToolScope("t_1", "c_1", limits=OutputLimits().scaled(8_000)), path="long.py")
         assert 4_000 < len(page) < 5_000
         assert "continue with offset=" in page
         box.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.agent import context_usage
 from perdure.agent.callbacks import Callbacks
-from perdure.agent.compaction import Emit, compact, report
+from perdure.agent.compaction import Emit, compact_on_request
 from perdure.agent.context_usage import ContextUsage
 from perdure.agent.deps import AgentDeps
 from perdure.agent.engine_tools import join_engine_tools
@@ -155,7 +155,7 @@ class ConversationAgent:
         """Context usage, from the same counter as the gate."""
         model = self._parts.routes.endpoint.model
         if self._conversation is not None:
-            return context_usage.read(model, self._conversation.live, self._conversation.gate.budgets)
+            return context_usage.read(model, self._conversation.live)
         return self._first_reading if self._first_reading is not None else ContextUsage(model)
 
     def measure(self) -> ContextUsage:
@@ -214,37 +214,58 @@ class ConversationAgent:
         task_id: str | None,
     ) -> ConversationResult:
         message = parse_user_message(user_message) if user_message is not None else None
-        conversation = self._open(system_message, history)
+        conversation = await self._opened(system_message, history)
         conversation.live.speak_as(system_message)
-        turn = Turn(self._parts, conversation, task_id=task_id or self._parts.ids.new("t_"))
-        with self._hold_lease(conversation):
-            return await turn.run(message)
+        hold = self._hold_lease(conversation)
+        turn = Turn(self._parts, conversation, task_id=task_id or self._parts.ids.new("t_"), hold=hold)
+        return await turn.run(message)
 
     async def _compress(self, focus_topic: str | None) -> CompactionReport:
-        conversation = self._open(None, None)
+        conversation = await self._opened(None, None)
         conversation.gate.forget_preparation()
         await conversation.caller.fit_window()
-        with self._hold_lease(conversation):
-            compaction = await compact(
-                conversation.live, self._parts, conversation.emit, reason="user", focus_topic=focus_topic
-            )
-        return report(compaction, conversation.live.entries)
+        live, hold = conversation.live, self._hold_lease(conversation)
+        report = await compact_on_request(live, self._parts, conversation.emit, focus_topic=focus_topic, hold=hold)
+        if live.has_pending:
+            await self._parts.keep(live.flush)
+        return report
 
     async def _measure(self) -> ContextUsage:
         if self._conversation is None and self._wanted_id is None:
             self._first_reading = await context_usage.read_before_the_first_word(self._parts, self._system_prompt)
         else:
-            await self._open(None, None).caller.fit_window()
+            await (await self._opened(None, None)).caller.fit_window()
         return self.gauge
 
     async def _undo(self) -> str:
-        conversation = self._open(None, None)
+        conversation = await self._opened(None, None)
         conversation.gate.forget_preparation()
+        return await self._parts.keep(lambda: self._undo_here(conversation))
+
+    def _undo_here(self, conversation: OpenConversation) -> str:
+        live, store = conversation.live, self._parts.store
         with self._hold_lease(conversation):
-            session = self._parts.store.undo(conversation.live.id, lease=conversation.live.lease)
-            conversation.live.move_to(session, self._parts.store.history(session.id).entries)
-        self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(conversation.live))
+            session = store.undo(live.id, lease=live.lease)
+            live.move_to(session, store.history(session.id).entries)
+        self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(live))
         return session.id
+
+    async def _opened(
+        self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None
+    ) -> OpenConversation:
+        """The open conversation; where the store is needed for it, in a worker thread."""
+        if self._conversation is not None and history is None:
+            return self._conversation
+        try:
+            return await self._parts.keep(lambda: self._open(system_message, history))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._conversation is None or task is None:
+                raise
+            # Raised again at the next await, once the user message is stored.
+            task.uncancel()
+            task.cancel()
+            return self._conversation
 
     def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> OpenConversation:
         """Return the open conversation, resuming or creating it first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from perdure.agent.deps import AgentDeps
@@ -29,14 +30,32 @@ Emit = Callable[[Event], None]
 
 
 async def compact(
-    live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
+    live: LiveSession,
+    parts: AgentDeps,
+    emit: Emit,
+    *,
+    reason: Reason,
 ) -> Compaction:
     """Ask the engine for a plan and apply it, in as few worker-thread calls as the engine's own awaits need."""
     emit(CompactionStarted(reason, live.counter.estimate))
     with Reporting(emit) as reporting:
-        return await run_steps(
-            compaction_steps(live, parts, reporting, reason=reason, focus_topic=focus_topic), parts.keep
-        )
+        return await run_steps(compaction_steps(live, parts, reporting, reason=reason), parts.keep)
+
+
+async def compact_on_request(
+    live: LiveSession, parts: AgentDeps, emit: Emit, *, focus_topic: str | None, hold: AbstractContextManager[None]
+) -> CompactionReport:
+    """Compact now, as the user asked, and report it."""
+    emit(CompactionStarted("user", live.counter.estimate))
+    with Reporting(emit) as reporting:
+
+        def steps() -> Steps[CompactionReport]:
+            compaction = yield from compaction_steps(
+                live, parts, reporting, reason="user", focus_topic=focus_topic, hold=hold
+            )
+            return report(compaction, live.entries)
+
+        return await run_steps(steps(), parts.keep)
 
 
 async def carry_out(
@@ -69,15 +88,25 @@ class Reporting:
 
 
 def compaction_steps(
-    live: LiveSession, parts: AgentDeps, reporting: Reporting, *, reason: Reason, focus_topic: str | None
+    live: LiveSession,
+    parts: AgentDeps,
+    reporting: Reporting,
+    *,
+    reason: Reason,
+    focus_topic: str | None = None,
+    hold: AbstractContextManager[None] | None = None,
 ) -> Steps[Compaction]:
-    """One compaction, top to bottom: plan, then store. Runs in worker threads; see `run_steps`."""
-    entries = list(live.view)
-    try:
-        compaction = yield from parts.engine.compress_steps(entries, focus_topic=focus_topic, reason=reason)
-    except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
-        compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
-    return _write(compaction, live, parts, reporting, reason=reason)
+    """One compaction, top to bottom: plan, then store. Runs in worker threads; see `run_steps`.
+
+    `hold`, which holds the conversation's lease, is entered with the first stretch and left with the last.
+    """
+    with hold or nullcontext():
+        entries = list(live.view)
+        try:
+            compaction = yield from parts.engine.compress_steps(entries, focus_topic=focus_topic, reason=reason)
+        except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
+            compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
+        return _write(compaction, live, parts, reporting, reason=reason)
 
 
 def _write(
@@ -96,10 +125,11 @@ def _write(
         # The same by the one counter, as gauge, gate and chart have it: system prompt and tools included, calibrated.
         "prompt_before": prompt_before,
         "prompt_after": live.counter.estimate,
-        "threshold": live.threshold_tokens,
+        "threshold": live.window.threshold_tokens if live.window is not None else None,
         "cost_usd": compaction.handoff.cost_usd if compaction.handoff is not None else None,
     }
-    parts.store.ledger.record_event(StoredEvent(live.id, "compaction", payload))
+    live.record(StoredEvent(live.id, "compaction", payload))
+    live.flush()
     reporting.events.append(
         CompactionFinished(
             compaction.outcome, compaction.before_tokens, compaction.after_tokens, live.id, compaction.message

@@ -13,6 +13,7 @@ from perdure.core.foreign_code import run_shielded
 from perdure.core.ports import Clock, Memory, MemorySnapshot
 from perdure.core.usage import CanonicalUsage
 from perdure.models.counter import Calibration, Calibrations
+from perdure.models.windows import Window
 from perdure.providers.routes import RouteCursor
 from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
 from perdure.store.ids import IdSource
@@ -37,8 +38,8 @@ class Send(Protocol):
 class Models(Protocol):
     """Model information: windows, limits and prices."""
 
-    async def window_of(self, endpoint: Endpoint) -> int:
-        """The context window in tokens; may ask the endpoint, briefly, once."""
+    async def window(self, endpoint: Endpoint) -> Window:
+        """The context window and where its figure comes from; may ask the endpoint, briefly, once."""
         ...
 
     def output_cap_of(self, endpoint: Endpoint) -> int | None:

@@ -6,68 +6,39 @@ Compactions and recoveries are recorded where they are done, for only there is k
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from perdure.agent.compaction import Emit
 from perdure.agent.session import LiveSession
-from perdure.context.engine import RunInThread
-from perdure.core.errors import StoreError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.store.records import StoredEvent
-from perdure.store.store import SessionStore
 from perdure.tools.runtime import Batch
-
-_log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Forwards events and persists the relevant ones, in order, off the event loop."""
+    """Forwards events and has the relevant ones stored with the next write of the session."""
 
-    def __init__(self, emit: Emit, live: LiveSession, store: SessionStore, keep: RunInThread) -> None:
+    def __init__(self, emit: Emit, live: LiveSession) -> None:
         self._emit = emit
         self._live = live
-        self._store = store
-        self._keep = keep
-        self._writes: set[asyncio.Task[None]] = set()
-        self._order = asyncio.Lock()
 
     def __call__(self, event: Event) -> None:
         # Most events are text deltas, which are stored as the message they form.
         payload = _payload(event) if type(event) is not TextDelta else None
         if payload is not None:
-            self._record(StoredEvent(self._live.id, *payload))
+            self._live.record(StoredEvent(self._live.id, *payload))
+            if not _is_on_event_loop():  # between turns: no write may follow
+                self._live.flush()
         self._emit(event)
 
-    async def finish(self) -> None:
-        """Wait for pending writes, even if interrupted meanwhile."""
-        while self._writes:
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait(self._writes)
 
-    def _record(self, event: StoredEvent) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # no running event loop in this thread
-            self._write(event)
-            return
-        task = loop.create_task(self._write_in_order(event))
-        self._writes.add(task)
-        task.add_done_callback(self._writes.discard)
-
-    async def _write_in_order(self, event: StoredEvent) -> None:
-        async with self._order:
-            await self._keep(partial(self._write, event))
-
-    def _write(self, event: StoredEvent) -> None:
-        try:
-            self._store.ledger.record_event(event)
-        except StoreError as error:
-            # A note that cannot be written down is no reason to end a turn.
-            _log.warning("a %s was not kept: %s", event.kind, error)
+def _is_on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def tool_events(batch: Batch, session_id: str) -> list[StoredEvent]:

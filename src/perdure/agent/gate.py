@@ -11,13 +11,14 @@ conversation goes on beyond the threshold, as far as the window has room to spar
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 from perdure.agent.budget import Spent, check_spending
 from perdure.agent.compaction import Emit, carry_out, compact
+from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.session import LiveSession
 from perdure.agent.view import spill_results, with_text
@@ -27,23 +28,24 @@ from perdure.context.engine import Compaction, Reason
 from perdure.core.events import OutputSpilled
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
-from perdure.models.budgets import WindowBudgets
+from perdure.models.budgets import ContextWindow, WindowBudgets
 from perdure.models.estimate import entry_figures, figures_of, sum_figures
 from perdure.store.records import StoredEvent
 
 # Longer than any summary takes: the engine gives up on a slow one by itself.
 _LONGEST_WAIT_S = 300.0
 
+AfterTurn = Literal["compact", "prepare"]
+
 
 class Gate:
-    """The gate of one conversation; `budgets` follow the current model's window."""
+    """The gate of one conversation; it reads the session's window."""
 
     def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
         self._parts = parts
         self._live = live
         self._emit = emit
-        self._background = Background(parts.engine)
-        self.budgets: WindowBudgets | None = None
+        self._background = Background(parts.engine, parts.keep)
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
         """Make the history fit and check spending limits. Raises SpendingLimit."""
@@ -51,16 +53,24 @@ class Gate:
         counter = self._live.counter
         reported = None if is_turn_start else counter.last_prompt_tokens
         await self.spill_what_no_compaction_fits()
-        if self._must_compact(counter.estimate if reported is None else reported):
+        is_due = self._is_compaction_due(counter.estimate if reported is None else reported)
+        if is_due and await self._parts.keep(self._has_content):
             await self._compact("preflight")
         await self.spill_overflow()
 
-    async def after_turn(self) -> None:
-        """Compact at the end of a turn, or start to prepare a compaction."""
-        if self._must_compact(self._live.counter.estimate):
+    def decide_after_turn(self) -> AfterTurn | None:
+        """Decide at the end of a turn whether to compact, or to prepare a compaction. Blocks: for a worker thread."""
+        is_due = self._is_compaction_due(self._live.counter.estimate)
+        if not (is_due or self._is_preparation_due()) or not self._has_content():
+            return None
+        return "compact" if is_due else "prepare"
+
+    async def after_turn(self, action: AfterTurn | None) -> None:
+        """Carry out what was decided at the end of a turn."""
+        if action == "compact":
             await self._compact("threshold")
-        elif self._may_prepare():
-            self._background.start(self._live.view)
+        elif action == "prepare":
+            self._background.start(await self._parts.keep(self._snapshot))
 
     def forget_preparation(self) -> None:
         """Discard the background preparation after a change of history or model."""
@@ -70,9 +80,9 @@ class Gate:
 
     async def spill_what_no_compaction_fits(self) -> bool:
         """Spill unread results that no compaction of earlier messages could make room for; return whether any were."""
-        if self.budgets is None or not self.is_over_window:
+        if self._window is None or not self.is_over_window:
             return False
-        counter, budgets = self._live.counter, self.budgets
+        counter, budgets = self._live.counter, self._window.budgets
         group = self._unread()
         if not group:
             return False
@@ -86,21 +96,25 @@ class Gate:
 
     async def spill_overflow(self) -> bool:
         """Spill unread results, then shorten reasoning, until the request fits; return whether the view changed."""
-        if self.budgets is None or not self.is_over_window:
+        if self._window is None or not self.is_over_window:
             return False
-        excess = self._live.counter.estimate - self.budgets.largest_prompt_tokens
+        excess = self._live.counter.estimate - self._window.budgets.largest_prompt_tokens
         has_spilled = await self._spill(self._unread(), excess)
         # The last thing that can give way: with less of it a model may answer worse, with all of it none will.
-        return (self.is_over_window and self._live.shorten_reasoning()) or has_spilled
+        return (self.is_over_window and await self._parts.keep(self._live.shorten_reasoning)) or has_spilled
 
     async def shed_more(self) -> bool:
         """Spill one more unread result or shorten reasoning after the provider rejected the prompt as too long."""
-        return await self._spill(self._unread(), 1) or self._live.shorten_reasoning()
+        return await self._spill(self._unread(), 1) or await self._parts.keep(self._live.shorten_reasoning)
 
     @property
     def is_over_window(self) -> bool:
         """Whether the next request leaves no room for a response."""
-        return self.budgets is not None and self._live.counter.estimate > self.budgets.largest_prompt_tokens
+        return self._window is not None and self._live.counter.estimate > self._window.budgets.largest_prompt_tokens
+
+    @property
+    def _window(self) -> ContextWindow | None:
+        return self._live.window
 
     def _unread(self) -> Sequence[Entry]:
         """Return the newest tool-calling message and its unread results."""
@@ -111,6 +125,14 @@ class Gate:
     async def _spill(self, group: Sequence[Entry], excess_tokens: int) -> bool:
         if not group or excess_tokens <= 0:
             return False
+        events: list[OutputSpilled] = []
+        try:
+            return await self._parts.keep(partial(self._store_spilled, group, excess_tokens, events))
+        finally:
+            for event in events:
+                self._emit(event)
+
+    def _store_spilled(self, group: Sequence[Entry], excess_tokens: int, events: list[OutputSpilled]) -> bool:
         counter, by_seq = self._live.counter, {e.seq: e for e in group}
 
         def is_enough(texts: Mapping[int, str]) -> bool:
@@ -120,44 +142,53 @@ class Gate:
             )
             return freed >= excess_tokens
 
-        tools = self._parts.tools
-        texts, stored = await asyncio.to_thread(
-            spill_results,
+        tools, window = self._parts.tools, self._window
+        limiter = tools.output_limiter
+        texts, stored = spill_results(
             group,
-            budgets=tools.output_limiter,
+            budgets=limiter if window is None else limiter.within(output_limits(self._parts.settings, window)),
             registry=tools.registry,
             conversation_id=self._live.conversation_id,
             is_enough=is_enough,
         )
         if texts:
-            await self._parts.keep(partial(self._live.spill, texts))
+            self._live.spill(texts)
         for call, output in stored:
             payload = {"tool": call.name, "call": call.id, "address": output.address, "chars": output.chars}
-            event = StoredEvent(self._live.id, "spill", payload)
-            await self._parts.keep(partial(self._parts.store.ledger.record_event, event))
-            self._emit(OutputSpilled(call, output.address, output.chars))
+            self._live.record(StoredEvent(self._live.id, "spill", payload))
+            events.append(OutputSpilled(call, output.address, output.chars))
+        self._live.flush()
         return bool(texts)
 
     # -- compaction --------------------------------------------------------------------------------------------------
 
-    def _must_compact(self, tokens: int) -> bool:
+    def _is_compaction_due(self, tokens: int) -> bool:
         """Whether to compact at `tokens`; a prompt that does not fit the window is judged by its estimate."""
-        estimate = self._live.counter.estimate
+        estimate, window = self._live.counter.estimate, self._window
         if self.is_over_window:
             tokens = max(tokens, estimate)
-        if self._live.was_undone and self.budgets is not None and estimate < self.budgets.room_tokens:
+        if self._live.was_undone and window is not None and estimate < window.room_tokens:
             return False
-        if self._background.is_preparing and self.budgets is not None and tokens < _midway(self.budgets):
+        if self._background.is_preparing and window is not None and tokens < _midway(window.budgets):
             return False
-        engine = self._parts.engine
         # Checked here too: a plug-in engine may not know the setting.
-        is_wanted = self._parts.settings.compression.enabled and engine.should_compress(tokens)
-        return is_wanted and engine.has_content_to_compress(self._live.view)
+        return self._parts.settings.compression.enabled and self._parts.engine.should_compress(tokens)
+
+    def _is_preparation_due(self) -> bool:
+        if self._window is None or not self._parts.settings.compression.enabled or self._live.was_undone:
+            return False
+        return self._background.is_due(self._live.counter.estimate, self._window.threshold_tokens)
+
+    def _has_content(self) -> bool:
+        return self._parts.engine.has_content_to_compress(self._live.view)
+
+    def _snapshot(self) -> tuple[Entry, ...]:
+        return tuple(self._live.view)
 
     async def _compact(self, reason: Reason) -> Compaction:
         if self._background.is_preparing:
             # Nearly there, and begun earlier than anything that could be begun now.
-            await asyncio.to_thread(self._background.wait, _LONGEST_WAIT_S)
+            await self._background.wait(_LONGEST_WAIT_S)
         prepared = self._background.take(
             self._live.view, least_freed_tokens=self._least_freed(), model=self._parts.routes.endpoint.model
         )
@@ -168,16 +199,11 @@ class Gate:
 
     def _least_freed(self) -> int:
         """Tokens a prepared compaction must free to stay clear of the threshold, uncalibrated."""
-        if self.budgets is None:
+        if self._window is None:
             return 0
         counter = self._live.counter
-        too_much = counter.estimate - NEAR * self.budgets.threshold_tokens
+        too_much = counter.estimate - NEAR * self._window.threshold_tokens
         return math.ceil(max(0.0, too_much) / counter.calibration.ratio)
-
-    def _may_prepare(self) -> bool:
-        if self.budgets is None or not self._parts.settings.compression.enabled or self._live.was_undone:
-            return False
-        return self._background.is_due(self._live.counter.estimate, self.budgets.threshold_tokens)
 
     def _check_money(self, spent: Spent, max_tokens: int | None) -> None:
         limits = self._parts.settings.limits

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 from perdure.agent.compaction import Emit, compact
-from perdure.agent.context_usage import budgets_for
+from perdure.agent.context_usage import context_window
 from perdure.agent.deps import AgentDeps
 from perdure.agent.gate import Gate
 from perdure.agent.session import LiveSession
@@ -18,15 +17,14 @@ from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import Message
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
-from perdure.models.windows import plausible_window, step_down
+from perdure.models.budgets import ContextWindow
+from perdure.models.windows import Window, plausible_window, step_down
 from perdure.providers.protocols import default_max_tokens
 from perdure.providers.routes import adapt_request
 from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
-from perdure.tools.output_limits import OutputLimits
 
-if TYPE_CHECKING:
-    from perdure.config.settings import Settings
+T = TypeVar("T")
 
 Action = RecoveryAction | Literal["give_up"]
 
@@ -123,6 +121,17 @@ def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelAnswer:
+    """A reply with the record of the call that paid for it."""
+
+    reply: Reply
+    call: CallRecord
+    endpoint: Endpoint
+    # The output allowance that was accepted after a larger one was refused.
+    accepted_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallCost:
     """Usage and cost of one call."""
 
@@ -138,7 +147,6 @@ class ModelCaller:
         self._live = live
         self._gate = gate
         self._emit = emit
-        self._window: int | None = None
         # Image limit stated by the current endpoint.
         self._image_limit: int | None = None
         self._calls: list[CallCost] = []
@@ -151,29 +159,58 @@ class ModelCaller:
     def begin_turn(self) -> None:
         self._calls = []
 
-    async def ask(self, task_id: str, *, extra_system: str = "", with_tools: bool = True) -> Reply:
-        """Request a reply to the current history. Raises ProviderError with advice once recovery is exhausted."""
+    async def ask(self, task_id: str, *, extra_system: str = "", with_tools: bool = True) -> ModelAnswer:
+        """Request a reply to the current history. Raises ProviderError with advice once recovery is exhausted.
+
+        The caller stores the answer (`store`), so that the call is recorded in one transaction with the reply.
+        """
         attempts = Attempts()
         while True:
             await self.fit_window()
             if self._image_limit is not None:
                 self._live.limit_images(self._image_limit)
-            endpoint = self._parts.routes.endpoint
             max_tokens = self._allowance(attempts)
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             try:
-                reply = await self._send(request, task_id)
+                answer = await self._send(request, task_id)
                 # Imported late, with the protocol that made the reply: error patterns are slow to compile.
                 from perdure.providers.errors.classify import overflow_verdict
 
-                if (overflow := overflow_verdict(reply, window=self._window)) is None:
-                    if attempts.has_found_cap and max_tokens is not None:
-                        self._parts.models.learn_limits(endpoint, output=max_tokens)
-                    return reply
+                if (overflow := overflow_verdict(answer.reply, window=self._window_tokens)) is None:
+                    has_cap = attempts.has_found_cap and max_tokens is not None
+                    return replace(answer, accepted_output_tokens=max_tokens if has_cap else None)
+                await self.store_answer(answer, lambda: None)
                 failure = ProviderError(overflow)
             except ProviderError as error:
                 failure = error
             await self._recover(failure, attempts, max_tokens)
+
+    async def store_answer(self, answer: ModelAnswer, then: Callable[[], T]) -> T:
+        """Store a call in a worker thread and do what follows there; report the call, even if interrupted meanwhile.
+
+        `then` appends the reply, which stores the call in the same transaction.
+        """
+
+        def work() -> T:
+            self._learn(answer)
+            try:
+                return then()
+            finally:
+                self._live.flush()
+
+        try:
+            return await self._parts.keep(work)
+        finally:
+            self._tell_finished(answer.endpoint, answer.call)
+
+    def _learn(self, answer: ModelAnswer) -> None:
+        """Note a call for the ledger, and update counter, calibration and engine by its usage."""
+        self._live.record(answer.call)
+        self._live.counter.observe(answer.call.usage)
+        self._parts.keep_calibration(answer.endpoint, self._live.counter.calibration)
+        self._parts.engine.update_from_response(answer.call.usage)
+        if answer.accepted_output_tokens is not None:
+            self._parts.models.learn_limits(answer.endpoint, output=answer.accepted_output_tokens)
 
     def _allowance(self, attempts: Attempts) -> int | None:
         """The max_tokens of the request: lowered for this call, else the setting, within the endpoint's cap and the
@@ -190,23 +227,25 @@ class ModelCaller:
     def _output_room(self) -> int:
         """The tokens the prompt leaves in the window, with a margin for the part that is only estimated."""
         counter = self._live.counter
-        return (self._window or 0) - counter.estimate - counter.appended_tokens // 8 - OUTPUT_MARGIN_TOKENS
+        return (self._window_tokens or 0) - counter.estimate - counter.appended_tokens // 8 - OUTPUT_MARGIN_TOKENS
 
-    async def fit_window(self) -> int:
-        """Resolve the window of the current endpoint once and update everything derived from it."""
-        if self._window is None:
-            await self._set_window(await self._parts.models.window_of(self._parts.routes.endpoint))
-        assert self._window is not None
+    async def fit_window(self) -> ContextWindow:
+        """Resolve the window of the current endpoint once, and give it to session and engine."""
+        window = self._live.window
+        if window is None:
+            window = await self._set_window(await self._parts.models.window(self._parts.routes.endpoint))
         for text in self._parts.engine.take_notices():
             self._emit(Notice(text))
-        return self._window
+        return window
+
+    @property
+    def _window_tokens(self) -> int | None:
+        return self._live.window.tokens if self._live.window is not None else None
 
     def model_changed(self) -> None:
         """Reset window and calibration after a switch of endpoint."""
-        self._window = None
         self._image_limit = None
-        # Unknown until it is asked for: the old model's would be wrong.
-        self._gate.budgets = self._live.threshold_tokens = None
+        # Its window is unknown until it is asked for: the old model's would be wrong.
         self._live.follow_model()
         self._gate.forget_preparation()
 
@@ -228,48 +267,39 @@ class ModelCaller:
         )
         return adapt_request(request, endpoint, cache_ttl=parts.settings.prompt_caching.cache_ttl)
 
-    async def _send(self, request: ModelRequest, task_id: str) -> Reply:
-        """Send one attempt and record it, whatever its outcome."""
-        endpoint, estimate = self._parts.routes.endpoint, self._live.counter.estimate
-        budgets = self._gate.budgets
-        threshold = budgets.threshold_tokens if budgets is not None else 0
+    async def _send(self, request: ModelRequest, task_id: str) -> ModelAnswer:
+        """Send one attempt; a failed one is recorded."""
+        endpoint, estimate, window = self._parts.routes.endpoint, self._live.counter.estimate, self._live.window
+        threshold = window.threshold_tokens if window is not None else 0
         started_ms = self._parts.clock.now_ms()
         self._live.counter.begin_call()
-        self._emit(CallStarted(endpoint.model, estimate, self._window or 0, threshold, endpoint.provider))
-        record = _Record(
-            task_id, endpoint, estimate, self._window, threshold, self._live.composition.as_dict(estimate), started_ms
-        )
+        self._emit(CallStarted(endpoint.model, estimate, self._window_tokens or 0, threshold, endpoint.provider))
+        composition = self._live.composition.as_dict(estimate)
+        record = _Record(task_id, endpoint, estimate, self._window_tokens, threshold, composition, started_ms)
         tee = _StreamTee(self._emit)
         try:
             reply = await self._parts.send(endpoint, request, on_event=tee)
         except ProviderError as error:
             usage = NOT_REPORTED if error.may_be_billed else NOT_BILLED
             self._cut_off(record, tee, error.verdict.kind, usage=usage)
+            await self._parts.keep(self._live.flush)
             raise
         except asyncio.CancelledError:
             self._cut_off(record, tee, "interrupted")
             raise
-        call = self._call_record(record, reply.usage, "")
-        await self._parts.keep(partial(self._learn, endpoint, call))
-        self._tell_finished(record, call)
-        return reply
-
-    def _learn(self, endpoint: Endpoint, call: CallRecord) -> None:
-        """Record a call and update the token calibration."""
-        self._parts.store.ledger.record_call(call)
-        self._live.counter.observe(call.usage)
-        self._parts.keep_calibration(endpoint, self._live.counter.calibration)
-        self._parts.engine.update_from_response(call.usage)
+        return ModelAnswer(reply, self._call_record(record, reply.usage, ""), endpoint)
 
     def _cut_off(self, record: _Record, tee: _StreamTee, why: str, *, usage: CanonicalUsage = NOT_REPORTED) -> None:
-        """Record the call as unreported, or as free if it was refused; partial text becomes an event, never history."""
+        """Record the call as unreported, or as free if it was refused; partial text becomes an event, never history.
+
+        Stored with the next write: an interrupted turn ends with one.
+        """
         call = self._call_record(record, usage, why)
-        # Inline: an interrupted turn does not wait.
-        self._parts.store.ledger.record_call(call)
-        self._tell_finished(record, call)
+        self._live.record(call)
         if tee.text:
             payload = {"text": tee.text, "why": why, "turn": record.task_id}
-            self._parts.store.ledger.record_event(StoredEvent(self._live.id, "partial_reply", payload))
+            self._live.record(StoredEvent(self._live.id, "partial_reply", payload))
+        self._tell_finished(record.endpoint, call)
 
     def _call_record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
         """Build the ledger record of a call."""
@@ -277,8 +307,7 @@ class ModelCaller:
         self._calls.append(CallCost(usage, cost))
         return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
 
-    def _tell_finished(self, record: _Record, call: CallRecord) -> None:
-        where = record.endpoint
+    def _tell_finished(self, where: Endpoint, call: CallRecord) -> None:
         self._emit(CallFinished(where.model, call.usage, call.cost_usd, where.provider, call.verdict))
 
     # -- what is done about a failure --------------------------------------------------------------------------------
@@ -330,7 +359,7 @@ class ModelCaller:
         text = words.get(action, action)
         self._emit(Recovered(verdict, text))
         payload = {"kind": verdict.kind, "action": action, "message": verdict.message[:500]}
-        self._parts.store.ledger.record_event(StoredEvent(self._live.id, "recovery", payload))
+        self._live.record(StoredEvent(self._live.id, "recovery", payload))
 
     async def _make_room(self, verdict: ErrorVerdict, attempts: Attempts) -> bool:
         """Recover from a prompt rejected as too long: adopt the stated window and compact.
@@ -353,36 +382,39 @@ class ModelCaller:
 
     async def _apply_context_limit(self, verdict: ErrorVerdict) -> bool:
         """Adopt the stated limit, else step one rung down the ladder; return whether the window shrank."""
-        current = await self.fit_window()
+        current = (await self.fit_window()).tokens
         stated = _stated_limit(verdict)
         if stated is None:
             lower = step_down(current)
-            await self._set_window(lower)
+            await self._set_window(Window(lower, "guessed"))
             return lower < current
         if stated < current:
-            if verdict.request_limit is None:
-                self._parts.models.learn_limits(self._parts.routes.endpoint, window=stated)
             # A rate tier's limit belongs to the account, not to the model: it holds for this conversation only.
-            await self._set_window(stated)
+            await self._set_window(Window(stated, "stated"), is_lasting=verdict.request_limit is None)
         return False
 
     def _sent_messages(self) -> list[Message]:
         """The messages as the next request would send them."""
         return [entry.message for entry in self._live.projection.entries()]
 
-    async def _set_window(self, window: int) -> None:
-        self._window = window
-        endpoint, settings = self._parts.routes.endpoint, self._parts.settings
-        self._gate.budgets = budgets_for(settings, endpoint, window)
-        self._live.threshold_tokens = self._gate.budgets.threshold_tokens
-        self._live.fit_head(self._gate.budgets.head_tokens)
-        self._parts.engine.update_model(
-            context_length=window,
-            model=endpoint.model,
-            provider=endpoint.provider,
-            max_tokens=settings.model.max_tokens,
-        )
-        self._parts.tools.output_limiter.limits = output_limits(settings, window)
+    async def _set_window(self, window: Window, *, is_lasting: bool = False) -> ContextWindow:
+        """Replace the session's window and give it to the engine; a lasting one is kept for later conversations."""
+        endpoint = self._parts.routes.endpoint
+        adopted = context_window(self._parts.settings, endpoint, window)
+
+        def adopt() -> ContextWindow:
+            if is_lasting:
+                self._parts.models.learn_limits(endpoint, window=window.tokens)
+            self._live.adopt_window(adopted)
+            self._parts.engine.update_model(
+                context_length=adopted.tokens,
+                model=adopted.model,
+                provider=adopted.provider,
+                max_tokens=adopted.max_output_tokens,
+            )
+            return adopted
+
+        return await self._parts.keep(adopt)
 
 
 class _StreamTee:
@@ -436,11 +468,3 @@ class _Record:
 def _stated_limit(verdict: ErrorVerdict) -> int | None:
     """The request limit stated by the provider; None without a plausible figure."""
     return plausible_window(verdict.request_limit if verdict.request_limit is not None else verdict.context_limit)
-
-
-def output_limits(settings: Settings, window: int) -> OutputLimits:
-    """Tool output limits for a window, scaled down on small ones."""
-    limits = settings.tool_output
-    return OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size).scaled(
-        window, result_ratio=limits.window_result_ratio, turn_ratio=limits.window_turn_ratio
-    )

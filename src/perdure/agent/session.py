@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from perdure import prompts
@@ -11,17 +15,20 @@ from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import Projection
 from perdure.agent.view import SentForms, SpilledResults, loop_start, surplus_images
 from perdure.context.head import shorten_head
+from perdure.core.errors import StoreError
 from perdure.core.messages import Entry, Message, ToolCall
 from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
+from perdure.models.budgets import ContextWindow
 from perdure.models.counter import TokenCounter
 from perdure.models.estimate import entry_figures, sum_figures, text_figures
 from perdure.providers.reasoning import ReasoningRule
 from perdure.providers.routes import RouteCursor
-from perdure.store.records import Conversation, Lease, Session, SessionHistory, Span, StoredEvent
+from perdure.store.records import CallRecord, Conversation, Lease, Session, SessionHistory, Span, StoredEvent
 from perdure.store.store import SessionStore
 from perdure.tools.runtime import INTERRUPTED
 
+_log = logging.getLogger(__name__)
 _KEY = "sidecars"
 
 
@@ -90,12 +97,12 @@ class LiveSession:
         self.counter = TokenCounter(
             model=parts.routes.endpoint.model, sends_reasoning=True, calibration=parts.calibration
         )
-        # Where the window counts as full; None until it is known.
-        self.threshold_tokens: int | None = None
+        # The window of the current model; None until it is known.
+        self.window: ContextWindow | None = None
+        # Calls and events that the next write stores with it.
+        self._pending: deque[CallRecord | StoredEvent] = deque()
         self._system_message: str | None = None
         self.tools: tuple[Mapping[str, Any], ...] = ()
-        # Token limit of the head; None until the window is known.
-        self._head_tokens: int | None = None
         # Not always the last entry's seq: a handoff precedes messages older than itself.
         self.newest_seq = 0
         self._forms: SentForms
@@ -136,8 +143,16 @@ class LiveSession:
     # -- what happens to it ------------------------------------------------------------------------------------------
 
     def append(self, *messages: Message, recalled: str = "", events: Sequence[StoredEvent] = ()) -> tuple[Entry, ...]:
-        """Append messages to the log, counter and projection; `recalled` is attached to the last one."""
-        added = self._parts.store.append(self.id, list(messages), lease=self.lease, events=events).entries
+        """Append messages to the log, counter and projection; `recalled` is attached to the last one.
+
+        Pending calls and events are stored in the same transaction.
+        """
+        with self._take_pending() as pending:
+            calls = [record for record in pending if isinstance(record, CallRecord)]
+            earlier = [record for record in pending if isinstance(record, StoredEvent)]
+            added = self._parts.store.append(
+                self.id, list(messages), lease=self.lease, events=[*earlier, *events], calls=calls
+            ).entries
         if recalled:
             self._attach(added[-1].seq, recalled)
         open_loop = self.entries[loop_start(self.entries) :]
@@ -152,6 +167,35 @@ class LiveSession:
         self._parts.engine.observe(added)
         self.composition.extend(sent)
         return added
+
+    def record(self, *records: CallRecord | StoredEvent) -> None:
+        """Have calls and events stored with the next write; thread-safe, and never blocks."""
+        now = self._parts.clock.now_ms()
+        for record in records:
+            if isinstance(record, StoredEvent):
+                record = replace(record, created_at_ms=record.created_at_ms or now)
+            self._pending.append(record)
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether calls or events wait for the next write."""
+        return bool(self._pending)
+
+    def flush(self) -> None:
+        """Store pending calls and events now. An unwritable note is no reason to end a turn: it is logged."""
+        try:
+            with self._take_pending() as pending:
+                self._parts.store.ledger.record(pending)
+        except StoreError as error:
+            _log.warning("%d notes were not stored: %s", len(self._pending), error)
+
+    @contextmanager
+    def _take_pending(self) -> Iterator[list[CallRecord | StoredEvent]]:
+        """Yield the pending records; where they could not be stored, they stay pending."""
+        pending = list(self._pending)
+        yield pending
+        for _ in pending:
+            self._pending.popleft()
 
     def spill(self, texts: Mapping[int, str]) -> None:
         """Replace tool results in the view by previews, keyed by seq; the log keeps them whole."""
@@ -184,8 +228,8 @@ class LiveSession:
         return bool(changed)
 
     def follow_model(self) -> None:
-        """Adapt counter, reasoning and tools to another model."""
-        endpoint = self._parts.routes.endpoint
+        """Adapt counter, reasoning and tools to another model, whose window is not known yet."""
+        endpoint, self.window = self._parts.routes.endpoint, None
         self.counter.switch_model(endpoint.model, calibration=self._parts.calibration)
         self._forms = SentForms(self._forms.spilled, ReasoningRule.of(endpoint))
         self._show()
@@ -203,9 +247,9 @@ class LiveSession:
             self._system_message = system_message
             self.offer_tools()
 
-    def fit_head(self, head_tokens: int) -> None:
-        """Shorten the head to its share of the window."""
-        before, self._head_tokens = self._visible_entries(), head_tokens
+    def adopt_window(self, window: ContextWindow) -> None:
+        """Replace the window, and shorten the head to its share of it."""
+        before, self.window = self._visible_entries(), window
         if any(then.message is not now.message for then, now in zip(before, self._visible_entries(), strict=True)):
             self._show()
 
@@ -273,9 +317,9 @@ class LiveSession:
     def _visible_entries(self) -> list[Entry]:
         """Return the view with a long head shortened; each shortened message carries its address."""
         view = self.view
-        if self._head_tokens is None:
+        if self.window is None:
             return view
         messages = [e.message for e in view]
         addresses = [f"m:{e.seq}" for e in view]
-        visible = shorten_head(messages, head_tokens=self._head_tokens, addresses=addresses)
+        visible = shorten_head(messages, head_tokens=self.window.budgets.head_tokens, addresses=addresses)
         return [e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(view, visible, strict=True)]

@@ -7,9 +7,8 @@ reply asks for no tool. Everything is on disk before the next step begins.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,13 +16,14 @@ from typing import Any
 from perdure import prompts
 from perdure.agent.budget import SpendingLimit, Spent, Steps
 from perdure.agent.compaction import Emit
+from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.event_log import EventRecorder, tool_events
-from perdure.agent.gate import Gate
+from perdure.agent.gate import AfterTurn, Gate
 from perdure.agent.loop_guard import LoopGuard, with_note
-from perdure.agent.model_call import ModelCaller
+from perdure.agent.model_call import ModelAnswer, ModelCaller
 from perdure.agent.session import LiveSession
-from perdure.core.errors import ProviderError, StoreError
+from perdure.core.errors import ProviderError
 from perdure.core.events import Notice, Outcome, StatusChanged, TurnStarted
 from perdure.core.foreign_code import await_foreign, describe_error
 from perdure.core.messages import Entry, Message
@@ -32,7 +32,6 @@ from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
 from perdure.tools.runtime import ToolScope
 
-_log = logging.getLogger(__name__)
 _DAY_MS = 86_400_000
 NO_ANSWER = "(The model gave no answer.)"
 STEP_LIMIT = "The step limit of this turn was reached before the work was done."
@@ -64,77 +63,99 @@ class OpenConversation:
     def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
         self.live = live
         # Every event of the conversation passes through here, so that the relevant ones are persisted.
-        self.emit = EventRecorder(emit, live, parts.store, parts.keep)
+        self.emit = EventRecorder(emit, live)
         self.gate = Gate(parts, live, self.emit)
         self.caller = ModelCaller(parts, live, self.gate, self.emit)
 
 
 class Turn:
-    """Processes one user message to its final response."""
+    """Processes one user message to its final response.
 
-    def __init__(self, parts: AgentDeps, conversation: OpenConversation, *, task_id: str) -> None:
+    The event loop only waits: each step's store writes run in one call of a worker thread. `hold` is entered with the
+    first and left with the last of them; it holds the conversation's lease.
+    """
+
+    def __init__(
+        self,
+        parts: AgentDeps,
+        conversation: OpenConversation,
+        *,
+        task_id: str,
+        hold: AbstractContextManager[None] | None = None,
+    ) -> None:
         self._parts = parts
         self._live, self._gate, self._caller = conversation.live, conversation.gate, conversation.caller
         self._emit = conversation.emit
         self._task_id = task_id
+        self._hold = hold or nullcontext()
+        # What is left at the end of the turn: the lease.
+        self._exits = ExitStack()
+        self._has_begun = self._is_closed = False
         self._steps = Steps(parts.settings.agent.max_turns)
         self._loops = LoopGuard(parts.settings.agent.loop_repeats)
 
     async def run(self, user_message: Message | None) -> ConversationResult:
         """Run the turn. Failures are reported as the outcome; cancelling ends it cleanly.
 
-        Without a message it goes on where a crash cut a turn off.
+        Without a message it goes on where a crash cut a turn off. Raises LeaseLost before anything is stored.
         """
         self._caller.begin_turn()
-        self._emit(TurnStarted(self._task_id, self._live.id, self._live.conversation_id))
         try:
-            await self._begin(user_message)
-            outcome, answer, error = *(await self._work()), None
-            await self._gate.after_turn()
-        except (ProviderError, SpendingLimit) as failure:
-            outcome, answer, error = "failed", "", str(failure)
-            await self._store_failure(str(failure))
-        except asyncio.CancelledError:
+            outcome, answer, error = await self._run(user_message)
+        finally:
             # A second interrupt changes nothing: the turn is ending.
             with suppress(asyncio.CancelledError):
-                await self._settle()
-            outcome, answer, error = "interrupted", "", None
-        self._parts.memory.flush()
-        await self._emit.finish()
+                await self._close()
         return self._build_result(outcome, answer, error)
 
+    async def _run(self, user_message: Message | None) -> tuple[Outcome, str, str | None]:
+        try:
+            await self._begin(user_message)
+            return *(await self._work()), None
+        except (ProviderError, SpendingLimit) as failure:
+            self._live.record(StoredEvent(self._live.id, "turn_failed", {"reason": str(failure)}))
+            return "failed", "", str(failure)
+        except asyncio.CancelledError:
+            if not self._has_begun:
+                raise
+            return "interrupted", "", None
+
     async def _begin(self, user_message: Message | None) -> None:
-        """Repair what an earlier turn left open, then append the user message, even if interrupted meanwhile."""
-        try:
-            await self._settle()
-        finally:
-            if user_message is not None:
-                await self._append_message(user_message)
-            else:
-                self._loops.replay(_since_request(self._live.entries))
-
-    async def _settle(self) -> None:
-        """Append results for tool calls that were cut off."""
-        if self._live.has_open_calls:
-            await self._parts.keep(self._live.settle)
-
-    async def _store_failure(self, reason: str) -> None:
-        """Store why the turn failed as an event of the conversation."""
-        event = StoredEvent(self._live.id, "turn_failed", {"reason": reason})
-        try:
-            await self._parts.keep(partial(self._parts.store.ledger.record_event, event))
-        except StoreError as error:
-            _log.warning("the failure of a turn was not kept: %s", error)
-        except asyncio.CancelledError:  # the turn is over already, and the write goes on in its thread
-            pass
-
-    async def _append_message(self, message: Message) -> None:
         """Append the user message with its recalled context, even if interrupted at once."""
         recalled = ""
         try:
-            recalled = await self._recall_context(message)
+            if user_message is not None:
+                recalled = await self._recall_context(user_message)
         finally:
-            await self._parts.keep(partial(self._live.append, message, recalled=recalled))
+            try:
+                await self._parts.keep(partial(self._open, user_message, recalled))
+            finally:
+                if self._has_begun:
+                    self._emit(TurnStarted(self._task_id, self._live.id, self._live.conversation_id))
+
+    def _open(self, user_message: Message | None, recalled: str) -> None:
+        """Take the lease, repair what an earlier turn left open, append the message. For a worker thread."""
+        self._exits.enter_context(self._hold)
+        self._has_begun = True
+        self._live.settle()
+        if user_message is not None:
+            self._live.append(user_message, recalled=recalled)
+        else:
+            self._loops.replay(_since_request(self._live.entries))
+
+    async def _close(self) -> None:
+        """Append results for tool calls that were cut off, store what is pending, release the lease."""
+        if not self._is_closed:
+            await self._parts.keep(self._close_here)
+
+    def _close_here(self) -> None:
+        """The same, in a worker thread."""
+        self._is_closed = True
+        with self._exits:
+            if self._has_begun:
+                self._live.settle()
+                self._parts.memory.flush()
+                self._live.flush()
 
     async def _recall_context(self, message: Message) -> str:
         """Recall context for a message; failures only produce a notice."""
@@ -157,17 +178,33 @@ class Turn:
                 max_tokens=self._parts.settings.model.max_tokens,
                 is_turn_start=self._steps.used == 1,
             )
-            reply = await self._caller.ask(self._task_id)
-            await self._parts.keep(partial(self._live.append, reply.message))
-            if not reply.message.tool_calls:
-                return "completed", _answer(reply)
-            await self._run_tools(reply.message)
+            answer = await self._caller.ask(self._task_id)
+            message = answer.reply.message
+            if not message.tool_calls:
+                await self._finish(answer, message)
+                return "completed", _answer(answer.reply)
+            await self._caller.store_answer(answer, partial(self._live.append, message))
+            await self._run_tools(message)
         return "budget", await self._request_closing_summary()
+
+    async def _finish(self, answer: ModelAnswer, message: Message) -> None:
+        """Store the last reply. Where no compaction is due, the turn ends with the same call of a worker thread."""
+
+        def store() -> AfterTurn | None:
+            self._live.append(message)
+            action = self._gate.decide_after_turn()
+            if action is None:
+                self._close_here()
+            return action
+
+        await self._gate.after_turn(await self._caller.store_answer(answer, store))
 
     async def _run_tools(self, message: Message) -> None:
         """Run the tool calls of one reply and append their results in call order, also when interrupted."""
         self._emit(StatusChanged("running_tools"))
-        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user_key)
+        window = self._live.window
+        limits = output_limits(self._parts.settings, window) if window is not None else None
+        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user_key, limits)
         batch = self._parts.tools.batch(message.tool_calls, scope, self._emit)
         try:
             await batch.run()
@@ -188,10 +225,9 @@ class Turn:
         """Request a closing summary without tools after the step limit was reached."""
         self._emit(Notice(f"{STEP_LIMIT} Raise agent.max_turns, or say “continue”.", "warning"))
         closing = prompts.load("closing", self._parts.prompts_folder).strip()
-        reply = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
-        text = reply.message.text or STEP_LIMIT
-        message = Message(role="assistant", content=text, kind="assistant")
-        await self._parts.keep(partial(self._live.append, message))
+        answer = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
+        text = answer.reply.message.text or STEP_LIMIT
+        await self._finish(answer, Message(role="assistant", content=text, kind="assistant"))
         return text
 
     def _spent(self) -> Spent:

@@ -58,9 +58,6 @@ class ModelInfo:
         # What the embedded model's server is started with; it holds for no other endpoint.
         self._embedded_window = embedded_window
 
-    async def window_of(self, endpoint: Endpoint) -> int:
-        return (await self.window(endpoint)).tokens
-
     async def window(self, endpoint: Endpoint) -> Window:
         """The window and its source; may query the endpoint once."""
         if endpoint.base_url == UNSTARTED and self._embedded_window is not None:

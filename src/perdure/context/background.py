@@ -1,76 +1,67 @@
 """Prepare a compaction in the background while the conversation goes on.
 
-A worker thread runs the engine's `compress` on a snapshot. Between two requests the finished plan is applied, and
-messages appended since are kept. A plan that no longer matches the history, or that would free too little by now, is
-discarded: each compaction invalidates the prompt cache, so one that needs another soon after is worse than none.
+A task runs the engine's `compress` on a snapshot. Between two requests the finished plan is applied, and messages
+appended since are kept. A plan that no longer matches the history, or that would free too little by now, is discarded:
+each compaction invalidates the prompt cache, so one that needs another soon after is worse than none.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perdure.context.engine import Compaction, ContextEngine, as_compaction
+from perdure.context.engine import Compaction, ContextEngine, RunInThread, run_steps
 from perdure.context.history import tokens_of
+from perdure.core.foreign_code import run_shielded
 from perdure.core.messages import Entry
 
 # Preparation starts at this share of the threshold, early enough for a slow summary.
 NEAR = 0.85
 
-Spawn = Callable[[Callable[[], None]], None]
 
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Preparation:
-    """One pending compaction; `result` is set when the worker has finished."""
+    """One compaction, pending or finished."""
 
     snapshot: tuple[Entry, ...]
-    done: threading.Event
-    result: Compaction | None = None
-
-
-def _in_a_thread(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, name="perdure-compaction", daemon=True).start()
+    task: asyncio.Task[Compaction | None]
 
 
 class Background:
     """At most one preparation at a time, for one conversation."""
 
-    def __init__(self, engine: ContextEngine, *, spawn: Spawn = _in_a_thread) -> None:
+    def __init__(self, engine: ContextEngine, run: RunInThread = run_shielded) -> None:
         self._engine = engine
-        self._spawn = spawn
+        self._run = run
         self._current: _Preparation | None = None
 
     @property
     def is_preparing(self) -> bool:
-        """Whether a worker is running."""
-        return self._current is not None and not self._current.done.is_set()
+        """Whether one is pending."""
+        return self._current is not None and not self._current.task.done()
 
     @property
     def is_ready(self) -> bool:
-        return self._current is not None and self._current.done.is_set()
+        return self._current is not None and self._current.task.done()
 
     def is_due(self, prompt_tokens: int, threshold_tokens: int) -> bool:
         """Whether the prompt is near the threshold and nothing is prepared or pending."""
         return self._current is None and NEAR * threshold_tokens <= prompt_tokens
 
     def start(self, entries: Sequence[Entry]) -> bool:
-        """Start a worker; return False where one is pending or there is nothing to compact."""
-        if self._current is not None or not self._engine.has_content_to_compress(entries):
+        """Start a task in the running event loop; return False where one is pending."""
+        if self._current is not None:
             return False
-        job = self._current = _Preparation(tuple(entries), threading.Event())
-
-        def work() -> None:
-            try:
-                job.result = as_compaction(self._engine.compress(job.snapshot, reason="background"), job.snapshot)
-            except Exception:  # a plug-in may raise anything; the next pass in the foreground reports it
-                job.result = None
-            finally:
-                job.done.set()
-
-        self._spawn(work)
+        snapshot = tuple(entries)
+        self._current = _Preparation(snapshot, asyncio.create_task(self._prepare(snapshot)))
         return True
+
+    async def _prepare(self, snapshot: tuple[Entry, ...]) -> Compaction | None:
+        try:
+            return await run_steps(self._engine.compress_steps(snapshot, reason="background"), self._run)
+        except Exception:  # a plug-in may raise anything; the next pass in the foreground reports it
+            return None
 
     def take(self, entries: Sequence[Entry], *, least_freed_tokens: int = 0, model: str = "") -> Compaction | None:
         """Return the prepared compaction for the current history, once; None while pending or if it is stale.
@@ -79,23 +70,27 @@ class Background:
         nothing, or when it frees less than `least_freed_tokens`, counted for `model`.
         """
         job = self._current
-        if job is None or not job.done.is_set():
+        if job is None or not job.task.done():
             return None
         self._current = None
-        compaction = job.result
+        compaction = job.task.result() if not job.task.cancelled() else None
         if compaction is None or compaction.is_noop or not _begins_with(entries, job.snapshot):
             return None
         if compaction.before_tokens - compaction.after_tokens < least_freed_tokens:
             return None
         return _with_later(compaction, entries, len(job.snapshot), model)
 
-    def wait(self, timeout_s: float) -> bool:
+    async def wait(self, timeout_s: float) -> bool:
         """Wait for a pending preparation; return True once it is ready."""
-        return self._current is not None and self._current.done.wait(timeout_s)
+        if self._current is not None:
+            await asyncio.wait([self._current.task], timeout=timeout_s)
+        return self.is_ready
 
     def discard(self) -> None:
-        """Discard the preparation: the history or the model has changed."""
-        self._current = None  # the worker's result is ignored
+        """Cancel the preparation, from any thread: the history or the model has changed."""
+        job, self._current = self._current, None
+        if job is not None and not job.task.done():
+            job.task.get_loop().call_soon_threadsafe(job.task.cancel)
 
 
 def _with_later(compaction: Compaction, entries: Sequence[Entry], start: int, model: str) -> Compaction:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perdure.config.settings import CompressionSettings
+    from perdure.models.windows import WindowSource
 
 
 # Fixed: where a gateway compacts before the agent sees a message.
@@ -59,6 +60,36 @@ class WindowBudgets:
     def handoff_tokens(self) -> int:
         """What a whole handoff may come to: its cap, or else its parts and their frame."""
         return self.handoff_cap_tokens or self.summary_cap_tokens + self.facts_tokens + _FRAME_TOKENS
+
+
+@dataclass(frozen=True, slots=True)
+class ContextWindow:
+    """The window of one model on one route, and every figure that follows from it.
+
+    A session has one at a time; a change of the model, or of what is known about its window, replaces it as a whole.
+    """
+
+    model: str
+    provider: str
+    # Where the figure comes from (`models.windows`).
+    source: WindowSource
+    # The output allowance that was configured; None where none was.
+    max_output_tokens: int | None
+    budgets: WindowBudgets
+
+    @property
+    def tokens(self) -> int:
+        return self.budgets.window
+
+    @property
+    def threshold_tokens(self) -> int:
+        """Where compaction fires."""
+        return self.budgets.threshold_tokens
+
+    @property
+    def room_tokens(self) -> int:
+        """The prompt's share: the window without the output allowance."""
+        return self.budgets.room_tokens
 
 
 def window_budgets(

@@ -15,7 +15,8 @@ from perdure.core.messages import canonical_json
 from perdure.core.ports import KeyValue
 from perdure.models.catalog import Catalog
 
-WindowSource = Literal["config", "learned", "catalogue", "endpoint", "default"]
+# "stated" by the provider in an error of this conversation; "guessed": one rung down the ladder after one.
+WindowSource = Literal["config", "learned", "catalogue", "endpoint", "default", "stated", "guessed"]
 
 # Large enough for today's hosted models; a smaller window is learned from the first error.
 DEFAULT_WINDOW = 128_000

@@ -186,7 +186,7 @@ class MessageLog:
                 conversation = self._open(tx, any_id, lease)
                 start = conversation.last_seq if after_seq is None else after_seq
                 added = self._add_missing(tx, conversation, prepared, start)
-            if added.added:
+            if added.added and (calls or events):
                 insert_records(tx, added.conversation_id, (*calls, *events), now_ms=added.entries[-1].created_at_ms)
             return added
 

@@ -59,6 +59,10 @@ class OutputLimiter:
         self._outputs = outputs
         self.limits = limits or OutputLimits()
 
+    def within(self, limits: OutputLimits) -> OutputLimiter:
+        """The same output store with other limits, such as those of another window."""
+        return OutputLimiter(self._outputs, limits)
+
     def limit_result(self, outcome: ToolOutcome, conversation_id: str) -> ToolOutcome:
         """Layer 2: store the output if it exceeds its tool's limit."""
         limit = self._limit_of(outcome.tool)
@@ -70,11 +74,11 @@ class OutputLimiter:
         """Layer 3: store the largest outputs until their sum fits; those of paginating tools last."""
         if len(outcomes) == 1 and _paginates(outcomes[0].tool):
             return list(outcomes)  # it chose its page size for this window, and no other result needs the room
-        return self.spill(
-            outcomes,
-            conversation_id,
-            is_enough=lambda now: sum(len(o.reply.text) for o in now) <= self.limits.turn_chars,
-        )
+        return self.spill(outcomes, conversation_id, is_enough=lambda now: not self.exceeds_turn(now))
+
+    def exceeds_turn(self, outcomes: Sequence[ToolOutcome]) -> bool:
+        """Whether all results of a message together are too large."""
+        return sum(len(o.reply.text) for o in outcomes) > self.limits.turn_chars
 
     def spill(
         self,

@@ -18,7 +18,7 @@ from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted,
 from perdure.core.foreign_code import await_foreign, call_foreign, describe_error
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
-from perdure.tools.output_limits import OutputLimiter, ToolOutcome
+from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.tool import Tool, ToolContext, ToolReply, validate_arguments
 
@@ -77,6 +77,8 @@ class ToolScope:
     task_id: str = ""
     conversation_id: str = ""
     user_key: str = ""
+    # The output limits of the model's window; None: those of the runtime.
+    limits: OutputLimits | None = None
 
 
 class Guard(Protocol):
@@ -125,6 +127,8 @@ class Batch:
         self._calls = calls
         self._scope = scope
         self._emit = on_event
+        limiter = runtime.output_limiter
+        self._limiter = limiter if scope.limits is None else limiter.within(scope.limits)
         self._outcomes: list[ToolOutcome | None] = [None] * len(calls)
         self._tokens = [CancelToken() for _ in calls]
         self._seconds: dict[str, float] = {}
@@ -144,9 +148,9 @@ class Batch:
                 token.cancel()
             raise
         finished = [o for o in self._outcomes if o is not None]
-        limited = await asyncio.to_thread(
-            self._runtime.output_limiter.limit_turn, finished, self._scope.conversation_id
-        )
+        limited = finished
+        if self._limiter.exceeds_turn(finished):
+            limited = await asyncio.to_thread(self._limiter.limit_turn, finished, self._scope.conversation_id)
         self._announce_spills(finished, limited)
         in_order = iter(limited)
         self._outcomes = [next(in_order) if o is not None else None for o in self._outcomes]
@@ -271,12 +275,13 @@ class Batch:
             user_key=scope.user_key,
             cancel=token,
             open_sink=open_sink if outputs is not None else None,
+            max_result_chars=self._limiter.limits.result_chars,
         )
 
     async def _limit(self, outcome: ToolOutcome) -> ToolOutcome:
-        if len(outcome.reply.text) <= self._runtime.output_limiter.limits.preview_chars:
+        if len(outcome.reply.text) <= self._limiter.limits.preview_chars:
             return outcome
-        return await asyncio.to_thread(self._runtime.output_limiter.limit_result, outcome, self._scope.conversation_id)
+        return await asyncio.to_thread(self._limiter.limit_result, outcome, self._scope.conversation_id)
 
     def _announce_spills(self, before: Sequence[ToolOutcome], after: Sequence[ToolOutcome]) -> None:
         by_id = {c.id: c for c in self._calls}

@@ -182,6 +182,8 @@ class ToolContext:
     cancel: CancelToken = field(default_factory=CancelToken)
     # Opens a sink for output too large for memory; None without an output store.
     open_sink: Callable[[], OutputSink] | None = None
+    # The most characters of a result that the model's window has room for.
+    max_result_chars: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)

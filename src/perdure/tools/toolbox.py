@@ -103,17 +103,14 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         sources.outputs, OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size)
     )
 
-    def result_chars() -> int:
-        return output_limiter.limits.result_chars
-
     registry, hooks, closers = ToolRegistry(), Hooks(), []  # type: ToolRegistry, Hooks, list[Callable[[], None]]
     guard = None
     if sources.workspace is not None:
-        terminal = Terminal(sources.workspace, sources.environment, max_chars=result_chars)
+        terminal = Terminal(sources.workspace, sources.environment)
         closers.append(terminal.close)
-        _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal, result_chars))
+        _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
         guard = _build_guard(sources, terminal)
-    _add_all(registry, _other_tools(sources, result_chars))
+    _add_all(registry, _other_tools(sources))
     servers = McpServers(settings.mcp_servers, sources.environment)
     closers.append(servers.close)
     _add_all(registry, servers.start())
@@ -146,20 +143,18 @@ def _build_guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGua
     )
 
 
-def _workspace_tools(
-    sources: ToolSources, workspace: Workspace, terminal: Terminal, result_chars: Callable[[], int]
-) -> Iterator[Tool]:
+def _workspace_tools(sources: ToolSources, workspace: Workspace, terminal: Terminal) -> Iterator[Tool]:
     yield from terminal.tools()
-    yield FileReader(workspace, outputs=sources.outputs, max_chars=result_chars).tool()
+    yield FileReader(workspace, outputs=sources.outputs).tool()
     yield from FileEditor(workspace).tools()
     yield FileSearch.with_ripgrep_if_installed(workspace).tool()
 
 
-def _other_tools(sources: ToolSources, result_chars: Callable[[], int]) -> Iterator[Tool]:
+def _other_tools(sources: ToolSources) -> Iterator[Tool]:
     settings = sources.settings
     yield WebReader(FetchLimits(private_networks=settings.tools.private_networks)).tool()
     if sources.workspace is None and sources.outputs is not None:
-        yield FileReader(None, outputs=sources.outputs, max_chars=result_chars).tool()
+        yield FileReader(None, outputs=sources.outputs).tool()
     if sources.plans is not None:
         yield TodoTool(sources.plans).tool()
     if sources.memory is not None:

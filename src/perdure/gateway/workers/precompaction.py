@@ -48,8 +48,8 @@ async def compact_if_needed(
     if not parts.settings.compression.enabled or len(live.entries) < LEAST_MESSAGES:
         return None
     await conversation.caller.fit_window()
-    budgets = conversation.gate.budgets
-    if budgets is None or await _prompt_tokens(live, parts.store) < budgets.hygiene_tokens:
+    window = live.window
+    if window is None or await _prompt_tokens(live, parts.store) < window.budgets.hygiene_tokens:
         return None
     conversation.gate.forget_preparation()
     result = await compact(live, parts, emit, reason="hygiene")
@@ -79,7 +79,7 @@ def last_prompt(calls: Sequence[CallRecord], session_id: str) -> int | None:
 async def _digest(agent: ConversationAgent, conversation: OpenConversation, emit: Emit) -> CompactionOutcome:
     live, parts, endpoint = conversation.live, agent.parts, agent.endpoint
     compressor = ContextCompressor(
-        context_length=await conversation.caller.fit_window(),
+        context_length=(await conversation.caller.fit_window()).tokens,
         settings=parts.settings.compression,
         model=endpoint.model,
         provider=endpoint.provider,

@@ -176,13 +176,10 @@ class FileReader:
         *,
         outputs: Outputs | None = None,
         page_chars: int = 50_000,
-        max_chars: Callable[[], int] | None = None,
     ) -> None:
         self._workspace = workspace
         self._outputs = outputs
         self._page_chars = page_chars
-        # The result limit for the current context window.
-        self._max_chars = max_chars
 
     def tool(self) -> Tool:
         return tool_from_function(
@@ -213,7 +210,7 @@ class FileReader:
             if resolved.is_dir():
                 return ToolReply(_listing(resolved, self._workspace.display_path(resolved)))
             name, pieces = self._workspace.display_path(resolved), _file_pieces(resolved)
-        page_chars = self._page_chars if self._max_chars is None else min(self._page_chars, self._max_chars())
+        page_chars = min(self._page_chars, context.max_result_chars)
         page = _PageBuffer(page_chars, offset=offset, limit=limit, column=column)
         try:
             for line in _lines(pieces, keep_from=offset, max_chars=page_chars + column):

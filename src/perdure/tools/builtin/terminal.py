@@ -256,12 +256,9 @@ class _BackgroundJob:
 class Terminal:
     """One shell per conversation: folder and environment persist between calls; `close` stops every process."""
 
-    def __init__(
-        self, folder: Path, environment: Mapping[str, str], *, max_chars: Callable[[], int] = lambda: 100_000
-    ) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._initial_state = ShellState(folder, {**environment, **_BATCH_MODE})
         self._states: OrderedDict[str, ShellState] = OrderedDict()
-        self._max_chars = max_chars
         self._lock = threading.Lock()
         self._background: dict[str, _BackgroundJob] = {}
         self._numbers = itertools.count(1)
@@ -295,7 +292,7 @@ class Terminal:
         state = self.state(key)
         if background:
             return ToolReply(self._start(command, state))
-        capture = OutputCapture(context.open_sink, max_chars=self._max_chars())
+        capture = OutputCapture(context.open_sink, max_chars=context.max_result_chars)
         seconds = min(max(0.1, timeout_s), MAX_TIMEOUT_S)
         try:
             result = run_command(command, state, capture=capture, timeout_s=seconds, cancel=context.cancel)

@@ -7,7 +7,7 @@ reply asks for no tool. Everything is on disk before the next step begins.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,19 +18,18 @@ from perdure.agent.budget import SpendingLimit, Spent, Steps
 from perdure.agent.compaction import Emit
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
-from perdure.agent.event_log import EventRecorder, tool_events
 from perdure.agent.gate import AfterTurn, Gate
 from perdure.agent.loop_guard import LoopGuard, with_note
 from perdure.agent.model_call import ModelAnswer, ModelCaller
 from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError
-from perdure.core.events import Notice, Outcome, StatusChanged, TurnStarted
+from perdure.core.events import Event, ModelSwitched, Notice, Outcome, StatusChanged, TextDelta, TurnStarted
 from perdure.core.foreign_code import await_foreign, describe_error
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
-from perdure.tools.runtime import ToolScope
+from perdure.tools.runtime import Batch, ToolScope
 
 _DAY_MS = 86_400_000
 NO_ANSWER = "(The model gave no answer.)"
@@ -55,6 +54,31 @@ class ConversationResult:
     def messages(self) -> list[dict[str, Any]]:
         """The session's history as OpenAI-style dicts, built on access."""
         return [e.message.to_dict() for e in self.entries]
+
+
+class EventRecorder:
+    """Forwards events and has the relevant ones stored with the next write of the session."""
+
+    def __init__(self, emit: Emit, live: LiveSession) -> None:
+        self._emit = emit
+        self._live = live
+
+    def __call__(self, event: Event) -> None:
+        # Most events are text deltas, which are stored as the message they form.
+        payload = _event_payload(event) if type(event) is not TextDelta else None
+        if payload is not None:
+            self._live.record(StoredEvent(self._live.id, *payload))
+            if not _is_on_event_loop():  # between turns: no write may follow
+                self._live.flush()
+        self._emit(event)
+
+
+def _is_on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class OpenConversation:
@@ -209,7 +233,7 @@ class Turn:
         try:
             await batch.run()
         finally:
-            events = tool_events(batch, self._live.id)
+            events = _tool_events(batch, self._live.id)
             results = self._check_for_loops(message, batch.results())
             await self._parts.keep(partial(self._live.append, *results, events=events))
 
@@ -269,3 +293,27 @@ def _since_request(entries: Sequence[Entry]) -> list[Message]:
 
 def _answer(reply: Reply) -> str:
     return reply.message.text or NO_ANSWER
+
+
+def _tool_events(batch: Batch, session_id: str) -> list[StoredEvent]:
+    """Build the events of a batch of tool calls, stored with their results."""
+    events = [
+        StoredEvent(
+            session_id,
+            "spill",
+            {"tool": call.name, "call": call.id, "address": stored.address, "chars": stored.chars},
+        )
+        for call, stored in batch.spills()
+    ]
+    seconds = {call_id: round(s, 3) for call_id, s in batch.seconds.items()}
+    details = {"seconds": seconds, "states": dict(batch.states()), "exit_codes": dict(batch.exit_codes())}
+    events.append(StoredEvent(session_id, "tools", details))
+    return events
+
+
+def _event_payload(event: Event) -> tuple[str, Mapping[str, Any]] | None:
+    if isinstance(event, ModelSwitched):
+        return "model_switch", {"old": event.old, "new": event.new, "reason": event.reason}
+    if isinstance(event, Notice):
+        return "notice", {"text": event.text, "level": event.level}
+    return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,22 @@ def test_a_subscriber_that_never_reads_is_disconnected() -> None:
         stream.publish("t_1", Notice(str(number)))
     assert reader.is_closed
     assert len(read(reader)) == MAX_BUFFERED_EVENTS
+
+
+def test_a_subscriber_is_freed_at_once_without_the_garbage_collector() -> None:
+    # Full collections are rare in a gateway: what has to wait for one is memory of every finished stream.
+    stream = EventChannel(FakeClock())
+    gc.collect()
+    gc.disable()
+    try:
+        reader = stream.subscribe()
+        stream.publish("t_1", TextDelta("piece"))
+        stream.unsubscribe(reader)
+        alive = weakref.ref(reader)
+        del reader
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 @given(st.text(), st.integers(min_value=0, max_value=2**52))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from json.encoder import encode_basestring_ascii
 from typing import Any
 
@@ -75,14 +75,10 @@ class EventStream(Response):
         """Sink: write a delta synchronously if the connection accepts it; return whether it was written."""
         if self._send is None or self._pending_send is not None:
             return False
-        coroutine = self._send(_body(format_event(sequenced))).__await__()
         try:
-            awaited = next(coroutine)
-        except StopIteration:
-            return True
+            self._pending_send = _start_now(self._send(_body(format_event(sequenced))))
         except Exception:  # nothing was sent: the writer task will hit the same error and handle it
             return False
-        self._pending_send = asyncio.ensure_future(_resume(coroutine, awaited))
         return True
 
     async def _flush_pending(self) -> None:
@@ -98,6 +94,19 @@ def event_stream(open_feed: Callable[[Sink], Batches]) -> Response:
 
 def _body(content: bytes) -> Message:
     return {"type": "http.response.body", "body": content, "more_body": True}
+
+
+def _start_now(work: Awaitable[None]) -> asyncio.Future[None] | None:
+    """Run an awaitable up to its first suspension in the caller's own step; return a future for the rest, if any.
+
+    The server's `send` suspends only while the connection's buffer is full: mostly no task has to be scheduled.
+    """
+    steps = work.__await__()
+    try:
+        awaited = next(steps)
+    except StopIteration:
+        return None
+    return asyncio.ensure_future(_resume(steps, awaited))
 
 
 @types.coroutine

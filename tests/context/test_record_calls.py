@@ -574,6 +574,29 @@ class TestOtherCalls:
         assert line.outcome == "failed"
         assert "503 Service Unavailable" in line.line
 
+    @pytest.mark.parametrize(
+        "result",
+        [
+            "[exit 3]\nno region",
+            "Exit code 3\nno region",
+            "Exit code: 3\nWall time: 0.1 seconds\nOutput:\nno region",
+            "Wall time: 0.1 seconds\nProcess exited with code 3\nOriginal token count: 4\nOutput:\nno region",
+            "no region\n\nCommand exited with code 3",
+            "no region\n[The command completed with exit code 3.]",
+            "no region\nExit Code: 3\nSignal: (none)\nBackground PIDs: (none)",
+            "no region\nEXIT=3",
+            json.dumps({"output": "no region", "exit_code": 3, "error": None}),
+        ],
+    )
+    def test_exit_status_wherever_it_is_reported(self, result: str) -> None:
+        line = run("./sync.sh", result)
+        assert line.outcome == "failed"
+        assert line.line == "`./sync.sh` → FAILED: exit 3: no region"
+
+    def test_list_of_text_parts(self) -> None:
+        body = json.dumps([{"type": "text", "text": json.dumps({"number": 41, "title": "Refunds"})}])
+        assert "number: 41" in describe("mcp__github__get_issue", body, issue=41).line
+
     def test_output_inside_json(self) -> None:
         line = run("pytest", json.dumps({"output": PYTEST, "exit_code": 1, "error": None}))
         assert line.outcome == "failed"

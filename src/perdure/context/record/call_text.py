@@ -29,17 +29,23 @@ _MARKS = ("FAIL", "rror", "ERROR", "panic", "xception", "\nE  ", " passed", "CON
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _REMINDER = re.compile(r"<system-reminder>(?:(?!</system-reminder>)[\s\S]){0,4000}</system-reminder>")
+# How shells of different agents report the exit status, before the output and after it.
 _RAN = re.compile(
-    r"(?:Exit code|Exit status|exit code:) (-?\d{1,3})\b\n?|\[exit (-?\d{1,3})\]\n?|\[ended by signal (\d+)\]\n?"
+    r"(?:Exit code|Exit status|exit code:) (-?\d{1,3})\b\n?|\[exit (-?\d{1,3})\]\n?|\[ended by signal (\d+)\]\n?|"
+    r"(?:Chunk ID: [^\n]*\n)?(?:Wall time: [^\n]*\n)?(?:Exit code:|Process exited with code) (-?\d{1,3})\n"
+    r"(?:(?:Wall time|Original token count|Total output lines): [^\n]*\n)*Output:\n"
 )
 _ENDED = re.compile(
-    r"(?:^|\n)\[?\(?(?:(?:Command|Process) (?:exited|failed) with |[Ee]xited with |[Ee]xit )(?:exit )?"
-    r"(?:code|status):? (-?\d{1,3})\b[^\n]{0,20}\Z"
+    r"(?:^|\n)(?:\[?\(?"
+    r"(?:(?:Command|Process) (?:exited|failed) with |The command completed with |[Ee]xited with |[Ee]xit )(?:exit )?(?:[Cc]ode|status):? (-?\d{1,3})\b[^\n]{0,20}(?:\nSignal: [^\n]*)?(?:\n[\w ]{3,24}: [^\n]{0,80}){0,3}|"
+    r"\W{0,4}(?:EXIT|Exit|exit|RC|rc|EXIT_CODE|exit_code)\s?[:=]\s?(\d{1,3})\W{0,4})\Z"
 )
 _PERSISTED = re.compile(
     r"\s*<persisted-output>\s*(?:The output is [^\n]* kept at (\S+?)(?: \([^\n]*\))?\.\nRead parts with [^\n]*\n|"
     r"Output too large[^\n]* saved to: (\S+)\s+Preview \([^\n]*)"
 )
+_TEXT_PART = re.compile(r'\[\s*\{\s*"type"\s*:\s*"text"')
+_EXIT_HINT = re.compile(r"xit|XIT|\brc|\bRC")
 _PREVIEW_MARK = re.compile(r"^(?:First [\d,]+ characters:|Last [\d,]+:)$", re.M)
 _LONG_LOCATION = re.compile(r"(?<!\S)[^\s:]{37,}(?=:\d)")
 _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
@@ -83,8 +89,8 @@ def read_output(result: str) -> OutputView:
         raw = raw[match.end() :]
     else:
         tail = raw[-400:].rstrip()
-        if "xit" in tail and (match := _ENDED.search(tail)) is not None:
-            exit_code = int(match[1])
+        if _EXIT_HINT.search(tail) is not None and (match := _ENDED.search(tail)) is not None:
+            exit_code = int(match[1] or match[2])
             raw = raw[:-400] + tail[: match.start()]
     if "Shell cwd" in raw[-400:] and (match := _CWD_RESET.search(raw[-400:])) is not None:
         folder = match[1]
@@ -99,16 +105,19 @@ def read_output(result: str) -> OutputView:
 
 
 def _unwrap(result: str) -> tuple[int | None, str]:
-    """Take the output from a JSON object such as {"output": "…", "exit_code": 0, "error": null}."""
+    """Take the output from JSON: {"output": "…", "exit_code": 0, "error": null}, or a list of text parts."""
     head = result[:200].lstrip()
+    if head.startswith("[") and _TEXT_PART.match(head) and isinstance(parts := parse_json(result), list):
+        texts = [p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str)]
+        return None, "\n".join(texts) if texts else result
     if not head.startswith("{") or not re.match(r'\{\s*"(?:output|stdout|exit_code|success|error)"\s*:', head):
         return None, result
     body = parse_json(result)
     if not isinstance(body, dict) or not ("output" in body or "stdout" in body):
         return None, result
-    texts = [body.get(k) for k in ("output", "stdout", "stderr", "error")]
+    outputs = [body.get(k) for k in ("output", "stdout", "stderr", "error")]
     code = body.get("exit_code", body.get("returncode"))
-    return code if isinstance(code, int) else None, "\n".join(t for t in texts if isinstance(t, str) and t)
+    return code if isinstance(code, int) else None, "\n".join(t for t in outputs if isinstance(t, str) and t)
 
 
 def parse_json(text: str) -> object:

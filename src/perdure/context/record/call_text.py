@@ -37,7 +37,8 @@ _RAN = re.compile(
 )
 _ENDED = re.compile(
     r"(?:^|\n)(?:\[?\(?"
-    r"(?:(?:Command|Process) (?:exited|failed) with |The command completed with |[Ee]xited with |[Ee]xit )(?:exit )?(?:[Cc]ode|status):? (-?\d{1,3})\b[^\n]{0,20}(?:\nSignal: [^\n]*)?(?:\n[\w ]{3,24}: [^\n]{0,80}){0,3}|"
+    r"(?:(?:Command|Process) (?:exited|failed) with |The command completed with |[Ee]xited with |[Ee]xit )(?:exit )?"
+    r"(?:[Cc]ode|status):? (-?\d{1,3})\b[^\n]{0,20}(?:\nSignal: [^\n]*)?(?:\n[\w ]{3,24}: [^\n]{0,80}){0,3}|"
     r"\W{0,4}(?:EXIT|Exit|exit|RC|rc|EXIT_CODE|exit_code)\s?[:=]\s?(\d{1,3})\W{0,4})\Z"
 )
 _PERSISTED = re.compile(

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from perdure.context.authorship import authored_text
-from perdure.context.user_intent import corrections_in, rules_in
+from perdure.context.record.decisions import user_choices
+from perdure.context.user_intent import corrections_in, remarks_in, rules_in
 from perdure.context.user_words import own_words
 from perdure.core import rules
 from perdure.core.messages import Message, assistant, user
@@ -23,7 +24,8 @@ def _message(content: object) -> Message:
 def test_a_demand_in_pasted_text_is_no_instruction(name: str) -> None:
     for demand in DEMANDS:
         message = _message(CARRIERS[name](demand))
-        found = [] if message.kind != "user" else [*rules_in(message), *corrections_in(message)]
+        readers = (rules_in, corrections_in, remarks_in, user_choices) if message.kind == "user" else ()
+        found = [text for read in readers for text in read(message)]
         assert not [rule for rule in found if demand[:12] in rule], demand
 
 
@@ -45,6 +47,29 @@ def test_an_instruction_of_the_user_is_found_word_for_word(name: str) -> None:
 )  # fmt: skip
 def test_the_words_around_a_paste_stay(text: str, own: str) -> None:
     assert own_words(user(text)) == own
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "I take my coffee black.",
+        "Invoices go out on Fridays.",
+        "语气要正式一些。",
+        "口調は丁寧にしてください。",
+        "Halte dich an PEP 8.",
+    ],
+)
+def test_a_sentence_without_a_known_wording_is_kept_as_a_remark(sentence: str) -> None:
+    assert sentence in (*rules_in(user(sentence)), *remarks_in(user(sentence)))
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["Fix the failing test.", "Now read module 7.", "why does it fail", "It crashed again.", "thanks, looks good",
+     "请修复这个测试。", "テストを直してください。", "테스트를 고쳐 주세요.", "[Request interrupted by user]"],
+)  # fmt: skip
+def test_a_request_for_one_step_is_neither(sentence: str) -> None:
+    assert (*rules_in(user(sentence)), *remarks_in(user(sentence))) == ()
 
 
 def test_two_messages_that_a_repair_merged_are_both_typed() -> None:

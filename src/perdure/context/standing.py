@@ -44,7 +44,7 @@ _STEP = (
     r"|quote|cite|link|list|give|start|begin|end|finish|sign|address|assume|convert|encrypt|validate|escape|pin|tag"
     r"|squash"
     r"|rebase|restart|change|edit|touch|modify|call|ask|tell|warn|confirm|speak|write|book|charge|refund|order|pay"
-    r"|reserve)"
+    r"|reserve|refer)"
 )
 _ENGLISH = (
     r"\b(?:from now on|from here on|going forward|in (?:the )?future\b|henceforth|at all times|under no circumstances"
@@ -70,7 +70,8 @@ _ENGLISH = (
     rf"{_PLEASE}use [\w./+#-]+(?: [\w./+#-]+)?(?:, not| and not| over| instead) \w+|{_PLEASE}use .{{2,60}} everywhere",
     rf"{_PLEASE}(?:be|stay|remain) (?!right|there|back|a\b|the\b|it\b)\w+(?:[,.! ]|$)|{_PLEASE}stick (?:to|with)\b"
     rf"|{_PLEASE}leave \S+(?: \S+)? (?:alone|as (?:it|they)|untouched)\b|{_PLEASE}keep (?!going|on\b|at it)\w+",
-    rf"{_PLEASE}(?:ask|check with|consult|tell|warn|inform|notify|wait for|get) (?:me|my|us|our)\b[^.?]{{0,30}}"
+    rf"{_PLEASE}(?:ask|check with|consult|tell|warn|inform|notify|wait for|get) (?:me|my|us|our"
+    rf"|(?-i:[A-Z])\w+)\b[^.?]{{0,30}}"
     r"\b(?:before|first|when|if|whenever|ok|okay|approval|confirmation|go-ahead|consent|permission)\b",
     r"\bneeds? (?:my|our) (?:approval|ok|okay|consent|permission|sign-?off|confirmation)\b|\bmy (?:confirmation"
     r"|approval)\b",
@@ -198,20 +199,86 @@ _DESCRIBES = re.compile(
     r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
     r"(?: \w+)? (?:always|never) (?!want|use|do\b|be\b|have\b|stay)\w+"
     r"|^(?:and |but |so |well, |hm+,? )*(?:I )?(?:don't|do not|didn't|can't) (?:know|think|see|understand|worry|mind"
-    r"|you\b|remember|get it|care\b)"
+    r"|you (?!dare)|remember|get it|care\b)"
     r"|^(?:it|there|that|this|he|she|I) must\b|\bmust (?:have|be (?:a|an|some|the|because))\b|^no (?:problem|idea"
     r"|worries|rush)"
     r"|\b(?:funktioniert|geht|läuft|klappt|stimmt) (?:\w+ )?(?:nicht|nie)|^no (?:funciona|es|hay|sé|puedo|está|tengo"
     r"|entiendo)\b"
     r"|\bça ne\b|^(?:das|es|ich weiß|ich verstehe) .*\bnicht\b|^keep (?:going|on|it up)\b|^(?:я )?не (?:знаю|понимаю"
     r"|работает|вижу)"
-    r"|^(?:let me|I'll|I will|I think|I guess|maybe|perhaps)\b(?!.*\b(?:always|never|prefer|you to)\b)",
+    r"|^(?:let me|I'll|I will|I think|I guess|maybe)\b(?!.*\b(?:always|never|prefer|you to|first|every"
+    r"|before)\b)",
     re.IGNORECASE,
 )
 _ASKS = re.compile(r"[?？]\s*[\"”’)]*$|[吗呢]\s*[。.]?$|ですか[。.]?$|ますか[。.]?$|(?:까요|나요|니까|는지)\s*[.]?$")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 _LONGEST = 500
 _SHORTEST = 4
+
+
+# A request for one step: a verb of work on something particular.
+_WORK = (
+    r"(?:add|fix|run|read|look|check|show|open|find|search|explain|tell|give|make|create|write|update|change|rename"
+    r"|move"
+    r"|delete|remove|revert|undo|merge|rebase|commit|push|deploy|build|test|try|start|stop|restart|install|implement"
+    r"|refactor"
+    r"|review|compare|analy[sz]e|summari[sz]e|list|print|send|book|cancel|draft|translate|proof-?read|debug|investigate"
+    r"|continue|go|do|put|get|set|see|use|call|load|save|download|upload|extract|generate|replace|split|clean"
+    r"|document|help"
+    r"|let's|now|next|then|first|step \d+|part \d+|also)"
+)
+_PARTICULAR = re.compile(
+    rf"{_PLEASE}(?:now |then |next |first |can you |could you |would you |I want you to |I need you to "
+    rf"|let's )*{_WORK}\b"
+    r"[^.]{0,40}(?:\b(?:the|this|that|these|those|a|an|it|them|me|again|now|module|step|part|file|line|test)\b|\d"
+    r"|[\w-]+[/.][\w./-]+|\w+_\w+|`|\w+[a-z][A-Z]\w*)",
+    re.IGNORECASE,
+)
+_PARTICULAR_CJK = re.compile(
+    "一下|吧[。！]?$|^(?:请|帮我|现在|然后|接着|再)?(?:修复|检查|看|运行|执行|添加|加|写一|改一|删除|解释|查|打开|读"
+    "|比较|翻译|总结)"
+    "|(?:を|も)(?:直し|見|実行|追加|教え|修正|確認し|読|調べ|説明し|開|比較|翻訳|要約)(?:て|で)|(?:을|를"
+    "|도) ?(?:고쳐|봐|실행|추가|알려|수정해|확인해|읽어|찾아|설명|열어|비교|번역|요약)"
+)
+# What happened or is so: a report of a problem, a guess, a story of the user's own.
+_REPORTS = re.compile(
+    r"\b(?:was|were|did|didn't|had|got|went|tried|changed|made|saw|found|noticed|happened|broke|crashed|failed|fails"
+    r"|failing"
+    r"|works|worked|working|doesn't|isn't|aren't|wasn't|won't|looks|seems|appears|think|thought|guess|wonder\w*"
+    r"|maybe|probably"
+    r"|sorry|thanks|thank|great|nice|cool|perfect|awesome|hello|hi|hey|yes|yeah|ok|okay|sure|hm+|lol|wow)\b"
+    r"|\bI(?:'ve| have| just| am| was)\b|\bit(?:'s| is)\b|\bthere(?:'s| is| are)\b|\b(?:error|exception|traceback"
+    r"|warning)\b"
+    r"|\b(?:funktioniert|geht|war|hatte|ist kaputt|danke|hallo|gracias|hola|merci|bonjour|спасибо|привет)\b"
+    r"|了[。！]?$|谢谢|你好|失败|报错|ました|でした|ありがとう|こんにちは|エラー|失敗|했어|했습니다|었어|감사|안녕"
+    r"|오류|실패",
+    re.IGNORECASE,
+)
+# A question without its mark, a note of a client, a bare path.
+_NO_REMARK = re.compile(
+    r"^\W*(?:why|how|what|who|when|where|which|can|could|would|should|shall|is|are|does|do|did|will|any|isn't|wieso"
+    r"|warum|wie|was"
+    r"|kannst|könn\w+|pourquoi|comment|peux|qué|cómo|por qué|puedes|почему|как|что|можешь)\b|^[\[<'\"/~]|^\S+$|\?",
+    re.IGNORECASE,
+)
+_LONGEST_REMARK = 200
+_FEWEST_CHARS = 12
+
+
+def may_bind(sentence: str) -> bool:
+    """Whether a sentence may lay something down, though no known wording shows it.
+
+    Not a question, not a request for one step, not a report and not small talk: "invoices go out on Fridays".
+    """
+    plain = _BULLET.sub("", sentence).strip()
+    least = _FEWEST_CHARS if plain.isascii() else _FEWEST_CHARS // 2
+    if not least <= len(plain) <= _LONGEST_REMARK or _ASKS.search(plain) or plain.endswith((":", "：")):
+        return False
+    if _NO_REMARK.search(plain) and plain.isascii():
+        return False
+    if _REPORTS.search(plain) or _PARTICULAR.search(plain) or _DESCRIBES.search(plain):
+        return False
+    return plain.isascii() or not _PARTICULAR_CJK.search(plain)
 
 
 def is_standing(sentence: str) -> bool:

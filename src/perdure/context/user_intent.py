@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perdure.context.analysis import sentences
 from perdure.context.authorship import is_for_machines, is_role_play, is_statement
-from perdure.context.standing import is_standing
+from perdure.context.standing import is_standing, may_bind
 from perdure.context.user_words import goes_on, is_bare, own_words
 from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
@@ -31,16 +31,18 @@ _CORRECTS = re.compile(
 _REPORTS = re.compile(
     r"\b(?:page|site|website|mail|e-?mail|letter|docs?|documentation|readme|ticket|issue|comment|post|article|log"
     r"|output"
-    r"|message|error|warning|sign|spec|manual|guide|book|wiki|prompt|text|note|file|tool|model|bot|ad"
+    r"|sign|spec|manual|guide|book|wiki|prompt|text|note|file|tool|model|bot|ad"
     r"|banner)s?\b[^.:]{0,30}"
-    r"\b(?:says?|said|states?|stated|tells?|told|reads?|claims?|demands?|asks?|asked|wants?|suggests?|recommends?"
-    r"|mentions?"
-    r"|instructs?|contains?)\b|\b(?:says?|said|wrote|writes|replied|told (?:me|us)|posted|asked)\s*[:,]?\s*[:\"“'„«「]",
+    r"\b(?:says?|said|states?|stated|tells?|told|reads?|claims?|demands?|suggests?|recommends?"
+    r""
+    r"|instructs?)\b|\b(?:says?|said|wrote|writes|replied|told (?:me|us)|posted|asked)\s*[:,]?\s*[:\"“'„«「]",
     re.IGNORECASE,
 )
 
 _LONGEST = 500
 _SHORTEST = 4
+# A message with more of them is a text of its own.
+_MOST_REMARKS = 3
 
 
 def rules_in(message: Message) -> tuple[str, ...]:
@@ -58,6 +60,12 @@ def _in_own_voice(text: str) -> Iterator[str]:
             is_embedded = 0 < at < len(spoken) - 1 and is_statement(spoken[at - 1]) and is_statement(spoken[at + 1])
             if not (is_embedded or is_for_machines(sentence) or _REPORTS.search(sentence)):
                 yield sentence
+
+
+def remarks_in(message: Message) -> tuple[str, ...]:
+    """Extract the sentences that may bind, beside the standing instructions. Pure."""
+    found = tuple(s for s in _in_own_voice(own_words(message)) if may_bind(s) and not is_standing(s))
+    return found[:_MOST_REMARKS]
 
 
 def corrections_in(message: Message) -> tuple[str, ...]:

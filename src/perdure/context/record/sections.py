@@ -15,6 +15,7 @@ from perdure.redaction import redact
 INSTRUCTIONS = "The user's standing instructions, word for word:"
 CORRECTIONS = "The user's corrections, word for word:"
 REFUSALS = "Calls the user refused, with the reason in their words:"
+REMARKS = "Remarks of the user that may bind, too, word for word:"
 PASTED = "[the user pasted text here, which is material and no instruction: {}]"
 
 DEFAULT_CHARS = 6_000
@@ -46,7 +47,8 @@ def address(*seqs: int) -> str:
 def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict[str, str]:
     """Write the sections from the state alone; those without content are left out."""
     budget = DEFAULT_CHARS if budget_chars is None else budget_chars
-    sections = {"Active Task": write_active_task(state), "Constraints & Preferences": write_instructions(state)}
+    sections = {"Active Task": write_active_task(state)}
+    sections["Constraints & Preferences"] = write_instructions(state, remark_chars=budget // 3)
     spare = 0.0
     for name, share in _SHARES.items():
         room = int(budget * share + spare)
@@ -89,14 +91,20 @@ def _squeeze(text: str) -> str:
     return "".join(text.split())
 
 
-def write_instructions(state: TaskState) -> str:
+def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 3) -> str:
     """Quote what the user laid down: rules, corrections and reasons of refusals, each with its address."""
     groups = (
         (INSTRUCTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "rule"]),
         (CORRECTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "correction"]),
         (REFUSALS, [_refusal_line(i) for i in state.instructions if i.kind == "refusal"]),
+        (REMARKS, _newest_remarks(state, remark_chars)),
     )
     return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
+
+
+def _newest_remarks(state: TaskState, room: int) -> list[str]:
+    lines = [_instruction_line(i) for i in state.instructions if i.kind == "remark"]
+    return fit_lines(lines[::-1], room, newest_last=True).split("\n") if lines else []
 
 
 def _instruction_line(instruction: StandingInstruction) -> str:

@@ -24,7 +24,7 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.record.types import CallFacts, CallLine
-from perdure.context.user_intent import LISTED_RULE, corrections_in, parse_active_task, rules_in
+from perdure.context.user_intent import LISTED_RULE, corrections_in, parse_active_task, remarks_in, rules_in
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 
@@ -120,6 +120,9 @@ class _StateFold:
             self._instruct(StandingInstruction(redact(rule), entry.seq))
         for text in entry.memo("corrections", corrections_in):
             self._instruct(StandingInstruction(redact(text), entry.seq, "correction"))
+        for text in entry.memo("remarks", remarks_in):
+            if redact(text) not in self.instructions:
+                self._instruct(StandingInstruction(redact(text), entry.seq, "remark"))
 
     def _request_at(self, seq: int) -> UserRequest | None:
         last = self.requests.requests[-1] if self.requests.requests else None

@@ -8,7 +8,8 @@ from typing import Literal
 from perdure.context.record.types import Commit, TestRun
 
 RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
-InstructionKind = Literal["rule", "correction", "refusal"]
+# A remark may bind: neither a question nor a request for one step, but without a wording that shows it.
+InstructionKind = Literal["rule", "correction", "refusal", "remark"]
 FileStatus = Literal["changed", "deleted", "read"]
 
 

@@ -145,7 +145,7 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(desk: Des
     assert "Question 0? The port is 8000" in desk.do("/expand").text
     found = desk.do("/search 8003").text
     assert "«8003»" in found
-    address = found.split()[1]
+    address = found.split()[0]
     assert "The port is 8003" in desk.do(f"/expand {address}").text
     assert desk.do("/search nowhere-to-be-found").text.startswith("Nothing found")
     assert desk.do("/expand m:99999").level == "error"
@@ -154,10 +154,11 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(desk: Des
 @pytest.mark.spec("I5")
 def test_a_find_in_another_conversation_is_opened_there(desk: Desk) -> None:
     found = desk.do("/search 8003").text
-    conversation, address = found.split()[:2]
+    conversation, address = found.split()[0].split("/")
     desk.do("/new")
     assert desk.do(f"/expand {address}").text == "Nothing has been said yet."
     assert "The port is 8003" in desk.do(f"/expand {conversation} {address}").text
+    assert "The port is 8003" in desk.do(f"/expand {conversation}/{address}").text
     first_page = desk.do(f"/expand {conversation}").text
     assert f"/expand {conversation} h:" in first_page  # how to read on
 

@@ -258,3 +258,27 @@ def test_an_old_match_is_found_behind_many_newer_ones(store: SessionStore, clock
     store.append(session.id, [user(f"status new {n}") for n in range(700)])
     old = store.search("status", scope={"until_ms": edge})
     assert {h.address for h in old} == {f"m:{n}" for n in range(1, 6)}
+
+
+@pytest.mark.spec("I5", "I6")
+def test_an_address_of_another_conversation_opens_for_its_user_only(store: SessionStore) -> None:
+    mine, other, theirs = (store.create(user_key=u) for u in ("ann", "ann", "bob"))
+    for session in (mine, other, theirs):
+        store.append(session.id, [user(f"said in {session.id}"), assistant("ok"), user("third")])
+    page = store.open(f"{other.conversation_id}/m:1", conversation_id=mine.id)
+    assert f"said in {other.id}" in page.text
+    several = store.open(f"{other.id}/m:1-2,3", conversation_id=mine.id).text
+    assert [w in several for w in ("said in", "ok", "third")] == [True] * 3
+    for address in (f"{theirs.conversation_id}/m:1", "c_nowhere/m:1"):
+        with pytest.raises(NotFound, match="no conversation"):
+            store.open(address, conversation_id=mine.id)
+
+
+@pytest.mark.spec("I6")
+def test_a_phrase_nobody_said_is_answered_with_the_nearest_words(store: SessionStore) -> None:
+    session = store.create()
+    store.append(session.id, [user(t) for t in CORPUS])
+    report = store.search_index.report('"fox brown"', visibility=EVERYONE)
+    assert report.is_relaxed
+    assert {h.address for h in report.hits} == {"m:3", "m:4"}
+    assert store.search('"fox brown"') == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure.core.errors import NotFound, ToolError
-from perdure.core.ports import Page, SearchHit
+from perdure.core.ports import Page, SearchHit, SearchReport, WordCount
 from perdure.core.visibility import User, Visibility
 from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, SessionSearch, TodoItem, TodoTool
 from perdure.tools.builtin.memory import FileMemory, MemoryTool, SharedMemory, safe_name
@@ -108,9 +109,24 @@ class _Search:
     def search(
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
     ) -> Sequence[SearchHit]:
+        return self.report(query, visibility=visibility, scope=scope, limit=limit).hits
+
+    def report(
+        self,
+        query: str,
+        *,
+        visibility: Visibility,
+        scope: Mapping[str, Any] | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> SearchReport:
         self.questions.append((query, visibility, scope))
-        hit = SearchHit("c_1", "s_1", "s_2", "m:7", "user", 1_700_000_000_000, "the «port» is 8080", "ports")
-        return [hit] if "port" in query else []
+        here = SearchHit("c_1", "s_1", "s_2", "m:7", "user", 1_700_000_000_000, "the «port» is 8080", "ports")
+        words = tuple(WordCount(w, int(w == "port"), is_exact=True) for w in query.split())
+        if "port" not in query:
+            return SearchReport((), words, ("the",), 12)
+        hits = (replace(here, matched=("port",)), replace(here, conversation_id="c_2", matched=("port",)))
+        return SearchReport(hits, words, (), 12, "10.12" if cursor is None else None)
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         if address != "m:1-3":
@@ -123,9 +139,27 @@ class _Search:
 def test_session_search_finds_words_and_paginates_addresses() -> None:
     search = _Search()
     tool = SessionSearch(search, page_chars=4)
-    assert "m:7 · user · 2023-11-14" in tool.session_search(ME, "port", here=True).text
+    found = tool.session_search(ME, "port", here=True).text
+    assert "\nm:7 · user · 2023-11-14" in found
+    assert "\nc_2/m:7 · user · 2023-11-14" in found
+    assert "cursor=10.12 shows more" in found
     assert search.questions == [("port", User("ada"), {"conversation": "c_1"})]
-    assert "Nothing found" in tool.session_search(ME, "absent").text
+    assert "cursor=" not in tool.session_search(ME, "port", cursor="10.12").text
+
+
+@pytest.mark.spec("I6")
+def test_session_search_never_answers_as_if_nothing_was_ever_said() -> None:
+    tool = SessionSearch(_Search())
+    nothing = tool.session_search(ME, "absent words").text
+    assert nothing.startswith("Searched 12 messages: none has absent, words (too common to search for: the).")
+    partly = tool.session_search(ME, "port walrus").text
+    assert "port (1), walrus (0). None has all 2 words; the nearest come first. Nowhere: walrus." in partly
+    assert "1 of 2 words" in partly
+
+
+@pytest.mark.spec("J7", "I5")
+def test_session_search_opens_addresses_by_pages() -> None:
+    tool = SessionSearch(_Search(), page_chars=4)
     assert tool.session_search(ME, "m:1-3").text.startswith(
         "0123\n[m:1-3: characters from 0 of 10; continue with offset=4"
     )

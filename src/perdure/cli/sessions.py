@@ -71,11 +71,16 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
     Examples:
       perdure sessions show c_1m7g
       perdure sessions show c_1m7g m:120-180
+      perdure sessions show c_1m7g/m:120
       perdure sessions show c_1m7g --view
     """
     from perdure.cli.usage import open_cli_store
+    from perdure.core.search_text import split_address
     from perdure.store.records import damage_notice
 
+    owner, inner = split_address(any_id)
+    if owner is not None:
+        any_id, address = owner, inner
     with open_cli_store(flags) as store:
         if address:
             _print_address(store, any_id, address)
@@ -110,18 +115,20 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
     """
     from perdure.cli.usage import open_cli_store
     from perdure.commands.search import hit_lines
+    from perdure.core.search_text import describe_report
+    from perdure.core.visibility import EVERYONE
 
     with open_cli_store(flags) as store:
-        hits = store.search(" ".join(words), limit=limit)
+        report = store.search_index.report(" ".join(words), visibility=EVERYONE, limit=limit)
     if as_json:
-        for hit in hits:
+        for hit in report.hits:
             click.echo(json.dumps(asdict(hit), ensure_ascii=False))
-    elif hits:
-        _print("\n".join(hit_lines(hits)))
-        click.echo("\nOpen one with: perdure sessions show ID ADDRESS")
+    elif report.hits:
+        _print("\n".join(hit_lines(report.hits)))
+        click.echo(f"\n{describe_report(report)} Open one with: perdure sessions show ADDRESS", err=True)
     else:
-        click.echo(f"Nothing found for {' '.join(words)!r}.", err=True)
-    if not hits:
+        click.echo(f"Nothing found for {' '.join(words)!r}. {describe_report(report)}", err=True)
+    if not report.hits:
         raise SystemExit(1)
 
 

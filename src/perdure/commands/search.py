@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import when
 from perdure.core.ports import SearchHit
+from perdure.core.search_text import describe_report, full_address, split_address
 
 _PAGE_CHARS = 6_000
 _HITS = 15
@@ -14,24 +15,27 @@ _HITS = 15
 
 def search(surface: CommandContext, argument: str) -> CommandResult:
     if not argument:
-        return CommandResult('/search takes words, a "phrase", or a prefix*', "error")
-    lines = hit_lines(surface.store.search(argument, visibility=surface.visibility, limit=_HITS))
-    if not lines:
-        return CommandResult(f"Nothing found for {argument!r}.")
-    return CommandResult("\n".join([*lines, "", "Open one with /expand ID ADDRESS, its conversation with /resume ID."]))
+        return CommandResult('/search takes a question, words, a "phrase", or a prefix*', "error")
+    report = surface.store.search_index.report(argument, visibility=surface.visibility, limit=_HITS)
+    if not report.hits:
+        return CommandResult(f"Nothing found for {argument!r}. {describe_report(report)}")
+    opening = f"{describe_report(report)} Open one with /expand ADDRESS, its conversation with /resume ID."
+    return CommandResult("\n".join([*hit_lines(report.hits), "", opening]))
 
 
 def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
     """Two lines per hit: its address and its snippet."""
     return [
-        f"{h.conversation_id} {h.address:<8} {h.role:<9} {when(h.created_at_ms)}  {h.title}\n    {_one_line(h.snippet)}"
-        for h in hits
+        f"{full_address(h)}  {h.role}  {when(h.created_at_ms)}  {h.title}\n    {_one_line(h.snippet)}" for h in hits
     ]
 
 
 def expand(surface: CommandContext, argument: str) -> CommandResult:
     """Show the messages behind an address; default: those behind the newest handoff."""
     words = argument.split()
+    if words:
+        owner, rest = split_address(words[0])
+        words[:1] = [rest] if owner is None else [owner, rest]
     is_named = bool(words) and words[0].startswith(("c_", "s_"))
     session_id = words.pop(0) if is_named else surface.agent.session_id
     if session_id is None:

@@ -128,6 +128,10 @@ class SearchReport:
     texts: int = 0
     # Continues with the next hits.
     next_cursor: str | None = None
+    # Whether no text has a quoted phrase, and the hits have only its words.
+    is_relaxed: bool = False
+    # How much of the index exists; less than 1 while it is rebuilt after an upgrade.
+    indexed_share: float = 1.0
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -158,6 +162,18 @@ class Search(Protocol):
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
     ) -> Sequence[SearchHit]:
         """The best matches first. Never raises for any query text."""
+        ...
+
+    def report(
+        self,
+        query: str,
+        *,
+        visibility: Visibility,
+        scope: Mapping[str, Any] | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> SearchReport:
+        """The same with what was searched, a cursor, and the nearest texts where a quoted phrase does not occur."""
         ...
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:

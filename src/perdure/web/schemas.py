@@ -57,6 +57,8 @@ class ConversationRow(BaseModel):
 class ConversationListResponse(BaseModel):
     conversations: list[ConversationRow]
     next_cursor: str | None
+    # With a query: what was searched and how well it matches, in words.
+    note: str = ""
 
 
 class SearchHitRow(BaseModel):
@@ -73,6 +75,8 @@ class SearchHitRow(BaseModel):
 
 class SearchPage(BaseModel):
     hits: list[SearchHitRow]
+    # What was searched and how well it matches, in words.
+    note: str = ""
 
 
 class Filters(BaseModel):

@@ -1,7 +1,8 @@
 """Addresses open messages and outputs that are no longer in the context, page by page.
 
-m:57         one message                         m:120-180    a span of messages
+m:57         one message                         m:120-180    a span of messages; m:3-9,12 several
 h:501        the messages a handoff covers       output:o_…   a complete tool output
+c_…/m:57     any of these in another conversation of the same user
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ from datetime import UTC, datetime
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.core.ports import Page
+from perdure.core.search_text import split_address
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Transaction
 from perdure.store.outputs import OutputStore
-from perdure.store.queries import conversation_id_of, get_conversation, lineage_of, read_entries, read_handoffs
+from perdure.store.queries import (
+    conversation_id_of,
+    get_conversation,
+    lineage_of,
+    owned_conversation_id_of,
+    read_entries,
+    read_handoffs,
+)
 from perdure.store.records import Span
 from perdure.store.spans import View
 
-_MESSAGES = re.compile(r"m:(\d{1,15})(?:-(\d{1,15}))?")
+_MESSAGES = re.compile(r"m:\d{1,15}(?:-\d{1,15})?(?:,\d{1,15}(?:-\d{1,15})?)*")
+_MAX_SPANS = 1_000
 _HANDOFF = re.compile(r"h:(\d{1,15})")
 _OUTPUT = re.compile(r"output:(\S+)")
 
@@ -35,12 +45,24 @@ class Addresses:
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """Return one page of the text at an address. Raises NotFound."""
         address = address.strip()
-        if output := _OUTPUT.fullmatch(address):
+        owner, inner = split_address(address)
+        if output := _OUTPUT.fullmatch(inner):
             return self._outputs.read(output[1], conversation_id=conversation_id, offset=offset, limit=limit)
-        text = render_entries(self.entries(address, conversation_id))
+        if owner is not None:
+            conversation_id = self._of_same_user(owner, conversation_id)
+        text = render_entries(self.entries(inner, conversation_id))
         start = min(max(0, offset), len(text))
         end = start + max(1, limit)
         return Page(address, text[start:end], start, len(text), end if end < len(text) else None)
+
+    def _of_same_user(self, any_id: str, conversation_id: str) -> str:
+        """Return the conversation of `any_id` if it belongs to the user of `conversation_id`. Raises NotFound."""
+
+        def load(tx: Transaction) -> str:
+            user_key = get_conversation(tx, conversation_id_of(tx, conversation_id)).user_key
+            return owned_conversation_id_of(tx, any_id, user_key)
+
+        return self._context.database.read(load)
 
     def entries(self, address: str, any_id: str) -> list[Entry]:
         """Return the messages at an address. Raises NotFound."""
@@ -78,8 +100,7 @@ def _render(entry: Entry) -> str:
 
 
 def _spans(address: str) -> View:
-    match = _MESSAGES.fullmatch(address.strip())
-    if match is None:
-        raise NotFound(f"{address!r} is not a valid address; examples: m:57, m:120-180, h:501 or output:o_…")
-    lo = int(match[1])
-    return (Span(lo, int(match[2] or lo)),)
+    if _MESSAGES.fullmatch(address.strip()) is None:
+        raise NotFound(f"{address!r} is not a valid address; examples: m:57, m:120-180, h:501, output:o_… or c_…/m:57")
+    spans = [s.split("-") for s in address.strip().removeprefix("m:").split(",")]
+    return tuple(Span(int(s[0]), int(s[-1])) for s in spans[:_MAX_SPANS])

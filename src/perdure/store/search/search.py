@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -75,7 +76,7 @@ class SearchIndex:
 
         `scope` may restrict `conversation`, `session`, `role`, `since_ms` and `until_ms`. Raises StoreError for others.
         """
-        return list(self.report(query, visibility=visibility, scope=scope, limit=limit).hits)
+        return list(self._run(parse_query(query), visibility, scope or {}, limit=limit, cursor=None).hits)
 
     def report(
         self,
@@ -86,20 +87,33 @@ class SearchIndex:
         limit: int = 20,
         cursor: str | None = None,
     ) -> SearchReport:
-        """Search, and report what was searched for, where, and how often each word occurs."""
+        """Search, and report what was searched for, where, and how often each word occurs.
+
+        Where a quoted phrase does not occur, the hits have its words. Raises StoreError for an invalid cursor.
+        """
         parsed = parse_query(query)
+        report = self._run(parsed, visibility, scope or {}, limit=limit, cursor=cursor)
+        if report.hits or not parsed.required:
+            return report
+        relaxed = parse_query(query.replace('"', " "))
+        nearest = self._run(relaxed, visibility, scope or {}, limit=limit, cursor=cursor)
+        return replace(nearest, is_relaxed=True) if nearest.hits else report
+
+    def _run(
+        self, query: SearchQuery, visibility: Visibility, scope: Mapping[str, Any], *, limit: int, cursor: str | None
+    ) -> SearchReport:
         limit = max(1, min(limit, MAX_RESULTS))
         start, highest = _parse_cursor(cursor)
-        work = _Search(self._context, self._outputs, parsed, enough=max(_RANKED, start + limit + 1))
-        if not parsed.terms:
+        if not query.terms:
             return SearchReport(())
-        matches = self._context.database.read(
-            lambda tx: work.run(tx, build_scope(tx, scope or {}, visibility), highest=highest)
-        )
         end = start + limit
-        following = f"{end}.{work.highest}" if len(matches) > end and end < MAX_RESULTS else None
+        work = _Search(self._context, self._outputs, query, enough=max(_RANKED, end + 1))
+        matches = self._context.database.read(
+            lambda tx: work.run(tx, build_scope(tx, scope, visibility), highest=highest)
+        )
         hits = tuple(work.to_hit(m) for m in matches[start:end])
-        return SearchReport(hits, work.word_counts(), parsed.ignored, int(work.texts), following)
+        following = f"{end}.{work.highest}" if len(matches) > end and end < MAX_RESULTS else None
+        return SearchReport(hits, work.word_counts(), query.ignored, int(work.texts), following)
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """Return a page of the text at an address. Raises NotFound."""

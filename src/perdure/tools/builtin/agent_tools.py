@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.core.errors import NotFound, ToolError
+from perdure.core.errors import NotFound, StoreError, ToolError
 from perdure.core.ports import Asker, Page, Search, SearchHit, Spawner
+from perdure.core.search_text import describe_report, full_address
 from perdure.core.visibility import only
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
@@ -96,8 +97,8 @@ def render_plan(items: Sequence[Any]) -> str:
     return "\n".join(lines) or "There is no plan yet."
 
 
-# m:120, m:120-180, m:3-154,170-181, h:57, output:<id>
-ADDRESS = re.compile(r"(?:[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
+# m:120, m:120-180, m:3-154,170-181, h:57, output:<id>, each also of another conversation: c_…/m:120
+ADDRESS = re.compile(r"(?:[cs]_[0-9a-z]+/)?(?:[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
 PAGE_CHARS = 20_000
 
 
@@ -116,20 +117,32 @@ class SessionSearch:
     def session_search(
         self,
         context: ToolContext,
-        query: Annotated[str, 'words, a "phrase", a prefix*, or an address such as m:120-180 or output:<id>'],
+        query: Annotated[
+            str, 'a question, words, a "phrase", a prefix*, or an address: m:120-180, c_…/m:7, output:<id>'
+        ],
         here: Annotated[bool, "only in this conversation"] = False,
         limit: Annotated[int, "most results"] = 10,
         offset: Annotated[int, "for an address: first character to show"] = 0,
+        cursor: Annotated[str, "for more results of the same query: as named at the end of the last ones"] = "",
     ) -> ToolReply:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
         if ADDRESS.fullmatch(query.strip()):
             return self._open(query.strip(), context, max(0, offset))
-        scope = {"conversation": context.conversation_id} if here else None
-        visibility = only(context.user_key)
-        hits = self._search.search(query, visibility=visibility, scope=scope, limit=min(max(1, limit), 50))
-        if not hits:
-            return ToolReply(f"Nothing found for {query!r}. Try fewer or other words, or a prefix such as deplo*.")
-        return ToolReply("\n\n".join(_format_hit(h) for h in hits))
+        try:
+            report = self._search.report(
+                query,
+                visibility=only(context.user_key),
+                scope={"conversation": context.conversation_id} if here else None,
+                limit=min(max(1, limit), 50),
+                cursor=cursor.strip() or None,
+            )
+        except StoreError as error:
+            raise ToolError(str(error)) from None
+        lines = [describe_report(report), *(_format_hit(h, context, len(report.words)) for h in report.hits)]
+        if report.hits:
+            more = f" cursor={report.next_cursor} shows more results." if report.next_cursor else ""
+            lines.append(f"[A result's address as the query opens it in full.{more}]")
+        return ToolReply("\n\n".join(lines))
 
     def _open(self, address: str, context: ToolContext, offset: int) -> ToolReply:
         try:
@@ -142,10 +155,12 @@ class SessionSearch:
         return ToolReply(_format_page(page), source=f"{address} (characters {page.offset:,}-{end:,})")
 
 
-def _format_hit(hit: SearchHit) -> str:
+def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:
     when = datetime.fromtimestamp(hit.created_at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
-    title = f" “{hit.title}”" if hit.title else ""
-    return f"{hit.address} · {hit.role} · {when} · conversation {hit.conversation_id}{title}\n{hit.snippet}"
+    title = f" · “{hit.title}”" if hit.title else ""
+    address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
+    share = f" · {len(hit.matched)} of {words} words" if words > 1 else ""
+    return f"{address} · {hit.role} · {when}{title}{share}\n{hit.snippet}"
 
 
 def _format_page(page: Page) -> str:

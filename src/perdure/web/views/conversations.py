@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from perdure.commands.titles import title_of
 from perdure.core.errors import NotFound
-from perdure.core.ports import SearchHit
+from perdure.core.ports import SearchHit, SearchReport
+from perdure.core.search_text import describe_report
 from perdure.store.ledger import COMPACTED, prompt_sizes
 from perdure.store.listing import ConversationFilter, ListedConversation
 from perdure.store.records import CallRecord, Conversation
@@ -95,7 +95,8 @@ def conversation_page(
 ) -> ConversationListResponse:
     """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
     if query.strip():
-        return ConversationListResponse(conversations=_matching_rows(sight, filters, query, limit), next_cursor=None)
+        rows, note = _matching_rows(sight, filters, query, limit)
+        return ConversationListResponse(conversations=rows, next_cursor=None, note=note)
     page, following = sight.store.listing.page(filters, cursor=cursor, limit=limit)
     return ConversationListResponse(conversations=[row_of(b) for b in page], next_cursor=following)
 
@@ -103,10 +104,11 @@ def conversation_page(
 def search_page(sight: Sight, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:
     """Every place a query is found, the best first."""
     most = _MOST_HITS if filters.source else limit
-    hits = sight.store.search(query, visibility=filters.visibility, scope=_scope(filters), limit=most)
-    rows_by_id = _rows_of(sight, filters, hits)
-    visible = [h for h in hits if h.conversation_id in rows_by_id][:limit]
-    return SearchPage(hits=[hit_row(h, title=rows_by_id[h.conversation_id].title) for h in visible])
+    report = _report(sight, filters, query, most)
+    rows_by_id = _rows_of(sight, filters, report.hits)
+    visible = [h for h in report.hits if h.conversation_id in rows_by_id][:limit]
+    hits = [hit_row(h, title=rows_by_id[h.conversation_id].title) for h in visible]
+    return SearchPage(hits=hits, note=describe_report(report))
 
 
 def filters(sight: Sight) -> Filters:
@@ -144,20 +146,27 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
     )
 
 
-def _matching_rows(sight: Sight, filters: ConversationFilter, query: str, limit: int) -> list[ConversationRow]:
-    """Conversations that match by title, then by content."""
+def _report(sight: Sight, filters: ConversationFilter, query: str, limit: int) -> SearchReport:
+    scope = {"since_ms": filters.since_ms, "until_ms": filters.until_ms}
+    return sight.store.search_index.report(query, visibility=filters.visibility, scope=scope, limit=limit)
+
+
+def _matching_rows(
+    sight: Sight, filters: ConversationFilter, query: str, limit: int
+) -> tuple[list[ConversationRow], str]:
+    """Conversations that match by title, then by content, and what was searched."""
     titled, _ = sight.store.listing.page(replace(filters, title=query.strip()), limit=limit)
     rows = {b.conversation.id: row_of(b) for b in titled}
-    hits = sight.store.search(query, visibility=filters.visibility, scope=_scope(filters), limit=_MOST_HITS)
-    rows_by_id = _rows_of(sight, filters, hits)
-    for hit in hits:
+    report = _report(sight, filters, query, _MOST_HITS)
+    rows_by_id = _rows_of(sight, filters, report.hits)
+    for hit in report.hits:
         row = rows.get(hit.conversation_id) or rows_by_id.get(hit.conversation_id)
         if row is None or row.snippet is not None:
             continue
         visible = hit_row(hit, title=row.title)
         update = {"snippet": visible.snippet, "marks": visible.marks, "hit_seq": visible.seq}
         rows[row.id] = row.model_copy(update=update)
-    return list(rows.values())[:limit]
+    return list(rows.values())[:limit], describe_report(report)
 
 
 def _rows_of(sight: Sight, filters: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
@@ -165,7 +174,3 @@ def _rows_of(sight: Sight, filters: ConversationFilter, hits: Sequence[SearchHit
     ids = tuple({h.conversation_id: None for h in hits})
     page, _ = sight.store.listing.page(replace(filters, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
     return {b.conversation.id: row_of(b) for b in page}
-
-
-def _scope(filters: ConversationFilter) -> dict[str, Any]:
-    return {"since_ms": filters.since_ms, "until_ms": filters.until_ms}

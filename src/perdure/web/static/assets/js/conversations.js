@@ -47,7 +47,7 @@ class List {
     clear(this.results);
     if (isEveryHit) this.showHits(page.hits);
     else this.add(page);
-    this.sayHowMany(isEveryHit ? page.hits.length : page.conversations.length);
+    this.sayHowMany(isEveryHit ? page.hits.length : page.conversations.length, page.note);
   }
 
   page(cursor, limit = PAGE) {
@@ -94,9 +94,10 @@ class List {
     this.results.append(h("ul", { class: "rows" }, hits.map(hitRow)));
   }
 
-  sayHowMany(found) {
-    if (found === 0) clear(this.results, emptyWords(this.asked));
-    else if (isFiltered(this.asked)) announce(`${plural(found, "result")}${this.more.hidden ? "" : " and more"}`);
+  sayHowMany(found, note) {
+    if (found === 0) clear(this.results, emptyWords(this.asked, note));
+    else if (note) this.results.prepend(h("p", { class: "search-note" }, note));
+    if (found && isFiltered(this.asked)) announce(`${plural(found, "result")}${this.more.hidden ? "" : " and more"}`);
   }
 
   // Something changed elsewhere: the newest page again, unless a title is being edited or the person has scrolled on.
@@ -122,8 +123,9 @@ function span(since, until) {
   return { since: from, until: to };
 }
 
-function emptyWords(asked) {
-  if (isFiltered(asked)) return h("p", { class: "empty" }, "Nothing fits. Try fewer words, or clear the filters.");
+function emptyWords(asked, note) {
+  const advice = note ? `Nothing fits. ${note}` : "Nothing fits. Try fewer words, or clear the filters.";
+  if (isFiltered(asked)) return h("p", { class: "empty" }, advice);
   return h(
     "p",
     { class: "empty" },

@@ -349,7 +349,17 @@ class TestBuilds:
         assert "0 issues" in line.line
 
     def test_silent_build_is_a_success(self) -> None:
-        assert run("go build ./...", "").line == "`go build ./...` → ok"
+        for output in ("", "(no output)", "> shop@1.0.0 build\n> tsc -p .\n"):
+            line = run("npm run build", output)
+            assert line.line == "`npm run build` → ok"
+            assert line.facts.tests is not None
+            assert line.facts.tests.failed == 0
+
+    def test_packages_are_not_counted_as_tests(self) -> None:
+        line = run("go test ./...", "ok  \tshop/cart\t0.1s\nok  \tshop/tax\t0.2s")
+        assert "2 packages passed" in line.line
+        assert line.facts.tests is not None
+        assert line.facts.tests.passed is None
 
 
 class TestEdits:

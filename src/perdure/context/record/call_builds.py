@@ -63,8 +63,9 @@ def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
     if not is_failure:
         if is_strict or not totals:
             return None
-        run = TestRun(passed=None, failed=0)
-        return CallFinding(one_line(totals[-1], 100), (), CallFacts(tests=run), False, 0.3)
+        is_install = re.match(r"(?:added|up to date|Successfully installed)", totals[-1]) is not None
+        facts = CallFacts() if is_install else CallFacts(tests=TestRun(passed=None, failed=0))
+        return CallFinding(one_line(totals[-1], 100), (), facts, False, 0.3)
     located = [e for e in errors if _LOCATED.match(e)]
     errors = located + [e for e in errors if not _LOCATED.match(e)]
     first = errors[0]

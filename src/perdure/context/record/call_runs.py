@@ -24,7 +24,7 @@ from perdure.context.record.call_text import (
     one_line,
     unique,
 )
-from perdure.context.record.types import CallFacts, CallKind
+from perdure.context.record.types import CallFacts, CallKind, TestRun
 
 _PRIORITY: tuple[CallKind, ...] = ("test", "build", "git", "web", "edit", "delete", "shell", "search", "read", "other")
 _SMALL_CHARS = 700
@@ -68,6 +68,7 @@ _RESULT_LINE = re.compile(
 )
 _HTTP_STATUS = re.compile(r"HTTP/\S+ [45]\d\d[^\n]{0,60}")
 _FINAL_ERROR = re.compile(r"(?:ERROR|FATAL|fatal|[Ee]rror|panic)(?:\[\w+\])?: ")
+_INSTALL = re.compile(r"\b(?:install|npm ci|add|download)\b")
 _JOB_PREFIX = re.compile(r"^[^\t]{1,200}\t[^\t]{1,200}\t\ufeff?\d{4}-\d\d-\d\dT\S+Z ?")
 _RUN_LOG = re.compile(r"\bgh run view\b")
 _PID = re.compile(r"(?i)\bpid[:= ]+(\d+)|^\[\d+\] (\d+)")
@@ -184,7 +185,18 @@ def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
         findings.append(CallFinding(timeout, (), CallFacts(error=timeout), True, 0.6))
     if findings:
         return combine_findings(findings) if len(findings) > 1 else findings[0]
-    return _read_plain(line, kind, view)
+    finding = _read_plain(line, kind, view)
+    return _as_built(line, finding, view) if kind == "build" else finding
+
+
+def _as_built(line: ShellLine, finding: CallFinding, view: OutputView) -> CallFinding:
+    """A build without an error and without a total: it succeeded."""
+    if view.exit_code or finding.is_failure or _error_lines(view.lines) or _INSTALL.search(line.text[:400]):
+        return finding
+    is_silent = all(_NOISE_LINE.match(x) for x in view.lines)
+    headline = "ok" if is_silent and finding.headline != "no output" else finding.headline
+    facts = merge_facts([finding.facts, CallFacts(tests=TestRun(failed=0))])
+    return replace(finding, headline=headline, rows=() if is_silent else finding.rows, facts=facts)
 
 
 def _read_runs(kinds: set[CallKind], view: OutputView, has_finding: bool) -> list[CallFinding]:

@@ -117,7 +117,8 @@ def _finding(
         first = max(failures or rows, key=lambda row: " — " in row)
         others = [_name_of(f) for f in failures if f != first]
         headline = f"{title}: {_short_row(first)}" + (f"; {list_names(others, 80)}" if others else "")
-    run = TestRun(passed, count, tuple(failures))
+    # A number of packages is not a number of tests.
+    run = TestRun(None if scope else passed, count, tuple(failures))
     facts = CallFacts(tests=run, error=failures[0] if failures else "")
     return CallFinding(headline, tuple(rows), facts, count > 0, 0.85 if count else 0.45, title)
 

@@ -237,6 +237,7 @@ _COMPOSED: dict[str, Callable[[Random], str]] = {
     "airtable": lambda r: f"pat{_draw(r, _ALNUM, 14)}.{_draw(r, _HEX, 64)}",
     "hubspot": lambda r: f"pat-na1-{_uuid(r)}",
     "launchdarkly": lambda r: f"sdk-{_uuid(r)}",
+    "encoded-private-key": lambda r: f"LS0tLS1CRUdJTiBSU0EgUFJJVkFURS{_draw(r, _ALNUM, 200)}",
     "dynatrace": lambda r: f"dt0c01.{_draw(r, _CAPITALS, 24)}.{_draw(r, _CAPITALS, 64)}",
     "fortytwo": lambda r: f"s-s4t2ud-{_draw(r, _HEX, 64)}",
     "mailchimp": lambda r: f"{_draw(r, _HEX, 32)}-us{r.randrange(1, 22)}",

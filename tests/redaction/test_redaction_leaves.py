@@ -13,6 +13,7 @@ import pytest
 from benchmarks.data import EVAL, Skip, sessions
 
 from perdure.redaction import find_secrets, redact
+from support.innocent_documents import drawn_texts, innocent_documents
 from support.innocent_identifiers import identifier_lines
 from support.innocent_text import innocent_lines
 
@@ -24,6 +25,12 @@ LINES = [*innocent_lines(), *identifier_lines()]
 def test_a_line_that_holds_no_secret_is_left_alone(line: str) -> None:
     assert redact(line) == line
     assert redact(f"  12→{line}\n  13→\n") == f"  12→{line}\n  13→\n"
+
+
+def test_two_hundred_ordinary_documents_are_left_alone() -> None:
+    documents = innocent_documents()
+    assert len(documents) == 200
+    assert [text for text in (*documents, *drawn_texts(1_000, seed=12)) if redact(text) != text] == []
 
 
 def test_all_of_them_together_are_left_alone() -> None:

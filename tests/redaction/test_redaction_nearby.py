@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from base64 import b64encode
 from random import Random
 
@@ -110,6 +111,55 @@ def test_a_key_of_an_issuer_that_no_row_names_is_known_by_its_prefix(prefix: str
     ):
         text = template.format(prefix + draw_key(rng, length))
         assert redact(text) == template.format(f"{prefix}…[REDACTED]")
+
+
+# A prefix, the alphabet of the body, its length: shapes that issuers use, none of them in the table.
+SHAPES = {
+    "an abbreviation and a short body": ("qzlpt-", "letters and digits", 20),
+    "an abbreviation and small letters": ("vrtk_", "small letters and digits", 26),
+    "a private key with a public prefix": ("pk_", "letters and digits", 32),
+    "two letters and a dot": ("zk.", "letters and digits", 34),
+    "three letters and two dots": ("zkq.t.", "letters and digits", 60),
+    "an abbreviation and a body with dashes": ("glxyt-", "letters, digits and dashes", 24),
+    "a listed issuer, another length": ("glpat-", "letters and digits", 17),
+    "a listed issuer, another alphabet": ("sntryu_", "base64", 40),
+}
+ALPHABETS = {
+    "letters and digits": string.ascii_letters + string.digits,
+    "small letters and digits": string.ascii_lowercase + string.digits,
+    "letters, digits and dashes": string.ascii_letters + string.digits * 3 + "-",
+    "base64": string.ascii_letters + string.digits + "+/",
+}
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_key_is_known_by_the_shape_of_its_prefix_and_a_random_body(shape: str) -> None:
+    prefix, alphabet, length = SHAPES[shape]
+    rng, missed = Random(shape), 0
+    for _ in range(100):
+        secret = prefix + "".join(rng.choices(ALPHABETS[alphabet], k=length))
+        missed += secret[len(secret) // 2 :] in redact(f"got {secret} from upstream")
+    assert missed <= 8  # a few draws look like words or numbers
+
+
+def test_a_private_key_encoded_once_more_is_taken_out_and_a_certificate_is_not() -> None:
+    body = "\n".join(b64encode(Random(3).randbytes(48)).decode() for _ in range(20))
+    for label, is_secret in (("RSA PRIVATE KEY", True), ("PRIVATE KEY", True), ("CERTIFICATE", False)):
+        encoded = b64encode(f"-----BEGIN {label}-----\n{body}\n-----END {label}-----\n".encode()).decode()
+        assert (encoded[400:500] not in redact(f"  data: {encoded}\n")) is is_secret
+
+
+@pytest.mark.parametrize("end", ["", ".", ".\n", "\nThanks"])
+def test_a_value_before_its_name_at_the_end_of_a_sentence_is_taken_out(end: str) -> None:
+    value = draw_key(Random(8), 32)
+    assert redact(f"use {value} as the acme api key{end}") == f"use [REDACTED] as the acme api key{end}"
+
+
+def test_a_hexadecimal_key_that_somebody_calls_their_own_is_taken_out() -> None:
+    digest = "".join(Random(6).choices("0123456789abcdef", k=40))
+    assert redact(f"My acme key is {digest}.") == "My acme key is [REDACTED]."
+    assert redact(f"The shard key is {digest}.") == f"The shard key is {digest}."
 
 
 @pytest.mark.parametrize("prefix", ["cus_", "price_", "msg_", "toolu_", "run-", "commit-", "sha256-", "c_", "s_", "t_"])

@@ -125,6 +125,8 @@ _AHEAD, _BEHIND = 160, 360
 _LONG_ENOUGH_ALONE = 20
 # Every drawn value has a digit next to a letter somewhere, and most lines have not.
 _MIXED = re.compile(rb"[^\n]*?(?:[0-9][A-Za-z]|[A-Za-z][0-9])")
+_SENTENCE_END = re.compile(r"\Z|\n|\.(?:\s|\Z)")
+_OWNED = re.compile(r"\b[Mm]y (?:[\w.-]+ ){0,3}$")
 _NO_NAME = frozenset(("", ".", "(", "[", "{"))
 _ARTICLES = frozenset(("the", "a", "an", "this", "that", "my", "our", "your", "his", "her", "their", "its"))
 _BREAK_WORDS = """
@@ -148,17 +150,27 @@ _OF = re.compile(
 
 def nearby_value(page: ScanText, at: int) -> Secret | None:
     """The secret in the cell or the sentence next to the name that holds the anchor at this place."""
+    raw = page.raw
+    earliest = max(0, at - _BEHIND)
+    first = max(raw.rfind(b"\n", earliest, at) + 1, earliest)
+    newline = raw.find(b"\n", at, at + 40 + _AHEAD)
+    # Most lines hold no value that was drawn at random.
+    if not page.has_mix(first, at + 40 + _AHEAD if newline < 0 else newline):
+        return None
     match = _nearby(page, at)
     return None if match is not None and is_about(page.text, at) else match
 
 
 def _nearby(page: ScanText, at: int) -> Secret | None:
     text = page.text
-    before = page.raw[max(0, at - 64) : at]
-    start = at - len(before) + len(before.rstrip(_NAME))
     rest = _REST.match(text, at)
     end = rest.end() if rest is not None else at
-    if text[end : end + 1] in _NO_NAME or text[start - 1 : start] == ":":
+    is_last = _SENTENCE_END.match(text, end) is not None
+    if text[end : end + 1] in _NO_NAME and not is_last:
+        return None
+    before = page.raw[max(0, at - 64) : at]
+    start = at - len(before) + len(before.rstrip(_NAME))
+    if text[start - 1 : start] == ":":
         return None
     name = text[start:end]
     if promise_of(f"api_{name}") is None:
@@ -166,7 +178,7 @@ def _nearby(page: ScanText, at: int) -> Secret | None:
     name = _spoken_name(text, start, name)
     if promise_of(name) is None:
         return None
-    if (match := _value_behind(page, start, end, name)) is not None:
+    if not is_last and (match := _value_behind(page, start, end, name)) is not None:
         return match
     return _value_before(text, start, name)
 
@@ -212,7 +224,11 @@ def _spoken_name(text: str, start: int, name: str) -> str:
             break
         if word.lower() not in _ARTICLES:
             words.insert(0, word)
-    return " ".join([*words, name]) if words else name
+    if not words:
+        return name
+    # What somebody calls their own is no key into a table, so that a hexadecimal one counts, too.
+    is_owned = _OWNED.search(text, max(0, start - 78), start) is not None
+    return ("_" if is_owned else " ").join([*words, name])
 
 
 def _value_before(text: str, start: int, name: str) -> Secret | None:

@@ -105,7 +105,7 @@ FORMATS: tuple[Format, ...] = (
     Format("digitalocean", "dop_v1_ doo_v1_ dor_v1_", _hex(64)),
     Format("heroku", "HRKU-", _dash(36)),
     Format("fly", "fm1_ fm1r_ fm1a_ fm2_ fm2r_ fm2a_ fo1_", r"[A-Za-z0-9_+/-]{40,}={0,3}"),
-    Format("cloudflare-origin", "v1.0-", r"[A-Za-z0-9_-]{150,}"),
+    Format("cloudflare-origin", "v1.0-", r"[A-Za-z0-9_.-]{120,}"),
     Format("databricks", "dapi", r"[0-9a-fA-F]{32}(?:-\d)?" + _END),
     Format("vercel", "vercel_blob_rw_ vcp_ vca_ vci_ vck_ vcr_", r"[A-Za-z0-9_]{24,}", plain=True),
     Format("netlify", "nfp_ nfc_ nfo_ nfu_ nfb_", _word(36)),
@@ -122,8 +122,8 @@ FORMATS: tuple[Format, ...] = (
     Format("scaleway-or-yandex", "AQVN YCAJE YCP", _dash(30, 44), plain=True),
     Format(
         "tailscale",
-        "tskey-api- tskey-auth- tskey-client- tskey-scim- tskey-webhook-",
-        r"[A-Za-z0-9]{6,}-[A-Za-z0-9]{16,}",
+        "tskey-",
+        r"(?:[a-z]{2,}-)?[A-Za-z0-9]{6,}-[A-Za-z0-9_-]{16,}",
     ),
     Format("openshift", "sha256~", _dash(43)),
     Format("age", "AGE-SECRET-KEY-1", r"[A-Z0-9]{50,}"),
@@ -146,7 +146,7 @@ FORMATS: tuple[Format, ...] = (
         "xoxa- xoxb- xoxc- xoxd- xoxe- xoxo- xoxp- xoxr- xoxs- xoxe.xoxb- xoxe.xoxp-",
         r"[A-Za-z0-9%+/-]{10,}={0,2}",
     ),
-    Format("slack-app", "xapp-", r"\d-[A-Z0-9]+-\d+-[A-Za-z0-9]{16,}"),
+    Format("slack-app", "xapp-", r"\d-[A-Z0-9]+-\d+-[A-Za-z0-9]{8,}"),
     Format("sendgrid", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{32,64}"),
     Format("mailgun", "key-", _hex(32)),
     Format("brevo", "xkeysib- xsmtpsib-", r"[0-9a-f]{64}-[A-Za-z0-9]{16}"),
@@ -156,14 +156,14 @@ FORMATS: tuple[Format, ...] = (
     Format("discord-bot", "MD MT Mj Mz ND NT Nj Nz OD OT", r"[A-Za-z0-9]{22,26}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}"),
     Format("telegram", "AA", r"(?<=\d{8}:AA)" + _dash(33, 33)),
     Format("discord-mfa", "mfa.", _dash(80)),
-    Format("facebook", "EAA", _word(90)),
+    Format("facebook", "EAA", _word(40), plain=True),
     Format("instagram", "IGQV IGQW", _dash(80)),
     Format("twitter-bearer", "AAAAAAAAAAAAAAAAAAAAA", r"[A-Za-z0-9%]{50,}"),
     # Tools of a working day
     Format("linear", "lin_api_ lin_oauth_ lin_wh_", _word(32)),
     Format("notion", "ntn_ secret_", _word(40, 50), plain=True),
-    Format("airtable", "pat", r"[A-Za-z0-9]{14}\." + _word(64, 64)),
-    Format("figma", "figd_ figo_ figu_ figr_", _dash(36)),
+    Format("airtable", "pat", r"[A-Za-z0-9]{14}\." + _word(62, 66)),
+    Format("figma", "figd_ figo_ figu_ figr_ figp_", _dash(36)),
     Format("contentful", "CFPAT-", _dash(40)),
     Format("typeform", "tfp_", r"[A-Za-z0-9_.=-]{44,}"),
     Format("readme", "rdme_", r"[a-z0-9]{60,}"),
@@ -173,7 +173,7 @@ FORMATS: tuple[Format, ...] = (
     Format("newrelic", "NRAK- NRJS- NRII- NRRA- NRIQ- NRAL- NRSP-", _word(19)),
     Format("grafana", "glc_ glsa_", r"[A-Za-z0-9_+/]{32,}={0,2}"),
     Format("sentry", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=-]{40,}"),
-    Format("dynatrace", "dt0", r"[a-z]\d\d\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}"),
+    Format("dynatrace", "dt0", r"[A-Za-z]\d\d\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}"),
     Format("posthog", "phx_ phs_", _word(40)),
     Format("prefect", "pnu_ pnb_", _word(36), plain=True),
     Format("adafruit", "aio_", _word(28, 28)),
@@ -213,6 +213,12 @@ FORMATS: tuple[Format, ...] = (
     Format("aws-legacy", "A3T", r"(?=[A-Z]*[0-9])[A-Z0-9]{17}" + _END),
     Format("column", "live_ test_", _word(27, 27), plain=True),
     # Any issuer
+    Format(
+        "encoded-private-key",
+        "LS0tLS1CRUdJTiBQUklWQVRF LS0tLS1CRUdJTiBSU0EgUFJJVkFURS LS0tLS1CRUdJTiBFQyBQUklWQVRF"
+        " LS0tLS1CRUdJTiBPUEVOU1NIIFBSSVZBVEUg LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFURS",
+        r"[A-Za-z0-9+/]{40,}={0,2}",
+    ),
     Format("jwt", "eyJ ewo", _JWT),
 )
 
@@ -233,26 +239,26 @@ _OBJECT_WORDS = """
 sha sha1 sha224 sha256 sha384 sha512 md5 crc crc32 blake2 blake2b blake3 h1 sri hash digest checksum etag hmac
 fingerprint integrity commit rev ref refs tree blob object obj git branch tag patch diff build builds ci cd run runs
 job jobs task tasks step steps stage pipeline workflow worker cache cached deps dependencies modules node npm pip yarn
-pnpm maven gradle cargo target bundle chunk chunks asset assets index main vendor vendors app page pages layout route
-static style styles css js lib libs module polyfills runtime framework webpack vite image images img photo video audio
-media file files doc docs document folder dir path tmp temp backup snapshot dump log logs trace traces span request
-req response resp res reply msg message messages chat chatcmpl cmpl completion conversation conv thread assistant asst
-gen generation toolu tool toolcall call fc rs ws ig mcp ctc batch vs vsf ftjob user users usr member customer cus cust
-account acct org organization orgs team teams project proj prj tenant client group role policy invite session sess
-event evt webhook hook order ord invoice inv in payment pay pi pm price prod product sub subscription plan coupon
-charge ch refund payout po card tok transfer tr txn tx transaction bal setup seti seto src cs ba link item items row
-record rec entry nodes edge vertex pod container docker k8s kube deployment replica replicaset stack stackset cluster
-service instance vm host server disk vol volume vpc subnet sg eni ami snap rtb igw nat acl eip eipalloc lb alb elb nlb
-arn pvc pv ns namespace queue topic stream shard partition segment table database db schema view query execution exec
-operation op trigger alarm alert incident issue ticket comment post channel device dev sensor model models ckpt
-checkpoint weights dataset data sample experiment exp trial eval epoch layer block tensor embed embedding vec uuid
-guid id ids nonce state cursor version ver release rc slot bucket part upload uploads download downloads artifact
-report result results screenshot test tests spec unit integration e2e pytest fixture mock case suite component class
-field input form button icon font glyph el elem element section header footer nav modal tab panel menu wrapper box
-grid col flex text label title svg address addr wallet txid utxo contract ipfs cid did urn oid lnbc bc1 xpub ypub zpub
-npub nevent note public pub publishable pk pubkey site recaptcha verification verify domain dkim spf ssh rsa ed25519
-ecdsa linux darwin windows win32 macos x86 amd64 arm arm64 aarch64 gnu musl lock lockfile manifest boundary
-formboundary mime cert certificate ca crt csr x509 thumbprint serial mac imei
+env dpl pnpm maven gradle cargo target bundle chunk chunks asset assets index main vendor vendors app page pages
+layout route static style styles css js lib libs module polyfills runtime framework webpack vite image images img
+photo video audio media file files doc docs document folder dir path tmp temp backup snapshot dump log logs trace
+traces span request req response resp res reply msg message messages chat chatcmpl cmpl completion conversation conv
+thread assistant asst gen generation toolu tool toolcall call fc rs ws ig mcp ctc batch vs vsf ftjob user users usr
+member customer cus cust account acct org organization orgs team teams project proj prj tenant client group role
+policy invite session sess event evt webhook hook order ord invoice inv in payment pay pi pm price prod product sub
+subscription plan coupon charge ch refund payout po card tok transfer tr txn tx transaction bal setup seti seto src cs
+ba link item items row record rec entry nodes edge vertex pod container docker k8s kube deployment replica replicaset
+stack stackset cluster service instance vm host server disk vol volume vpc subnet sg eni ami snap rtb igw nat acl eip
+eipalloc lb alb elb nlb arn pvc pv ns namespace queue topic stream shard partition segment table database db schema
+view query execution exec operation op trigger alarm alert incident issue ticket comment post channel device dev
+sensor model models ckpt checkpoint weights dataset data sample experiment exp trial eval epoch layer block tensor
+embed embedding vec uuid guid id ids nonce state cursor version ver release rc slot bucket part upload uploads
+download downloads artifact report result results screenshot test tests spec unit integration e2e pytest fixture mock
+case suite component class field input form button icon font glyph el elem element section header footer nav modal tab
+panel menu wrapper box grid col flex text label title svg address addr wallet txid utxo contract ipfs cid did urn oid
+lnbc bc1 xpub ypub zpub npub nevent note public pub publishable pk pubkey site recaptcha verification verify domain
+dkim spf ssh rsa ed25519 ecdsa linux darwin windows win32 macos x86 amd64 arm arm64 aarch64 gnu musl lock lockfile
+manifest boundary formboundary mime cert certificate ca crt csr x509 thumbprint serial mac imei
 """
 _OBJECTS = frozenset(_OBJECT_WORDS.split())
 _START = re.compile(r"[A-Za-z][A-Za-z0-9]{1,13}[_-]")
@@ -270,9 +276,14 @@ _DIGEST_LABEL = re.compile(
     re.IGNORECASE,
 )
 _TAIL = re.compile(r"[A-Za-z0-9_+=~-]*")
+_BASE64_REST = re.compile(r"(?:[+/]{1,3}[A-Za-z0-9_-]{1,200}){1,40}={0,2}")
+_BASE64_JOINT = re.compile(r"[+/=]+")
+# Three letters alone begin the ids of many services' objects (`dpl_…`, `env_…`).
+_ABBREVIATION = re.compile(r"[a-z]{4,7}[0-9]{0,2}|[A-Z]{4,7}[0-9]{0,2}|[a-z]{2}[0-9][a-z]{0,3}")
 _DOTTED = re.compile(r"[A-Za-z0-9_-]{1,600}(?:\.[A-Za-z0-9_-]{1,2000}){1,5}")
 # A body this long is longer than identifiers are; a credential's own word in the prefix makes a shorter one enough.
-_LONGER_THAN_IDS, _MARKED = 30, 16
+_LONGER_THAN_IDS, _MARKED, _SHORT = 30, 16, 14
+_PUBLISHED = frozenset(("live", "test", "prod", "sandbox"))
 # How long digests are in base64 without padding: one may begin like a prefix by chance.
 _DIGEST_LENGTHS = frozenset((22, 27, 43, 86))
 _LONGEST = 400
@@ -285,6 +296,7 @@ def issued_key(text: str, start: int, end: int) -> Secret | None:
         return None
     if _START.match(text, start) is None:
         return None
+    end = _end_of_base64(text, end)
     parts = list(_PARTS.finditer(text, start, end))
     leading = 0
     while (
@@ -306,27 +318,60 @@ def issued_key(text: str, start: int, end: int) -> Secret | None:
     return Secret("issued-key", start, tail.end() if tail is not None else end, text[start:body])
 
 
+def _end_of_base64(text: str, end: int) -> int:
+    """Where the base64 ends that a run of letters and digits is part of; `end` where a path or a file name follows."""
+    if text[end : end + 1] not in ("+", "/"):
+        return end
+    rest = _BASE64_REST.match(text, end)
+    if rest is None or _FILE_OR_PATH.match(text, rest.end()):
+        return end
+    pieces = _BASE64_JOINT.split(rest[0])
+    if any(len(piece) > 3 and is_wordy(piece) for piece in pieces) or not looks_random(max(pieces, key=len)):
+        return end
+    return rest.end()
+
+
 def _is_key(prefix: list[str], body: list[str], token: str) -> bool:
     words = [word.lower() for word in prefix]
     is_strong = not _STRONG.isdisjoint(words)
     drawn, longest = "".join(body), max(body, key=len)
     is_marked = is_strong or (not _WEAK.isdisjoint(words) and (len(words) > 1 or len(longest) >= 24))
     objects = _OBJECTS.intersection(words if len(words) == 1 else set(words) - _WEAK)
-    if objects and not is_strong:
+    # Some issuers begin their secret keys with `pk_`; publishable ones say where they apply (`pk_live_`, `pk_test_`).
+    is_private = words[0] == "pk" and _PUBLISHED.isdisjoint(words) and len(drawn) >= 28
+    if objects and not is_strong and not is_private:
         return False
-    is_issuer = _ISSUER.fullmatch(prefix[0]) or (len(body) == 1 and _CODE.fullmatch(prefix[0]))
-    if not is_marked and (len(words) > 2 or not is_issuer or len(token) in _DIGEST_LENGTHS):
+    is_issuer = is_private or _ISSUER.fullmatch(prefix[0]) or (len(body) == 1 and _CODE.fullmatch(prefix[0]))
+    if not is_marked and (len(words) > 2 or not is_issuer or (len(token) in _DIGEST_LENGTHS and not is_private)):
         return False
+    is_coded = _is_coded(prefix[0])
+    if is_coded and len(body) <= 4 and len(drawn) >= 18 and not any(len(p) > 3 and is_wordy(p) for p in body):
+        longest = drawn  # in several pieces, because its alphabet includes the separators
     if len(longest) < min(12, len(drawn)) or 4 * len(longest) < len(drawn) or not looks_random(longest):
-        return is_strong and is_uuid("-".join(body))
-    words_within = [part for part in body[: body.index(longest)] if len(part) > 2 and part.isalpha() and is_wordy(part)]
+        return (is_strong or (is_marked and len(words) == 2 and _is_coded(prefix[0]))) and is_uuid("-".join(body))
+    words_within = (
+        []
+        if longest is drawn
+        else [part for part in body[: body.index(longest)] if len(part) > 2 and part.isalpha() and is_wordy(part)]
+    )
     if words_within and not is_strong:
         return False
     if _HEX.fullmatch(drawn):
-        return len(drawn) >= (20 if is_strong and len(words) > 1 else 28) and (is_strong or "_" in token)
+        shortest = 28 if not is_strong or len(words) == 1 else 16 if is_coded else 20
+        return len(drawn) >= shortest and (is_strong or "_" in token)
     has_both_cases = any(c.isupper() for c in drawn) and any(c.islower() for c in drawn)
-    is_dense = class_switches(drawn) >= len(drawn) / (3.5 if has_both_cases else 6)
+    judged = longest if is_strong and len(longest) >= _LONGER_THAN_IDS else drawn
+    is_dense = class_switches(judged) >= len(judged) / (3.5 if has_both_cases else 6)
+    if is_coded and len(words) == 1:
+        return is_dense and len(drawn) >= (18 if has_both_cases else 24)
+    if is_coded and is_strong:
+        return is_dense and len(drawn) >= _SHORT
     return is_dense and len(drawn) >= (_LONGER_THAN_IDS if not is_marked else _MARKED if "_" in token else 20)
+
+
+def _is_coded(word: str) -> bool:
+    """Whether a prefix is an issuer's abbreviation rather than a word: `glpat`, `pplx`; not `cache`, `sensor`."""
+    return _ABBREVIATION.fullmatch(word) is not None and not is_wordy(word)
 
 
 def dotted_token(text: str, start: int, end: int) -> Secret | None:
@@ -349,9 +394,11 @@ def _is_mixed(part: str) -> bool:
 # Characters inside a key that end a run; its head may precede them: `dp.audit.…`, `access_token$sandbox$…`, `glc_a+…`.
 _JOINTS = frozenset(b".$~+/=%")
 _JOINED = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.$~+/=%"
-_LOOK_BACK = 200
+_LOOK_BACK, _LONGEST_HEAD = 200, 24
 _BEFORE_LETTERS = frozenset(b"\\.$~")
-_PLUS = ord("+")
+_PLUS, _DOT = ord("+"), ord(".")
+_DOTTED_PREFIX = re.compile(r"(?<![A-Za-z0-9_.@/-])(?:[a-z]{2,3}|[A-Z]{2,3})\.(?:[a-z]{1,2}\.)?$")
+_LONG_AFTER_DOT = 20
 _SPLITS = {ord(sign): _JOINED[:64] + sign.encode() for sign in ".+"}
 # No key is longer than this, its first characters show its kind, and this much refused is skipped as a whole.
 _keys_LONGEST, _JUDGED, _LONG = 32_768, 200, 64
@@ -372,6 +419,9 @@ _UNHEADED = re.compile(
 )
 _MARKS = ("-us", "AAAAAAAAAA", "_mmk", "NRAL", "NRMA", "+ACR", "+ASt", ".atlasv1.")
 _BEFORE_MARK = {"terraform": 14, "dropbox": 11, "azure_registry": 42, "azure_storage": 76}
+_VARIANT = re.compile(r"[A-Za-z0-9_+/=~-](?:[A-Za-z0-9_+/=~-]|\.(?=[A-Za-z0-9_-]))*")
+_BASE64_SIGNS = re.compile(r"[+/=]")
+_VARIANT_JOINTS = re.compile(r"[_+/=~.-]")
 # A key may follow a letter that ends an escape in quoted text or a terminal colour sequence.
 _ESCAPED = re.compile(
     r"(?:\\[nrtbf0]|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|%[0-9A-F]{2}|\x1b\[[\d;]*m|\[\d{1,3}(?:;\d+)*m)$"
@@ -440,7 +490,8 @@ def prefixed_keys(page: ScanText) -> Iterator[Secret]:
             if issued is not None:
                 yield issued
                 at = issued.end
-        done = max(at, end)
+        # The end of a run that is no key may be the head of one that goes on behind a sign: `_gitlab_session=…`.
+        done = max(at, end - _LONGEST_HEAD)
 
 
 def _issued(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | None:
@@ -451,7 +502,25 @@ def _issued(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | 
         first = start - len(before) + len(before.rstrip(_SPLITS[between]))
     if (first < start or raw[end : end + 1] == b".") and (dotted := dotted_token(text, first, end)) is not None:
         return dotted
+    if between == _DOT and (short := _dotted_prefix_key(text, start, end)) is not None:
+        return short
     return issued_key(text, first if between == _PLUS else start, end)
+
+
+def _dotted_prefix_key(text: str, start: int, end: int) -> Secret | None:
+    """A long random run after a short prefix and a dot: `sk.…`, `sl.u.…`; public keys (`pk.eyJ…`) are none."""
+    prefix = _DOTTED_PREFIX.search(text, max(0, start - 9), start)
+    if (
+        prefix is None
+        or end - start < _LONG_AFTER_DOT
+        or text.startswith("eyJ", start)
+        or not _is_mixed(text[start:end])
+    ):
+        return None
+    rest = _VARIANT.match(text, start, start + _keys_LONGEST)
+    if rest is None or _FILE_OR_PATH.match(text, rest.end()):
+        return None
+    return Secret("issued-key", prefix.start(), rest.end(), prefix[0])
 
 
 def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
@@ -480,10 +549,43 @@ def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
         if body is None:
             continue
         read = max(read, body.end())
-        if row.plain and not looks_random(body[0][:_JUDGED]):
+        if row.plain and not _is_drawn(body[0][:_JUDGED]):
             continue
         return read, None if is_filler(body[0][:_JUDGED]) else Secret(row.kind, head.start(), body.end(), prefix)
-    return read, None
+    return read, _variant_at(text, head)
+
+
+def _is_drawn(body: str) -> bool:
+    """Whether a body was drawn at random, be it in pieces because its alphabet includes separators."""
+    return looks_random(body) or looks_random(_BASE64_SIGNS.sub("", body))
+
+
+def _variant_at(text: str, head: re.Match[str]) -> Secret | None:
+    """A key with an issuer's head but another length or alphabet than the table's, if its body is drawn at random."""
+    if not _is_distinctive(head[0]):
+        return None
+    body = _VARIANT.match(text, head.end(), head.end() + _JUDGED)
+    if body is None or is_filler(body[0]) or "example" in body[0].lower() or _FILE_OR_PATH.match(text, body.end()):
+        return None
+    drawn = _VARIANT_JOINTS.sub("", body[0])
+    if (
+        len(drawn) < (_MARKED if len(head[0]) > 3 else 40 if head[0][-1] == "." else _LONGER_THAN_IDS)
+        or 6 * class_switches(drawn) < len(drawn)
+        or not looks_random(drawn)
+    ):
+        return None
+    rest = _VARIANT.match(text, body.end(), head.end() + _keys_LONGEST)
+    return Secret("issued-key", head.start(), rest.end() if rest is not None else body.end(), head[0])
+
+
+@cache
+def _is_distinctive(head: str) -> bool:
+    """Whether a head is an issuer's own: it has a separator and a word that is neither an object's nor a common one."""
+    words = [word.lower() for word in _PARTS.findall(head)]
+    is_own = any(len(word) > 2 and word not in _OBJECTS and word not in _WEAK and word not in _STRONG for word in words)
+    return (len(head) >= 4 and head[-1] in "_-." and is_own) or (
+        len(head) == 3 and (head[-1] == "." or (head[-1] in "_-" and not head[:2].isalpha()))
+    )
 
 
 def may_begin(text: str, at: int) -> bool:

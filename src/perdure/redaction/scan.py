@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _TOKEN = bytes(65 if i in _LETTERS + b"_-" else 32 for i in range(256))
+_CLASSES = bytes(48 if 48 <= i <= 57 else 65 if i in _LETTERS else 32 for i in range(256))
 _BASE64 = bytes(65 if i in _LETTERS + b"+/=" else 32 for i in range(256))
-_SHORTEST = b"A" * 20
+_SHORTEST = b"A" * 18
+_NONE: tuple[re.Match[str], ...] = ()
 _BLOB = b"A" * 1024
 
 
@@ -45,17 +47,31 @@ class ScanText:
                 at = find(word, at + len(word))
         return positions
 
-    def matches(self, word: bytes, pattern: re.Pattern[str], back: int = 0) -> Iterator[re.Match[str]]:
+    def matches(self, word: bytes, pattern: re.Pattern[str], back: int = 0) -> Iterable[re.Match[str]]:
         """The pattern's matches at the places of a word, or so far back from it; none inside another, so that the time
         stays linear whatever the text repeats."""
+        # Most texts have none of the words, and a generator costs as much as the search.
+        positions = self.positions(word)
+        return self._matches(positions, pattern, back) if positions else _NONE
+
+    def _matches(self, positions: list[int], pattern: re.Pattern[str], back: int) -> Iterator[re.Match[str]]:
         done = 0
-        for at in self.positions(word):
+        for at in positions:
             if at - back >= done and (match := pattern.match(self.text, at - back)) is not None:
                 yield match
                 done = match.end()
 
+    def has_mix(self, start: int, end: int) -> bool:
+        """Whether a digit is next to a letter between two places, as in every value drawn at random."""
+        find = self._classes.find
+        return find(b"A0", start, end) >= 0 or find(b"0A", start, end) >= 0
+
+    @cached_property
+    def _classes(self) -> bytes:
+        return self.raw.translate(_CLASSES)
+
     def runs(self) -> Iterator[tuple[int, int]]:
-        """Stretches of 20 or more letters, digits, `_` and `-`: every key has one, most text has few."""
+        """Stretches of 18 or more letters, digits, `_` and `-`: every key has one, most text has few."""
         return _stretches(self.raw.translate(_TOKEN), _SHORTEST)
 
     def is_inside_blob(self, at: int) -> bool:

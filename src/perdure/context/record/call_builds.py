@@ -88,9 +88,9 @@ def _errors(view: OutputView, *, is_strict: bool) -> list[str]:
     for number, line in enumerate(lines):
         if (match := _LOCATION.match(line)) is not None:
             message = match[6]
-            is_remark = _WARNING.match(message) or message.startswith(("In function", "In file", "At "))
+            is_remark = _WARNING.match(message) or message.startswith(("In function", "In file", "At ", ": #", "# "))
             # What a Go test logs is indented, with the line alone; the compiler names the column, too.
-            is_log = match[1].endswith(".go") and match[3] is None and line[0] in " \t"
+            is_log = match[1].endswith(".go") and match[3] is None and (line[0] in " \t" or " INFO " in message)
             if message.count("`") % 2:
                 # A quoted text of several lines.
                 message = " ".join([message, *lines[number + 1 : number + 5]]).split("^", 1)[0]

@@ -35,6 +35,7 @@ _PYTEST_ERROR = re.compile(r"^E {2,}(\S.*)$")
 _GO_FAIL = re.compile(r"^\s*--- FAIL: (\S+)")
 _GO_START = re.compile(r"^\s*(?:=== (?:RUN|CONT|PAUSE|NAME)\s+(\S+)|--- (?:PASS|SKIP|FAIL): (\S+)|PASS$|FAIL\b|ok\s)")
 _GO_LOG = re.compile(r"\b(?:INFO|DEBUG)\b|: (?:✓|Phase|Step|phase|step)")
+_GO_STRONG = re.compile(r"(?i)\b(?:expected|got|want|fail|error|mismatch|unexpected|cannot)")
 _GO_LATE = re.compile(r"(?:[Ee]rror|[Ff]ailed to|panic|fatal)\b[^\n]{0,200}$")
 _GO_MESSAGE = re.compile(r"^\s+(\S+\.go:\d+): ?(.*)$")
 _GO_SAYS = re.compile(
@@ -208,6 +209,8 @@ def _read_go(view: OutputView) -> CallFinding | None:
             # The output was cut, and with it the line that names the test.
             messages[failed_tests[0]] = messages[""]
         rows = [_row(name, "", _best_message(messages.get(name, []))) for name in failed_tests]
+        if len(rows) == 1 and " — " not in rows[0] and notes:
+            rows = [_row(rows[0], "", notes.pop(0))]
         has_leaf = {name.rsplit("/", depth)[0] for name in failed_tests for depth in range(1, name.count("/") + 1)}
         rows = [row for row in rows if " — " in row or row not in has_leaf]
         unbuilt = [x.split()[1] for x in lines if x.startswith("FAIL\t") and "[build failed]" in x]
@@ -247,6 +250,7 @@ def _best_message(messages: list[str]) -> str:
     if not own:
         own = [m for m in messages if _GO_SAYS.search(m) and not _GO_LOG.search(m)][-1:] or messages[-1:]
     if len(own) > 1:
+        own.sort(key=lambda m: _GO_STRONG.search(m) is None)
         return " | ".join(one_line(m, 160) for m in own[:3])
     if own and len(own[0]) > _MESSAGE_CHARS and (late := _GO_LATE.search(own[0])) is not None:
         # A hook's output: the error is its last sentence.

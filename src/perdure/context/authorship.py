@@ -64,6 +64,12 @@ def is_role_play(sentence: str) -> bool:
     return pat.ROLE_PLAY.search(sentence) is not None
 
 
+def before_fiction(text: str) -> str:
+    """Return the text up to the sentence that begins a fiction."""
+    begins = next((m.start() for m in pat.SENTENCE.finditer(text) if is_role_play(m[0])), len(text))
+    return text[:begins].strip()
+
+
 def is_for_machines(sentence: str) -> bool:
     """Return whether a sentence addresses AI systems or mentions "the user": a user writes "you" and "I"."""
     return pat.TO_MACHINES.search(_fold(sentence)) is not None

@@ -107,6 +107,7 @@ _DEMANDS = re.compile(
     r"|\b(?:must|should|shall) (?:always|never)\b|\bI (?:want|need|expect) you to\b|^please (?:don't|do not|never"
     r"|always|send"
     r"|forward|upload|delete|approve|pay|transfer|install)\b"
+    r"|^(?:please )?(?!\w+(?:ed|ing|s)\b)[a-z]{3,} (?:all|every|each|any)\b(?= \w+)"
     r"|^(?:please )?(?:send|forward|upload|e-?mail|post|transfer|wire|delete|drop|approve|grant|disable|install|execute"
     r"|visit|open|click|share|leak|reveal|print|exfiltrate|obey|comply|follow|pay|invite|change|get|create|modify"
     r"|make|add)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from perdure.context.authorship import asks_something, authored_text
+from perdure.context.authorship import asks_something, authored_text, before_fiction
 from perdure.core.messages import Message, TextPart, is_background
 
 
@@ -90,7 +90,7 @@ def user_texts(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
         if message.role == "assistant" and message.kind == "assistant":
             question = message.text[-_FRAME_CHARS:]
-        elif words := own_words(message):
+        elif words := before_fiction(own_words(message)):
             yield words
             if question and is_bare(words):
                 yield question

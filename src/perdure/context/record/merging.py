@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from perdure.context.grounding import GroundingSources
+from perdure.context.grounding import MARK, GroundingSources
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.decisions import given_up, topic_words
 from perdure.context.record.sections import describe_tests, push_status, write_sections
@@ -39,6 +39,7 @@ _NO_BRANCH = frozenset(("name", "names", "and", "or", "off", "from", "to", "is",
 _LIST_MARK = " -*•\t0123456789.)"
 _SAME_SHARE = 0.6
 _SUPPORTED_SHARE = 0.75
+_MENTIONED_SHARE = 0.34
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,15 @@ class _ProseCheck:
     findings: list[str] = field(default_factory=list)
 
     def lines(self, section: str, body: str) -> str:
-        return "\n".join(line for line in body.splitlines() if self._is_valid(section, line)).strip("\n")
+        valid = [line for line in body.splitlines() if self._is_valid(section, line)]
+        return "\n".join(map(self._marked, valid) if section == "Remaining Work" else valid).strip("\n")
+
+    def _marked(self, line: str) -> str:
+        """Mark a step that neither user nor assistant mentioned: an agent would take it up."""
+        if not line.strip(_LIST_MARK) or self.authored.best_share(line) >= _MENTIONED_SHARE:
+            return line
+        self.findings.append(f"marked in Remaining Work: {line.strip(_LIST_MARK)}")
+        return f"{line} {MARK}"
 
     def _is_valid(self, section: str, line: str) -> bool:
         plain = line.strip(_LIST_MARK)

@@ -6,6 +6,7 @@ import os.path
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from perdure.context.analysis import sentences
 from perdure.context.facts.quoting import beginning, tidy
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.task import LastTestRun, StandingInstruction, TaskState, TouchedFile, UserRequest
@@ -139,7 +140,7 @@ def _completed(state: TaskState, room: int) -> str:
     milestones += [(c.seq, f"CREATED {beginning(c.value, 140)}") for c in state.created]
     for request in state.requests:
         if request.status == "answered" and request.closed_seq is not None and request.own_words:
-            words = beginning(tidy(redact(request.own_words)), 90)
+            words = beginning(tidy(redact(next(iter(sentences(request.own_words)), ""))), 90)
             milestones.append((request.closed_seq, f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"))
     ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
     return _numbered(ordered, room)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+import perdure
 from perdure.agent.agent import ConversationAgent
 from perdure.config.settings import Settings
 from perdure.context.engine import EngineServices, RunInThread
@@ -28,9 +29,10 @@ from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import TimeIds
 from perdure.store.leases import holder_id
 from perdure.store.store import SessionStore
-from perdure.testing.simulator import Call, Fail, Say, ScriptRequest
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from support.agents import Bench, bench
 from support.long_histories import working_session
+from support.summarisers import GOOD
 
 T = TypeVar("T")
 
@@ -175,6 +177,40 @@ def test_nothing_is_written_on_the_event_loop(tmp_path: Path, name: str) -> None
         act(agent)
         calls = b.store.ledger.calls(agent.session_id or "")
         assert len(calls) == max(1, len(b.sim.requests)), "every call is in the ledger when the turn is over"
+    assert [what for what in database.on_loop if what.startswith("write")] == []
+
+
+@pytest.mark.spec("D9", "A4")
+def test_a_summary_and_a_delegated_task_write_nothing_on_the_event_loop(tmp_path: Path) -> None:
+    def reply(asked: ScriptRequest) -> Say | str:
+        texts = [str(m.get("content")) for m in asked.body["messages"]]
+        if "hand-over notes" in texts[-1]:
+            return GOOD
+        is_parent, has_report = any("have it surveyed" in t for t in texts), any("Surveyed." in t for t in texts)
+        return (
+            Say(calls=(Call("delegate_task", {"tasks": ["survey it"]}),))
+            if is_parent and not has_report
+            else ("All done." if is_parent else "Surveyed.")
+        )
+
+    database, clock, path = WatchedDatabase(tmp_path / "perdure.db"), SystemClock(), tmp_path / "perdure.db"
+    with (
+        Simulator(script=reply) as sim,
+        SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path)) as store,
+        perdure.Agent(
+            model="m-1",
+            provider="custom",
+            base_url=sim.base_url,
+            api_key="k",
+            store=store,
+            home=tmp_path,
+            settings={"model": {"context_length": 64_000}},
+        ) as agent,
+    ):
+        agent.run_conversation("have it surveyed", conversation_history=working_session(8))
+        assert agent.compress().outcome == "compacted"
+        calls = [c.task for c in store.ledger.calls(agent.session_id or "")]
+        assert calls == ["main", "main", "compression"]
     assert [what for what in database.on_loop if what.startswith("write")] == []
 
 

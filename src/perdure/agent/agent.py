@@ -195,6 +195,7 @@ class ConversationAgent:
     def close(self) -> None:
         """End the conversation for the engine and close its tools; leaves the store open."""
         if self._conversation is not None:
+            self._conversation.live.flush()
             self._parts.engine.on_session_end(self._conversation.live.id)
             self._conversation = None
         for close in self._closers:

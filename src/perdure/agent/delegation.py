@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from perdure.agent.compaction import Emit
@@ -62,6 +63,17 @@ class Children:
     async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
         """The child's report; how it failed, where it did, is a report too."""
         parts = self._child_parts(max_iterations)
+        live = await parts.keep(partial(self._open, parts))
+        message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
+        result = await Turn(parts, OpenConversation(parts, live, self._hear), task_id=parts.ids.new("t_")).run(message)
+        parts.engine.on_session_end(live.id)
+        if result.outcome == "failed":
+            return f"The helper failed: {result.error}"
+        note = " (it stopped at its step limit)" if result.outcome == "budget" else ""
+        return f"{result.final_response}{note}"
+
+    def _open(self, parts: AgentDeps) -> LiveSession:
+        """Create the child's session. For a worker thread."""
         endpoint = parts.routes.endpoint
         session = parts.store.conversations.delegate(
             self._parent_id,
@@ -72,13 +84,7 @@ class Children:
         parts.engine.on_session_start(session.id, reason="new", services=self._services(live))
         join_engine_tools(parts.tools.registry, parts.engine)
         live.offer_tools()
-        message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
-        result = await Turn(parts, OpenConversation(parts, live, self._hear), task_id=parts.ids.new("t_")).run(message)
-        parts.engine.on_session_end(live.id)
-        if result.outcome == "failed":
-            return f"The helper failed: {result.error}"
-        note = " (it stopped at its step limit)" if result.outcome == "budget" else ""
-        return f"{result.final_response}{note}"
+        return live
 
     def _child_parts(self, max_iterations: int | None) -> AgentDeps:
         parts = self._parts

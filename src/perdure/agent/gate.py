@@ -45,7 +45,8 @@ class Gate:
         self._parts = parts
         self._live = live
         self._emit = emit
-        self._background = Background(parts.engine, parts.keep)
+        # The call for a summary is in the ledger even if the conversation does not go on.
+        self._background = Background(parts.engine, parts.keep, on_end=live.flush)
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
         """Make the history fit and check spending limits. Raises SpendingLimit."""

@@ -173,8 +173,10 @@ class LiveSession:
         now = self._parts.clock.now_ms()
         for record in records:
             if isinstance(record, StoredEvent):
-                record = replace(record, created_at_ms=record.created_at_ms or now)
-            self._pending.append(record)
+                self._pending.append(replace(record, created_at_ms=record.created_at_ms or now))
+            else:
+                started, ended = record.started_at_ms or now, record.ended_at_ms or now
+                self._pending.append(replace(record, started_at_ms=started, ended_at_ms=ended))
 
     @property
     def has_pending(self) -> bool:
@@ -191,11 +193,13 @@ class LiveSession:
 
     @contextmanager
     def _take_pending(self) -> Iterator[list[CallRecord | StoredEvent]]:
-        """Yield the pending records; where they could not be stored, they stay pending."""
-        pending = list(self._pending)
-        yield pending
-        for _ in pending:
-            self._pending.popleft()
+        """Yield the pending records; where they could not be stored, they are pending again."""
+        pending = [self._pending.popleft() for _ in range(len(self._pending))]
+        try:
+            yield pending
+        except BaseException:
+            self._pending.extendleft(reversed(pending))
+            raise
 
     def spill(self, texts: Mapping[int, str]) -> None:
         """Replace tool results in the view by previews, keyed by seq; the log keeps them whole."""

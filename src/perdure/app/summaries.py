@@ -92,8 +92,9 @@ class SummaryRoute:
             unsubscribe()
 
     def _record(self, used: TaskUsage) -> None:
+        """Have a call stored with the next write of the conversation: this runs on the event loop."""
         where = used.endpoint
-        self._shared.store.ledger.record_call(
+        self._live.record(
             CallRecord(
                 session_id=self._live.id,
                 task=used.task,

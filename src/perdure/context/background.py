@@ -8,7 +8,7 @@ each compaction invalidates the prompt cache, so one that needs another soon aft
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.context.engine import Compaction, ContextEngine, RunInThread, run_steps
@@ -31,9 +31,13 @@ class _Preparation:
 class Background:
     """At most one preparation at a time, for one conversation."""
 
-    def __init__(self, engine: ContextEngine, run: RunInThread = run_shielded) -> None:
+    def __init__(
+        self, engine: ContextEngine, run: RunInThread = run_shielded, *, on_end: Callable[[], None] | None = None
+    ) -> None:
         self._engine = engine
         self._run = run
+        # Called in a worker thread once a preparation has ended, however it ended.
+        self._on_end = on_end
         self._current: _Preparation | None = None
 
     @property
@@ -62,6 +66,9 @@ class Background:
             return await run_steps(self._engine.compress_steps(snapshot, reason="background"), self._run)
         except Exception:  # a plug-in may raise anything; the next pass in the foreground reports it
             return None
+        finally:
+            if self._on_end is not None:
+                await self._run(self._on_end)
 
     def take(self, entries: Sequence[Entry], *, least_freed_tokens: int = 0, model: str = "") -> Compaction | None:
         """Return the prepared compaction for the current history, once; None while pending or if it is stale.

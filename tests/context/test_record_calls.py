@@ -343,6 +343,18 @@ class TestBuilds:
         assert line.kind == "build"
         assert wanted in line.detail
 
+    def test_long_ninja_log_with_the_failure_in_the_middle(self) -> None:
+        rows = [f"[{n}/6000] Building CXX object src/CMakeFiles/shop.dir/module_{n}.cc.o" for n in range(6_000)]
+        rows[3_000] += (
+            "\nFAILED: src/CMakeFiles/shop.dir/tax.cc.o\n../src/tax.cc:88:12: error: no matching function 'round'"
+        )
+        line = run(
+            "ninja -k 0", "\n".join([*rows, "ninja: build stopped: cannot make progress due to previous errors."])
+        )
+        assert "../src/tax.cc:88: error: no matching function 'round'" in line.line
+        assert "FAILED: src/CMakeFiles/shop.dir/tax.cc.o" in line.detail
+        assert len(line.detail.split("\n")) <= 30
+
     def test_clean_lint(self) -> None:
         line = run("mise run lint 2>&1", "[lint] $ golangci-lint run ./...\n0 issues.")
         assert line.outcome == "ok"

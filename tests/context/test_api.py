@@ -12,9 +12,9 @@ import pytest
 
 import perdure
 from perdure.config.settings import CompressionSettings, Settings
-from perdure.context.assembly import INSTRUCTIONS_HEADING
 from perdure.context.engine import CompactionReport
 from perdure.context.handoff import Handoff, render
+from perdure.context.record.sections import INSTRUCTIONS as INSTRUCTIONS_HEADING
 from perdure.context.user_intent import OPEN
 from perdure.core import rules
 from perdure.core.errors import ConfigError, InvalidMessage

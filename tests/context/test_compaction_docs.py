@@ -50,11 +50,9 @@ def test_the_handoff_shown_is_the_one_a_fresh_run_leaves(fresh: handover.Run) ->
     assert fresh.violations == 0
     assert all(f"## {name}" in fresh.handoff for name in SECTIONS)
     assert END_MARKER in fresh.handoff
-    # Which facts are worth their room is weighed anew as the ranking gets better; everything else is told as shown.
-    weighed = ("Relevant Files", "Critical Context")
     for name in SECTIONS:
-        if name not in weighed:
-            assert made.section(name) == shown().section(name), name
+        assert made.section(name) == shown().section(name), name
+    assert made.record == shown().record
     assert (made.message_count, made.covers) == (shown().message_count, shown().covers)
 
 

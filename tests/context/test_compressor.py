@@ -66,7 +66,12 @@ def written(done: Compaction) -> Handoff:
 @pytest.mark.spec("C1", "C2", "B5")
 def test_figures_follow_the_main_models_window() -> None:
     b = engine(window=200_000).budgets
-    assert (b.threshold_tokens, b.tail_tokens, b.summary_cap_tokens, b.facts_tokens) == (100_000, 20_000, 10_000, 8_000)
+    assert (b.threshold_tokens, b.tail_tokens, b.summary_cap_tokens, b.record_tokens) == (
+        100_000,
+        20_000,
+        10_000,
+        12_000,
+    )
     made = engine(window=200_000, summary_window=8_000)
     assert made.budgets.threshold_tokens == 100_000
     made.update_model(context_length=100_000, max_tokens=60_000)
@@ -76,9 +81,9 @@ def test_figures_follow_the_main_models_window() -> None:
 @pytest.mark.spec("C1", "C2")
 def test_every_figure_is_a_setting() -> None:
     b = engine(
-        window=200_000, threshold=0.8, target_ratio=0.5, summary_max_tokens=700, facts_max_tokens=300, head_ratio=0.01
+        window=200_000, threshold=0.8, target_ratio=0.5, summary_max_tokens=700, record_max_tokens=300, head_ratio=0.01
     ).budgets
-    assert (b.threshold_tokens, b.tail_tokens, b.summary_cap_tokens, b.facts_tokens) == (160_000, 80_000, 700, 300)
+    assert (b.threshold_tokens, b.tail_tokens, b.summary_cap_tokens, b.record_tokens) == (160_000, 80_000, 700, 300)
     assert b.head_tokens == 2_000
 
 

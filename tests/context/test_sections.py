@@ -113,7 +113,7 @@ def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None
     }
     text = "\n".join(f"## {name}\n{section}" for name, section in told.items())
     report = perdure.compress(
-        working_session(60), context_length=window, summarize=lambda _: text, settings={"facts_ratio": 0}
+        working_session(60), context_length=window, summarize=lambda _: text, settings={"record_ratio": 0}
     )
     assert report.outcome == "compacted"
     assert report.record is not None

@@ -16,7 +16,7 @@ def test_the_worked_figures_of_a_200k_window() -> None:
     assert budgets.threshold_tokens == 100_000
     assert budgets.tail_tokens == 20_000
     assert budgets.summary_cap_tokens == 10_000
-    assert budgets.facts_tokens == 8_000
+    assert budgets.record_tokens == 12_000
     assert budgets.head_tokens == 10_000
     assert budgets.hygiene_tokens == 170_000
     assert budgets.handoff_cap_tokens is None
@@ -26,8 +26,8 @@ def test_the_worked_figures_of_a_200k_window() -> None:
 @pytest.mark.spec("C2")
 def test_caps_stop_growing_on_large_windows() -> None:
     budgets = window_budgets(1_050_000)
-    assert (budgets.summary_cap_tokens, budgets.facts_tokens) == (12_000, 8_000)
-    assert window_budgets(100_000).facts_tokens == 6_000
+    assert (budgets.summary_cap_tokens, budgets.record_tokens) == (12_000, 12_000)
+    assert window_budgets(100_000).record_tokens == 8_800
 
 
 @pytest.mark.spec("B5")
@@ -97,18 +97,18 @@ def test_a_window_that_holds_nothing_is_refused(window: int) -> None:
     window=st.integers(1, 4_000_000),
     threshold=st.floats(0.01, 1.0),
     target_ratio=st.floats(0.1, 0.8),
-    facts_ratio=st.floats(0.0, 0.2),
+    record_ratio=st.floats(0.0, 0.2),
     max_tokens=st.none() | st.integers(-10, 4_000_000),
 )
 def test_budgets_always_fit_their_window(
-    window: int, threshold: float, target_ratio: float, facts_ratio: float, max_tokens: int | None
+    window: int, threshold: float, target_ratio: float, record_ratio: float, max_tokens: int | None
 ) -> None:
-    settings = CompressionSettings(threshold=threshold, target_ratio=target_ratio, facts_ratio=facts_ratio)
+    settings = CompressionSettings(threshold=threshold, target_ratio=target_ratio, record_ratio=record_ratio)
     budgets = window_budgets(window, settings, max_tokens=max_tokens)
     assert 1 <= budgets.threshold_tokens <= window
     assert budgets.threshold_tokens <= max(1, budgets.room_tokens)
     assert 0 <= budgets.tail_tokens <= budgets.threshold_tokens
     assert budgets.summary_cap_tokens <= min(12_000, window)
-    assert budgets.facts_tokens <= 8_000
+    assert budgets.record_tokens <= 12_000
     if max_tokens and 0 < max_tokens < window:
         assert budgets.threshold_tokens <= max(1, window - max_tokens)

@@ -30,7 +30,7 @@ def test_the_table_of_budgets_is_what_the_code_computes() -> None:
             budgets.tail_tokens,
             budgets.head_tokens,
             budgets.summary_cap_tokens,
-            budgets.facts_tokens,
+            budgets.record_tokens,
         ]
 
 

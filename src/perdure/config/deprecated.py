@@ -8,6 +8,8 @@ from copy import deepcopy
 from typing import Any
 
 RENAMED: Mapping[str, str] = {
+    "compression.facts_ratio": "compression.record_ratio",
+    "compression.facts_max_tokens": "compression.record_max_tokens",
     "compression.summary_model": "auxiliary.compression.model",
     "model.cache_ttl": "prompt_caching.cache_ttl",
 }

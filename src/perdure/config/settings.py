@@ -189,10 +189,13 @@ class CompressionSettings(Section):
         default=12_000, description="Most tokens a summary may take, whatever the window."
     )
     summary_window_ratio: Share = Field(default=0.05, description="Share of the window a summary may take.")
-    facts_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.06, description="Share of the window for the exact facts that code adds to a handoff; 0 adds none."
+    record_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.088,
+        description="Share of the window for the record and index of a handoff; long sections leave less; 0: none.",
     )
-    facts_max_tokens: Annotated[int, Field(ge=0)] = Field(default=8_000, description="Most tokens of added facts.")
+    record_max_tokens: Annotated[int, Field(ge=0)] = Field(
+        default=12_000, description="Most tokens of the record and index of a handoff."
+    )
     focus_ratio: Annotated[float, Field(ge=0.5, le=0.9)] = Field(
         default=0.65, description="Share of a summary that the topic of `/compress TOPIC` takes."
     )

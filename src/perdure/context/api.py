@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from perdure.config.deprecated import rename_settings
 from perdure.config.settings import CompressionSettings, Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, CompactionReport, Insert, Steps, run_steps, run_steps_here
@@ -111,7 +112,8 @@ def compression_settings(settings: CompressionSettings | Settings | Mapping[str,
     if isinstance(settings, Settings):
         return settings.compression
     try:
-        return CompressionSettings(**dict(settings or {}))
+        renamed, _ = rename_settings({"compression": dict(settings or {})}, {})
+        return CompressionSettings(**renamed["compression"])
     except ValidationError as error:
         wrong = error.errors()[0]
         key = ".".join(map(str, wrong["loc"]))

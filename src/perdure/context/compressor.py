@@ -8,7 +8,6 @@ from typing import Any
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
-from perdure.context.analysis import analysis_of, outcome_in, roles_in
 from perdure.context.boundaries import Boundaries, Limits, find_boundaries
 from perdure.context.engine import (
     Compaction,
@@ -26,11 +25,12 @@ from perdure.context.handoff import handoff_of, source_line
 from perdure.context.handoff_writer import HandoffWriter, WriteResult
 from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory, Item, tokens_of
+from perdure.context.record.cache import EntryCache
+from perdure.context.record.record import prepare
 from perdure.context.seal import default_key
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
 from perdure.context.system_note import compaction_note, needs_note
-from perdure.context.user_intent import rules_in
 from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock, LogReader
@@ -158,6 +158,7 @@ class ContextCompressor(ContextEngine):
         # Fingerprint of the tail after the last compaction, for histories without a log.
         self._last_tail: tuple[int, ...] | None = None
         self._unread: list[Entry] = []
+        self._cache = EntryCache()
         self._adopt(self._services)
         self._route = (model, provider)
         self._window = context_length or DEFAULT_WINDOW
@@ -184,6 +185,7 @@ class ContextCompressor(ContextEngine):
         else:
             self._last_prompt_tokens = None
             self._waits_for_response = False
+            self._cache.clear()
 
     def on_session_end(self, session_id: str) -> None:
         self._session_id = None
@@ -221,14 +223,9 @@ class ContextCompressor(ContextEngine):
             self._read(unread)
 
     def _read(self, entries: Sequence[Entry]) -> None:
+        prepare(entries)
         read_facts(entries)
         for entry in entries:
-            if entry.message.role == "tool":
-                outcome_in(entry)
-            else:
-                analysis_of(entry)
-                entry.memo("rules", rules_in)
-            roles_in(entry)
             transcript.prepare(entry)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
@@ -417,9 +414,6 @@ class ContextCompressor(ContextEngine):
 
     def _sent_head_tokens(self, history: CompactionHistory, boundaries: Boundaries, handoff: Message) -> int:
         """Tokens of the head as it will be sent."""
-        whole = sum(history.tokens[boundaries.lead : boundaries.head_end])
-        if whole <= self.budgets.head_tokens:
-            return whole
         view = [*history.messages[: boundaries.head_end], handoff]
         shortened = shorten_head(view, head_tokens=self.budgets.head_tokens)[boundaries.lead : -1]
         return sum(estimate_message(m, self._route[0] or None) for m in shortened)
@@ -432,6 +426,7 @@ class ContextCompressor(ContextEngine):
             is_asked_for=reason == "user",
             handoff_max_chars=self._handoff_max_chars,
             handoff_key=self._handoff_key,
+            cache=self._cache,
         )
 
     def _adopt(self, services: EngineServices) -> None:

@@ -7,6 +7,8 @@
 
     ## Active Task            thirteen sections in a fixed order, headings always in English
     …
+    ## Record                 the covered messages in order, at a falling resolution (`context.record`)
+    ## Index                  exact values that nothing else in view shows
     [END OF PERDURE HANDOFF: …]
 
 `render` and `parse_handoff` are inverses, so that an update can build on the sections of any earlier handoff.
@@ -40,12 +42,14 @@ SECTIONS: tuple[str, ...] = (
     "Remaining Work",
     "Critical Context",
 )
+RECORD = "Record"
+INDEX = "Index"
 END_MARKER = "[END OF PERDURE HANDOFF: the conversation goes on below this line]"
 NOTHING = "None"
 ATTACHED = "Attached: the newest image of the compacted messages."
 BY_CODE = "code alone, from the messages themselves (no summary model)"
 
-_HEADING = re.compile(r"^## (" + "|".join(re.escape(s) for s in SECTIONS) + r")[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^## (" + "|".join(re.escape(s) for s in (*SECTIONS, RECORD, INDEX)) + r")[ \t]*$", re.MULTILINE)
 _SOURCE = re.compile(
     r"^Source: (?P<count>\d+) messages?(?: \((?P<address>m:[\d,-]+)[^)]*\))?"
     r"(?:; written by (?P<model>.+?))?(?: on (?P<when>\d{4}-\d\d-\d\d \d\d:\d\d) UTC)?"
@@ -74,10 +78,15 @@ class Handoff:
     focus_topic: str | None = None
     # The newest image of the covered messages is attached to the handoff message, after the text.
     has_image: bool = False
+    # What was said and done, in order, and the exact values that nothing else in view shows; "" for none.
+    record: str = ""
+    index: str = ""
     # What the check against the sources marked or removed.
     findings: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "record", _tidy(self.record))
+        object.__setattr__(self, "index", _tidy(self.index))
         texts = {s: _tidy(self.sections.get(s, "")) for s in SECTIONS}
         object.__setattr__(self, "sections", MappingProxyType({s: t for s, t in texts.items() if t}))
         object.__setattr__(self, "covers", merge_intervals(sorted(self.covers)))
@@ -109,7 +118,9 @@ def render(handoff: Handoff, *, banner: str | None = None, is_short: bool = Fals
         banner = prompts.load("handoff_banner_short" if is_short else "handoff_banner")
     source = source_line(handoff) + (f"\n{ATTACHED}" if handoff.has_image else "")
     names = tuple(handoff.sections) if is_short else SECTIONS
-    body = "\n\n".join(f"## {name}\n{handoff.section(name) or NOTHING}" for name in names)
+    texts = [(name, handoff.section(name) or NOTHING) for name in names]
+    texts += [(name, text) for name, text in ((RECORD, handoff.record), (INDEX, handoff.index)) if text]
+    body = "\n\n".join(f"## {name}\n{text}" for name, text in texts)
     return f"{HANDOFF_FIRST_LINE}\n{_tidy(banner)}\n{source}\n\n{body}\n\n{END_MARKER}"
 
 
@@ -133,22 +144,26 @@ def parse_handoff(text: str) -> Handoff | None:
     text = text.replace("\r\n", "\n").split(f"\n{END_MARKER}", 1)[0]
     preface = text[: m.start()] if (m := _HEADING.search(text)) else text
     source = _SOURCE.search(preface)
+    sections = parse_sections(text)
+    record, index = sections.pop(RECORD, ""), sections.pop(INDEX, "")
     if source is None:
-        return Handoff(parse_sections(text))
+        return Handoff(sections, record=record, index=index)
     model = source["model"] or ""
     return Handoff(
-        parse_sections(text),
+        sections,
         covers=parse_address(source["address"] or ""),
         message_count=int(source["count"]),
         model="" if model == BY_CODE else model,
         created_at_ms=_epoch_ms(source["when"]),
         cost_usd=float(source["cost"]) if source["cost"] else None,
         has_image=f"\n{ATTACHED}\n" in preface,
+        record=record,
+        index=index,
     )
 
 
 def parse_sections(text: str) -> dict[str, str]:
-    """Parse the text under each of the thirteen headings; texts under a repeated heading are concatenated."""
+    """Parse the text under each of our headings; texts under a repeated heading are concatenated."""
     sections: dict[str, str] = {}
     heads = list(_HEADING.finditer(text))
     for head, following in zip_longest(heads, heads[1:]):

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perdure import prompts
-from perdure.context.analysis import analysis_of, ledger_of, outcome_in
-from perdure.context.assembly import (
-    FACTS_HEADING,
-    FILES_HEADING,
-    Shares,
-    carried_instructions,
-    compose,
-    handoff_message,
-    newest_image,
-    share_out,
-)
+from perdure.context.assembly import HandoffParts, Shares, assemble, handoff_message, newest_image, share_out
 from perdure.context.boundaries import Boundaries
-from perdure.context.digest import build_digest
 from perdure.context.engine import EngineServices, Steps
-from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, FactLines, MessageFacts, facts_in, read_facts
-from perdure.context.facts.extraction import scan
-from perdure.context.grounding import check_summary, user_claims, without_claims, without_marked
+from perdure.context.facts import FURTHEST_BACK, facts_in, read_facts
+from perdure.context.grounding import check_summary, user_claims, without_marked
 from perdure.context.handoff import Handoff, handoff_of, render
 from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory
+from perdure.context.record.cache import EntryCache
+from perdure.context.record.index import ValueUse, draw_index
+from perdure.context.record.merging import BY_CODE, merge_model_sections
+from perdure.context.record.record import call_lines, draw_record
+from perdure.context.record.redacted import redact_entries
+from perdure.context.record.sections import write_sections
+from perdure.context.record.state import read_state
+from perdure.context.record.task import TaskState
 from perdure.context.seal import SEAL_CHARS, default_key, seal
-from perdure.context.sections import read_sections
 from perdure.context.state import CoolDown
 from perdure.context.summarizer import (
     AnySummarize,
@@ -38,7 +33,6 @@ from perdure.context.summarizer import (
     summarize_transcript,
 )
 from perdure.context.transcript import transcribe
-from perdure.context.user_intent import AS_ASKED, active_task, merge_rules, requests_of, rules_in
 from perdure.context.user_words import user_texts
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError, PerdureError
@@ -49,12 +43,8 @@ from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
 from perdure.models.windows import plausible_window
 
-# Upper bound of messages read back from the log; older ones are hardly ever needed word for word.
-MOST_MESSAGES = 1_500
-
-_FACTS = {"Critical Context": FACTS_HEADING, "Relevant Files": FILES_HEADING}
-# A line that quoted an earlier handoff, as versions up to 0.9 wrote it.
-_QUOTED_HANDOFF = "- handoff:"
+# Upper bound of messages read back from the log: the record of older ones is carried over.
+MOST_MESSAGES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +57,21 @@ class Past:
     @property
     def checked_text(self) -> str:
         """The handoff's text without unverified claims: a source where its messages cannot be read."""
-        return without_marked(self.handoff.body) if self.handoff else ""
+        return without_marked(f"{self.handoff.body}\n{self.handoff.record}") if self.handoff else ""
 
     @property
-    def fact_lines(self) -> FactLines:
-        """The exact values quoted by the handoff, carried over where their messages cannot be read."""
-        if self.handoff is None:
-            return FactLines()
-        critical, files = (split_facts(name, self.handoff.section(name))[1] for name in _FACTS)
-        return FactLines(critical, files)
+    def record(self) -> str:
+        """The record of the handoff, carried over where its messages cannot be read."""
+        return self.handoff.record if self.handoff else ""
+
+    @property
+    def sections(self) -> Mapping[str, str]:
+        return self.handoff.sections if self.handoff else {}
 
 
-def read_past(previous: Handoff | None, log: LogReader | None, *, without: Iterable[int] = ()) -> Past:
+def read_past(
+    previous: Handoff | None, log: LogReader | None, *, without: Iterable[int] = (), cache: EntryCache | None = None
+) -> Past:
     """Read the messages a handoff covers, at most the newest MOST_MESSAGES; skip the positions in `without`."""
     if previous is None:
         return Past()
@@ -93,33 +86,12 @@ def read_past(previous: Handoff | None, log: LogReader | None, *, without: Itera
         if start > hi:
             break
         try:
-            read = log.read(start, hi)
+            read = cache.read(log, start, hi) if cache is not None else log.read(start, hi)
         except PerdureError:  # an unreadable log is treated as missing
             return Past(handoff=previous)
         entries += [e for e in read if e.message.kind != "handoff" and e.seq not in at_hand]
     entries.sort(key=lambda e: e.seq)
     return Past(tuple(entries), None if is_whole else previous)
-
-
-def split_facts(name: str, section: str) -> tuple[str, tuple[str, ...]]:
-    """Split a section into its prose and the lines of exact values that code added."""
-    heading = _FACTS.get(name)
-    if heading is None:
-        return section, ()
-    prose: list[str] = []
-    facts: list[str] = []
-    lines = prose
-    for line in section.splitlines():
-        if line == heading:
-            lines = facts
-        elif not line.startswith(_QUOTED_HANDOFF):
-            lines.append(line)
-    return "\n".join(prose), tuple(facts)
-
-
-def prose_sections(handoff: Handoff | None) -> dict[str, str]:
-    """The sections of a handoff without the exact values that code added."""
-    return {name: split_facts(name, text)[0] for name, text in handoff.sections.items()} if handoff else {}
 
 
 def in_order(past: Sequence[Entry], present: Sequence[Entry]) -> Sequence[Entry]:
@@ -131,10 +103,6 @@ def in_order(past: Sequence[Entry], present: Sequence[Entry]) -> Sequence[Entry]
 _FULL_CHARS = 1_200
 # A user waits for this: after the timeout the handoff is written by code.
 TIMEOUT_S = 150.0
-# A digest covers the newest part of a very long middle; facts and quoted instructions come from all of it.
-_MOST_DIGESTED = 2_000
-# Digest sections filled with the assistant's sentences: claims about the user in them need a source.
-_SAID_BY_ASSISTANT = frozenset(("Key Decisions", "Remaining Work"))
 # Size of banner, source line, headings and end marker; a smaller handoff would be empty.
 _FRAME_TOKENS = 600
 _LEAST_SHORT_TOKENS = 160
@@ -203,14 +171,6 @@ class CompactionInput:
         return [*(entries[i] for i in boundaries.pinned), *entries[boundaries.tail_start :]]
 
     @property
-    def digested(self) -> list[Entry]:
-        """The entries a digest is built from: the middle, after the first request, which may be in the head."""
-        fresh = self.fresh[-_MOST_DIGESTED:]
-        opening = next((e for e in self.since_previous if e.message.is_real_user and e.message.parts), None)
-        is_apart = self.previous is None and opening is not None and not any(e is opening for e in fresh)
-        return [opening, *fresh] if is_apart and opening is not None else fresh
-
-    @property
     def since_previous(self) -> Sequence[Entry]:
         """All entries after the previous handoff."""
         return self.history.entries[self.fresh_from :]
@@ -233,6 +193,8 @@ class HandoffWriter:
     handoff_max_chars: int | None = None
     # Returns the key that seals handoffs in plain dicts.
     handoff_key: Callable[[], bytes] = default_key
+    # Entries of earlier compactions with what was computed of them.
+    cache: EntryCache | None = None
 
     def write(
         self, history: CompactionHistory, boundaries: Boundaries, *, focus_topic: str | None
@@ -240,31 +202,31 @@ class HandoffWriter:
         """Write the handoff for the middle of a history. Never fails: without a summary, code writes a digest."""
         job = CompactionInput.of(history, boundaries)
         log = self.services.log if history.is_logged else None
-        past = read_past(job.previous, log, without=(e.seq for e in history.entries))
+        past = read_past(job.previous, log, without=(e.seq for e in history.entries), cache=self.cache)
         sources = in_order(past.entries, [e for e in history.entries if e.message.kind != "handoff"])
-        reached = _in_reach(sources)
-        read_facts(reached)
+        redact_entries(sources)
+        lines = call_lines(sources)
         shares = self._shares(job)
         outcome = yield from self._summary(job, shares, focus_topic)
-        sections, findings = self._write_sections(job, outcome.summary, shares, sources, past)
-        # A handoff marks where the head ends.
-        view = [*history.messages[: boundaries.head_end], Message("user", "", kind="handoff")]
-        head = shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
-        requests = requests_of(history.messages[job.fresh_from :], _section(job.previous, "Active Task"))
-        if outcome.summary is None and shares.is_free and sections.get("Remaining Work", AS_ASKED) == AS_ASKED:
-            sections["Remaining Work"] = AS_ASKED if requests.open else ""
-        handoff = compose(
-            sections,
-            ledger_of(reached),
-            active_task=active_task(requests),
-            instructions=[
-                *carried_instructions(job.previous),
-                *merge_rules(e.memo("rules", rules_in) for e in job.since_previous if e.message.kind == "user"),
-            ],
-            shares=shares,
-            visible=_facts_in_sight(head, job),
-            frame=self._frame(job, outcome.summary, focus_topic, findings),
-            carried=past.fact_lines,
+        state = read_state(sources, lines, previous=past.sections)
+        sections, findings = self._write_sections(outcome.summary, shares, sources, past, state)
+        covered = in_order(past.entries, job.fresh)
+        frame = self._frame(job, outcome.summary, focus_topic, findings)
+        handoff = assemble(
+            HandoffParts(
+                sections,
+                lambda room, text: draw_record(
+                    covered,
+                    budget=room,
+                    lines=lines,
+                    already=text,
+                    earlier=past.record,
+                    has_addresses=history.is_logged,
+                ),
+                lambda room, text: self._draw_index(job, sources, room, text),
+            ),
+            frame,
+            shares,
         )
         image = job.image if not shares.is_short else None
         handoff = replace(handoff, has_image=image is not None)
@@ -273,6 +235,8 @@ class HandoffWriter:
             text = seal(text, self.handoff_key())
         message = handoff_message(text, job.before, job.after[0] if job.after else None, image)
         trouble = outcome.failure.why if outcome.failure else ""
+        if self.cache is not None and history.is_logged:
+            self.cache.add(job.fresh)
         return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
 
     def _summary(self, job: CompactionInput, shares: Shares, focus_topic: str | None) -> Steps[SummaryOutcome]:
@@ -310,38 +274,34 @@ class HandoffWriter:
         return SummaryOutcome(None, failure, calls)
 
     def _write_sections(
-        self, job: CompactionInput, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past
+        self, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past, state: TaskState
     ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """The grounded sections of the summary and the findings; without a summary, those of the digest."""
+        """The sections that code writes from the state; with a summary, its prose merged with them and grounded."""
         if summary is None:
-            digested = job.digested
-            # Redact before truncating: half a secret is no longer recognised.
-            read = list(map(facts_in, digested))
-            sections = build_digest(
-                [facts.message for facts in read],
-                previous=prose_sections(job.previous),
-                budget_chars=shares.digest_chars,
-                outcomes={e.message.tool_call_id or "": outcome_in(e) for e in digested if e.message.role == "tool"},
-                targets={c.call_id: c.target for facts in read for c in facts.calls},
-                talks=[analysis_of(e) for e in digested],
-                after=[analysis_of(e) for e in job.behind],
-            )
-            users = [*user_texts([e.message for e in sources]), *user_claims(past.checked_text)]
-            return {n: without_claims(t, users) if n in _SAID_BY_ASSISTANT else t for n, t in sections.items()}, ()
-        # Head and tail are sources too.
+            return write_sections(state, budget_chars=shares.code_chars), ()
         messages = [e.message for e in sources]
-        cached: list[MessageFacts] = [e.memoized(FACTS_KEY) for e in sources]
-        facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
-        checked_before = past.checked_text
-        if facts is not None:
-            facts.append(scan(checked_before))
-        checked = check_summary(
-            read_sections(summary.text),
-            (*_readable(messages), checked_before),
-            facts,
-            users=(*user_texts(messages), *user_claims(checked_before)),
+        users = [*user_texts(messages), *user_claims(past.checked_text)]
+        authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
+        merged = merge_model_sections(summary.text, state, budget_chars=shares.code_chars, authored=authored)
+        prose = {n: t for n, t in merged.sections.items() if n not in BY_CODE}
+        # Head and tail are sources too.
+        checked = check_summary(prose, (*_readable(messages), past.checked_text), users=users)
+        sections = {**checked.sections, **{n: t for n, t in merged.sections.items() if n in BY_CODE}}
+        findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
+        return sections, (*merged.findings, *findings)
+
+    def _draw_index(self, job: CompactionInput, sources: Sequence[Entry], room: int, text: str) -> str:
+        reached = _in_reach(sources)
+        read_facts(reached)
+        head = self._head(job)
+        return draw_index(
+            ValueUse.read(list(map(facts_in, reached))), budget=room, visible=_facts_in_sight(head, job), text=text
         )
-        return dict(checked.sections), tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
+
+    def _head(self, job: CompactionInput) -> list[Message]:
+        """The head as it will be sent; a handoff marks where it ends."""
+        view = [*job.history.messages[: job.boundaries.head_end], Message("user", "", kind="handoff")]
+        return shorten_head(view, head_tokens=self.budgets.head_tokens)[:-1]
 
     def _frame(
         self, job: CompactionInput, summary: Summary | None, focus_topic: str | None, findings: tuple[str, ...]
@@ -366,7 +326,7 @@ class HandoffWriter:
         return share_out(
             middle_tokens=job.tokens,
             summary_cap_tokens=b.summary_cap_tokens,
-            facts_tokens=b.facts_tokens,
+            record_tokens=b.record_tokens,
             summary_ratio=s.summary_ratio,
             summary_min_tokens=s.summary_min_tokens,
             whole_tokens=self._whole_tokens(job),
@@ -382,7 +342,7 @@ class HandoffWriter:
     def _whole_tokens(self, job: CompactionInput) -> int | None:
         """Token limit of the whole handoff, where the kept messages leave less than its parts would take."""
         b = self.budgets
-        usual = b.handoff_cap_tokens or b.summary_cap_tokens + b.facts_tokens + _FRAME_TOKENS
+        usual = b.handoff_cap_tokens or b.summary_cap_tokens + b.record_tokens + _FRAME_TOKENS
         room = b.threshold_tokens - job.kept_tokens - b.head_tokens
         if room >= usual:
             return b.handoff_cap_tokens
@@ -421,10 +381,6 @@ def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:
     while start > 0 and entries[start].message.role == "tool":
         start -= 1
     return entries[start:]
-
-
-def _section(handoff: Handoff | None, name: str) -> str:
-    return handoff.section(name) if handoff else ""
 
 
 def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[str]:

@@ -12,6 +12,8 @@ from perdure.core.messages import Message, TextPart
 from perdure.models.tokens import estimate_message, estimate_text
 
 _LEAST_SHOWN_TOKENS = 40
+# Share of the head's budget that one tool result may take.
+_RESULT_SHARE = 0.15
 
 
 def project(messages: Sequence[Message], *, head_tokens: int, addresses: Sequence[str] = ()) -> list[Message]:
@@ -23,13 +25,18 @@ def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Se
     """Shorten the messages before the handoff to `head_tokens`; a view without a handoff is unchanged."""
     end = next((i for i, m in enumerate(messages) if m.kind == "handoff"), 0)
     start = min(rules.leading_system(messages), end)
+    # A long result says less than the words around it.
+    most = max(int(head_tokens * _RESULT_SHARE), _LEAST_SHOWN_TOKENS)
     sizes = [estimate_message(m) for m in messages[start:end]]
-    if sum(sizes) <= head_tokens:
+    limits = [most if m.role == "tool" else size for m, size in zip(messages[start:end], sizes, strict=True)]
+    if sum(map(min, sizes, limits)) > head_tokens:
+        share = _fair_share(list(map(min, sizes, limits)), head_tokens)
+        limits = [min(limit, share) for limit in limits]
+    if all(size <= limit for size, limit in zip(sizes, limits, strict=True)):
         return list(messages)
-    share = _fair_share(sizes, head_tokens)
     head = [
-        m if size <= share else _shorten(m, share, addresses[i] if i < len(addresses) else "")
-        for i, (m, size) in enumerate(zip(messages[start:end], sizes, strict=True), start)
+        m if size <= limit else _shorten(m, limit, addresses[i] if i < len(addresses) else "")
+        for i, (m, size, limit) in enumerate(zip(messages[start:end], sizes, limits, strict=True), start)
     ]
     return [*messages[:start], *head, *messages[end:]]
 

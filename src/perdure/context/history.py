@@ -52,6 +52,9 @@ class CompactionHistory:
         if not is_logged and any(map(looks_like_handoff, messages)):
             entries, origins = _split(entries, origins, key())
             messages = [e.message for e in entries]
+        if not is_logged:
+            # Negative: they are in no log, and cannot be opened.
+            entries = [e.renumbered(n - len(entries)) for n, e in enumerate(entries)]
         has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
         key_of_size = ("tokens", model)
         tokens = [e.memoized(key_of_size) or tokens_of(e, model) for e in entries]

@@ -259,6 +259,16 @@ class Entry:
             value = self._memo[key] = compute(self.message)
         return cast("T", value)
 
+    def renumbered(self, seq: int) -> Entry:
+        """The same message at another position, with its memoized values."""
+        entry = Entry(seq, self.message, self.created_at_ms)
+        entry._memo = self._memo
+        return entry
+
+    def set_memo(self, key: Hashable, value: object) -> None:
+        """Replace the memoized value of a key: one that also depends on the entries behind this one."""
+        self._memo[key] = value
+
     def memoized(self, key: Hashable) -> Any:
         """Return the memoized value of a key, or None; avoids a call per entry on long histories."""
         return self._memo.get(key)

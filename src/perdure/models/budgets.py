@@ -37,9 +37,9 @@ class WindowBudgets:
     tail_tokens: int
     # The kept beginning's share, 0 on small windows.
     head_tokens: int
-    # The most a summary may come to, and the facts that code adds to it.
+    # The most a summary may come to, and the record and index that code adds to it.
     summary_cap_tokens: int
-    facts_tokens: int
+    record_tokens: int
     # The most a whole handoff may come to; None where only its parts are bounded.
     handoff_cap_tokens: int | None
     # Where a gateway compacts before the agent sees a message.
@@ -59,7 +59,7 @@ class WindowBudgets:
     @property
     def handoff_tokens(self) -> int:
         """What a whole handoff may come to: its cap, or else its parts and their frame."""
-        return self.handoff_cap_tokens or self.summary_cap_tokens + self.facts_tokens + _FRAME_TOKENS
+        return self.handoff_cap_tokens or self.summary_cap_tokens + self.record_tokens + _FRAME_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def window_budgets(
         tail_tokens=_share(threshold_tokens, s.target_ratio),
         head_tokens=0 if is_small else _share(window, s.head_ratio),
         summary_cap_tokens=min(_share(window, s.summary_window_ratio), s.summary_max_tokens),
-        facts_tokens=min(_share(window, s.facts_ratio), s.facts_max_tokens),
+        record_tokens=min(_share(window, s.record_ratio), s.record_max_tokens),
         handoff_cap_tokens=_share(window, s.small_window_handoff_ratio) if is_small else None,
         hygiene_tokens=_share(window, HYGIENE_RATIO),
         room_tokens=room,

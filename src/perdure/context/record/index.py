@@ -1,0 +1,92 @@
+"""The index: exact values that nothing else in view shows and that are likely to be needed, by where they occurred."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.context.facts.extraction import PLACES, kind_of, parts_in
+from perdure.context.facts.ranking import Weights, weigh
+from perdure.context.facts.reading import MessageFacts
+from perdure.context.record.passages import clip
+
+_FILES = "Files"
+_STATED = "Stated in messages"
+_LABEL_CHARS = 60
+_SEPARATOR = ", "
+# Characters a value costs beyond its own: the separator, and a share of its label.
+_OVERHEAD = 12
+# A value less likely to be needed is noise.
+_LEAST_CHANCE = 0.08
+_LEAST_PATH_CHANCE = 0.04
+_MOST_LABELS = 40
+# Names of one file or call; more of them are an excerpt, not an index.
+_MOST_VALUES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ValueUse:
+    """The values of a stretch with their chance to be needed, and the messages they occurred in."""
+
+    weights: Weights
+    messages: Sequence[MessageFacts]
+
+    @classmethod
+    def read(cls, messages: Sequence[MessageFacts]) -> ValueUse:
+        return cls(weigh(messages), messages)
+
+
+def draw_index(use: ValueUse, *, budget: int, visible: frozenset[str], text: str) -> str:
+    """Draw the index in at most `budget` characters, without values in `visible` or in `text`.
+
+    Paths are listed whole, as a call takes them: elsewhere they are relative to a folder.
+    """
+    chance = use.weights.chance
+    shown = parts_in(text)
+    values = [v for v, c in chance.items() if c >= _least_chance(v) and v not in visible and v not in shown]
+    values.sort(key=lambda v: -chance[v] / (len(v) + _OVERHEAD))
+    labels = _Labels(use)
+    groups: dict[str, list[str]] = {}
+    room = budget
+    for value in values:
+        if value in text:
+            continue
+        label = labels.of(value)
+        group = groups.get(label, [])
+        cost = len(value) + len(_SEPARATOR) + (0 if group else len(label) + 5)
+        is_full = len(group) >= _MOST_VALUES and label != _FILES
+        if cost <= room and not is_full and (group or len(groups) < _MOST_LABELS):
+            groups.setdefault(label, []).append(value)
+            room -= cost
+        if room < _OVERHEAD:
+            break
+    names = sorted(groups, key=lambda g: (g != _FILES, g == _STATED, g))
+    return "\n".join(f"- {name}: {_SEPARATOR.join(groups[name])}" for name in names)
+
+
+def _least_chance(value: str) -> float:
+    return _LEAST_PATH_CHANCE if kind_of(value) in PLACES else _LEAST_CHANCE
+
+
+class _Labels:
+    """Names the file or call that a value belongs to."""
+
+    def __init__(self, use: ValueUse) -> None:
+        self._use = use
+        self._targets = {c.call_id: c.target or c.tool for m in use.messages for c in m.calls}
+
+    def of(self, value: str) -> str:
+        if kind_of(value) in PLACES:
+            return _FILES
+        weights = self._use.weights
+        for source in (weights.calls, weights.results):
+            if (at := source.last.get(value)) is not None:
+                return self._target(self._use.messages[at], value)
+        return _STATED
+
+    def _target(self, message: MessageFacts, value: str) -> str:
+        target = message.calls[0].target if message.calls else self._targets.get(message.message.tool_call_id or "", "")
+        if not target or value in target:
+            return _STATED
+        is_path = kind_of(target) in PLACES and len(target.split()) == 1
+        return target.rsplit("/", 1)[-1] if is_path else clip(target, _LABEL_CHARS)

@@ -1,0 +1,179 @@
+"""Read what a message states: who it comes from, and its passages with their worth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from perdure.context.record.passages import Passage, clip, split_passages
+from perdure.context.user_intent import rules_in
+from perdure.context.user_words import is_bare, own_words
+from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message
+
+# Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document that was read.
+Speaker = Literal["user", "assistant", "report", "note", "document"]
+
+# Texts of a user message up to this size are quoted as typed.
+_WHOLE_CHARS = 700
+_PASTED_WORTH = 0.3
+_LONG_CHARS = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What one message states."""
+
+    speaker: Speaker
+    passages: tuple[Passage, ...]
+    # The user corrected, refused or set a rule: no later compaction may drop it.
+    is_binding: bool = False
+    # Only agreement or "go on": it refers to what the assistant wrote before.
+    is_bare: bool = False
+    # The last words of a turn, not a remark between two calls.
+    is_final: bool = False
+    # Identifies a text that is repeated; 0 for short ones.
+    fingerprint: int = 0
+    # What a program called it: the name of a command, the title of a task.
+    title: str = ""
+
+
+NOTHING_STATED = Statement("note", ())
+
+_ELEMENT = re.compile(r"<([a-z][\w-]{1,40})>")
+_COMMAND = re.compile(r"<command-name>\s*(/?[^<\n]{1,80}?)\s*</command-name>")
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>\s*([^<]{1,4000}?)\s*</command-args>")
+# Elements whose content is of no use to a reader.
+_NOISE = frozenset(
+    ("local-command-caveat", "system-reminder", "command-message", "command-name", "command-args", "task-id", "status")
+)
+_REPORTS = ("result", "report", "output", "response")
+_CORRECTION = re.compile(
+    r"^\W*(?:no\b(?! problem| worries| need)|nope|not? (?:that|this|like|quite|what)|don't|do not|stop\b|wrong"
+    r"|actually\b|wait\b|undo|revert|instead\b|never\b|please don't|rather\b|i (?:said|meant|don't (?:want|like|think)"
+    r"|wanted|told|undid|prefer|would rather|would prefer)|that's (?:not|wrong)|this is (?:not|wrong)"
+    r"|you (?:should(?:n't| not)|broke|forgot|missed|fucked)|remove (?:this|that|it)|why (?:did|do|are) you"
+    r"|不要|不对|不是|别|错了|停|違う|ちがう|やめ|じゃなく|ではなく|아니|하지 ?마|말고|틀렸)",
+    re.IGNORECASE,
+)
+_SKILL = re.compile(r"^(?:Base directory for this skill|# .*\b[Ss]kill\b|---\nname: )")
+_LOG_LINE = re.compile(
+    r"\b(?:error|fail(?:ed|ure)?|fatal|panic|exception|traceback|assert\w*|expected|warning)\b|^\s*at \S+:\d+"
+    r"|\S+\.\w{1,4}:\d+",
+    re.IGNORECASE,
+)
+
+
+def read_statement(message: Message) -> Statement:
+    """Read what a message states. Pure, so the result can be cached; the message is redacted before."""
+    if message.role == "assistant" and message.kind == "assistant":
+        passages = split_passages(message.text) if message.text.strip() else ()
+        if message.tool_calls and passages and passages[-1].text.endswith((":", "：")):
+            # It only introduces the call.
+            passages = (*passages[:-1], replace(passages[-1], worth=passages[-1].worth * 0.4))
+        return Statement("assistant", passages, is_final=not message.tool_calls, fingerprint=_fingerprint(message.text))
+    if message.is_real_user:
+        return _user_statement(message)
+    if message.kind == "note" and message.text.strip():
+        return _note(message.text)
+    return NOTHING_STATED
+
+
+def _note(text: str) -> Statement:
+    """A summary that another program inserted, or a remark of a repair: background, nobody's words."""
+    if not text.startswith(SUMMARY_OPENINGS):
+        return NOTHING_STATED
+    return Statement(
+        "note", split_passages(text), fingerprint=_fingerprint(text), title="an earlier summary, not verified"
+    )
+
+
+def _user_statement(message: Message) -> Statement:
+    text = message.typed_text.strip()
+    if not text:
+        images = sum(isinstance(p, ImagePart) for p in message.parts)
+        return Statement("user", (Passage("[image]", "[image]", 0.5),)) if images else NOTHING_STATED
+    if text.startswith(SUMMARY_OPENINGS):
+        return _note(text)
+    if text.startswith("<") and (wrapped := _wrapped(text)) is not None:
+        return wrapped
+    if len(text) > _LONG_CHARS and _SKILL.match(text):
+        passages = tuple(replace(p, worth=p.worth * _PASTED_WORTH) for p in split_passages(text))
+        return Statement("note", passages, fingerprint=_fingerprint(text), title="pasted skill text")
+    own = own_words(message)
+    is_binding = bool(rules_in(message)) or bool(_CORRECTION.match(own))
+    passages = tuple((_typed_whole if len(text) <= _WHOLE_CHARS else _typed_long)(text, own))
+    return Statement(
+        "user",
+        passages,
+        is_binding=is_binding,
+        is_bare=len(text) <= 60 and (is_bare(text) or len(text) <= 12),
+        is_final=True,
+        fingerprint=_fingerprint(text),
+    )
+
+
+def _typed_whole(text: str, own: str) -> Iterator[Passage]:
+    """The paragraphs as typed; pasted lines count less."""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        is_own = line in own
+        yield Passage(line, clip(line, 240), 1.0 if is_own else 0.5)
+
+
+def _typed_long(text: str, own: str) -> Iterator[Passage]:
+    """The passages of a long message: what was typed counts in full, of pasted logs and documents the telling lines."""
+    opening = own[:200]
+    for passage in split_passages(text):
+        words = passage.text.strip("- ")
+        if words in own or words[:40] in opening:
+            worth = min(1.0, passage.worth + 0.35)
+        elif _LOG_LINE.search(passage.text):
+            worth = 0.45
+        else:
+            worth = passage.worth * _PASTED_WORTH
+        yield replace(passage, worth=worth)
+
+
+def _wrapped(text: str) -> Statement | None:
+    """A message written by a program in the user's name: a command, its output, the report of a task."""
+    if command := _COMMAND.search(text):
+        arguments = _COMMAND_ARGUMENTS.search(text)
+        words = arguments[1].strip() if arguments else ""
+        line = f"{command[1]} {words}".strip()
+        return Statement("user", (Passage(line, clip(line, 200), 0.9 if words else 0.2),), is_bare=not words)
+    elements = dict(_elements(text))
+    if not elements:
+        return None
+    title = " ".join(elements.get("summary", "").split())[:120]
+    body = next((elements[name] for name in _REPORTS if elements.get(name, "").strip()), "")
+    if not body:
+        body = "\n".join(content for name, content in elements.items() if name not in _NOISE and name != "summary")
+        rest = text[text.rfind(">") + 1 :].strip()
+        if rest and not title:
+            # Words behind the markup are the user's.
+            return Statement("user", tuple(_typed_whole(rest, rest)), is_final=True)
+    if not body.strip():
+        return NOTHING_STATED if not title else Statement("note", (Passage(title, title, 0.3),))
+    return Statement(
+        "report", split_passages(body), is_final=True, fingerprint=_fingerprint(body), title=title or "output"
+    )
+
+
+def _elements(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and contents of the elements of a text, outer ones opened. Linear in its length."""
+    at = 0
+    while tag := _ELEMENT.search(text, at):
+        end = text.find(f"</{tag[1]}>", tag.end())
+        content = text[tag.end() : end if end >= 0 else len(text)]
+        if tag[1].endswith(("notification", "message", "event")) and tag[1] not in _NOISE:
+            at = tag.end()
+            continue
+        yield tag[1], content
+        at = end if end >= 0 else len(text)
+
+
+def _fingerprint(text: str) -> int:
+    """A hash of a text long enough to be worth telling once."""
+    words = text.strip()
+    return hash(words[:2_000]) if len(words) > 200 else 0

@@ -1,0 +1,470 @@
+"""Draw the record of a stretch of the log: what was said and done, in order, within a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from perdure.context.record.budget import Option, age_factor, choose, score
+from perdure.context.record.calls import describe_call
+from perdure.context.record.carried import CALL, LABELS, carried_statement, parse_record
+from perdure.context.record.messages import Speaker, Statement, read_statement
+from perdure.context.record.passages import Passage, clip, is_prose, size_of, split_passages
+from perdure.context.record.paths import common_root
+from perdure.context.record.redacted import redact_entries, redact_message, redacted
+from perdure.context.record.types import CallKind, CallLine
+from perdure.core.messages import Entry, Message
+
+# The line of each call, by the position of the message that made it and the id of the call.
+CallLines = Mapping[tuple[int, str], CallLine]
+
+# What the words of each speaker count.
+_WEIGHTS: Mapping[Speaker, float] = {"user": 8.0, "assistant": 0.9, "report": 0.75, "note": 0.6, "document": 0.4}
+_FINAL_WEIGHT = 1.6
+_BINDING_WEIGHT = 60.0
+# A reply that the user agreed to with a word or two.
+_AGREED_FACTOR = 1.6
+# The rest of a long passage, after its first clause.
+_REST_FACTOR = 0.75
+_REPEATED_FACTOR = 0.3
+# A call by its target alone, by its line, and in detail.
+_BRIEF_WEIGHT = 0.6
+_LINE_WEIGHT = 1.7
+_DETAIL_WEIGHT = 1.0
+_LEAST_CALL_WORTH = 0.2
+# Characters of the log after which text counts about 70% of the newest.
+_HALF_LIFE_CHARS = 120_000
+# Entries with all their options; of older ones only what the user said and what weighs most.
+_FINE_ENTRIES = 1_500
+_OLD_CALL_WORTH = 0.75
+_OLD_PASSAGES = 2
+_BRIEF_CHARS = 90
+# A line that introduces others has a statement of its own from this worth on.
+_LEAST_LEAD_WORTH = 0.7
+_OPENING_LINES = 5
+# A record that fills less than this share of its budget also quotes the documents that were read.
+_FULL_SHARE = 0.8
+_LEAST_DOCUMENT_CHARS = 400
+_MOST_DOCUMENT_CHARS = 300_000
+# A passage up to this length between two others is shown instead of an ellipsis.
+_GAP_CHARS = 70
+# A passage of this length is shown once.
+_REPEATABLE_CHARS = 80
+_VERBS: Mapping[CallKind, str] = {
+    "read": "read",
+    "search": "searched",
+    "edit": "edited",
+    "write": "wrote",
+    "delete": "deleted",
+    "web": "opened",
+    "task": "planned",
+    "delegate": "delegated",
+}
+_HEADER = "In order, as it was said and done; … marks omissions, → a tool call with its outcome."
+_RELATIVE = "Paths in calls are relative to "
+# What an earlier record has at a lower resolution already.
+_EARLIER_FACTOR = 0.5
+_EARLIER_CALL = 0.1
+
+
+def statement_of(entry: Entry) -> Statement:
+    """The cached statement of an entry."""
+    return entry.memoized("statement") or entry.memo("statement", lambda _: read_statement(redacted(entry)))
+
+
+def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
+    """The line of each call; cached with the entry that made it."""
+    lines: dict[tuple[int, str], CallLine] = {}
+    for at, entry in enumerate(entries):
+        if not entry.message.tool_calls:
+            continue
+        results = _results_behind(entries, at)
+        cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized("call_lines")
+        if cached is None or cached[0] != len(results):
+            # A call may be described before its result arrives.
+            described = tuple(
+                describe_call(call, next((results[i] for i in call.ids if i in results), None))
+                for call in redacted(entry).tool_calls
+            )
+            cached = (len(results), described)
+            entry.set_memo("call_lines", cached)
+        for call, line in zip(entry.message.tool_calls, cached[1], strict=True):
+            lines[entry.seq, call.id] = line
+    return lines
+
+
+def _results_behind(entries: Sequence[Entry], at: int) -> dict[str, str]:
+    """The results right behind a message with calls, by their ids."""
+    results: dict[str, str] = {}
+    for i in range(at + 1, len(entries)):
+        entry = entries[i]
+        if entry.message.role != "tool":
+            break
+        if entry.message.tool_call_id:
+            results.setdefault(entry.message.tool_call_id, redacted(entry).text)
+    return results
+
+
+def prepare(entries: Sequence[Entry]) -> None:
+    """Compute what the record needs of each entry, ahead of a compaction."""
+    redact_entries(entries)
+    for entry in entries:
+        statement_of(entry)
+    call_lines(entries)
+
+
+def draw_record(
+    entries: Sequence[Entry],
+    *,
+    budget: int,
+    lines: CallLines | None = None,
+    already: str = "",
+    earlier: str = "",
+    has_addresses: bool = True,
+) -> str:
+    """Draw the record of the entries in at most `budget` bytes; "" where nothing fits.
+
+    Long passages that `already` has are left out. `earlier` is the record of messages that cannot be read any more:
+    its lines come before the entries, at a lower resolution.
+    """
+    redact_entries(entries)
+    lines = call_lines(entries) if lines is None else lines
+    root = common_root(line.target for line in lines.values())
+    header = _HEADER + (f" {_RELATIVE}{root}" if root else "")
+    room = budget - len(header) - 1
+    drawing = _Drawing(root=root, has_addresses=has_addresses, already=already)
+    drawing.add_earlier(earlier)
+    drawing.add_entries(entries, lines)
+    text = _fill(drawing, room)
+    if size_of(text) < _FULL_SHARE * room and (documents := _documents(entries)):
+        # Little was said and done, as in research: the pages that were read are what the work is about.
+        drawing = _Drawing(root=root, has_addresses=has_addresses, already=already)
+        drawing.add_earlier(earlier)
+        drawing.add_entries(entries, lines, documents)
+        text = _fill(drawing, room)
+    return f"{header}\n{text}" if text else ""
+
+
+def _fill(drawing: _Drawing, room: int) -> str:
+    budget = room
+    for _ in range(4):
+        text = drawing.render(choose(drawing.options, budget))
+        over = size_of(text) - room
+        if over <= 0:
+            return text
+        budget -= over + 20
+    return ""
+
+
+def _documents(entries: Sequence[Entry]) -> dict[str, Statement]:
+    """The results that are prose, newest first within a bound, by the ids of their calls."""
+    documents: dict[str, Statement] = {}
+    chars = 0
+    for entry in reversed(entries):
+        if entry.message.role != "tool" or chars > _MOST_DOCUMENT_CHARS:
+            continue
+        text = redacted(entry).text
+        if len(text) >= _LEAST_DOCUMENT_CHARS and is_prose(text):
+            chars += len(text)
+            documents[entry.message.tool_call_id or ""] = entry.memo("document", _document)
+    return documents
+
+
+def _document(message: Message) -> Statement:
+    return Statement("document", split_passages(redact_message(message).text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A statement of the stretch and the index of its first option, its label."""
+
+    # None for one carried over from an earlier record.
+    seq: int | None
+    statement: Statement
+    first: int
+    # Position of the message with the same text.
+    repeats: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A call of the stretch: its texts of growing size, and the index of its first option."""
+
+    texts: tuple[str, str, str, str]
+    first: int
+
+
+class _Drawing:
+    """The statements and calls of a stretch, and the options to show them."""
+
+    def __init__(self, *, root: str, has_addresses: bool, already: str) -> None:
+        self.options: list[Option] = []
+        self._items: list[_Said | _Done] = []
+        self._root = f"{root}/" if root else ""
+        self._has_addresses = has_addresses
+        self._already = already
+        self._passages: set[str] = set()
+        self._fingerprints: dict[int, int] = {}
+        self._changed: frozenset[str] = frozenset()
+        self._newest_plan: CallLine | None = None
+
+    def add_earlier(self, record: str) -> None:
+        """Add the lines of an earlier record."""
+        for label, text in parse_record(record):
+            if label == CALL:
+                line = text.partition("\n")[0]
+                self._add_texts((clip(line, _BRIEF_CHARS), line, line, text), _EARLIER_CALL)
+            else:
+                self._add_statement(None, carried_statement(label, text), _EARLIER_FACTOR, is_old=False)
+
+    def add_entries(
+        self, entries: Sequence[Entry], lines: CallLines, documents: Mapping[str, Statement] | None = None
+    ) -> None:
+        """Add the statements and calls of entries; of `documents`, by the ids of their calls, also the text."""
+        own = [lines[e.seq, c.id] for e in entries for c in e.message.tool_calls if (e.seq, c.id) in lines]
+        self._changed = frozenset(c.target for c in own if c.kind in ("edit", "write"))
+        self._newest_plan = next((c for c in reversed(own) if c.facts.plan), None)
+        ages = _ages(entries)
+        statements = [statement_of(e) for e in entries]
+        agreed = _agreed(statements)
+        fine_from = len(entries) - _FINE_ENTRIES
+        for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
+            if statement.passages:
+                factor = _AGREED_FACTOR if at in agreed else 1.0
+                self._add_statement(entry.seq, statement, factor * ages[at], is_old=at < fine_from)
+            for call in entry.message.tool_calls:
+                line = lines.get((entry.seq, call.id))
+                if line is not None and (at >= fine_from or line.worth >= _OLD_CALL_WORTH):
+                    document = next((documents[i] for i in call.ids if i in documents), None) if documents else None
+                    self._add_call(entry.seq, line, ages[at], document)
+
+    # -- options -----------------------------------------------------------------------------------------------------
+
+    def _add_statement(self, seq: int | None, statement: Statement, age: float, *, is_old: bool) -> None:
+        if is_old and not statement.is_final:
+            return
+        label = len(self.options)
+        weight = _weight(statement, age)
+        repeats = None
+        if statement.fingerprint and seq is not None:
+            first = self._fingerprints.setdefault(statement.fingerprint, seq)
+            repeats = first if first != seq else None
+        said = _Said(seq, statement, label, repeats)
+        self._items.append(said)
+        self.options.append(Option(size_of(self._label(said)) + 1, 0.0))
+        if repeats is not None:
+            self.options[label] = Option(size_of(self._label(said)) + 60, score(weight * _REPEATED_FACTOR, 60))
+            return
+        least = _least_worth(statement.passages) if is_old and statement.speaker != "user" else 0.0
+        shorts: list[int] = []
+        for passage in statement.passages:
+            worth = 0.0 if passage.worth < least or self._is_repeated(passage, statement) else weight * passage.worth
+            shorts.append(len(self.options))
+            needs = label if passage.lead < 0 else shorts[passage.lead]
+            size = len(passage.short)
+            more = len(passage.text) - size
+            self.options.append(Option(size + 2, score(worth, size), needs))
+            self.options.append(Option(more, score(worth * _REST_FACTOR, size + more) if more > 0 else 0.0, shorts[-1]))
+
+    def _is_repeated(self, passage: Passage, statement: Statement) -> bool:
+        """Whether the passage is shown already: by the sections, or by an earlier message that is not the user's."""
+        if len(passage.text) < _REPEATABLE_CHARS:
+            return False
+        if passage.text in self._passages or passage.text in self._already:
+            return True
+        if statement.speaker == "user":
+            return False
+        self._passages.add(passage.text)
+        return False
+
+    def _add_call(self, seq: int, line: CallLine, age: float, document: Statement | None) -> None:
+        if line.report:
+            title = clip(line.target, 60)
+            report = Statement("report", split_passages(line.report), is_final=True, title=title)
+            self._add_statement(seq, report, age, is_old=False)
+            return
+        brief, whole, detail = self._brief(line), self._local(line.line), self._local(line.detail or line.line)
+        # An earlier plan is told by its line; the newest has its items.
+        has_detail = (line.kind != "task" or line is self._newest_plan) and document is None
+        texts = (brief, whole, _opening(detail), detail) if has_detail else (brief, whole, whole, whole)
+        is_looked_at = line.kind == "read" and line.target in self._changed
+        weight = _BINDING_WEIGHT if line.user_words else age
+        self._add_texts(texts, weight * line.worth, brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH)
+        if document is not None:
+            self._add_statement(seq, document, age, is_old=False)
+
+    def _add_texts(self, texts: tuple[str, str, str, str], worth: float, *, brief_worth: float = 0.0) -> None:
+        """Add a call by its texts: its target among those of its neighbours, its line, and two steps of detail."""
+        first = len(self.options)
+        self._items.append(_Done(texts, first))
+        brief, whole, opening, detail = map(size_of, texts)
+        worth_of_target = _BRIEF_WEIGHT * max(worth, brief_worth) if brief_worth else 0.0
+        self.options.append(Option(brief + 2, score(worth_of_target, brief)))
+        self._add_step(worth * _LINE_WEIGHT, whole, whole + 4 - brief, first)
+        self._add_step(worth * _DETAIL_WEIGHT, opening - whole, opening - whole, first + 1)
+        self._add_step(worth * _DETAIL_WEIGHT * _REST_FACTOR, detail - opening, detail - opening, first + 2)
+
+    def _add_step(self, worth: float, size: int, more: int, needs: int) -> None:
+        self.options.append(Option(max(more, 0), score(worth, size) if more > 0 else 0.0, needs))
+
+    def _brief(self, line: CallLine) -> str:
+        verb = _VERBS.get(line.kind, "")
+        return clip(f"{verb} {self._local(line.target)}".strip() or line.name, _BRIEF_CHARS)
+
+    def _local(self, text: str) -> str:
+        return text.replace(self._root, "") if self._root else text
+
+    # -- rendering ---------------------------------------------------------------------------------------------------
+
+    def render(self, taken: set[int]) -> str:
+        """Render the taken options in order; neighbouring brief calls share a line."""
+        out: list[str] = []
+        brief: list[str] = []
+        for item in self._items:
+            if item.first not in taken:
+                continue
+            if isinstance(item, _Done):
+                level = next((n for n in (3, 2, 1) if item.first + n in taken), 0)
+                if level == 0:
+                    brief.append(item.texts[0])
+                    continue
+                text = f"{CALL} {item.texts[level]}"
+            else:
+                text = self._statement_text(item, taken)
+            if text:
+                _flush(out, brief)
+                out.append(text)
+        _flush(out, brief)
+        return "\n".join(_merge_equal(out))
+
+    def _statement_text(self, said: _Said, taken: set[int]) -> str:
+        label, passages = self._label(said), said.statement.passages
+        if said.repeats is not None:
+            where = self._address(said.repeats) or "before"
+            return f"{label} [the same text as {where}: {clip(passages[0].short, 50)}]"
+        levels = [
+            (at in taken) + (at + 1 in taken) for at in range(said.first + 1, said.first + 1 + 2 * len(passages), 2)
+        ]
+        _drop_bare_leads(passages, levels)
+        _close_gaps(passages, levels)
+        # Only labels and calls begin at the margin: no text can pass for the words of somebody else.
+        text = "".join(_join_passages(passages, levels)).replace("\n", "\n ")
+        return f"{label} {text}" if text else ""
+
+    def _label(self, said: _Said) -> str:
+        if said.statement.speaker == "document":
+            return "  excerpts:"
+        title = f" ({said.statement.title})" if said.statement.title else ""
+        return f"{LABELS[said.statement.speaker]}{title} {self._address(said.seq)}".rstrip() + ":"
+
+    def _address(self, seq: int | None) -> str:
+        return f"[{seq}]" if self._has_addresses and seq is not None else ""
+
+
+def _weight(statement: Statement, age: float) -> float:
+    if statement.is_binding:
+        return _BINDING_WEIGHT
+    weight = _WEIGHTS[statement.speaker] * age
+    return weight * _FINAL_WEIGHT if statement.speaker == "assistant" and statement.is_final else weight
+
+
+def _least_worth(passages: Sequence[Passage]) -> float:
+    """The worth that the few best passages have."""
+    return sorted((p.worth for p in passages), reverse=True)[:_OLD_PASSAGES][-1]
+
+
+def _opening(detail: str) -> str:
+    """The first lines of a detail."""
+    lines = detail.split("\n", _OPENING_LINES)
+    return detail if len(lines) <= _OPENING_LINES else "\n".join((*lines[:-1], "  …"))
+
+
+def _merge_equal(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines, equal neighbours once with their number."""
+    for line, group in groupby(lines):
+        times = sum(1 for _ in group)
+        yield f"{line} (×{times})" if times > 1 else line
+
+
+def _flush(out: list[str], brief: list[str]) -> None:
+    """Append the brief calls as one line, each target once and equal verbs named once."""
+    if not brief:
+        return
+    groups: list[tuple[str, list[str]]] = []
+    verbs = frozenset(_VERBS.values())
+    for text in dict.fromkeys(brief):
+        verb, _, target = text.partition(" ")
+        verb, target = (verb, target) if verb in verbs else ("", text)
+        if verb and groups and groups[-1][0] == verb:
+            groups[-1][1].append(target)
+        else:
+            groups.append((verb, [target]))
+    brief.clear()
+    out.append(f"{CALL} " + "; ".join(f"{verb} {', '.join(targets)}".strip() for verb, targets in groups))
+
+
+def _drop_bare_leads(passages: Sequence[Passage], levels: list[int]) -> None:
+    """Hide a heading or introducing line of which nothing is shown."""
+    leads = {p.lead for p in passages}
+    shown = {p.lead for p, level in zip(passages, levels, strict=True) if level}
+    for n in range(len(passages) - 1, -1, -1):
+        if levels[n] and n in leads and n not in shown and passages[n].worth < _LEAST_LEAD_WORTH:
+            levels[n] = 0
+            shown = {p.lead for p, level in zip(passages, levels, strict=True) if level}
+
+
+def _close_gaps(passages: Sequence[Passage], levels: list[int]) -> None:
+    """Show a short passage between two that are shown: an ellipsis would hardly be shorter."""
+    for n in range(1, len(passages) - 1):
+        is_between = not levels[n] and levels[n - 1] and levels[n + 1]
+        if is_between and len(passages[n].text) <= _GAP_CHARS and passages[n].worth > 0.2:
+            levels[n] = 2
+
+
+def _join_passages(passages: Sequence[Passage], levels: Sequence[int]) -> Iterator[str]:
+    """Yield the shown passages with their separators, and an ellipsis where something of worth is left out."""
+    is_first, has_gap, is_open = True, False, False
+    for passage, level in zip(passages, levels, strict=True):
+        if not level:
+            has_gap = has_gap or passage.worth > 0.2
+            continue
+        text = passage.text if level > 1 else passage.short
+        if has_gap and not is_first and not is_open:
+            yield " …"
+        if not is_first:
+            yield passage.joint
+        yield text
+        is_first, has_gap, is_open = False, False, text.endswith("…")
+    if has_gap and not is_first and not is_open:
+        yield " …"
+
+
+def _agreed(statements: Sequence[Statement]) -> set[int]:
+    """Indexes of the replies that the user agreed to or chose from with a word or two."""
+    agreed: set[int] = set()
+    last = -1
+    for at, statement in enumerate(statements):
+        if not statement.passages:
+            continue
+        if statement.speaker == "assistant" and statement.is_final:
+            last = at
+        elif statement.speaker == "user":
+            if statement.is_bare and last >= 0:
+                agreed.add(last)
+            last = -1
+    return agreed
+
+
+def _ages(entries: Sequence[Entry]) -> list[float]:
+    """How much each entry counts by its distance from the end of the log."""
+    ages = [1.0] * len(entries)
+    distance = 0
+    for at in range(len(entries) - 1, -1, -1):
+        ages[at] = age_factor(distance, _HALF_LIFE_CHARS)
+        distance += entries[at].memoized("chars") or entries[at].memo("chars", _chars)
+    return ages
+
+
+def _chars(message: Message) -> int:
+    return 1 + len(message.text) + sum(len(c.arguments) for c in message.tool_calls)

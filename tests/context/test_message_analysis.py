@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from perdure.context.analysis import analyze_message, sentences
+from perdure.context.analysis import sentences
+from perdure.context.record.messages import read_statement
 from perdure.context.user_words import typed_text
 from perdure.core.messages import user
 
@@ -42,6 +43,6 @@ def test_sentences_end_at_marks_and_lines_but_not_inside_a_word() -> None:
 )
 def test_a_long_page_takes_no_longer_than_its_length(text: str) -> None:
     started = time.process_time()
-    analyze_message(user(text))
+    read_statement(user(text))
     # It takes a tenth of a second; where each tag or blank is looked at from every one before it, minutes.
     assert time.process_time() - started < 5

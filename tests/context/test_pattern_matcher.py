@@ -6,18 +6,14 @@ import re
 
 import pytest
 
-from perdure.context.analysis import DECISION, ERROR, PLAN, PatternMatcher
-from perdure.context.digest import CHECKED
+from perdure.context.analysis import PLAN, PatternMatcher
 from perdure.context.record.decisions import CHOICE
 from perdure.context.transcript import EXIT
 from support.alternatives import alternatives
 
 WORDINGS = {
-    "decision": DECISION,
     "plan": PLAN,
     "choice": CHOICE,
-    "error": ERROR,
-    "checked": CHECKED,
     "exit": EXIT,
 }
 each_wording = pytest.mark.parametrize("wording", WORDINGS.values(), ids=WORDINGS)
@@ -59,5 +55,5 @@ def test_what_is_said_in_cjk_needs_no_mark(wording: PatternMatcher) -> None:
 
 
 def test_pieces_are_found_in_their_order_in_either_script() -> None:
-    pieces = ["We decided it.", "It is so.", "因为太慢", "No reason.", "Because it is slow."]
-    assert DECISION.among(pieces, "\n".join(pieces)) == [pieces[0], pieces[2], pieces[4]]
+    pieces = ["Next: the tests.", "It is so.", "接下来运行测试", "No reason.", "Remaining: the docs."]
+    assert PLAN.among(pieces, "\n".join(pieces)) == [pieces[0], pieces[2], pieces[4]]

@@ -1,27 +1,19 @@
-"""Exact facts of a conversation: paths, ids, names and numbers, ranked by how likely they are needed again.
+"""Exact values of a conversation: paths, ids, names and numbers, ranked by how likely they are needed again.
 
-A summary drops most of the exact values that an agent goes on to need; code extracts and quotes them:
+    extraction  parse the values of a text, and the kind of each
+    reading     the values of a message by where they occur, cached per entry
+    ranking     the probability that each value is needed again
+    quoting     shorten a text at the end of a word
 
-    extraction  the facts in a text, and the kind of each
-    reading     the facts of a message by where they occur, cached per entry
-    ranking     the probability that each fact is needed again
-    quoting     a short, understandable excerpt around a fact
-    sources     the excerpts that can show each fact, and their headings
-    selection   choose facts and excerpts within a budget; start at `FactLedger.collect(...).lines_for(...)`
-
-Data flows in that order; each module imports only from those above it.
+The index of a handoff (`context.record.index`) lists those that nothing else in view shows.
 """
 
 from perdure.context.facts.ranking import FURTHEST_BACK
 from perdure.context.facts.reading import FACTS_KEY, MessageFacts, facts_in, facts_of, read_facts
-from perdure.context.facts.selection import BETWEEN_PIECES, FactLedger, FactLines
 
 __all__ = [
-    "BETWEEN_PIECES",
     "FACTS_KEY",
     "FURTHEST_BACK",
-    "FactLedger",
-    "FactLines",
     "MessageFacts",
     "facts_in",
     "facts_of",

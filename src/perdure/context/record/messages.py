@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.context.record.passages import Passage, clip, split_passages
 from perdure.context.user_intent import rules_in
 from perdure.context.user_words import is_bare, own_words
-from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message
+from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document that was read.
 Speaker = Literal["user", "assistant", "report", "note", "document"]
@@ -40,6 +40,10 @@ class Statement:
 
 
 NOTHING_STATED = Statement("note", ())
+CALL = "→"
+LABELS: Mapping[Speaker, str] = {"user": "USER", "assistant": "ASSISTANT", "report": "REPORT", "note": "NOTE"}
+_SPEAKERS: Mapping[str, Speaker] = {label: speaker for speaker, label in LABELS.items()}
+_LINE = re.compile(r"^(?:(USER|ASSISTANT|REPORT|NOTE)(?: \(([^\n]{0,200}?)\))?(?: \[\d+\])?: |→ )", re.MULTILINE)
 
 _ELEMENT = re.compile(r"<([a-z][\w-]{1,40})>")
 _COMMAND = re.compile(r"<command-name>\s*(/?[^<\n]{1,80}?)\s*</command-name>")
@@ -177,3 +181,23 @@ def _fingerprint(text: str) -> int:
     """A hash of a text long enough to be worth telling once."""
     words = text.strip()
     return hash(words[:2_000]) if len(words) > 200 else 0
+
+
+def parse_record(record: str) -> Iterator[tuple[str, str]]:
+    """Yield the label (`→` for a call) and the text of each item; the header and a cut beginning are skipped."""
+    starts = list(_LINE.finditer(record))
+    ends = [*(m.start() for m in starts[1:]), len(record)][: len(starts)]
+    for start, end in zip(starts, ends, strict=True):
+        label = start[1] or CALL
+        text = record[start.end() : end].rstrip("\n")
+        yield label, text if label == CALL else text.replace("\n ", "\n")
+
+
+def carried_statement(label: str, text: str) -> Statement:
+    """The statement of an item that was carried over: the user's words are quoted again as they are."""
+    speaker = _SPEAKERS[label]
+    if speaker != "user":
+        return Statement(speaker, split_passages(text), is_final=True)
+    read = read_statement(user(text))
+    passages = read.passages if read.speaker == "user" else (Passage(text, clip(text, 240), 1.0),)
+    return Statement("user", passages, is_binding=read.is_binding, is_bare=read.is_bare, is_final=True)

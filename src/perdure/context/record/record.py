@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from perdure.context.record.budget import Option, age_factor, choose, score
 from perdure.context.record.calls import describe_call
-from perdure.context.record.carried import CALL, LABELS, carried_statement, parse_record
-from perdure.context.record.messages import Speaker, Statement, read_statement
+from perdure.context.record.messages import (
+    CALL,
+    LABELS,
+    Speaker,
+    Statement,
+    carried_statement,
+    parse_record,
+    read_statement,
+)
 from perdure.context.record.passages import Passage, clip, is_prose, size_of, split_passages
-from perdure.context.record.paths import common_root
 from perdure.context.record.redacted import redact_entries, redact_message, redacted
 from perdure.context.record.types import CallKind, CallLine
 from perdure.core.messages import Entry, Message
@@ -33,6 +41,8 @@ _BRIEF_WEIGHT = 0.6
 _LINE_WEIGHT = 1.7
 _DETAIL_WEIGHT = 1.0
 _LEAST_CALL_WORTH = 0.2
+# Narration and filler are left out whatever the room.
+_LEAST_WORTH = 0.15
 # Characters of the log after which text counts about 70% of the newest.
 _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
@@ -61,11 +71,79 @@ _VERBS: Mapping[CallKind, str] = {
     "task": "planned",
     "delegate": "delegated",
 }
+# Exponent of the size in a score: 1 prefers short texts strongly, 0 ignores the size.
+_SIZE_EXPONENT = 0.35
+_LEAST_SIZE = 30
+# A root that fewer paths share is not worth a line.
+_FEWEST_PATHS = 4
+_LONGEST_TARGET = 400
+_PATH = re.compile(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]+")
 _HEADER = "In order, as it was said and done; … marks omissions, → a tool call with its outcome."
 _RELATIVE = "Paths in calls are relative to "
 # What an earlier record has at a lower resolution already.
 _EARLIER_FACTOR = 0.5
 _EARLIER_CALL = 0.1
+
+
+@dataclass(slots=True)
+class Option:
+    """A step that adds detail to the record; it is taken after the one it needs."""
+
+    size: int
+    score: float
+    # Index of the option that has to be taken first; -1 for none.
+    needs: int = -1
+
+
+def score(worth: float, size: int) -> float:
+    """The score of an option: its worth, lower for a longer text."""
+    return worth / math.pow(max(size, _LEAST_SIZE), _SIZE_EXPONENT)
+
+
+def age_factor(distance: float, half_life: float) -> float:
+    """How much text at a distance from the end counts: 1 at the end, falling slowly like a power of the distance."""
+    return 1.0 / math.sqrt(1.0 + distance / half_life)
+
+
+def choose(options: Sequence[Option], budget: int) -> set[int]:
+    """The indexes of the options to take, best score first, each with the ones it needs."""
+    taken: set[int] = set()
+    remaining = budget
+    for index in sorted(range(len(options)), key=lambda i: -options[i].score):
+        if index in taken or options[index].score <= 0:
+            continue
+        chain = _untaken(options, index, taken)
+        cost = sum(options[i].size for i in chain)
+        if cost <= remaining:
+            taken.update(chain)
+            remaining -= cost
+    return taken
+
+
+def _untaken(options: Sequence[Option], index: int, taken: set[int]) -> list[int]:
+    """An option and those it needs, as far as they are not taken yet."""
+    chain = []
+    while index >= 0 and index not in taken:
+        chain.append(index)
+        index = options[index].needs
+    return chain
+
+
+def common_root(targets: Iterable[str]) -> str:
+    """The folder whose name saves most characters when it is left out of the targets; "" where none is worth it."""
+    folders: Counter[str] = Counter(
+        path.rpartition("/")[0]
+        for target in targets
+        if "/" in target
+        for path in _PATH.findall(target[:_LONGEST_TARGET])
+    )
+    counts: Counter[str] = Counter()
+    for folder, times in folders.items():
+        while folder.count("/") >= 2:
+            counts[folder] += times
+            folder = folder.rpartition("/")[0]
+    best = max(counts, key=lambda f: (counts[f] * len(f), len(f)), default="")
+    return best if best and counts[best] >= _FEWEST_PATHS else ""
 
 
 def statement_of(entry: Entry) -> Statement:
@@ -256,16 +334,19 @@ class _Drawing:
         if repeats is not None:
             self.options[label] = Option(size_of(self._label(said)) + 60, score(weight * _REPEATED_FACTOR, 60))
             return
-        least = _least_worth(statement.passages) if is_old and statement.speaker != "user" else 0.0
+        least = 0.0 if statement.speaker == "user" else _LEAST_WORTH
+        if is_old and statement.speaker != "user":
+            least = max(least, _least_worth(statement.passages))
         shorts: list[int] = []
         for passage in statement.passages:
-            worth = 0.0 if passage.worth < least or self._is_repeated(passage, statement) else weight * passage.worth
+            is_noise = passage.worth < least or self._is_repeated(passage, statement)
+            worth = 0.0 if is_noise else weight * passage.worth
             shorts.append(len(self.options))
             needs = label if passage.lead < 0 else shorts[passage.lead]
-            size = len(passage.short)
-            more = len(passage.text) - size
-            self.options.append(Option(size + 2, score(worth, size), needs))
-            self.options.append(Option(more, score(worth * _REST_FACTOR, size + more) if more > 0 else 0.0, shorts[-1]))
+            size = size_of(passage.short)
+            more = size_of(passage.text) - size
+            self.options.append(Option(size + 3, score(worth, size), needs))
+            self._add_step(worth * _REST_FACTOR, size + more, more, shorts[-1])
 
     def _is_repeated(self, passage: Passage, statement: Statement) -> bool:
         """Whether the passage is shown already: by the sections, or by an earlier message that is not the user's."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from perdure.context.analysis import sentences
 from perdure.context.authorship import is_for_machines, is_role_play, is_statement
@@ -47,33 +48,48 @@ _MOST_REMARKS = 3
 
 def rules_in(message: Message) -> tuple[str, ...]:
     """Extract the standing instructions of one message. Pure, so the result can be cached."""
-    return tuple(s for s in _in_own_voice(own_words(message)) if is_standing(s))
+    return rules_among(sentences_of_user(own_words(message)))
 
 
-def _in_own_voice(text: str) -> Iterator[str]:
-    """Yield the sentences that speak for the user: none of a fiction, none that others wrote, none for machines."""
-    for line in text.splitlines():
-        spoken = sentences(line)
-        for at, sentence in enumerate(spoken):
-            if is_role_play(sentence):
-                return
-            is_embedded = 0 < at < len(spoken) - 1 and is_statement(spoken[at - 1]) and is_statement(spoken[at + 1])
-            if not (is_embedded or is_for_machines(sentence) or _REPORTS.search(sentence)):
-                yield sentence
+def corrections_in(message: Message) -> tuple[str, ...]:
+    """Extract the corrections of one message. Pure."""
+    return corrections_among(sentences_of_user(own_words(message)))
 
 
 def remarks_in(message: Message) -> tuple[str, ...]:
     """Extract the sentences that may bind, beside the standing instructions. Pure."""
-    found = tuple(s for s in _in_own_voice(own_words(message)) if may_bind(s) and not is_standing(s))
-    return found[:_MOST_REMARKS]
+    return remarks_among(sentences_of_user(own_words(message)))
 
 
-def corrections_in(message: Message) -> tuple[str, ...]:
-    """Extract the corrections of one message: the sentence that corrects, with the one after it. Pure."""
-    lines = list(_in_own_voice(own_words(message)))
-    if not lines or not _CORRECTS.match(lines[0]) or is_standing(lines[0]):
+def sentences_of_user(own: str) -> list[str]:
+    """The sentences in the user's own voice: none of a fiction, of reported speech or for machines."""
+    spoken: list[str] = []
+    for line in own.splitlines():
+        pieces = sentences(line)
+        for at, sentence in enumerate(pieces):
+            if is_role_play(sentence):
+                return spoken
+            is_embedded = 0 < at < len(pieces) - 1 and is_statement(pieces[at - 1]) and is_statement(pieces[at + 1])
+            if not (is_embedded or is_for_machines(sentence) or _REPORTS.search(sentence)):
+                spoken.append(sentence)
+    return spoken
+
+
+def rules_among(spoken: Sequence[str]) -> tuple[str, ...]:
+    """The standing instructions among sentences."""
+    return tuple(filter(is_standing, spoken))
+
+
+def remarks_among(spoken: Sequence[str]) -> tuple[str, ...]:
+    """The first few sentences that may bind though no wording shows it."""
+    return tuple(islice((s for s in spoken if may_bind(s) and not is_standing(s)), _MOST_REMARKS))
+
+
+def corrections_among(spoken: Sequence[str]) -> tuple[str, ...]:
+    """The opening sentence where it corrects, with the one after it."""
+    if not spoken or not _CORRECTS.match(spoken[0]) or is_standing(spoken[0]):
         return ()
-    text = " ".join(lines[:2] if len(lines[0]) < _LONGEST // 2 else lines[:1])
+    text = " ".join(spoken[:2] if len(spoken[0]) < _LONGEST // 2 else spoken[:1])
     return (text,) if _SHORTEST < len(text) <= 2 * _LONGEST else ()
 
 

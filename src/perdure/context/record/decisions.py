@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from perdure.context.analysis import PatternMatcher, sentences
 from perdure.context.facts.quoting import tidy
-from perdure.context.record.requests import content_words
 from perdure.context.record.task import TaskDecision
 from perdure.context.user_words import own_words
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Message
 from perdure.redaction import redact
 
 # A choice between ways, in the assistant's words.
@@ -77,6 +77,7 @@ _COMMON = _words(
     option think guess one two also just only now again please out off over they them what when which who how why
     implement implemented add added make made change changed"""
 )
+_WORD = re.compile(r"[^\W_]{3,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LONGEST = 300
 _SHORTEST = 30
 _MOST = 60
@@ -90,35 +91,39 @@ class DecisionLog:
     """Decisions in order, updated by one message at a time."""
 
     _decisions: list[TaskDecision] = field(default_factory=list)
+    # The topic of each decision, parallel to them.
+    _topics: list[frozenset[str]] = field(default_factory=list)
     _last_user_seq: int = -1
 
     @property
     def decisions(self) -> tuple[TaskDecision, ...]:
         return tuple(self._decisions)
 
-    def add_user(self, entry: Entry) -> None:
-        text = own_words(entry.message)
-        if text and _TAKES_BACK.match(text):
+    def add_user(self, seq: int, choices: Sequence[str], *, takes_back: bool) -> None:
+        if takes_back:
             self._decisions = [
-                replace(d, superseded_seq=entry.seq) if d.seq >= self._last_user_seq and not d.superseded_seq else d
+                replace(d, superseded_seq=seq) if d.seq >= self._last_user_seq and not d.superseded_seq else d
                 for d in self._decisions
             ]
-        self._add(entry, entry.memo("choices", user_choices), is_by_user=True)
-        self._last_user_seq = entry.seq
+        for text in choices:
+            self._add(TaskDecision(text, seq, is_by_user=True))
+        self._last_user_seq = seq
 
-    def add_assistant(self, entry: Entry) -> None:
-        self._add(entry, entry.memo("decisions", assistant_choices), is_by_user=False)
+    def add_assistant(self, seq: int, choices: Sequence[str]) -> None:
+        for text in choices:
+            self._add(TaskDecision(text, seq))
 
-    def _add(self, entry: Entry, texts: Sequence[str], *, is_by_user: bool) -> None:
-        for text in texts:
-            words = topic_words(text)
-            dropped = [topic_words(phrase) for phrase in given_up(text)]
-            for i, earlier in enumerate(self._decisions):
-                if earlier.superseded_seq is None and _is_superseded(topic_words(earlier.text), words, dropped):
-                    self._decisions[i] = replace(earlier, superseded_seq=entry.seq)
-            self._decisions.append(TaskDecision(text, entry.seq, is_by_user))
+    def _add(self, decision: TaskDecision) -> None:
+        words = topic_words(decision.text)
+        dropped = [topic_words(phrase) for phrase in given_up(decision.text)]
+        for i, earlier in enumerate(self._decisions):
+            if earlier.superseded_seq is None and _is_superseded(self._topics[i], words, dropped):
+                self._decisions[i] = replace(earlier, superseded_seq=decision.seq)
+        self._decisions.append(decision)
+        self._topics.append(words)
         if len(self._decisions) > 2 * _MOST:
             self._decisions = _newest_valid(self._decisions)
+            self._topics = [topic_words(d.text) for d in self._decisions]
 
 
 def _newest_valid(decisions: Sequence[TaskDecision]) -> list[TaskDecision]:
@@ -148,11 +153,26 @@ def topic_words(text: str) -> frozenset[str]:
     return content_words(text) - _COMMON
 
 
+def content_words(text: str) -> frozenset[str]:
+    """The words of the beginning of a text, CJK by character."""
+    return frozenset(w.lower() for w in _WORD.findall(text[:2_000]))
+
+
 def user_choices(message: Message) -> tuple[str, ...]:
-    """Return the decisions of one user message; a question decides nothing."""
-    lines = [s for s in sentences(own_words(message)) if not s.endswith(("?", "？")) and len(s) <= _LONGEST]
+    """The decisions of one user message."""
+    return choices_among(sentences(own_words(message)))
+
+
+def choices_among(spoken: Sequence[str]) -> tuple[str, ...]:
+    """The decisions among a user's sentences; a question decides nothing."""
+    lines = (s for s in spoken if len(s) <= _LONGEST and not s.endswith(("?", "？")))
     chosen = (s for s in lines if _USER_CHOICE.search(s) and len(topic_words(s)) >= _FEWEST_WORDS)
-    return tuple(map(redact, chosen))[:3]
+    return tuple(islice(chosen, 3))
+
+
+def takes_back(own: str) -> bool:
+    """Whether a user message gives up what was decided right before it."""
+    return _TAKES_BACK.match(own) is not None
 
 
 def assistant_choices(message: Message) -> tuple[str, ...]:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from perdure.context.analysis import sentences
+from perdure.context.record.decisions import content_words
+from perdure.context.record.readings import ReplyReading, UserReading, reply_reading, user_reading
 from perdure.context.record.task import RequestStatus, UserRequest
-from perdure.context.user_words import goes_on, is_bare, own_words, typed_text
-from perdure.core.messages import SUMMARY_OPENINGS, TURN_ENDED, Entry, Message
+from perdure.context.user_words import goes_on
+from perdure.core.messages import TURN_ENDED, Entry
 
 # What a client writes in the user's place when a turn is stopped.
 _INTERRUPTED = re.compile(r"^\[(?:Request )?interrupted by (?:the )?user[^\]]*\]$", re.IGNORECASE)
@@ -29,7 +30,6 @@ _REPLACES = re.compile(
     r"|^(?:doch lieber|stattdessen|plutôt|mejor|лучше)\b|^(?:还是|改成|改为)|^(?:やっぱり)|^(?:아니,? 대신)",
     re.IGNORECASE,
 )
-_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 # A question that offers more work after the request was dealt with; "A or B?" asks for a decision instead.
 _OFFERS = re.compile(
     r"\b(?:want me to|would you like|shall I|should I (?:also|go|proceed|commit|push|continue|open|create)|do you want"
@@ -45,9 +45,7 @@ _AGREES = re.compile(
 )
 # A reply by which an agent skips a message of its client.
 _NO_REPLY = frozenset(("No response requested.", TURN_ENDED))
-_WORD = re.compile(r"[^\W_]{3,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _SHORT_REPLY = 240
-_LONGEST_QUESTION = 400
 _SHORT_ANSWER = 80
 _SAME_SHARE = 0.6
 
@@ -57,108 +55,105 @@ class RequestLog:
     """Requests in order, updated by one message at a time."""
 
     requests: list[UserRequest] = field(default_factory=list)
-    _is_interrupted: bool = False
-    _has_worked: bool = False
     # The question that ended the last reply, until the user writes again.
     question: str = ""
     question_seq: int = -1
+    # Indexes of the open requests.
+    _open: list[int] = field(default_factory=list)
+    _is_interrupted: bool = False
+    _has_worked: bool = False
+
+    def carry(self, requests: Iterable[UserRequest]) -> None:
+        """Start from requests of an earlier handoff."""
+        self.requests += requests
+        self._open = [i for i, r in enumerate(self.requests) if r.status == "open"]
 
     def add(self, entry: Entry) -> None:
         """Update the requests by the next message of the log."""
         message = entry.message
         if message.role == "tool" or message.tool_calls:
-            self._has_worked = True
+            self.add_work()
         elif message.is_real_user:
-            self._add_user(entry)
+            self.add_user(entry.seq, user_reading(entry))
         elif message.kind == "assistant":
-            self._add_reply(entry.seq, message.typed_text.strip())
+            self.add_reply(entry.seq, reply_reading(entry))
 
     @property
     def open(self) -> list[UserRequest]:
-        return [r for r in self.requests if r.status == "open"]
+        return [self.requests[i] for i in self._open]
 
-    def _add_user(self, entry: Entry) -> None:
-        text = request_text(entry.message)
+    def add_work(self) -> None:
+        """A call was made: a reply after it is more than a question."""
+        self._has_worked = True
+
+    def add_user(self, seq: int, reading: UserReading) -> None:
+        text = reading.text
         if not text:
             return
         if _INTERRUPTED.match(text):
             self._is_interrupted = True
             return
         question, self.question = self.question, ""
-        if is_bare(text):
-            self._add_bare(entry.seq, text, question)
+        if reading.is_bare:
+            self._add_bare(seq, text, question)
             return
-        own = own_words(entry.message)
         if _CANCELS.match(text):
-            self._close("cancelled", entry.seq)
+            self._close("cancelled", seq)
             return
-        request = UserRequest(text, entry.seq, own_words=own, answers=question if _is_short_answer(text) else "")
+        answers = question if len(text) <= _SHORT_ANSWER and not text.endswith(("?", "？")) else ""
+        request = UserRequest(text, seq, own_words=reading.own_words, answers=answers)
         if _REPLACES.match(text):
-            self._close("replaced", entry.seq)
+            self._close("replaced", seq)
         self._close_repeated(request)
+        self._append(request)
+        self._is_interrupted = False
+
+    def _append(self, request: UserRequest) -> None:
+        self._open.append(len(self.requests))
         self.requests.append(request)
-        self._is_interrupted = self._has_worked = False
+        self._has_worked = False
 
     def _add_bare(self, seq: int, text: str, question: str) -> None:
         """Reopen the last request after "continue"; a yes to an offer is a request of its own."""
-        if self.open:
+        if self._open:
             return
         if question and _AGREES.match(text):
-            self.requests.append(UserRequest(text, seq, own_words=text, answers=question))
-            self._has_worked = False
+            self._append(UserRequest(text, seq, own_words=text, answers=question))
         elif goes_on(text) and (last := self._last_answered()) is not None:
             self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
+            self._open = [last]
 
-    def _add_reply(self, seq: int, reply: str) -> None:
-        if not reply or reply in _NO_REPLY:
+    def add_reply(self, seq: int, reply: ReplyReading) -> None:
+        if not reply.text or reply.text in _NO_REPLY:
             return
-        asked = sentences(reply[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(reply[-60:]) else []
-        self.question, self.question_seq = asked[0].strip(" *_-") if asked else "", seq
-        if not asked or self._is_offer(reply):
+        self.question, self.question_seq = reply.question, seq
+        if not reply.question or self._is_offer(reply):
             self._close("answered", seq)
 
-    def _is_offer(self, reply: str) -> bool:
+    def _is_offer(self, reply: ReplyReading) -> bool:
         """Whether the closing question offers more after an answer, and does not ask what was meant."""
-        is_substantial = self._has_worked or len(reply) - len(self.question) > _SHORT_REPLY
-        return is_substantial and _OFFERS.search(self.question) is not None
+        is_substantial = self._has_worked or len(reply.text) - len(reply.question) > _SHORT_REPLY
+        return is_substantial and _OFFERS.search(reply.question) is not None
 
     def _close(self, status: RequestStatus, seq: int) -> None:
-        self.requests = [replace(r, status=status, closed_seq=seq) if r.status == "open" else r for r in self.requests]
+        for i in self._open:
+            self.requests[i] = replace(self.requests[i], status=status, closed_seq=seq)
+        self._open = []
 
     def _close_repeated(self, request: UserRequest) -> None:
         """Close an open request that the user sent again, and after an interruption one that was reworded."""
+        if not self._open:
+            return
         words = content_words(request.text)
         least = _SAME_SHARE if self._is_interrupted else 0.9
-        for i, earlier in enumerate(self.requests):
-            if earlier.status == "open" and _overlap(words, content_words(earlier.text)) >= least:
-                self.requests[i] = replace(earlier, status="replaced", closed_seq=request.seq)
+        for i in list(self._open):
+            if _overlap(words, content_words(self.requests[i].text)) >= least:
+                self.requests[i] = replace(self.requests[i], status="replaced", closed_seq=request.seq)
+                self._open.remove(i)
 
     def _last_answered(self) -> int | None:
         return next((i for i in range(len(self.requests) - 1, -1, -1) if self.requests[i].status == "answered"), None)
 
 
-def request_text(message: Message) -> str:
-    """The text of a user message as a request; "" where it is markup of a client or a summary of another system."""
-    text = typed_text(message)
-    return "" if text.startswith(SUMMARY_OPENINGS) else text
-
-
-def _is_short_answer(text: str) -> bool:
-    """Whether a message needs the question before it to be understood."""
-    return len(text) <= _SHORT_ANSWER and not _ASKS_BACK.search(text)
-
-
-def content_words(text: str) -> frozenset[str]:
-    return frozenset(w.lower() for w in _WORD.findall(text[:2_000]))
-
-
 def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
     return len(a & b) / min(len(a), len(b)) if a and b else 0.0
-
-
-def read_requests(entries: Iterable[Entry]) -> tuple[UserRequest, ...]:
-    """Read all requests of a history with their status at its end."""
-    log = RequestLog()
-    for entry in entries:
-        log.add(entry)
-    return tuple(log.requests)

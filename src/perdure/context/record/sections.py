@@ -37,6 +37,7 @@ _LINE = 200
 _MOST_FILES = 24
 _MOST_SOLVED = 4
 _ROOT_SHARE = 0.7
+_GREETING_CHARS = 10
 
 
 def address(*seqs: int) -> str:
@@ -140,10 +141,15 @@ def _completed(state: TaskState, room: int) -> str:
     milestones += [(c.seq, f"CREATED {beginning(c.value, 140)}") for c in state.created]
     for request in state.requests:
         if request.status == "answered" and request.closed_seq is not None and request.own_words:
-            words = beginning(tidy(redact(next(iter(sentences(request.own_words)), ""))), 90)
+            words = beginning(tidy(redact(_headline(request.own_words))), 90)
             milestones.append((request.closed_seq, f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"))
     ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
     return _numbered(ordered, room)
+
+
+def _headline(words: str) -> str:
+    """The first sentence that is more than a greeting."""
+    return next((s for s in sentences(words) if len(s) > _GREETING_CHARS), words)
 
 
 def _numbered(lines: Sequence[str], room: int) -> str:
@@ -167,7 +173,8 @@ def _active_state(state: TaskState, room: int) -> str:
     elif state.is_pushed is not None:
         lines.append(f"- {push_status(state).capitalize()}")
     if state.tests is not None:
-        lines.append(f"- Last tests: {describe_tests(state.tests)}{address(state.tests.seq)}")
+        what = "Last tests" if state.tests.is_suite else "Last build or check"
+        lines.append(f"- {what}: {describe_tests(state.tests)}{address(state.tests.seq)}")
     lines += [f"- Running: {beginning(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
     return fit_lines(lines, room)
 
@@ -182,7 +189,7 @@ def push_status(state: TaskState) -> str:
 def describe_tests(report: LastTestRun) -> str:
     run = report.run
     counts = [f"{n} {word}" for n, word in ((run.passed, "passed"), (run.failed, "failed")) if n is not None]
-    totals = ", ".join(counts) or ("passed" if report.is_ok else "failed")
+    totals = ", ".join(counts) if run.passed is not None or run.failed else "succeeded" if report.is_ok else "failed"
     failures = f"; failing: {'; '.join(beginning(f, 120) for f in run.failures[:4])}" if run.failures else ""
     command = f"`{beginning(tidy(report.target), 80)}` → " if report.target else ""
     return f"{command}{totals}{failures}"
@@ -262,12 +269,12 @@ def _joined(names: Sequence[str], room: int) -> str:
 
 
 def common_root(paths: Iterable[str]) -> str:
-    """Return the deepest folder that most absolute paths share, with at least three parts; "" where there is none."""
-    folders = [os.path.dirname(p) for p in paths if p.startswith("/")]
+    """The deepest folder that most paths share, three parts long if absolute, two if not; "" where there is none."""
+    folders = [os.path.dirname(p) for p in paths]
     shared: Counter[str] = Counter()
     for folder in folders:
         parts = folder.split("/")
-        shared.update("/".join(parts[:n]) for n in range(4, len(parts) + 1))
+        shared.update("/".join(parts[:n]) for n in range(4 if folder.startswith("/") else 2, len(parts) + 1))
     most = [root for root, n in shared.items() if n >= 2 and n >= _ROOT_SHARE * len(folders)]
     return max(most, key=len, default="")
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perdure.context.analysis import PLAN, sentences
-from perdure.context.facts.quoting import beginning, ending, tidy
+from perdure.context.facts.quoting import beginning
 from perdure.context.record.decisions import DecisionLog
+from perdure.context.record.readings import (
+    UserReading,
+    answer_of,
+    decisions_of,
+    last_words_of,
+    plan_of,
+    reply_reading,
+    user_reading,
+)
 from perdure.context.record.requests import RequestLog
 from perdure.context.record.task import (
     AnsweredQuestion,
@@ -24,8 +32,8 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.record.types import CallFacts, CallLine
-from perdure.context.user_intent import LISTED_RULE, corrections_in, parse_active_task, remarks_in, rules_in
-from perdure.core.messages import Entry, Message
+from perdure.context.user_intent import LISTED_RULE, parse_active_task
+from perdure.core.messages import Entry
 from perdure.redaction import redact
 
 # The line of each call, by the position of the message that made it and the id of the call.
@@ -38,27 +46,20 @@ _TEMPORARY = re.compile(
     r"^(?:/private)?/(?:tmp|var/tmp|var/folders)(?:/|$)|^\$|^[\"']?\$\(|\bmktemp\b|/pytest-of-|/T/tmp|AppData.Local.Temp",
     re.IGNORECASE,
 )
-_STILL_FAILS = re.compile(
-    r"\b(?:still (?:fail|broken|red|not work)|could ?n[o']t|cannot|can't|unable to|blocked"
-    r"|not (?:yet )?(?:fixed|solved)|remains? (?:broken|open|unsolved)|fail(?:s|ing|ed) (?:with|because)"
-    r"|schlägt (?:weiter|noch)|funktioniert nicht|ne (?:marche|fonctionne) pas|sigue fallando|не работает)\b"
-    r"|仍然|还是(?:失败|报错)|まだ|失敗|여전히|실패",
-    re.IGNORECASE,
-)
+# Delegated agents have reported by the end of the turn.
+_DELEGATED = "agent:"
 _IN_TEMPORARY = re.compile(r"\bcd [\"']?(?:/private)?/(?:tmp|var/tmp|var/folders)\b|\bcd [\"']?\$|\bmktemp\b|\$\{?TMP")
-# A final reply with none of these leaves nothing of the plan open.
-_MORE_TO_DO = re.compile(
-    r"\b(?:remain\w*|next|still|to-?do|left|later|pending|not yet|follow-?up|noch|nächste|reste|queda"
-    r"|pendiente|осталось)\b|接下来|下一步|还需|剩|残り|次に|まだ|다음|남은|아직",
-    re.IGNORECASE,
-)
 _TASK = re.compile(r"^task (\w+): (.+)", re.DOTALL)
 _TASK_ENDED = re.compile(r"\bstatus\W{1,3}(?:completed?|done|cancell?ed|deleted|closed)\b", re.IGNORECASE)
 # Commands that look and change nothing: their failure blocks nothing.
 _LOOKS = frozenset(("read", "search", "web"))
-_ANSWER_CHARS = 220
-_LAST_CHARS = 400
-_SHORTEST_PLAN = 12
+_CHANGES = frozenset(("edit", "write", "delete"))
+_NO_FACTS = CallFacts()
+_MOST_QUESTIONS = 20
+_QUESTION_CHARS = 220
+# Line numbers behind a path.
+_LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
+_SLIGHT_CHARS = 15
 _QUESTION = re.compile(r"[?？]\s*$")
 
 
@@ -83,15 +84,17 @@ class _StateFold:
     work: _WorkFold = field(default_factory=lambda: _WorkFold())
     goal: SourcedValue | None = None
     instructions: dict[str, StandingInstruction] = field(default_factory=dict)
-    questions: list[AnsweredQuestion] = field(default_factory=list)
-    plans: list[PlanItem] = field(default_factory=list)
-    last_words: SourcedValue | None = None
+    # Questions with the replies to them.
+    answered: dict[int, tuple[UserRequest, Entry]] = field(default_factory=dict)
+    # The newest messages of the assistant with text: since the last reply, for the plan; and the last one.
+    texts: list[Entry] = field(default_factory=list)
+    _greeting_seq: int = BEFORE_LOG - 1
 
     def carry(self, previous: Mapping[str, str]) -> None:
         """Start from the requests and instructions that an earlier handoff quotes."""
         quoted = parse_active_task(previous.get("Active Task", ""))
-        self.requests.requests += [UserRequest(t, BEFORE_LOG, own_words=t) for t in quoted.open]
-        self.requests.requests += [UserRequest(t, BEFORE_LOG, "answered", own_words=t) for t in quoted.closed]
+        self.requests.carry(UserRequest(t, BEFORE_LOG, own_words=t) for t in quoted.open)
+        self.requests.carry(UserRequest(t, BEFORE_LOG, "answered", own_words=t) for t in quoted.closed)
         for rule in LISTED_RULE.findall(previous.get("Constraints & Preferences", "")):
             self._instruct(StandingInstruction(rule, BEFORE_LOG))
         if goal := previous.get("Goal"):
@@ -99,65 +102,65 @@ class _StateFold:
 
     def add(self, entry: Entry, lines: CallLines) -> None:
         message = entry.message
-        if message.role == "tool" or message.kind in ("handoff", "note", "system"):
+        if message.role == "tool":
             return
-        waiting = self.requests.open
-        self.requests.add(entry)
         if message.is_real_user:
-            self._add_user(entry)
+            self._add_user(entry.seq, user_reading(entry))
         elif message.kind == "assistant":
-            self.decisions.add_assistant(entry)
-            self._add_assistant(entry, waiting)
+            has_text = not message.is_blank
+            if has_text:
+                self.decisions.add_assistant(entry.seq, decisions_of(entry))
+            if not message.tool_calls:
+                self._add_reply(entry)
+            elif has_text:
+                self.texts.append(entry)
             for call in message.tool_calls:
+                self.requests.add_work()
                 if (line := lines.get((entry.seq, call.id))) is not None:
                     self._add_call(entry.seq, line)
 
-    def _add_user(self, entry: Entry) -> None:
-        if self.goal is None and (request := self._request_at(entry.seq)) is not None and request.own_words:
-            self.goal = SourcedValue(redact(request.own_words), entry.seq)
-        self.decisions.add_user(entry)
-        for rule in entry.memo("rules", rules_in):
-            self._instruct(StandingInstruction(redact(rule), entry.seq))
-        for text in entry.memo("corrections", corrections_in):
-            self._instruct(StandingInstruction(redact(text), entry.seq, "correction"))
-        for text in entry.memo("remarks", remarks_in):
-            if redact(text) not in self.instructions:
-                self._instruct(StandingInstruction(redact(text), entry.seq, "remark"))
-
-    def _request_at(self, seq: int) -> UserRequest | None:
-        last = self.requests.requests[-1] if self.requests.requests else None
-        return last if last is not None and last.seq == seq else None
+    def _add_user(self, seq: int, reading: UserReading) -> None:
+        if not reading.text:
+            return
+        self.requests.add_user(seq, reading)
+        request = self.requests.requests[-1] if self.requests.requests else None
+        is_wanted = self.goal is None or self.goal.seq == self._greeting_seq
+        # A greeting or a command of the client is no goal.
+        if is_wanted and request is not None and request.seq == seq and request.own_words:
+            self.goal = SourcedValue(request.own_words, seq)
+            self._greeting_seq = seq if _is_slight(request.own_words) else BEFORE_LOG - 1
+        self.decisions.add_user(seq, reading.choices, takes_back=reading.takes_back)
+        for rule in reading.rules:
+            self._instruct(StandingInstruction(rule, seq))
+        for text in reading.corrections:
+            self._instruct(StandingInstruction(text, seq, "correction"))
+        for text in reading.remarks:
+            if text not in self.instructions and not any(text in known for known in reading.corrections):
+                self._instruct(StandingInstruction(text, seq, "remark"))
 
     def _instruct(self, instruction: StandingInstruction) -> None:
         # A repeated instruction moves to its last position.
         self.instructions.pop(instruction.text, None)
         self.instructions[instruction.text] = instruction
 
-    def _add_assistant(self, entry: Entry, waiting: Sequence[UserRequest]) -> None:
-        text = entry.message.text.strip()
-        if not text:
+    def _add_reply(self, entry: Entry) -> None:
+        reply = reply_reading(entry)
+        if not reply.text:
             return
-        self.last_words = SourcedValue(entry.memo("last words", _last_words), entry.seq)
-        planned = entry.memo("plans", _plans_in)
-        if planned or not entry.message.tool_calls:  # a final reply without a plan ends the one before
-            self.plans = [PlanItem(redact(p), is_done=False, seq=entry.seq) for p in planned]
-        if entry.message.tool_calls:
-            return
-        still_open = {r.seq for r in self.requests.open}
-        closed = [r for r in waiting if r.seq not in still_open]
+        # A final reply without a plan ends the one before.
+        self.texts = [entry]
+        waiting = self.requests.open
+        self.requests.add_reply(entry.seq, reply)
+        still_open = self.requests.open
+        closed = [] if len(still_open) == len(waiting) else waiting
         if closed:
-            self._answer(entry, closed)
-        self.work.end_turn(entry.seq, may_be_open=not closed or _STILL_FAILS.search(text) is not None)
-        if closed and not self.requests.open and not _MORE_TO_DO.search(text):
-            self.work.plan.clear()
-
-    def _answer(self, entry: Entry, closed: Iterable[UserRequest]) -> None:
-        answer = entry.memo("answer", _answer_of)
-        # One reply to several requests answers the newest; the others were steps on the way.
-        request = max(closed, key=lambda r: r.seq)
-        if request.own_words and _QUESTION.search(request.own_words):
-            question = beginning(redact(request.own_words), _ANSWER_CHARS)
-            self.questions.append(AnsweredQuestion(question, answer, request.seq, entry.seq))
+            # One reply to several requests answers the newest; the others were steps on the way.
+            request = max(closed, key=lambda r: r.seq)
+            if _QUESTION.search(request.own_words):
+                self.answered[request.seq] = request, entry
+            if not still_open and not reply.has_more_to_do:
+                self.work.plan.clear()
+        self.work.end_turn(entry.seq, may_be_open=not closed or reply.has_failed)
 
     def _add_call(self, seq: int, line: CallLine) -> None:
         if line.user_words or line.outcome == "refused":
@@ -169,12 +172,13 @@ class _StateFold:
 
     def state(self) -> TaskState:
         work = self.work
+        asked, last = self.requests.question, self.texts[-1] if self.texts else None
         return TaskState(
             requests=tuple(self.requests.requests),
             goal=self.goal,
             instructions=tuple(self.instructions.values()),
             decisions=self.decisions.decisions,
-            questions=tuple(self.questions),
+            questions=tuple(self._questions()),
             files=tuple(work.files.values()),
             commits=tuple(work.commits),
             created=tuple(work.created.values()),
@@ -184,13 +188,21 @@ class _StateFold:
             tests=work.tests,
             processes=tuple(work.processes.values()),
             errors=tuple(work.errors),
-            plan=tuple(work.plan.values()) if work.plan else tuple(self.plans),
-            pending_question=SourcedValue(asked, self.requests.question_seq)
-            if (asked := self.requests.question)
-            else None,
-            last_words=self.last_words,
+            plan=tuple(work.plan.values()) if work.plan else self._planned(),
+            pending_question=SourcedValue(asked, self.requests.question_seq) if asked else None,
+            last_words=SourcedValue(last_words_of(last), last.seq) if last else None,
             last_call=work.last_call,
         )
+
+    def _questions(self) -> Iterator[AnsweredQuestion]:
+        for request, reply in list(self.answered.values())[-_MOST_QUESTIONS:]:
+            question = beginning(request.own_words, _QUESTION_CHARS)
+            yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq)
+
+    def _planned(self) -> tuple[PlanItem, ...]:
+        """The steps that the newest message with a plan lists, if no final reply came after it."""
+        entry = next((e for e in reversed(self.texts) if plan_of(e)), None)
+        return tuple(PlanItem(p, is_done=False, seq=entry.seq) for p in plan_of(entry)) if entry else ()
 
 
 @dataclass(slots=True)
@@ -208,17 +220,32 @@ class _WorkFold:
     processes: dict[str, SourcedValue] = field(default_factory=dict)
     errors: list[TaskError] = field(default_factory=list)
     plan: dict[str, PlanItem] = field(default_factory=dict)
-    last_call: SourcedValue | None = None
+    # The last call and its position.
+    _last: tuple[CallLine, int] | None = None
+    # Names of files by the paths in calls.
+    _aliases: dict[str, str] = field(default_factory=dict)
+    # Files by their last part.
+    _names: dict[str, list[str]] = field(default_factory=dict)
     # Titles of created tasks by their ids.
     _tasks: dict[str, str] = field(default_factory=dict)
     # The newest change, which may have solved an error.
     _change: str = ""
+    # Indexes of the open errors.
+    _open: list[int] = field(default_factory=list)
     # Kind of each error's call, parallel to `errors`.
     _kinds: list[str] = field(default_factory=list)
 
     def add(self, seq: int, line: CallLine) -> None:
         facts = line.facts
-        self.last_call = SourcedValue(line.line, seq)
+        self._last = line, seq
+        if facts is not _NO_FACTS and facts != _NO_FACTS:
+            self._add_facts(seq, line, facts)
+        if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
+            self._add_plan(seq, ((title, True),))
+        if self._open or line.outcome != "ok" or line.kind in _CHANGES:
+            self._add_outcome(seq, line)
+
+    def _add_facts(self, seq: int, line: CallLine, facts: CallFacts) -> None:
         if not _IN_TEMPORARY.search(line.target):  # a scratch repository is not the work
             self._add_environment(seq, facts)
             self._add_commit(seq, facts)
@@ -234,9 +261,10 @@ class _WorkFold:
                 self._tasks[task[1]] = task[2]
             else:
                 self.created[text] = SourcedValue(text, seq)
-        if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
-            self._add_plan(seq, ((title, True),))
-        self._add_outcome(seq, line)
+
+    @property
+    def last_call(self) -> SourcedValue | None:
+        return SourcedValue(self._last[0].line, self._last[1]) if self._last else None
 
     def _add_environment(self, seq: int, facts: CallFacts) -> None:
         self._set_folder(seq, facts.folder.strip().strip("\"'"))
@@ -268,15 +296,34 @@ class _WorkFold:
                 self.commits = [replace(c, is_pushed=True) for c in self.commits]
 
     def _add_files(self, seq: int, facts: CallFacts) -> None:
-        for path in facts.read_files:
-            self._touch(path, "read" if path not in self.files else self.files[path].status, seq)
-        for path in facts.changed_files:
-            self._touch(path, "changed", seq)
-        for path in facts.deleted_files:
-            self._touch(path, "deleted", seq)
+        uses: tuple[tuple[FileStatus, tuple[str, ...]], ...] = (
+            ("read", facts.read_files),
+            ("changed", facts.changed_files),
+            ("deleted", facts.deleted_files),
+        )
+        for status, paths in uses:
+            for path in paths:
+                name = self._aliases.get(path)
+                if name is None:
+                    name = self._aliases[path] = self._known_name(_LINE_RANGE.sub("", path))
+                if name:
+                    self._touch(name, status, seq)
+
+    def _known_name(self, path: str) -> str:
+        """The name under which a file is known: a relative path may be the end of an absolute one; "" for scratch."""
+        if not path or _TEMPORARY.search(path):
+            return ""
+        same_name = self._names.setdefault(path.rpartition("/")[2], [])
+        tail = "/" + path.removeprefix("./")
+        known = next((k for k in same_name if k.endswith(tail) or (_is_relative(k) and path.endswith(f"/{k}"))), None)
+        if known is None:
+            same_name.append(path)
+        return known or path
 
     def _touch(self, path: str, status: FileStatus, seq: int) -> None:
         before = self.files.pop(path, None)
+        if before is not None and status == "read":
+            status = before.status
         seqs = (*(before.seqs if before else ()), seq)
         # Re-inserted, so that the order is that of the last use.
         self.files[path] = TouchedFile(path, status, seqs[-8:])
@@ -291,31 +338,29 @@ class _WorkFold:
 
     def _add_outcome(self, seq: int, line: CallLine) -> None:
         if line.outcome == "failed":
-            text = redact(line.facts.error or line.line)
-            same = [i for i in self._open_errors() if _is_same_work(self._kinds[i], self.errors[i].target, line)]
-            for i in reversed(same):  # a repeated failure is listed once, in its newest form
-                del self.errors[i], self._kinds[i]
-            self.errors.append(TaskError(text, line.target, seq, line.line))
+            same = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
+            for i in same:  # a repeated failure counts once, in its newest form
+                self.errors[i] = replace(self.errors[i], solved_seq=seq)
+            self._open = [i for i in self._open if i not in same]
+            self._open.append(len(self.errors))
+            self.errors.append(TaskError(redact(line.facts.error or line.line), line.target, seq, line.line))
             self._kinds.append(line.kind)
         elif line.outcome == "ok":
-            for i in self._open_errors():
-                if _is_same_work(self._kinds[i], self.errors[i].target, line):
-                    self._solve(i, seq, self._change or line.line)
-        if line.outcome == "ok" and line.kind in ("edit", "write", "delete"):
-            self._change = line.line
+            if self._open:
+                solved = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
+                self._solve(solved, seq, self._change or line.line)
+            if line.kind in _CHANGES:
+                self._change = line.line
 
-    def _open_errors(self) -> list[int]:
-        return [i for i, e in enumerate(self.errors) if e.is_open]
-
-    def _solve(self, index: int, seq: int, by: str) -> None:
-        self.errors[index] = replace(self.errors[index], solved_by=by, solved_seq=seq)
+    def _solve(self, indexes: Sequence[int], seq: int, by: str) -> None:
+        for i in indexes:
+            self.errors[i] = replace(self.errors[i], solved_by=by, solved_seq=seq)
+        self._open = [i for i in self._open if i not in indexes]
 
     def end_turn(self, seq: int, *, may_be_open: bool) -> None:
-        """At a final reply, forget failures that the work went past; a test run stays open until one passes."""
-        for i in self._open_errors():
-            is_lasting = self._kinds[i] in ("test", "build", "git") and may_be_open
-            if self._kinds[i] in _LOOKS or not (may_be_open or is_lasting):
-                self._solve(i, seq, "")
+        """At a final reply, forget failures that the work went past; a failed test stays where the reply admits it."""
+        self._solve([i for i in self._open if self._kinds[i] in _LOOKS or not may_be_open], seq, "")
+        self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
         self._change = ""
 
 
@@ -339,32 +384,15 @@ def _command(target: str) -> str:
     return " ".join(w for w in words[:2] if not w.startswith("-"))
 
 
+def _is_slight(words: str) -> bool:
+    """Whether a message is too slight for a goal: a greeting, a command of the client."""
+    least = _SLIGHT_CHARS if words.isascii() else _SLIGHT_CHARS // 2
+    return len(words) < least or words.startswith("/")
+
+
 def _is_amended(record: CommitRecord, new_hash: str, title: str) -> bool:
     return record.commit.hash == new_hash or (bool(title) and record.commit.title == title and not record.is_pushed)
 
 
 def _is_relative(folder: str) -> bool:
     return not folder.startswith(("/", "~", "\\")) and folder[1:2] != ":"
-
-
-def _plans_in(message: Message) -> tuple[str, ...]:
-    """Return the open steps that an assistant message lists."""
-    planned = PLAN.among(sentences(message.text), message.text)
-    return tuple(redact(tidy(s.lstrip("-*#> "))) for s in planned if _SHORTEST_PLAN < len(s) <= _LAST_CHARS)[:8]
-
-
-def _last_words(message: Message) -> str:
-    return ending(redact(message.text.strip()), _LAST_CHARS)
-
-
-def _answer_of(message: Message) -> str:
-    return beginning(redact(" ".join(_first_paragraph(message.text))), _ANSWER_CHARS)
-
-
-def _first_paragraph(text: str) -> Iterator[str]:
-    """Return the first lines with words of their own, headings left out."""
-    for line in text.strip().splitlines():
-        if line.strip() and not line.lstrip().startswith(("#", "```", "|")):
-            yield line.strip()
-            if len(line) > 60:
-                return

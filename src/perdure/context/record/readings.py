@@ -1,0 +1,140 @@
+"""What single messages contribute to the state of a task: computed once per entry and cached with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from perdure.context.analysis import PLAN, sentences
+from perdure.context.facts.quoting import beginning, ending, tidy
+from perdure.context.record.decisions import assistant_choices, choices_among, takes_back
+from perdure.context.user_intent import corrections_among, remarks_among, rules_among, sentences_of_user
+from perdure.context.user_words import is_bare, own_words, typed_text
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message
+from perdure.redaction import redact
+
+_STILL_FAILS = re.compile(
+    r"\b(?:still (?:fail|broken|red|not work)|could ?n[o']t|cannot|can't|unable to|blocked"
+    r"|not (?:yet )?(?:fixed|solved)|remains? (?:broken|open|unsolved)|fail(?:s|ing|ed) (?:with|because)"
+    r"|schlägt (?:weiter|noch)|funktioniert nicht|ne (?:marche|fonctionne) pas|sigue fallando|не работает)\b"
+    r"|仍然|还是(?:失败|报错)|まだ|失敗|여전히|실패",
+    re.IGNORECASE,
+)
+# A final reply with none of these leaves nothing of the plan open.
+_MORE_TO_DO = re.compile(
+    r"\b(?:remain\w*|next|still|to-?do|left|later|pending|not yet|follow-?up|noch|nächste|reste|queda"
+    r"|pendiente|осталось)\b|接下来|下一步|还需|剩|残り|次に|まだ|다음|남은|아직",
+    re.IGNORECASE,
+)
+_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
+_LONGEST_QUESTION = 400
+_ANSWER_CHARS = 220
+_LAST_CHARS = 400
+_END_CHARS = 1_000
+_SHORTEST_PLAN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class UserReading:
+    """A user message: its text as a request, the user's own words, and what they lay down."""
+
+    text: str
+    own_words: str
+    is_bare: bool
+    rules: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    takes_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReading:
+    """A final reply: the question that ends it, and whether it mentions failures or open work."""
+
+    text: str
+    question: str
+    has_failed: bool
+    has_more_to_do: bool
+
+
+def user_reading(entry: Entry) -> UserReading:
+    return entry.memoized("user reading") or entry.memo("user reading", _read_user)
+
+
+def reply_reading(entry: Entry) -> ReplyReading:
+    return entry.memoized("reply reading") or entry.memo("reply reading", _read_reply)
+
+
+def decisions_of(entry: Entry) -> tuple[str, ...]:
+    """The cached decisions of an assistant message."""
+    return entry.memo("decisions", assistant_choices)
+
+
+def plan_of(entry: Entry) -> tuple[str, ...]:
+    """The open steps that an assistant message lists."""
+    return entry.memo("plan", _read_plan)
+
+
+def last_words_of(entry: Entry) -> str:
+    """The end of an assistant message."""
+    return entry.memo("last words", lambda m: ending(redact(m.text.strip()), _LAST_CHARS))
+
+
+def answer_of(entry: Entry) -> str:
+    """The beginning of a reply."""
+    return entry.memo("answer", lambda m: beginning(redact(" ".join(_first_paragraph(m.text))), _ANSWER_CHARS))
+
+
+def request_text(message: Message) -> str:
+    """The text of a user message as a request; "" where it is markup of a client or a summary of another system."""
+    text = typed_text(message)
+    return "" if text.startswith(SUMMARY_OPENINGS) else text
+
+
+def _read_user(message: Message) -> UserReading:
+    text = redact(request_text(message))
+    if not text:
+        return UserReading("", "", is_bare=False)
+    if is_bare(text):
+        return UserReading(text, text, is_bare=True)
+    own = redact(own_words(message))
+    spoken = sentences_of_user(own)
+    return UserReading(
+        text,
+        own,
+        is_bare=False,
+        rules=rules_among(spoken),
+        corrections=corrections_among(spoken),
+        remarks=remarks_among(spoken),
+        choices=choices_among(sentences(own)),
+        takes_back=takes_back(own),
+    )
+
+
+def _read_reply(message: Message) -> ReplyReading:
+    text = message.typed_text.strip()
+    asked = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
+    # A reply tells its result at its ends.
+    ends = text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}"
+    return ReplyReading(
+        text,
+        redact(asked[0].strip(" *_-")) if asked else "",
+        has_failed=_STILL_FAILS.search(ends) is not None,
+        has_more_to_do=_MORE_TO_DO.search(ends) is not None,
+    )
+
+
+def _read_plan(message: Message) -> tuple[str, ...]:
+    planned = PLAN.among(sentences(message.text), message.text)
+    return tuple(redact(tidy(s.lstrip("-*#> "))) for s in planned if _SHORTEST_PLAN < len(s) <= _LAST_CHARS)[:8]
+
+
+def _first_paragraph(text: str) -> Iterator[str]:
+    """The first lines with words of their own, headings left out."""
+    for line in text.strip().splitlines():
+        if line.strip() and not line.lstrip().startswith(("#", "```", "|")):
+            yield line.strip()
+            if len(line) > 60:
+                return

@@ -248,6 +248,79 @@ def test_hooks_that_raise_are_skipped(what: str) -> None:
     assert _run([], _call("echo", text="x"), _call("echo", "b", text="y"), hooks=hooks) == ["x", "y"]
 
 
+class HostileText(str):
+    """Text whose every method is the tool's own code."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise SystemExit(4)
+
+    def isascii(self) -> bool:
+        raise SystemExit(5)
+
+    def __len__(self) -> int:
+        raise SystemExit(6)
+
+
+RESULTS = {
+    "bytes": (b"raw \xff bytes", "raw \ufffd bytes"),
+    "nothing": (None, "(done, no output)"),
+    "a number": (5, "5"),
+    "a list": (["a", 1], '["a", 1]'),
+    "a hostile text": (HostileText("words"), "words"),
+}
+
+
+@pytest.mark.parametrize("what", RESULTS)
+def test_a_reply_whose_text_is_no_text_is_converted(what: str) -> None:
+    value, text = RESULTS[what]
+
+    def wrapped() -> Any:
+        """Returns a reply."""
+        return ToolReply(value)
+
+    def bare() -> Any:
+        """Returns the value."""
+        return value
+
+    assert _run([wrapped, bare], _call("wrapped", "a"), _call("bare", "b")) == [text, text]
+    hooks = Hooks(post_tool_call=[lambda call, reply: ToolReply(value)])
+    assert _run([], _call("echo", text="hi"), hooks=hooks) == [text]
+
+
+class ExitingHook:
+    """A hook whose description ends the process."""
+
+    def __call__(self, *arguments: object) -> None:
+        raise ValueError("no")
+
+    def __repr__(self) -> str:
+        raise SystemExit(7)
+
+
+def test_a_hook_that_fails_and_cannot_be_described_is_skipped() -> None:
+    hooks = Hooks(pre_tool_call=[ExitingHook()], post_tool_call=[ExitingHook()])
+    assert _run([], _call("echo", text="hi"), hooks=hooks) == ["hi"]
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, StopIteration, StopAsyncIteration, KeyboardInterrupt])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_approval_callback_that_raises_anything_counts_as_no(error: type[BaseException], is_async: bool) -> None:
+    def plain(action: str, reason: str) -> Any:
+        raise error
+
+    async def later(action: str, reason: str) -> Any:
+        await asyncio.sleep(0)
+        raise error
+
+    async def ask() -> str:
+        async with asyncio.timeout(5):
+            return await CallbackApprover(later if is_async else plain).approve(ApprovalRequest("rm", "it deletes"))
+
+    assert asyncio.run(ask()) == "no"
+
+
 @pytest.mark.parametrize("what", ["exit", "ctrl-c", "cancelled", "panic", "unprintable"])
 def test_callbacks_that_raise_count_as_no_answer(what: str) -> None:
     fail, _ = FAILURES[what]

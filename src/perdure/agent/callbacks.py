@@ -27,7 +27,7 @@ from perdure.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from perdure.core.foreign_code import await_foreign
+from perdure.core.foreign_code import await_foreign, call_foreign
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 
 _LOG = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class CallbackApprover:
 
 
 async def _called(callback: Callable[..., Any], *arguments: Any) -> Any:
-    answer = await asyncio.to_thread(callback, *arguments)
+    answer = await asyncio.to_thread(call_foreign, callback, *arguments)
     return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -31,10 +31,20 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def describe_object(value: object) -> str:
+    """The `repr` of an object that is not ours, whatever its code does."""
+    try:
+        return call_foreign(repr, value)
+    except Exception:  # the object's own code
+        return f"<{type(value).__name__}>"
+
+
 def call_foreign(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call `function`; raises `Exception` and its subclasses only."""
     try:
         return function(*args, **kwargs)
+    except StopIteration as error:  # neither a future nor a coroutine can pass it on
+        raise ForeignError(describe_error(error)) from error
     except Exception:
         raise
     except BaseException as error:

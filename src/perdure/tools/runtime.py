@@ -9,13 +9,13 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from perdure.core.cancel import CancelToken
 from perdure.core.errors import ToolError, ToolRefused
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted, ToolState
-from perdure.core.foreign_code import await_foreign, call_foreign, describe_error
+from perdure.core.foreign_code import await_foreign, call_foreign, describe_error, describe_object
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
@@ -45,7 +45,7 @@ class Hooks:
             try:
                 reason = call_foreign(hook, call, arguments)
             except Exception:  # plug-in code: the turn must survive it
-                _log.exception("pre_tool_call hook %r failed on %s", hook, call.name)
+                _log.exception("pre_tool_call hook %s failed on %s", describe_object(hook), call.name)
                 continue
             if reason is not None:
                 return reason
@@ -56,13 +56,15 @@ class Hooks:
         for hook in self.post_tool_call:
             try:
                 changed = call_foreign(hook, call, reply)
+                replacement = call_foreign(to_reply, changed) if isinstance(changed, ToolReply) else None
             except Exception:  # plug-in code: the turn must survive it
-                _log.exception("post_tool_call hook %r failed on %s", hook, call.name)
+                _log.exception("post_tool_call hook %s failed on %s", describe_object(hook), call.name)
                 continue
-            if isinstance(changed, ToolReply):
-                reply = changed
+            if replacement is not None:
+                reply = replacement
             elif changed is not None:
-                _log.error("post_tool_call hook %r returned %s, not a ToolReply", hook, type(changed).__name__)
+                kind = type(changed).__name__
+                _log.error("post_tool_call hook %s returned %s, not a ToolReply", describe_object(hook), kind)
         return reply
 
 
@@ -305,9 +307,10 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 def to_reply(value: Any) -> ToolReply:
     """Convert the return value of a handler to a reply: bytes are decoded, other values become JSON."""
     if isinstance(value, ToolReply):
-        return value
+        return value if type(value.text) is str else replace(value, text=to_reply(value.text).text)
     if isinstance(value, str):
-        return ToolReply(clean(value))
+        # A plain string: the methods of a subclass are the tool's code.
+        return ToolReply(clean(str.__str__(value)))
     if isinstance(value, bytes | bytearray):
         return ToolReply(bytes(value).decode("utf-8", "replace"))
     if value is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -101,6 +102,18 @@ def test_a_packed_body_is_unpacked_though_nobody_asked_for_it() -> None:
 def test_an_interim_answer_is_not_the_answer() -> None:
     interim = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
     assert ask(answering(interim + head(f"content-length: {len(REPLY)}") + REPLY)) == ["hi", "hi"]
+
+
+def test_interim_answers_without_end_are_a_lost_connection() -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            while True:
+                writer.write(b"HTTP/1.1 102 Processing\r\n\r\n" * 50)
+                await writer.drain()
+
+    error = ask(flood, first_token_s=30)
+    assert "the connection was lost" in str(error)
 
 
 def test_a_kept_connection_that_died_meanwhile_is_replaced_without_a_word() -> None:

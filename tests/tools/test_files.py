@@ -177,6 +177,41 @@ def test_newlines_and_invalid_utf8_survive_a_patch(editor: FileEditor, folder: P
 RIPGREP = shutil.which("rg")
 
 
+def fake_ripgrep(folder: Path, script: str) -> str:
+    path = folder / "rg"
+    path.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+    path.chmod(0o700)
+    return str(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+@pytest.mark.timeout(20)
+def test_an_invalid_pattern_that_ripgrep_quotes_at_length_is_searched_literally(tmp_path: Path) -> None:
+    script = r"""
+for argument; do [ "$previous" = --regexp ] && pattern=$argument; previous=$argument; done
+[ "$pattern" = "\[" ] && exit 1
+{ echo "regex parse error:"; head -c 300000 /dev/zero | tr "\0" x; echo; echo "error: unclosed"; } >&2
+exit 2
+"""
+    search = FileSearch(Workspace(tmp_path), ripgrep=fake_ripgrep(tmp_path, script))
+    assert search.search_files(HERE, "[").startswith("[searched for the literal text: not a regular")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+def test_ripgrep_ended_by_a_signal_is_an_error_not_an_empty_result(tmp_path: Path) -> None:
+    search = FileSearch(Workspace(tmp_path), ripgrep=fake_ripgrep(tmp_path, "kill -SEGV $$"))
+    with pytest.raises(ToolError, match="ended by signal 11"):
+        search.search_files(HERE, "x")
+
+
+@pytest.mark.parametrize("kind", ["names", "content"])
+def test_an_overlong_pattern_is_refused_at_once(tmp_path: Path, kind: Literal["names", "content"]) -> None:
+    (tmp_path / "a.txt").write_text("x", "utf-8")
+    for search in (FileSearch(Workspace(tmp_path)), FileSearch(Workspace(tmp_path), ripgrep="/nowhere/rg")):
+        with pytest.raises(ToolError, match="may have"):
+            search.search_files(HERE, "[" * 30_000, kind=kind)
+
+
 @pytest.fixture(params=["python", "ripgrep"])
 def search(request: pytest.FixtureRequest, folder: Path) -> FileSearch:
     if request.param == "ripgrep" and RIPGREP is None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
@@ -364,6 +364,59 @@ def test_body_in_too_many_chunks_is_rejected() -> None:
                 await reader.web_extract(f"http://127.0.0.1:{port}/")
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "target", ["http://[bad", "http://a..b/", f"http://{'é' * 80}.example/", "http://\u2100.example/"]
+)
+def test_redirect_to_an_invalid_address_is_an_error_that_names_it(target: str) -> None:
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 302 Found\r\nlocation: %b\r\ncontent-length: 0\r\n\r\n" % target.encode())
+        writer.close()
+
+    assert 0 < len(_error_of(redirect)) < 600
+    assert _refusal(target)
+
+
+def test_long_reason_phrase_is_cut() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 %b\r\ncontent-length: 0\r\n\r\n" % (b"gone " * 5_000))
+        writer.close()
+
+    assert len(_error_of(refuse)) < 400
+
+
+def test_interim_responses_without_end_time_out() -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"HTTP/1.1 102 Processing\r\n\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+
+    assert "did not respond within 0.5 s" in _error_of(flood, timeout_s=0.5)
+
+
+def _error_of(serve: Callable[..., Awaitable[None]], **limits: float) -> str:
+    """Fetch a page of a server made by hand and return the error."""
+
+    async def fetch() -> str:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        reader = WebReader(FetchLimits(private_networks=LOOPBACK, **limits))  # type: ignore[arg-type]
+        try:
+            async with asyncio.timeout(20):
+                await reader.web_extract(f"http://127.0.0.1:{port}/")
+        except ToolError as error:
+            return str(error)
+        finally:
+            server.close()
+        return ""
+
+    return asyncio.run(fetch())
 
 
 def test_page_cache_is_bounded_in_characters(port: int) -> None:

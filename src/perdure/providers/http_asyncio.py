@@ -26,6 +26,8 @@ from perdure.providers.types import Endpoint
 _KEEP_ALIVE_S = 60.0
 # Back-pressure: pause the socket above this many buffered bytes.
 _MAX_BUFFERED_BYTES = 1 << 20
+# A few are usual (100 Continue, 102 Processing, 103 Early Hints); more would keep a call waiting for ever.
+_MAX_INTERIM_RESPONSES = 1_000
 
 
 class ConnectTimeout(OSError):
@@ -145,7 +147,7 @@ class _Connection(asyncio.Protocol):
         self._buffered_bytes = 0
         self._decompressor: zlib._Decompress | None = None
         self.headers: dict[str, str] = {}
-        self.status_code = 0
+        self.status_code = self._interim_responses = 0
         self.has_begun = self._has_head = self._is_complete = self._keeps_alive = self._is_paused = False
 
     # -- called by the client -----------------------------------------------------------------------------------------
@@ -275,6 +277,10 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self.status_code < 200:  # 1xx: the final response is still to come
             self.headers = {}
+            self._interim_responses += 1
+            if self._interim_responses > _MAX_INTERIM_RESPONSES:
+                self._error = ConnectionAbortedError("the service sends interim responses without end")
+                self.close()
             return
         self._is_complete = True
         self._keeps_alive = self._parser.should_keep_alive()

@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal
 
 from perdure.core.errors import ToolError
 from perdure.tools.builtin import search_script
@@ -29,6 +30,9 @@ _DEADLINE_S = 20.0
 _NO_MATCHES = "No matches. (The search is case-sensitive; start the pattern with (?i) to ignore case.)"
 # Beyond this many matches only a lower bound is reported.
 _MAX_COUNTED = 10_000
+# One argument of a command may have 128 KB; compiling a glob takes quadratic time.
+_MAX_PATTERN_CHARS, _MAX_GLOB_CHARS = 20_000, 1_000
+_MAX_STDERR_BYTES, _MAX_REASON_CHARS = 4_096, 300
 
 
 class _InvalidPattern(Exception):
@@ -74,6 +78,11 @@ class FileSearch:
         """Finds text in files, or files by name. Says how many there are when not all are shown."""
         if not pattern:
             raise ToolError("the pattern is empty")
+        longest = _MAX_GLOB_CHARS if kind == "names" else _MAX_PATTERN_CHARS
+        if len(pattern) > longest or len(glob) > _MAX_GLOB_CHARS:
+            raise ToolError(
+                f"the pattern may have {longest:,} characters and the glob {_MAX_GLOB_CHARS:,}; search for a part of it"
+            )
         start = self._workspace.resolve_existing(path)
         page = _MatchPage(max(0, offset), max(1, limit))
         if kind == "names":
@@ -115,39 +124,53 @@ class FileSearch:
     def _by_ripgrep(self, pattern: str, start: Path, *, glob: str, context: ToolContext) -> Iterator[str]:
         command = [str(self._ripgrep), "--line-number", "--no-heading", "--with-filename", "--null", "--color=never"]
         command += ["--sort=path", f"--max-columns={LINE_CHARS}", "--max-columns-preview", "--hidden"]
-        # Unreadable folders would fill the stderr pipe, which is read last.
+        # Unreadable folders are not errors.
         command += ["--no-messages"]
         command += [x for name in skipped_folders() for x in ("--glob", f"!**/{name}/**")]
         command += ["--glob", glob] if glob else []
-        process = subprocess.Popen(
-            [*command, "--regexp", pattern, "--", str(start)],
-            # Globs with a folder are relative to the working directory.
-            cwd=start if start.is_dir() else start.parent,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        unregister = context.cancel.on_cancel(process.kill)
-        root = f"{self._workspace.root.resolve()}{os.sep}"
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            hidden = _hidden_below(start)
-            for line in process.stdout:
-                path, _, match = line.rstrip("\n").partition("\0")
-                if hidden is None or not _is_below_hidden(path, start, hidden):
-                    yield f"{path.removeprefix(root)}:{match}"
-            if process.wait() == 2 and (stderr := process.stderr.read().strip()):
-                if "regex parse error" in stderr:
-                    reason = stderr.splitlines()[-1].removeprefix("error: ")
-                    raise _InvalidPattern(f"not a regular expression, {reason}")
-                raise ToolError(f"the search failed: {stderr[:300]}")
-        finally:
-            unregister()
-            process.kill()
-            process.communicate()
+        with tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen(
+                [*command, "--regexp", pattern, "--", str(start)],
+                # Globs with a folder are relative to the working directory.
+                cwd=start if start.is_dir() else start.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                # To a file: ripgrep quotes an invalid pattern, which may be larger than a pipe holds.
+                stderr=errors,
+                text=True,
+                errors="replace",
+            )
+            unregister = context.cancel.on_cancel(process.kill)
+            root = f"{self._workspace.root.resolve()}{os.sep}"
+            try:
+                assert process.stdout is not None
+                hidden = _hidden_below(start)
+                for line in process.stdout:
+                    path, _, match = line.rstrip("\n").partition("\0")
+                    if hidden is None or not _is_below_hidden(path, start, hidden):
+                        yield f"{path.removeprefix(root)}:{match}"
+                if not context.cancel.is_cancelled:
+                    _check_ripgrep(process.wait(), errors)
+            finally:
+                unregister()
+                process.kill()
+                process.communicate()
+
+
+def _check_ripgrep(status: int, errors: IO[bytes]) -> None:
+    """Raise _InvalidPattern or ToolError for a search that failed; its messages may be of any length."""
+    if status < 0:
+        raise ToolError(f"the search failed: ripgrep ended by signal {-status}; narrow the pattern or the path")
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(0)
+    first = errors.read(_MAX_STDERR_BYTES).decode("utf-8", "replace").strip()
+    if status != 2 or not first:
+        return
+    if "regex parse error" in first:
+        errors.seek(max(0, size - _MAX_REASON_CHARS))
+        last = errors.read().decode("utf-8", "replace").strip().splitlines()[-1]
+        raise _InvalidPattern(f"not a regular expression, {last.removeprefix('error: ')}")
+    raise ToolError(f"the search failed: {first[:_MAX_REASON_CHARS]}")
 
 
 def _hidden_below(start: Path) -> re.Pattern[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import time
@@ -54,6 +55,7 @@ async def allowed_address(host: str, port: int, *, resolve: Resolve, private_net
 MAX_REDIRECTS = 5
 MAX_URL_CHARS = 4_096
 _MAX_HOST_CHARS = 253
+_MAX_REASON_CHARS = 200
 _CACHED_PAGES = 8
 _CACHED_CHARS = 4_000_000
 _COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
@@ -179,10 +181,13 @@ class WebReader:
             for _ in range(MAX_REDIRECTS + 1):
                 try:
                     target, page = await self._step(client, url)
-                except httpx.TimeoutException:
+                except (httpx.TimeoutException, TimeoutError):
                     raise ToolError(f"{url} did not respond within {limits.timeout_s:g} s") from None
                 except (httpx.HTTPError, httpx.InvalidURL) as error:
-                    raise ToolError(f"{url} cannot be fetched: {error or type(error).__name__}") from None
+                    reason = str(error)[:_MAX_REASON_CHARS] or type(error).__name__
+                    raise ToolError(f"{url} cannot be fetched: {reason}") from None
+                except UnicodeError as error:  # a host name that has no form in ASCII
+                    raise ToolError(f"not an address: {url[:200]!r} ({str(error)[:_MAX_REASON_CHARS]})") from None
                 if page is not None:
                     return page
                 url = target
@@ -201,12 +206,17 @@ class WebReader:
             "accept-encoding": "identity",
         }
         extensions = {"sni_hostname": host} if is_https else {}
-        async with client.stream("GET", pinned, headers=headers, extensions=extensions) as response:
+        request = client.build_request("GET", pinned, headers=headers, extensions=extensions)
+        # A deadline of its own: each interim response (1xx) would begin the client's time-out anew.
+        async with asyncio.timeout(self._limits.timeout_s):
+            response = await client.send(request, stream=True)
+        async with contextlib.aclosing(response):
             if response.is_redirect:
-                return urljoin(url, response.headers["location"]), None
+                return _redirect_target(url, response.headers["location"]), None
             content_type = response.headers.get("content-type", "text/plain").lower()
             if response.status_code >= 400:
-                raise ToolError(f"{url} returned {response.status_code} {response.reason_phrase}")
+                reason = response.reason_phrase[:_MAX_REASON_CHARS]
+                raise ToolError(f"{url} returned {response.status_code} {reason}".rstrip())
             if not _TEXT_TYPE.match(content_type) and "html" not in content_type:
                 size = response.headers.get("content-length", "an unknown number of")
                 raise ToolError(
@@ -257,6 +267,13 @@ class WebReader:
         literal = f"[{address}]" if ":" in address else address
         path = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
         return host, port, f"{parts.scheme}://{literal}:{port}{path}", parts.scheme == "https"
+
+
+def _redirect_target(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        raise ToolError(f"{url} redirects to {location[:200]!r}, which is not an address ({error})") from None
 
 
 def _new_client(timeout_s: float) -> httpx.AsyncClient:

@@ -265,3 +265,28 @@ def test_any_entry_can_be_taken_out_of_any_file(text: str) -> None:
     for name in before:
         rest = {key: value for key, value in before.items() if key != name}
         assert load.parse(edit.without(text, (name,)), Path("f")).data == rest
+
+
+OLD_FILES = {
+    "in its section": "compression:\n  summary_model: x\n  threshold: 0.6\n",
+    "with its dotted name": "compression.summary_model: x\ncompression:\n  threshold: 0.6\n",
+    "by both names": "compression:\n  summary_model: x\n  threshold: 0.6\nauxiliary:\n  compression:\n    model: y\n",
+    "in every way": (
+        "compression.summary_model: z\ncompression: {summary_model: x, threshold: 0.6}\n"
+        "auxiliary:\n  compression:\n    model: y\n"
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::perdure.config.deprecated.DeprecatedSetting")
+@pytest.mark.parametrize("name", ["auxiliary.compression.model", "compression.summary_model"])
+@pytest.mark.parametrize("how", OLD_FILES)
+def test_unset_takes_a_setting_out_by_all_of_its_names(tmp_path: Path, how: str, name: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(OLD_FILES[how], "utf-8")
+    assert load_settings(home=tmp_path, environ={}).auxiliary.compression.model in ("x", "y")
+    assert edit.unset_value(tmp_path, name)
+    assert "model" not in path.read_text("utf-8").replace("threshold", "")
+    settings = load_settings(home=tmp_path, environ={})
+    assert (settings.auxiliary.compression.model, settings.compression.threshold) == (None, 0.6)
+    assert not edit.unset_value(tmp_path, name)

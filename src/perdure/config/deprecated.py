@@ -32,11 +32,9 @@ def rename_settings(data: Mapping[str, Any], origins: Mapping[str, str]) -> tupl
     """Nested settings and their origins under today's names; where both names are given, today's holds."""
     renamed, new_origins = deepcopy(dict(data)), dict(origins)
     for old, new in RENAMED.items():
-        section, _, leaf = old.rpartition(".")
-        node = _section(renamed, section)
-        if node is None or leaf not in node:
-            continue
-        value, origin = node.pop(leaf), new_origins.pop(old, "")
+        values = [value for path in paths_of(old) if (value := _take(renamed, path)) is not None]
+        origin = new_origins.pop(old, "")
+        value = values[0] if values else None
         if value is None:
             continue
         if not _put_if_absent(renamed, new, value):
@@ -52,11 +50,22 @@ def _warn(text: str, origin: str) -> None:
     warnings.warn(f"{text} (from {origin})" if origin else text, DeprecatedSetting, stacklevel=3)
 
 
-def _section(data: dict[str, Any], name: str) -> dict[str, Any] | None:
+def former_names(name: str) -> list[str]:
+    """The old names of a setting."""
+    return [old for old, new in RENAMED.items() if new == name]
+
+
+def paths_of(name: str) -> tuple[tuple[str, ...], tuple[str]]:
+    """How a file may hold a renamed setting: in its sections, or under its dotted name at the top level."""
+    return tuple(name.split(".")), (name,)
+
+
+def _take(data: dict[str, Any], path: tuple[str, ...]) -> Any:
+    """Remove and return a nested value; None if there is none."""
     node: Any = data
-    for part in name.split("."):
+    for part in path[:-1]:
         node = node.get(part) if isinstance(node, dict) else None
-    return node if isinstance(node, dict) else None
+    return node.pop(path[-1], None) if isinstance(node, dict) else None
 
 
 def _put_if_absent(data: dict[str, Any], name: str, value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from perdure.config import keys, load
-from perdure.config.deprecated import rename_settings
+from perdure.config.deprecated import former_names, paths_of, rename_settings
 from perdure.config.env import CONFIG_FILE, make_home
 from perdure.config.load import Document, Problem, as_error, check, filled, from_text, put
 from perdure.core.errors import ConfigError
@@ -221,22 +221,31 @@ def set_value(home: Path, name: str, text: str) -> EditResult:
 
 
 def unset_value(home: Path, name: str) -> bool:
-    """Takes one setting out of the file, so that its default holds; False where it was not in it."""
+    """Remove one setting from the file, by all of its names, so that its default holds; False if it was not in it."""
     key = keys.find(name)
-    file = load.read(home / CONFIG_FILE)
-    # It may be set by its old name.
-    path = tuple(name.split(".")) if name in file.origins else key.path
-    if ".".join(path) not in file.origins:
+    paths = [key.path, *(path for old in former_names(key.name) for path in paths_of(old))]
+    if not any(_holds(load.read(home / CONFIG_FILE).data, path) for path in paths):
         return False
     with _locked(make_home(home)):
-        file = load.read(home / CONFIG_FILE)
-        text = without(file.text, path)
-        data = deepcopy(file.data)
-        node = data
-        for part in path[:-1]:
-            node = node[part]
-        del node[path[-1]]
-        _write(file, text, data)
+        for path in paths:
+            file = load.read(home / CONFIG_FILE)
+            if not _holds(file.data, path):
+                continue
+            data = deepcopy(file.data)
+            node = data
+            for part in path[:-1]:
+                node = node[part]
+            del node[path[-1]]
+            _write(file, without(file.text, path), data)
+    return True
+
+
+def _holds(data: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    node: Any = data
+    for part in path:
+        if not isinstance(node, Mapping) or part not in node:
+            return False
+        node = node[part]
     return True
 
 

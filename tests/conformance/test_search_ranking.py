@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -9,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.core.messages import user
+from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.core.visibility import EVERYONE
-from perdure.store import SessionStore, open_store
+from perdure.store import NewHandoff, SessionStore, Span, open_store
 from support.store import FakeClock
 
 pytestmark = pytest.mark.spec("I6")
@@ -151,3 +152,25 @@ def test_a_snippet_shows_the_part_that_answers(store: SessionStore) -> None:
 def test_an_empty_store_reports_every_word_as_missing(store: SessionStore) -> None:
     report = store.search_index.report("walrus report", visibility=EVERYONE)
     assert (report.hits, report.missing, report.texts) == ((), ("walrus", "report"), 0)
+
+
+def test_the_question_itself_and_searches_for_it_do_not_hide_the_answer(store: SessionStore, clock: FakeClock) -> None:
+    talk(store, clock)
+    question = "How much did the invoice for the greenhouse cost?"
+    for _ in range(12):
+        asking = store.create(title=question)
+        call = ToolCall("c1", "session_search", json.dumps({"query": "invoice greenhouse cost"}))
+        reply = "Searched 308 messages: invoice (2), greenhouse (1).\n\nm:3 · user\nThe «invoice» for the «greenhouse»"
+        store.append(asking.id, [user(question), assistant(None, (call,)), tool_result("c1", reply)])
+        clock.pass_ms(1_000)
+    for query in (question, "invoice greenhouse", "greenhouse"):
+        assert "420 euros" in store.search(query, limit=5)[0].snippet, query
+
+
+def test_sources_outrank_the_handoffs_that_repeat_them(store: SessionStore, clock: FakeClock) -> None:
+    session = talk(store, clock, newer=20)
+    for _ in range(8):
+        summary = Message("user", "The invoice for the greenhouse was 420 euros.", kind="handoff")
+        store.compact(session, (Span(1, 1), NewHandoff(summary)))
+        clock.pass_ms(1_000)
+    assert store.search("How much was the invoice for the greenhouse?", limit=5)[0].address == "m:3"

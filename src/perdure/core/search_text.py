@@ -15,11 +15,10 @@ def describe_report(report: SearchReport) -> str:
     if not report.words:
         return "The query has no words to search for."
     if not report.hits:
-        words = _words([w.word for w in report.words])
-        ignored = f" (too common to search for: {_words(report.ignored)})" if report.ignored else ""
+        words = "the word" if len(report.words) == 1 else f"any of the {len(report.words)} words"
         return (
-            f"{searched}: none has {words}{ignored}. It may have been said in other words:"
-            " try a synonym, a name, or a prefix such as deplo*."
+            f"{searched}: none has {words}. It may have been said in other words: try a synonym, a name,"
+            " or a prefix such as deplo*."
         )
     if report.is_relaxed:
         return f"{searched}: none has the quoted phrase. These have some of its words."

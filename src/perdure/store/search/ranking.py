@@ -19,11 +19,13 @@ from dataclasses import dataclass
 
 from perdure.store.search.query import SearchQuery, Term
 from perdure.store.search.tokenizer import strip_accents
+from perdure.store.search.words import STOP_WORDS
 
 # Only the beginning of a text is ranked.
 RANKED_CHARS = 65_536
 # Letters in lower case, digits as they are, everything else a space.
 _ASCII_FOLD = bytes(ord(chr(c).lower()) if chr(c).isalnum() and c < 128 else ord(" ") for c in range(256))
+_STOP_BYTES = frozenset(w.encode() for w in STOP_WORDS)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -52,12 +54,29 @@ _CONTEXT_LENGTH_SHARE = 0.5
 _TYPICAL_MESSAGES = 20
 
 
+# A text of the query's own words answers nothing: it is the question asked before, or the call of a search for it.
+_ECHO_SHARE = 0.25
+_ECHO_CHARS = 600
+_ECHO_TERMS = 3
+_ECHO_NEW_WORDS = 2
+# A bare question says little either.
+_QUESTION = re.compile(r"[^.!?\n]{1,200}\?\s*")
+_QUESTION_SHARE = 0.7
+# A handoff repeats what its sources say, and so do all handoffs after it.
+_SUMMARY_SHARE = 0.4
+_SEARCH_CALL = "session_search\n"
+# How describe_report() begins.
+_SEARCH_RESULT = re.compile(r"Searched [\d,]+ messages?\b")
+
+
 @dataclass(frozen=True, slots=True)
 class Relevance:
     """The score of a text, and which terms it has, by their number in the query."""
 
     score: float
     matched: frozenset[int]
+    # Whether it only repeats the query.
+    is_echo: bool = False
 
 
 def inverse_frequency(matches: float, texts: float) -> float:
@@ -83,7 +102,7 @@ class Ranker:
         self._inflected = {n for n, t in enumerate(query.terms) if t.forms}
         self._literal = [(n, t) for n, t in enumerate(query.terms) if not t.forms]
 
-    def score(self, text: str, known: Collection[int] = ()) -> Relevance:
+    def score(self, text: str, known: Collection[int] = (), *, is_summary: bool = False) -> Relevance:
         """Score a text; `known` are terms the index found in it, maybe as part of a longer name."""
         beginning = text[:RANKED_CHARS]
         lookup, counts, exact = self._words, dict.fromkeys(known, 0), dict.fromkeys(known, 0)
@@ -113,7 +132,21 @@ class Ranker:
             total += self.weights[number] * value
         if self._keywords is not None and self._keywords <= counts.keys():
             total += _COMPLETE_SHARE * sum(self.weights)
-        return Relevance(total + _NEAR_SHARE * self._nearest(places), frozenset(counts))
+        total += _NEAR_SHARE * self._nearest(places)
+        is_echo = self._is_echo(text, words, len(counts))
+        share = _ECHO_SHARE if is_echo else _QUESTION_SHARE if _QUESTION.fullmatch(text) else 1.0
+        if is_summary:
+            share *= _SUMMARY_SHARE
+        return Relevance(total * share, frozenset(counts), is_echo)
+
+    def _is_echo(self, text: str, words: Sequence[str | bytes], matched: int) -> bool:
+        if text.startswith(_SEARCH_CALL) or _SEARCH_RESULT.match(text):
+            return True
+        if len(text) > _ECHO_CHARS or len(self.query.terms) < _ECHO_TERMS or 2 * matched <= len(self.query.terms):
+            return False
+        known = self._words
+        new = {w for w in words if w not in known and w not in STOP_WORDS and w not in _STOP_BYTES}
+        return len(new) <= _ECHO_NEW_WORDS
 
     def title_terms(self, title: str) -> frozenset[int]:
         """Return the terms a title contains."""

@@ -192,7 +192,7 @@ class _Search:
     ) -> Iterator[_Match]:
         for row, known in self._rows(tx, "message", search, ranker, scope, enough=self._enough):
             text = stored_text(row[-2], row[-1], row[5], seq=row[4])
-            yield _Match(row, text, ranker.score(text, known))
+            yield _Match(row, text, ranker.score(text, known, is_summary=row[5] == "handoff"))
 
     def _indexed_outputs(
         self, tx: Transaction, search: CandidateSearch, ranker: Ranker, scope: SearchScope
@@ -266,10 +266,12 @@ def _with_context(matches: Sequence[_Match], ranker: Ranker) -> list[_Match]:
     weights = ranker.title_weights(titles.values())
     ranked: list[_Match] = []
     for conversation_id, group in by_conversation.items():
-        terms = Counter(n for m in group for n in m.relevance.matched)
-        title = sum(weights[n] for n in sorted(titles[conversation_id]))
+        terms = Counter(n for m in group if not m.relevance.is_echo for n in m.relevance.matched)
+        # The title of a conversation that began with the question repeats it.
+        has_echo = any(m.relevance.is_echo for m in group)
+        title = 0.0 if has_echo else sum(weights[n] for n in sorted(titles[conversation_id]))
         added = ranker.context(title, terms, messages=to_int(group[0].row[8]))
-        ranked += [m._replace(score=m.relevance.score + added) for m in group]
+        ranked += [m._replace(score=m.relevance.score + (0.0 if m.relevance.is_echo else added)) for m in group]
     return sorted(ranked, key=lambda m: (-round(m.score, 6), -to_time_ms(m.row[6]), -m.row[0]))
 
 

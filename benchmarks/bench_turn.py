@@ -77,10 +77,10 @@ class _Models:
     async def window(self, endpoint: Endpoint) -> Window:
         return Window(WINDOW, "config")
 
-    def learn_limit(self, endpoint: Endpoint, tokens: int) -> None: ...
+    def output_cap_of(self, endpoint: Endpoint) -> int | None:
+        return None
 
-    def step_down(self, window_tokens: int) -> int:
-        return window_tokens
+    def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None: ...
 
     def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
         return None

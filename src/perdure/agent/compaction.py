@@ -150,8 +150,15 @@ def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focu
         up_to_seq=live.newest_seq if live.entries else None,
         lease=live.lease,
     )
-    live.move_to(child, parts.store.history(child.id).entries)
+    live.move_to(child, _reused(parts.store.history(child.id).entries, live.entries))
     parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
+
+
+def _reused(entries: Sequence[Entry], known: Sequence[Entry]) -> list[Entry]:
+    """The entries as they were read, with what is cached about the messages that were kept."""
+    by_seq = {e.seq: e for e in known}
+    pairs = [(e, by_seq.get(e.seq)) for e in entries]
+    return [old if old is not None and old.message == new.message else new for new, old in pairs]
 
 
 def report(compaction: Compaction, entries: Sequence[Entry]) -> CompactionReport:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 from perdure.core.errors import NotFound
 from perdure.core.ports import Clock
-from perdure.store.columns import to_bytes
-from perdure.store.db.database import Database, Transaction, text
+from perdure.store.db.database import Database, Transaction, text, to_bytes
 from perdure.store.ids import IdSource
 from perdure.store.queries import (
     CONVERSATION,

@@ -9,9 +9,8 @@ from dataclasses import replace
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.columns import to_int, to_text
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Row, Transaction, Value, insert, text
+from perdure.store.db.database import Row, Transaction, Value, insert, text, to_int, to_text
 from perdure.store.ids import FIRST_KEY, PLAIN, pack
 from perdure.store.integrity import record_checksum
 from perdure.store.leases import check_lease

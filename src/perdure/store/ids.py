@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, cast, get_args
 from perdure.core.errors import CorruptStore, InvalidMessage
 from perdure.core.messages import Kind, Message, Role, canonical_json, clean
 from perdure.core.ports import Clock
-from perdure.store.columns import to_bytes, to_text
+from perdure.store.db.database import to_bytes, to_text
 
 Prefix = Literal["c_", "s_", "t_", "o_"]
 

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from perdure.core.errors import CorruptStore
 from perdure.core.messages import Message, canonical_json
-from perdure.store.columns import to_bytes, to_text, to_time_ms
-from perdure.store.db.database import Transaction
+from perdure.store.db.database import Transaction, to_bytes, to_text, to_time_ms
 from perdure.store.ids import BODY_KEY_BYTES, FIRST_KEY, body_key, damaged_message, decode_canonical, ingest_key, unpack
 from perdure.store.records import Damage, Problem, Session, Span
 

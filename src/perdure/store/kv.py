@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.store.columns import to_optional_text, to_seq, to_text
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Transaction, text
+from perdure.store.db.database import Transaction, text, to_optional_text, to_seq, to_text
 from perdure.store.ids import load_json
 
 

@@ -12,9 +12,19 @@ from typing import Any
 
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.columns import to_float, to_int, to_optional_int, to_text, to_time_ms
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Row, Transaction, Value, insert, text
+from perdure.store.db.database import (
+    Row,
+    Transaction,
+    Value,
+    insert,
+    text,
+    to_float,
+    to_int,
+    to_optional_int,
+    to_text,
+    to_time_ms,
+)
 from perdure.store.ids import load_payload
 from perdure.store.queries import conversation_id_of
 from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, Totals, UsageRow

@@ -8,10 +8,9 @@ from string import ascii_lowercase, ascii_uppercase
 
 from perdure.core.messages import Entry
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.columns import to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.conversations import list_cursor, parse_list_cursor
-from perdure.store.db.database import Row, Transaction, Value, text
+from perdure.store.db.database import Row, Transaction, Value, text, to_time_ms
 from perdure.store.ids import decode_or_placeholder
 from perdure.store.queries import CONVERSATION, conversation_of_row
 from perdure.store.records import Conversation

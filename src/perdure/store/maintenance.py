@@ -13,10 +13,9 @@ from typing import Any
 from perdure.core.errors import CorruptStore, NotFound
 from perdure.core.messages import Message, canonical_json
 from perdure.store.changes import record_deletion
-from perdure.store.columns import to_text
 from perdure.store.context import StoreContext
 from perdure.store.conversations import store_prompt
-from perdure.store.db.database import Row, Transaction, insert, text
+from perdure.store.db.database import Row, Transaction, insert, text, to_text
 from perdure.store.ids import decode, load_payload, unpack
 from perdure.store.integrity import copy_scrubbed, record_scrubbed
 from perdure.store.leases import check_lease

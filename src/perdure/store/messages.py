@@ -10,9 +10,8 @@ from typing import Any
 
 from perdure.core.errors import CorruptStore, StoreError
 from perdure.core.messages import Entry, Message
-from perdure.store.columns import to_bytes, to_time_ms
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Dialect, Row, Step, Transaction, Value
+from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, to_bytes, to_time_ms
 from perdure.store.ids import Body, decode_or_placeholder, encode, ingest_key, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
 from perdure.store.ledger import insert_records

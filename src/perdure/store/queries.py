@@ -12,7 +12,12 @@ from typing import cast, get_args
 from perdure.core.errors import CorruptStore, NotFound
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
-from perdure.store.columns import (
+from perdure.store.db.database import (
+    Row,
+    Transaction,
+    Value,
+    insert,
+    text,
     to_bytes,
     to_float,
     to_optional_int,
@@ -21,7 +26,6 @@ from perdure.store.columns import (
     to_text,
     to_time_ms,
 )
-from perdure.store.db.database import Row, Transaction, Value, insert, text
 from perdure.store.ids import FIRST_KEY, RESTORE, damaged_message, load_json, unpack
 from perdure.store.integrity import ChainReader
 from perdure.store.records import (

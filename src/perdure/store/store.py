@@ -14,10 +14,10 @@ from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backup import write_backup
 from perdure.store.blobs import BlobStore, FileBlobStore
 from perdure.store.changes import ChangeFeed
-from perdure.store.columns import to_text
 from perdure.store.compactions import Compactions
 from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations
+from perdure.store.db.database import to_text
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.ids import IdSource, TimeIds

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from perdure.core.errors import CorruptStore, NotFound
-from perdure.store.columns import to_bytes, to_optional_int, to_seq, to_text, to_time_ms
-from perdure.store.db.database import Transaction
+from perdure.store.db.database import Transaction, to_bytes, to_optional_int, to_seq, to_text, to_time_ms
 from perdure.store.integrity import has_valid_checksum
 from perdure.store.queries import (
     CONVERSATION,

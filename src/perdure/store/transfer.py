@@ -12,10 +12,9 @@ from typing import Any
 from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.core.usage import CanonicalUsage
-from perdure.store.columns import to_bytes, to_text, to_time_ms
 from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations, insert_conversation, insert_session
-from perdure.store.db.database import Database, Row, Transaction
+from perdure.store.db.database import Database, Row, Transaction, to_bytes, to_text, to_time_ms
 from perdure.store.ids import BODY_KEY_BYTES, FIRST_KEY, body_key, decode_or_placeholder, ingest_key
 from perdure.store.integrity import record_scrubbed
 from perdure.store.ledger import Ledger, insert_call, insert_event

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from perdure.core.errors import CorruptStore, NotFound
-from perdure.store.columns import to_text
 from perdure.store.context import StoreContext
-from perdure.store.db.database import DatabaseCheck, Transaction
+from perdure.store.db.database import DatabaseCheck, Transaction, to_text
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import conversation_id_of, get_conversation, lineage_of, read_checked
 from perdure.store.records import Damage, Span

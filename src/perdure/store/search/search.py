@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 from perdure.core.errors import StoreError
 from perdure.core.ports import Page, SearchHit, SearchReport, WordCount
 from perdure.core.visibility import Visibility
-from perdure.store.columns import to_int, to_text, to_time_ms
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Row, Transaction, Value
+from perdure.store.db.database import Row, Transaction, Value, to_int, to_text, to_time_ms
 from perdure.store.messages import stored_text
 from perdure.store.outputs import OutputStore
 from perdure.store.search.addresses import Addresses

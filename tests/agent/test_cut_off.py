@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
 import pytest
 
-from perdure.core.events import TextDelta
+from perdure.config.settings import Settings
+from perdure.core.events import CallFinished, Event, Notice, TextDelta
 from perdure.providers.types import ApiMode
 from perdure.testing.simulator import Fail, Say
 from support.agents import bench
@@ -41,6 +43,12 @@ def test_what_was_said_before_an_interrupt_is_kept_as_an_event_and_not_in_the_hi
         assert kept.payload["why"] == "interrupted"
         assert b.agent.chat("again") == "Fine."
         assert b.sim.violations == []
+        # The model learns of the stop, once; the history and the log do not have it.
+        sent = json.dumps(b.sim.requests[-1].body, ensure_ascii=False)
+        assert "stopped your previous reply" in sent
+        assert "one two" in sent
+        stored = b.store.history(b.agent.session_id or "").entries
+        assert not any("stopped your" in e.message.text for e in stored)
 
 
 @pytest.mark.spec("J4", "A4")
@@ -51,6 +59,18 @@ def test_what_was_said_before_a_stream_broke_is_kept_too(tmp_path: Path) -> None
         assert result.outcome == "failed"
         assert kept.payload["text"].startswith("one")
         assert kept.payload["why"] == "transport"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_reply_cut_at_the_output_limit_is_marked(tmp_path: Path, mode: ApiMode) -> None:
+    settings = Settings.model_validate({"model": {"max_tokens": 8}})
+    with bench(tmp_path, Say("word " * 100), mode=mode, settings=settings) as b:
+        events: list[Event] = []
+        stop = b.agent.events.listen(events.append)
+        assert b.agent.run_conversation("go").outcome == "completed"
+        stop()
+        assert [e.finish for e in events if isinstance(e, CallFinished)] == ["length"]
+        assert any("cut off at the output limit" in e.text for e in events if isinstance(e, Notice))
 
 
 @pytest.mark.spec("J4")

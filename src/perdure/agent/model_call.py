@@ -201,7 +201,7 @@ class ModelCaller:
         try:
             return await self._parts.keep(work)
         finally:
-            self._tell_finished(answer.endpoint, answer.call)
+            self._tell_finished(answer.endpoint, answer.call, answer.reply.finish)
 
     def _learn(self, answer: ModelAnswer) -> None:
         """Note a call for the ledger, and update counter, calibration and engine by its usage."""
@@ -299,6 +299,7 @@ class ModelCaller:
         if tee.text:
             payload = {"text": tee.text, "why": why, "turn": record.task_id}
             self._live.record(StoredEvent(self._live.id, "partial_reply", payload))
+            self._live.stopped_text = tee.text if why == "interrupted" else ""
         self._tell_finished(record.endpoint, call)
 
     def _call_record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
@@ -307,8 +308,8 @@ class ModelCaller:
         self._calls.append(CallCost(usage, cost))
         return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
 
-    def _tell_finished(self, where: Endpoint, call: CallRecord) -> None:
-        self._emit(CallFinished(where.model, call.usage, call.cost_usd, where.provider, call.verdict))
+    def _tell_finished(self, where: Endpoint, call: CallRecord, finish: str = "") -> None:
+        self._emit(CallFinished(where.model, call.usage, call.cost_usd, where.provider, call.verdict, finish))
 
     # -- what is done about a failure --------------------------------------------------------------------------------
 

@@ -94,6 +94,8 @@ class LiveSession:
         self._parts = parts
         self.lease: Lease | None = None
         # It is given what is sent, so all the reasoning it sees counts.
+        # The visible part of a reply that the user stopped, until the next message.
+        self.stopped_text = ""
         self.counter = TokenCounter(
             model=parts.routes.endpoint.model, sends_reasoning=True, calibration=parts.calibration
         )

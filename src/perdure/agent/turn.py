@@ -25,7 +25,7 @@ from perdure.agent.session import LiveSession
 from perdure.core.errors import ProviderError
 from perdure.core.events import Event, ModelSwitched, Notice, Outcome, StatusChanged, TextDelta, TurnStarted
 from perdure.core.foreign_code import await_foreign, describe_error
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import SYSTEM_NOTE, Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
@@ -33,6 +33,9 @@ from perdure.tools.runtime import Batch, ToolScope
 
 _DAY_MS = 86_400_000
 NO_ANSWER = "(The model gave no answer.)"
+_CUT_ANSWER = "The answer was cut off at the output limit. Say “continue” to go on, or raise model.max_tokens."
+# How much of a stopped reply the model is shown.
+_STOPPED_CHARS = 600
 STEP_LIMIT = "The step limit of this turn was reached before the work was done."
 
 
@@ -163,7 +166,8 @@ class Turn:
         self._has_begun = True
         self._live.settle()
         if user_message is not None:
-            self._live.append(user_message, recalled=recalled)
+            stopped, self._live.stopped_text = self._live.stopped_text, ""
+            self._live.append(user_message, recalled="\n\n".join(filter(None, (_stopped_note(stopped), recalled))))
         else:
             self._loops.replay(_since_request(self._live.entries))
 
@@ -206,6 +210,8 @@ class Turn:
             message = answer.reply.message
             if not message.tool_calls:
                 await self._finish(answer, message)
+                if answer.reply.finish == "length":
+                    self._emit(Notice(_CUT_ANSWER, "warning"))
                 return "completed", _answer(answer.reply)
             await self._caller.store_answer(answer, partial(self._live.append, message))
             await self._run_tools(message)
@@ -289,6 +295,14 @@ def _since_request(entries: Sequence[Entry]) -> list[Message]:
     messages = [e.message for e in entries]
     start = max((i for i, m in enumerate(messages) if m.is_request), default=-1)
     return messages[start + 1 :]
+
+
+def _stopped_note(text: str) -> str:
+    """A note for the model about the reply that the user stopped; "" without one. It never enters the history."""
+    if not text:
+        return ""
+    shown = text if len(text) <= _STOPPED_CHARS else f"…{text[-_STOPPED_CHARS:]}"
+    return f"{SYSTEM_NOTE}The user stopped your previous reply while it was being written. It ended with: “{shown}”"
 
 
 def _answer(reply: Reply) -> str:

@@ -58,6 +58,8 @@ class CallFinished:
     cost_usd: float | None = None
     provider: str = ""
     verdict: str = ""
+    # Why the reply ended, in the words of `providers.types.Finish`; "" where there is no reply.
+    finish: str = ""
 
 
 @dataclass(frozen=True, slots=True)

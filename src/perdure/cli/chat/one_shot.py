@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from perdure.agent.turn import NO_ANSWER
 from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.status import embedded_lines
@@ -56,6 +57,9 @@ def _answer(surface: ChatCommandContext, attached: Attached, *, as_json: bool) -
         _name(surface, attached.text)
     if result.outcome == "failed":
         _print(f"perdure: {result.error}", sys.stderr)
+        return 1
+    if result.final_response == NO_ANSWER:
+        _print(f"perdure: {NO_ANSWER.strip('()')}", sys.stderr)
         return 1
     if not as_json:
         _print(result.final_response)

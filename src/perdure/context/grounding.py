@@ -71,10 +71,11 @@ _BINDING = frozenset(("Pending User Asks", "Constraints & Preferences"))
 _FILES = "Relevant Files"
 _CLOSING = "`\"'”」』»*"
 _OPENING = {"”": "“", '"': '"', "」": "「", "』": "『", "»": "«"}
-_WORDS = re.compile(r"[^\W\d_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}")
 # Share of a claim's words that must occur in the sources: a summary rewords, but not everything.
 _LEAST_SHARE = 0.4
 _CONSENT_SHARE = 0.6
+_SPACED_WORDS = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4,}")
+_CJK_RUNS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _PIECES = re.compile(r"[.!?。！？\n]+")
 _LONGEST_PASSAGES = 20_000
 _STEM_CHARS = 5
@@ -267,8 +268,11 @@ def user_claims(checked: str) -> list[str]:
 
 
 def _stems(text: str) -> frozenset[str]:
-    """The words of a text by their first letters, so that "approved" and "approves" are the same."""
-    return frozenset(w.lower()[:_STEM_CHARS] for w in _WORDS.findall(text))
+    """The words of a text by their first letters, so that "approved" and "approves" are the same; CJK by pairs."""
+    words = {w.lower()[:_STEM_CHARS] for w in _SPACED_WORDS.findall(text)}
+    if not text.isascii():
+        words.update(run[i : i + 2] for run in _CJK_RUNS.findall(text) for i in range(len(run) - 1))
+    return frozenset(words)
 
 
 def _quotes(line: str) -> list[str]:

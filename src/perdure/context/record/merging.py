@@ -24,7 +24,8 @@ _OBEYED = re.compile(
     r"\b(?:constraints?|preferences?|(?:standing |user |key |important )*instructions?|rules?|guidelines?|directives?"
     r"|polic(?:y|ies)|active task|user(?:'s)? (?:asks?|messages?|requests?|approvals?|permissions?)"
     r"|pending (?:user|asks?)|permissions?|approvals?|must|vorgaben|regeln|anweisungen|einschränkungen"
-    r"|contraintes|consignes|restricciones|instrucciones|инструкци\w*|правила|ограничени\w*)\b|约束|偏好|指示|规则|要求|制約|ルール|指示|제약|지시|규칙",
+    r"|contraintes|consignes|restricciones|instrucciones|инструкци\w*|правила|ограничени\w*)\b|约束|偏好|指示|规则"
+    r"|要求|制約|ルール|指示|제약|지시|규칙",
     re.IGNORECASE,
 )
 _BRANCH = re.compile(r"\b(?:on )?branch(?: is| named)?:?\**\s*[`“\"']?([\w.-]+(?:/[\w.-]+)*)[`”\"']?", re.IGNORECASE)
@@ -36,9 +37,23 @@ _TOTALS = re.compile(
     r"\b(\d+)\s*(?:/\s*(\d+)\s*)?(?:tests? )?(passed|passing|pass|failed|failing|failures?)\b", re.IGNORECASE
 )
 _NO_BRANCH = frozenset(("name", "names", "and", "or", "off", "from", "to", "is", "was", "of", "for", "in", "the", "a"))
+# A label before a demand: "TODO: …".
+_LABEL = re.compile(r"^\W*[A-Z][\w ]{1,18}: +")
+# Sections of things done or to do, whose lines begin with a verb.
+_ACTIONS = frozenset(("Completed Actions", "Remaining Work", "Relevant Files", "In Progress"))
+_IMPERATIVE = re.compile(
+    r"^\W*(?:please )?(?:send|forward|upload|download|e-?mail|post|transfer|wire|pay|delete|remove|drop|approve"
+    r"|grant|disable"
+    r"|enable|install|execute|run|visit|open|click|share|reveal|print|invite|change|get|create|modify|make|add|book"
+    r"|reserve"
+    r"|concatenate|call|tell|give|buy|order|schedule|write|reply|submit|publish|copy|move|reset|set|use|ignore"
+    r"|follow)\b",
+    re.IGNORECASE,
+)
 _LIST_MARK = " -*•\t0123456789.)"
 _SAME_SHARE = 0.6
-_SUPPORTED_SHARE = 0.75
+_EQUAL_SHARE = 0.75
+_SUPPORTED_SHARE = 0.9
 _MENTIONED_SHARE = 0.34
 
 
@@ -127,17 +142,22 @@ class _ProseCheck:
         plain = line.strip(_LIST_MARK)
         if not plain:
             return True
-        why = self._directive(plain) or self._contradiction(section, plain)
+        why = self._directive(section, plain) or self._contradiction(section, plain)
         if why:
             self.findings.append(f"removed in {section}: {plain} ({why})")
         return not why
 
-    def _directive(self, line: str) -> str:
+    def _directive(self, section: str, line: str) -> str:
         """Why a line may not stay that demands something of the reader; "" where it may."""
-        if not is_directive(line):
+        plain = _LABEL.sub("", line)
+        if is_directive(plain):
+            least = _SUPPORTED_SHARE
+        elif section not in _ACTIONS and _IMPERATIVE.match(plain):
+            least = _SAME_SHARE
+        else:
             return ""
         share = self.authored.best_share(line, fewest=1)
-        return "" if share >= _SUPPORTED_SHARE else "a demand that neither user nor assistant wrote"
+        return "" if share >= least else "a demand that neither user nor assistant wrote"
 
     def _contradiction(self, section: str, line: str) -> str:
         """What the state proves against a line; "" where nothing does."""
@@ -162,7 +182,7 @@ def _is_same(a: str, b: str) -> bool:
     """Whether two lines are about the same: most of the words of the shorter one are in the other."""
     one, other = topic_words(a), topic_words(b)
     least = min(len(one), len(other))
-    return least >= 2 and len(one & other) / least >= _SUPPORTED_SHARE
+    return least >= 2 and len(one & other) / least >= _EQUAL_SHARE
 
 
 def _wrong_state(line: str, state: TaskState) -> str:

@@ -228,7 +228,8 @@ _WORK = (
     r"|let's|now|next|then|first|step \d+|part \d+|also)"
 )
 _PARTICULAR = re.compile(
-    rf"{_PLEASE}(?:now |then |next |first |can you |could you |would you |I want you to |I need you to "
+    rf"^(?:(?:good|great|nice|fine|alright|perfect|yes|no|well|cool|right)[,.!]? +)?{_PLEASE[1:]}"
+    rf"(?:now |then |next |first |can you |could you |would you |I want you to |I need you to "
     rf"|let's )*{_WORK}\b"
     r"[^.]{0,40}(?:\b(?:the|this|that|these|those|a|an|it|them|me|again|now|module|step|part|file|line|test)\b|\d"
     r"|[\w-]+[/.][\w./-]+|\w+_\w+|`|\w+[a-z][A-Z]\w*)",

@@ -50,7 +50,7 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
     """Write the sections from the state alone; those without content are left out."""
     budget = DEFAULT_CHARS if budget_chars is None else budget_chars
     sections = {"Active Task": write_active_task(state)}
-    sections["Constraints & Preferences"] = write_instructions(state, remark_chars=budget // 3)
+    sections["Constraints & Preferences"] = write_instructions(state, remark_chars=budget // 5)
     spare = 0.0
     for name, share in _SHARES.items():
         room = int(budget * share + spare)
@@ -93,7 +93,7 @@ def _squeeze(text: str) -> str:
     return "".join(text.split())
 
 
-def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 3) -> str:
+def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 5) -> str:
     """Quote what the user laid down: rules, corrections and reasons of refusals, each with its address."""
     groups = (
         (INSTRUCTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "rule"]),

@@ -17,8 +17,9 @@ CHARS_PER_TOKEN = 3.4
 _SECTIONS_SHARE = 0.5
 # A record repeats nothing of the sections, which need less room beside it.
 _BESIDE_RECORD = 0.85
-# Sections beyond this share of the summary's cap leave less for the record, at least so much of its budget.
-_FREE_SHARE = 0.4
+# Sections beyond this share of the summary's cap cost the record so many times their size; it keeps at least a share.
+_FREE_SHARE = 0.25
+_LONG_SECTIONS = 1.3
 _LEAST_RECORD_SHARE = 0.4
 # Sections that code writes, as a share of the record's budget: the record has the details.
 _CODE_SHARE = 0.2
@@ -117,7 +118,7 @@ def _within_tokens(draw: Callable[[int, str], str], room: int, text: str) -> str
 def _room(handoff: Handoff, shares: Shares) -> int:
     """Characters for record and index: their budget, less what long sections take of it."""
     used = estimate_text(handoff.body)
-    spare = min(0, int(shares.summary_tokens * _FREE_SHARE) - used)
+    spare = int(_LONG_SECTIONS * min(0.0, shares.summary_tokens * _FREE_SHARE - used))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
     room = int(max(least, shares.record_tokens + spare) * CHARS_PER_TOKEN)
     text = render(handoff, is_short=shares.is_short)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from perdure import prompts
 from perdure.context.assembly import HandoffParts, Shares, assemble, handoff_message, newest_image, share_out
 from perdure.context.boundaries import Boundaries
 from perdure.context.engine import EngineServices, Steps
-from perdure.context.facts import FURTHEST_BACK, facts_in, read_facts
+from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts
+from perdure.context.facts.extraction import scan
 from perdure.context.grounding import check_summary, user_claims, without_marked
 from perdure.context.handoff import Handoff, handoff_of, render
 from perdure.context.head import shorten_head
@@ -17,12 +19,14 @@ from perdure.context.history import CompactionHistory
 from perdure.context.record.cache import EntryCache
 from perdure.context.record.index import ValueUse, draw_index
 from perdure.context.record.merging import BY_CODE, merge_model_sections
+from perdure.context.record.readings import user_reading
 from perdure.context.record.record import call_lines, draw_record
 from perdure.context.record.redacted import redact_entries
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
 from perdure.context.seal import SEAL_CHARS, default_key, seal
+from perdure.context.sections import split_headings
 from perdure.context.state import CoolDown
 from perdure.context.summarizer import (
     AnySummarize,
@@ -103,6 +107,8 @@ def in_order(past: Sequence[Entry], present: Sequence[Entry]) -> Sequence[Entry]
 _FULL_CHARS = 1_200
 # A user waits for this: after the timeout the handoff is written by code.
 TIMEOUT_S = 150.0
+# The section that holds the texts under headings of the model's own.
+_OTHER_HEADINGS = "Critical Context"
 # Size of banner, source line, headings and end marker; a smaller handoff would be empty.
 _FRAME_TOKENS = 600
 _LEAST_SHORT_TOKENS = 160
@@ -223,7 +229,7 @@ class HandoffWriter:
                     earlier=past.record,
                     has_addresses=history.is_logged,
                 ),
-                lambda room, text: self._draw_index(job, sources, room, text),
+                self._index_drawer(job, sources),
             ),
             frame,
             shares,
@@ -235,7 +241,7 @@ class HandoffWriter:
             text = seal(text, self.handoff_key())
         message = handoff_message(text, job.before, job.after[0] if job.after else None, image)
         trouble = outcome.failure.why if outcome.failure else ""
-        if self.cache is not None and history.is_logged:
+        if self.cache is not None and log is not None:
             self.cache.add(job.fresh)
         return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
 
@@ -280,23 +286,36 @@ class HandoffWriter:
         if summary is None:
             return write_sections(state, budget_chars=shares.code_chars), ()
         messages = [e.message for e in sources]
-        users = [*user_texts(messages), *user_claims(past.checked_text)]
+        users = [*_user_texts(sources), *user_claims(past.checked_text)]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
         merged = merge_model_sections(summary.text, state, budget_chars=shares.code_chars, authored=authored)
-        prose = {n: t for n, t in merged.sections.items() if n not in BY_CODE}
-        # Head and tail are sources too.
-        checked = check_summary(prose, (*_readable(messages), past.checked_text), users=users)
-        sections = {**checked.sections, **{n: t for n, t in merged.sections.items() if n in BY_CODE}}
+        # What code wrote alone needs no check.
+        written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}
+        prose = {n: t for n, t in merged.sections.items() if n not in BY_CODE and n in written}
+        # Head and tail are sources too. Cached values are a fiftieth of the text to search.
+        cached: list[MessageFacts] = [e.memoized(FACTS_KEY) for e in sources]
+        facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
+        if facts is not None:
+            facts.append(scan(past.checked_text))
+        checked = check_summary(prose, (*_readable(messages), past.checked_text), facts, users=users)
+        sections = {**{n: t for n, t in merged.sections.items() if n not in prose}, **checked.sections}
         findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
         return sections, (*merged.findings, *findings)
 
-    def _draw_index(self, job: CompactionInput, sources: Sequence[Entry], room: int, text: str) -> str:
-        reached = _in_reach(sources)
-        read_facts(reached)
-        head = self._head(job)
-        return draw_index(
-            ValueUse.read(list(map(facts_in, reached))), budget=room, visible=_facts_in_sight(head, job), text=text
-        )
+    def _index_drawer(self, job: CompactionInput, sources: Sequence[Entry]) -> Callable[[int, str], str]:
+        """Return a function that draws the index; the values are ranked when it is first called."""
+
+        @cache
+        def ranked() -> tuple[ValueUse, frozenset[str]]:
+            reached = _in_reach(sources)
+            read_facts(reached)
+            return ValueUse.read(list(map(facts_in, reached))), _facts_in_sight(self._head(job), job)
+
+        def draw(room: int, text: str) -> str:
+            use, visible = ranked()
+            return draw_index(use, budget=room, visible=visible, text=text)
+
+        return draw
 
     def _head(self, job: CompactionInput) -> list[Message]:
         """The head as it will be sent; a handoff marks where it ends."""
@@ -388,6 +407,11 @@ def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[
     visible_head = [e if m is e.message else Entry(e.seq, m) for m, e in zip(head, job.history.entries, strict=False)]
     read = [facts_in(e) for e in (*visible_head, *job.behind)]
     return frozenset().union(*(facts.mentioned for facts in read), *(facts.used for facts in read))
+
+
+def _user_texts(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield every text that counts as the user's, from what is cached of each message."""
+    return user_texts([e.message for e in entries], lambda n: user_reading(entries[n]).own_words)
 
 
 def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from perdure.context.authorship import asks_something, authored_text, before_fiction
 from perdure.core.messages import Message, TextPart, is_background
@@ -84,13 +84,16 @@ def own_parts(message: Message) -> list[str]:
     return [p.text for p in texts if p.is_whole_message or p.text in asking]
 
 
-def user_texts(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield every text that counts as the user's: their own words, and questions they agreed to."""
+def user_texts(messages: Sequence[Message], read: Callable[[int], str] | None = None) -> Iterator[str]:
+    """Yield every text that counts as the user's: their own words, and questions they agreed to.
+
+    `read` returns the cached words of the user message at an index.
+    """
     question = ""
-    for message in messages:
+    for index, message in enumerate(messages):
         if message.role == "assistant" and message.kind == "assistant":
             question = message.text[-_FRAME_CHARS:]
-        elif words := before_fiction(own_words(message)):
+        elif message.is_real_user and (words := before_fiction(read(index) if read else own_words(message))):
             yield words
             if question and is_bare(words):
                 yield question

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from perdure.context.facts.extraction import LONGEST, PLACES, kind_of, scan
-from perdure.core.messages import Entry, Message, TextPart
-from perdure.redaction import are_clean, redact
+from perdure.context.record.redacted import redact_entries, redact_message, redacted
+from perdure.core.messages import Entry, Message
 
 # Memo key of an entry's facts.
 FACTS_KEY = "facts"
-# Characters to scan for secrets in one batch.
-_MOST_TOGETHER = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,43 +43,22 @@ class MessageFacts:
 
 
 def facts_of(message: Message) -> MessageFacts:
-    """Extract the facts of a message. Pure, so the result can be cached."""
-    return _facts_of(without_secrets(message))
+    """Extract the facts of a message without its secrets. Pure, so the result can be cached."""
+    return _facts_of(redact_message(message))
 
 
 def facts_in(entry: Entry) -> MessageFacts:
     """The cached facts of an entry."""
     facts: MessageFacts | None = entry.memoized(FACTS_KEY)
-    return facts or entry.memo(FACTS_KEY, facts_of)
+    return facts or entry.memo(FACTS_KEY, lambda _: _facts_of(redacted(entry)))
 
 
 def read_facts(entries: Iterable[Entry]) -> None:
-    """Extract and cache the facts of many entries in batches."""
-    for group in _together([e for e in entries if e.memoized(FACTS_KEY) is None]):
-        # Secrets are rare: scan many texts at once, and one by one only after a match.
-        is_clean = len(group) > 1 and are_clean(t for e in group for t in _texts(e.message))
-        for entry in group:
-            entry.memo(FACTS_KEY, _facts_of if is_clean else facts_of)
-
-
-def _together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    group: list[Entry] = []
-    chars = 0
-    for entry in entries:
-        group.append(entry)
-        chars += sum(map(len, _texts(entry.message)))
-        if chars >= _MOST_TOGETHER:
-            yield group
-            group, chars = [], 0
-    if group:
-        yield group
-
-
-def _texts(message: Message) -> list[str]:
-    """The texts of a message to scan for secrets."""
-    content = message.content
-    parts = [content] if isinstance(content, str) else [p.text for p in content or () if isinstance(p, TextPart)]
-    return parts + [c.arguments for c in message.tool_calls]
+    """Extract and cache the facts of many entries, redacted in batches."""
+    unread = [e for e in entries if e.memoized(FACTS_KEY) is None]
+    redact_entries(unread)
+    for entry in unread:
+        facts_in(entry)
 
 
 def _facts_of(message: Message) -> MessageFacts:
@@ -97,20 +74,6 @@ def _facts_of(message: Message) -> MessageFacts:
         CallTarget(c.id, c.name, identifying_value(v)) for c, v in zip(message.tool_calls, values_by_call, strict=True)
     )
     return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)
-
-
-def without_secrets(message: Message) -> Message:
-    """Redact a message before truncation: half a URL with a password would not be recognised."""
-    content = message.content
-    if isinstance(content, str):
-        content = redact(content)
-    elif content is not None:
-        content = tuple(replace(p, text=redact(p.text)) if isinstance(p, TextPart) else p for p in content)
-    arguments = [redact(c.arguments) for c in message.tool_calls]
-    if content == message.content and arguments == [c.arguments for c in message.tool_calls]:
-        return message
-    calls = tuple(replace(c, arguments=a) for c, a in zip(message.tool_calls, arguments, strict=True))
-    return replace(message, content=content, tool_calls=calls)
 
 
 def argument_values(arguments: str) -> list[str]:

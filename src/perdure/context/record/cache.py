@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, Message
 from perdure.core.ports import LogReader
 
 _MAX_BYTES = 32_000_000
@@ -48,5 +48,9 @@ class EntryCache:
 
 def _size(entry: Entry) -> int:
     """Bytes of the text and of what is computed of it, roughly."""
-    message = entry.message
-    return _ENTRY_BYTES + 2 * (len(message.text) + sum(len(c.arguments) for c in message.tool_calls))
+    return _ENTRY_BYTES + 2 * (entry.memoized("chars") or entry.memo("chars", count_chars))
+
+
+def count_chars(message: Message) -> int:
+    """Characters of a message and of the arguments of its calls, at least 1."""
+    return 1 + len(message.text) + sum(len(c.arguments) for c in message.tool_calls)

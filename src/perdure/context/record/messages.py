@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.context.record.passages import Passage, clip, split_passages
-from perdure.context.user_intent import rules_in
-from perdure.context.user_words import is_bare, own_words
+from perdure.context.record.readings import UserReading, read_user
 from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document that was read.
@@ -19,6 +18,8 @@ Speaker = Literal["user", "assistant", "report", "note", "document"]
 _WHOLE_CHARS = 700
 _PASTED_WORTH = 0.3
 _LONG_CHARS = 1_500
+# A choice such as "1+2" or "the first".
+_BARE_CHARS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,11 @@ _LOG_LINE = re.compile(
 )
 
 
-def read_statement(message: Message) -> Statement:
-    """Read what a message states. Pure, so the result can be cached; the message is redacted before."""
+def read_statement(message: Message, reading: UserReading | None = None) -> Statement:
+    """Read what a message states. Pure, so the result can be cached; the message is redacted before.
+
+    `reading` is that of a user message, where it is cached.
+    """
     if message.role == "assistant" and message.kind == "assistant":
         passages = split_passages(message.text) if message.text.strip() else ()
         if message.tool_calls and passages and passages[-1].text.endswith((":", "：")):
@@ -78,7 +82,7 @@ def read_statement(message: Message) -> Statement:
             passages = (*passages[:-1], replace(passages[-1], worth=passages[-1].worth * 0.4))
         return Statement("assistant", passages, is_final=not message.tool_calls, fingerprint=_fingerprint(message.text))
     if message.is_real_user:
-        return _user_statement(message)
+        return _user_statement(message, reading or read_user(message))
     if message.kind == "note" and message.text.strip():
         return _note(message.text)
     return NOTHING_STATED
@@ -93,7 +97,7 @@ def _note(text: str) -> Statement:
     )
 
 
-def _user_statement(message: Message) -> Statement:
+def _user_statement(message: Message, reading: UserReading) -> Statement:
     text = message.typed_text.strip()
     if not text:
         images = sum(isinstance(p, ImagePart) for p in message.parts)
@@ -105,14 +109,14 @@ def _user_statement(message: Message) -> Statement:
     if len(text) > _LONG_CHARS and _SKILL.match(text):
         passages = tuple(replace(p, worth=p.worth * _PASTED_WORTH) for p in split_passages(text))
         return Statement("note", passages, fingerprint=_fingerprint(text), title="pasted skill text")
-    own = own_words(message)
-    is_binding = bool(rules_in(message)) or bool(_CORRECTION.match(own))
+    own = reading.own_words
+    is_binding = bool(reading.rules or reading.corrections) or bool(_CORRECTION.match(own))
     passages = tuple((_typed_whole if len(text) <= _WHOLE_CHARS else _typed_long)(text, own))
     return Statement(
         "user",
         passages,
         is_binding=is_binding,
-        is_bare=len(text) <= 60 and (is_bare(text) or len(text) <= 12),
+        is_bare=reading.is_bare or len(text) <= _BARE_CHARS,
         is_final=True,
         fingerprint=_fingerprint(text),
     )

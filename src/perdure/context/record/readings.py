@@ -60,11 +60,25 @@ class ReplyReading:
 
 
 def user_reading(entry: Entry) -> UserReading:
-    return entry.memoized("user reading") or entry.memo("user reading", _read_user)
+    return entry.memoized("user reading") or entry.memo("user reading", read_user)
 
 
 def reply_reading(entry: Entry) -> ReplyReading:
     return entry.memoized("reply reading") or entry.memo("reply reading", _read_reply)
+
+
+def prepare_reading(entry: Entry) -> None:
+    """Compute and cache what the state needs of a message."""
+    message = entry.message
+    if message.is_real_user:
+        user_reading(entry)
+    elif message.kind == "assistant" and message.text:
+        decisions_of(entry)
+        plan_of(entry)
+        last_words_of(entry)
+        if not message.tool_calls:
+            reply_reading(entry)
+            answer_of(entry)
 
 
 def decisions_of(entry: Entry) -> tuple[str, ...]:
@@ -93,7 +107,8 @@ def request_text(message: Message) -> str:
     return "" if text.startswith(SUMMARY_OPENINGS) else text
 
 
-def _read_user(message: Message) -> UserReading:
+def read_user(message: Message) -> UserReading:
+    """Read a user message. Pure, so the result can be cached."""
     text = redact(request_text(message))
     if not text:
         return UserReading("", "", is_bare=False)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from perdure.context.record.cache import count_chars
 from perdure.context.record.calls import describe_call
 from perdure.context.record.messages import (
     CALL,
@@ -20,6 +21,7 @@ from perdure.context.record.messages import (
     read_statement,
 )
 from perdure.context.record.passages import Passage, clip, is_prose, size_of, split_passages
+from perdure.context.record.readings import prepare_reading, user_reading
 from perdure.context.record.redacted import redact_entries, redact_message, redacted
 from perdure.context.record.types import CallKind, CallLine
 from perdure.core.messages import Entry, Message
@@ -148,40 +150,43 @@ def common_root(targets: Iterable[str]) -> str:
 
 def statement_of(entry: Entry) -> Statement:
     """The cached statement of an entry."""
-    return entry.memoized("statement") or entry.memo("statement", lambda _: read_statement(redacted(entry)))
+    statement: Statement | None = entry.memoized("statement")
+    if statement is not None:
+        return statement
+    reading = user_reading(entry) if entry.message.is_real_user else None
+    return entry.memo("statement", lambda _: read_statement(redacted(entry), reading))
 
 
 def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     """The line of each call; cached with the entry that made it."""
     lines: dict[tuple[int, str], CallLine] = {}
+    end = len(entries)
     for at, entry in enumerate(entries):
-        if not entry.message.tool_calls:
+        calls = entry.message.tool_calls
+        if not calls:
             continue
-        results = _results_behind(entries, at)
+        behind = at + 1
+        while behind < end and entries[behind].message.role == "tool":
+            behind += 1
         cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized("call_lines")
-        if cached is None or cached[0] != len(results):
+        if cached is None or cached[0] != behind - at:
             # A call may be described before its result arrives.
-            described = tuple(
-                describe_call(call, next((results[i] for i in call.ids if i in results), None))
-                for call in redacted(entry).tool_calls
-            )
-            cached = (len(results), described)
+            cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind]))
             entry.set_memo("call_lines", cached)
-        for call, line in zip(entry.message.tool_calls, cached[1], strict=True):
-            lines[entry.seq, call.id] = line
+        seq = entry.seq
+        for call, line in zip(calls, cached[1], strict=True):
+            lines[seq, call.id] = line
     return lines
 
 
-def _results_behind(entries: Sequence[Entry], at: int) -> dict[str, str]:
-    """The results right behind a message with calls, by their ids."""
+def _describe_calls(entry: Entry, behind: Sequence[Entry]) -> tuple[CallLine, ...]:
     results: dict[str, str] = {}
-    for i in range(at + 1, len(entries)):
-        entry = entries[i]
-        if entry.message.role != "tool":
-            break
-        if entry.message.tool_call_id:
-            results.setdefault(entry.message.tool_call_id, redacted(entry).text)
-    return results
+    for result in behind:
+        results.setdefault(result.message.tool_call_id or "", redacted(result).text)
+    return tuple(
+        describe_call(call, next((results[i] for i in call.ids if i in results), None))
+        for call in redacted(entry).tool_calls
+    )
 
 
 def prepare(entries: Sequence[Entry]) -> None:
@@ -189,6 +194,7 @@ def prepare(entries: Sequence[Entry]) -> None:
     redact_entries(entries)
     for entry in entries:
         statement_of(entry)
+        prepare_reading(entry)
     call_lines(entries)
 
 
@@ -206,8 +212,9 @@ def draw_record(
     Long passages that `already` has are left out. `earlier` is the record of messages that cannot be read any more:
     its lines come before the entries, at a lower resolution.
     """
-    redact_entries(entries)
-    lines = call_lines(entries) if lines is None else lines
+    if lines is None:
+        redact_entries(entries)
+        lines = call_lines(entries)
     root = common_root(line.target for line in lines.values())
     header = _HEADER + (f" {_RELATIVE}{root}" if root else "")
     room = budget - len(header) - 1
@@ -303,25 +310,24 @@ class _Drawing:
         own = [lines[e.seq, c.id] for e in entries for c in e.message.tool_calls if (e.seq, c.id) in lines]
         self._changed = frozenset(c.target for c in own if c.kind in ("edit", "write"))
         self._newest_plan = next((c for c in reversed(own) if c.facts.plan), None)
-        ages = _ages(entries)
-        statements = [statement_of(e) for e in entries]
+        distances = _distances(entries)
+        statements = [e.memoized("statement") or statement_of(e) for e in entries]
         agreed = _agreed(statements)
         fine_from = len(entries) - _FINE_ENTRIES
         for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
-            if statement.passages:
-                factor = _AGREED_FACTOR if at in agreed else 1.0
-                self._add_statement(entry.seq, statement, factor * ages[at], is_old=at < fine_from)
+            is_old = at < fine_from
+            if statement.passages and (statement.is_final or not is_old):
+                age = age_factor(distances[at], _HALF_LIFE_CHARS) * (_AGREED_FACTOR if at in agreed else 1.0)
+                self._add_statement(entry.seq, statement, age, is_old=is_old)
             for call in entry.message.tool_calls:
                 line = lines.get((entry.seq, call.id))
-                if line is not None and (at >= fine_from or line.worth >= _OLD_CALL_WORTH):
+                if line is not None and (not is_old or line.worth >= _OLD_CALL_WORTH):
                     document = next((documents[i] for i in call.ids if i in documents), None) if documents else None
-                    self._add_call(entry.seq, line, ages[at], document)
+                    self._add_call(entry.seq, line, age_factor(distances[at], _HALF_LIFE_CHARS), document)
 
     # -- options -----------------------------------------------------------------------------------------------------
 
     def _add_statement(self, seq: int | None, statement: Statement, age: float, *, is_old: bool) -> None:
-        if is_old and not statement.is_final:
-            return
         label = len(self.options)
         weight = _weight(statement, age)
         repeats = None
@@ -537,15 +543,11 @@ def _agreed(statements: Sequence[Statement]) -> set[int]:
     return agreed
 
 
-def _ages(entries: Sequence[Entry]) -> list[float]:
-    """How much each entry counts by its distance from the end of the log."""
-    ages = [1.0] * len(entries)
+def _distances(entries: Sequence[Entry]) -> list[int]:
+    """Characters of the log between each entry and its end."""
+    distances = [0] * len(entries)
     distance = 0
     for at in range(len(entries) - 1, -1, -1):
-        ages[at] = age_factor(distance, _HALF_LIFE_CHARS)
-        distance += entries[at].memoized("chars") or entries[at].memo("chars", _chars)
-    return ages
-
-
-def _chars(message: Message) -> int:
-    return 1 + len(message.text) + sum(len(c.arguments) for c in message.tool_calls)
+        distances[at] = distance
+        distance += entries[at].memoized("chars") or entries[at].memo("chars", count_chars)
+    return distances

@@ -36,6 +36,7 @@ _SHARES = {
 _LINE = 200
 _MOST_FILES = 24
 _MOST_SOLVED = 4
+_MOST_ANSWERED = 40
 _ROOT_SHARE = 0.7
 _GREETING_CHARS = 10
 
@@ -139,7 +140,7 @@ def _completed(state: TaskState, room: int) -> str:
         pushed = " — pushed" if record.is_pushed else ""
         milestones.append((record.seq, f"COMMIT {commit.hash} {beginning(commit.title, 100)}{branch}{pushed}"))
     milestones += [(c.seq, f"CREATED {beginning(c.value, 140)}") for c in state.created]
-    for request in state.requests:
+    for request in state.requests[-_MOST_ANSWERED:]:
         if request.status == "answered" and request.closed_seq is not None and request.own_words:
             words = beginning(tidy(redact(_headline(request.own_words))), 90)
             milestones.append((request.closed_seq, f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"))

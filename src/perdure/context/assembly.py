@@ -17,9 +17,9 @@ CHARS_PER_TOKEN = 3.4
 _SECTIONS_SHARE = 0.5
 # A record repeats nothing of the sections, which need less room beside it.
 _BESIDE_RECORD = 0.85
-# Sections beyond this share of the summary's cap cost the record so many times their size; it keeps at least a share.
-_FREE_SHARE = 0.25
-_LONG_SECTIONS = 1.3
+# Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
+_LONG_SECTIONS = 2.0
+_FRAME_CHARS = 1_000
 _LEAST_RECORD_SHARE = 0.4
 # Sections that code writes, as a share of the record's budget: the record has the details.
 _CODE_SHARE = 0.2
@@ -118,7 +118,7 @@ def _within_tokens(draw: Callable[[int, str], str], room: int, text: str) -> str
 def _room(handoff: Handoff, shares: Shares) -> int:
     """Characters for record and index: their budget, less what long sections take of it."""
     used = estimate_text(handoff.body)
-    spare = int(_LONG_SECTIONS * min(0.0, shares.summary_tokens * _FREE_SHARE - used))
+    spare = int(_LONG_SECTIONS * min(0.0, (shares.code_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
     room = int(max(least, shares.record_tokens + spare) * CHARS_PER_TOKEN)
     text = render(handoff, is_short=shares.is_short)

@@ -44,6 +44,7 @@ ATTEMPTS: dict[str, Sequence[str]] = {
     "resume": ("", "{c}", "{s}", "{c_start}"),
     "search": (WORD, f"{WORD}*"),
     "expand": ("{c} m:1", "{s} m:1-2", "{c}", "output:{o}", "{c} output:{o}"),
+    "handoff": ("", "{c}", "{s}"),
     "insights": ("", "7"),
     "usage": ("", "{c}"),
     "branch": ("{c}", "1"),

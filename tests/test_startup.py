@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("pydantic", "httpx", "genai_prices", "rich", "ruamel", "prompt_toolkit", "sqlite3", "psycopg", "asyncio")
+HEAVY = (
+    "pydantic", "httpx", "genai_prices", "rich", "ruamel", "prompt_toolkit", "sqlite3", "psycopg", "asyncio",
+    "tree_sitter", "tree_sitter_bash",
+)  # fmt: skip
 
 # A machine may be busy, so the clock has room here; the figures themselves are held in `make bench`.
 ROOM = 5.0
@@ -65,7 +68,7 @@ def test_an_agent_is_made_without_what_only_some_conversations_need(tmp_path: Pa
     loaded = imported_by(AGENT_MADE, tmp_path)
     assert "perdure.context.compressor" in loaded
     assert loaded.isdisjoint(RARELY_NEEDED), sorted(loaded & set(RARELY_NEEDED))
-    unneeded = {"httpx", "genai_prices", "rich", "prompt_toolkit", "click", "psycopg", "fastapi", "mcp"}
+    unneeded = {"httpx", "genai_prices", "rich", "prompt_toolkit", "click", "psycopg", "fastapi", "mcp", "tree_sitter"}
     roots = {name.partition(".")[0] for name in loaded}
     assert roots.isdisjoint(unneeded), sorted(roots & unneeded)
 

@@ -99,6 +99,20 @@ def test_a_path_that_was_pasted_in_part_is_not_attached(tmp_path: Path) -> None:
     assert not isinstance(attach("say hi, @notes.md", tmp_path, pasted=("hi,",)).message, str)
 
 
+@pytest.mark.spec("J6")
+def test_a_credential_file_is_not_attached(tmp_path: Path) -> None:
+    keys = tmp_path / ".ssh"
+    keys.mkdir()
+    (keys / "id_rsa").write_text("PRIVATE KEY")
+    (keys / "id_rsa.pub").write_text("public key")
+    (tmp_path / "notes.txt").symlink_to(keys / "id_rsa")
+    for name in (".ssh/id_rsa", "notes.txt"):
+        attached = attach(f"see @{name}", tmp_path)
+        assert attached.message == f"see @{name}"
+        assert "holds credentials; it was not attached" in attached.lines[0]
+    assert "public key" in str(attach("see @.ssh/id_rsa.pub", tmp_path).message)
+
+
 def test_a_huge_file_is_cut_with_a_word_about_it(tmp_path: Path) -> None:
     (tmp_path / "big.log").write_text("ä" * 300_000, encoding="utf-8")
     made = attach("@big.log", tmp_path)

@@ -219,6 +219,43 @@ def test_shell_writes_outside_the_workspace_need_approval(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("notes.txt", None),
+        ("../notes.txt", "it writes outside the workspace"),
+        ("link/notes.txt", "it writes outside the workspace"),
+        ("../.bashrc", "it changes what runs at login, keys, or scheduled jobs"),
+        ("/etc/hosts", "it changes system files"),
+        (".git/HEAD", "it changes Git's own files"),
+    ],
+)
+def test_every_writing_tool_has_the_same_policy(tmp_path: Path, path: str, reason: str | None) -> None:
+    approver = ScriptedApprover(*["no"] * 6)
+    runtime = GuardedRuntime(tmp_path, approver)
+    (runtime.folder / "link").symlink_to(tmp_path)
+    (runtime.folder / "x").write_text("x")
+    runtime.run("write_file", path=path, content="x")
+    for command in (f"cat x > {path}", f"tee {path} < x", f"cp x {path}", f"ln -sf $PWD/x {path}", f"install x {path}"):
+        runtime.run("terminal", command=command)
+    reasons = [prompt.partition(": ")[0] for _, prompt in approver.prompts]
+    assert reasons == [reason] * 6 if reason is not None else reasons == []
+
+
+@pytest.mark.spec("J6")
+def test_unreadable_command_is_asked_about_with_its_reason(tmp_path: Path) -> None:
+    approver = ScriptedApprover("no", "no", "no")
+    runtime = GuardedRuntime(tmp_path, approver)
+    for command in ('eval "$PAYLOAD"', "x=$(cat list); $x --all", "echo 'unclosed"):
+        assert "was not run" in runtime.run("terminal", command=command)
+    assert [reason.partition(":")[0] for _, reason in approver.prompts] == [
+        "it runs text that is only known at run time",
+        "the name of the command is computed at run time",
+        "its syntax cannot be read near “echo 'unclosed”",
+    ]
+
+
+@pytest.mark.spec("J6")
 def test_startup_files_and_git_internals_have_their_own_kinds(tmp_path: Path) -> None:
     approver = ScriptedApprover("no", "no")
     runtime = GuardedRuntime(tmp_path, approver)

@@ -41,10 +41,11 @@ class ApprovalItem:
     key: str
     kind: str
     what: str
+    reason: str = ""
 
     @property
     def why(self) -> str:
-        return KINDS[self.kind].why
+        return self.reason or KINDS[self.kind].why
 
 
 class ApprovalGuard:
@@ -91,7 +92,7 @@ class ApprovalGuard:
             yield ApprovalItem(f"tool:{tool.name}", "tool", tool.name)
         if tool.command_parameter is not None:
             command = str(arguments.get(tool.command_parameter, ""))
-            yield from (ApprovalItem(d.kind, d.kind, d.what) for d in self._dangers(command, scope))
+            yield from (ApprovalItem(d.kind, d.kind, d.what, d.reason) for d in self._dangers(command, scope))
         if tool.written_path_parameter is not None:
             yield from self._writes(str(arguments.get(tool.written_path_parameter, "")))
         if tool.read_path_parameter is not None:
@@ -113,13 +114,10 @@ class ApprovalGuard:
         return find_dangers(command, context)
 
     def _writes(self, path: str) -> Iterator[ApprovalItem]:
+        """Check a written path by the same zones as a redirect of the shell."""
         target = self._workspace.resolve(path)
-        zone = PathZones.at(self._root, target.parent, self._home).classify(target.as_posix()).zone
-        kind = {"system": "system-files", "startup": "startup-files", "device": "disk", "git": "git-internals"}.get(
-            zone
-        )
-        if kind is None and not self._workspace.contains(target):
-            kind = "write-outside"
+        zones = self._zones()
+        kind = zones.written_kind(zones.resolve_write(target.as_posix()))
         if kind is not None:
             yield ApprovalItem(kind, kind, str(target))
 
@@ -128,9 +126,12 @@ class ApprovalGuard:
         if not path.strip() or path.startswith("output:"):
             return
         target = self._workspace.resolve(path)
-        zones = PathZones.at(self._root, self._root, self._home)
+        zones = self._zones()
         if zones.is_credential(target.as_posix()) or zones.is_credential(path):
             yield ApprovalItem("credentials", "credentials", str(target))
+
+    def _zones(self) -> PathZones:
+        return PathZones.at(self._root, self._root, self._home, _LinkResolver())
 
     async def _ask(
         self, tool: Tool, arguments: Mapping[str, Any], items: list[ApprovalItem]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 
+from perdure.tools.credential_paths import CREDENTIAL_PATTERN
+
 if TYPE_CHECKING:
     from perdure.core.events import Event, ReasoningDelta, TextDelta
 
@@ -94,6 +96,7 @@ _MAX_TEXT_CHARS = 100_000
 _MAX_IMAGE_BYTES = 5_000_000
 _MAX_NAMES = 500
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp"}
+_CREDENTIAL_LINE = "{} holds credentials; it was not attached. Ask for it to be read, and approve that"
 _STRAY = ".,;:!?)]}'\""
 
 
@@ -126,12 +129,18 @@ def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
         if path is None or path in attached_paths:
             continue
         attached_paths.add(path)
-        part, line = _part(path)
+        part, line = _part(path) if not _is_credential(name, path) else (None, _CREDENTIAL_LINE.format(path.name))
         parts += [part] if part is not None else []
         lines.append(line)
     if not parts:
         return Attached(text, tuple(lines), text)
     return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(lines), text)
+
+
+def _is_credential(name: str, path: Path) -> bool:
+    """Whether a file holds credentials, under the name that was typed or the one it links to."""
+    typed = Path(name).expanduser().absolute().as_posix()
+    return path.is_file() and any(CREDENTIAL_PATTERN.search(p) for p in (typed, path.as_posix()))
 
 
 def _is_part(paste: str, text: str) -> bool:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.limits import Unreadable
+from perdure.tools.shell_safety.limits import TOO_LONG, Unreadable
 from perdure.tools.shell_safety.parse import decode_escapes
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.types import DECODED, DOWNLOADED, PROGRAM, UNKNOWN, Code, Danger
+from perdure.tools.shell_safety.types import DECODED, DOWNLOADED, PROGRAM, UNKNOWN, Code, Danger, word_set
 
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
+SHELLS = word_set("sh bash dash zsh ksh mksh ash fish rbash csh tcsh")
 
 _LANGUAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "python": ("python", ("-c",)),
@@ -181,7 +181,7 @@ def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
         text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
     strings = list(islice(_strings(text), _MAX_STRINGS + 1))
     if len(strings) > _MAX_STRINGS:
-        raise Unreadable
+        raise Unreadable(TOO_LONG)
     # getattr(os, 'sys' + 'tem') builds a name from strings.
     names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))
     what = " ".join(text[:1_000].split())[:160]
@@ -271,7 +271,7 @@ def _deleted_paths(text: str) -> Iterator[str]:
 def _literals(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield (start, end, body) of each literal in linear time: closing quotes are located once for the whole text."""
     if sum(map(text.count, "\"'`")) > _MAX_QUOTES:
-        raise Unreadable
+        raise Unreadable(TOO_LONG)
     closers = {quote: [m.end() - 1 for m in pattern.finditer(text)] for quote, pattern in _UNESCAPED.items()}
     last_triple = {quote: text.rfind(quote * 3) for quote in "\"'"}
     at = 0

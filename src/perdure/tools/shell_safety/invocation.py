@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from perdure.tools.shell_safety.limits import Unreadable
+from perdure.tools.shell_safety.limits import TOO_LONG, Unreadable
 from perdure.tools.shell_safety.paths import PathZones, ShellPath
-from perdure.tools.shell_safety.syntax import Node, Simple
-from perdure.tools.shell_safety.types import PROGRAM, UNKNOWN, has_taint, strip_taints
+from perdure.tools.shell_safety.types import strip_taints
 
 _SUMMARY_CHARS = 160
 
@@ -112,7 +111,7 @@ def _opens_with(arg: str, names: tuple[str, ...]) -> bool:
 
 _MAX_PATTERN_CHARS = 200
 # Program names that a glob pattern may resolve to.
-_DANGEROUS_PROGRAMS = (
+_DANGEROUS_PROGRAMS = [
     "rm",
     "dd",
     "mkfs",
@@ -127,7 +126,7 @@ _DANGEROUS_PROGRAMS = (
     "sudo",
     "reboot",
     "nc",
-)
+]
 
 
 def program_of(typed: str) -> str:
@@ -141,7 +140,7 @@ def matching_names(pattern: str) -> tuple[str, ...]:
     if not re.search(r"[*?\[]", pattern):
         return (pattern,)
     if len(pattern) > _MAX_PATTERN_CHARS:
-        raise Unreadable
+        raise Unreadable(TOO_LONG)
     return tuple(n for n in _DANGEROUS_PROGRAMS if fnmatch.fnmatchcase(n, pattern)) or (pattern,)
 
 
@@ -150,14 +149,3 @@ def looks_recursive(run: Invocation) -> bool:
     if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
         return False
     return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.classify, run.operands))
-
-
-def is_command_unknown(text: str) -> bool:
-    """Whether the unknown text may be the command itself, not only an argument."""
-    return any(has_taint(line.strip()[:1]) for line in re.split(r"[\n;|&]", text)) or PROGRAM + UNKNOWN in text
-
-
-def name_of(node: Node) -> str:
-    if isinstance(node, Simple) and node.words:
-        return program_of(node.words[0].bare)
-    return ""

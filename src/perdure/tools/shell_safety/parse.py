@@ -1,17 +1,23 @@
-"""Shell parser: words with quotes and expansions, pipelines, lists, here-documents."""
+"""Parse a shell command with tree-sitter into the syntax tree of `syntax.py`.
+
+Tree-sitter parses valid input in linear time, but its recovery from syntax errors is quadratic, so the parser gets a
+timeout. A command with a syntax error counts as unreadable, because how bash would parse it is not known.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from itertools import groupby
+import sys
+import warnings
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
 
-from perdure.tools.shell_safety.limits import Budget, Unreadable
+from perdure.tools.shell_safety.limits import TOO_LONG, Budget, Unreadable
 from perdure.tools.shell_safety.syntax import (
     Assignment,
     Function,
     Group,
-    HereText,
     Literal,
     Loop,
     Node,
@@ -23,535 +29,409 @@ from perdure.tools.shell_safety.syntax import (
     Variable,
     Word,
 )
-from perdure.tools.shell_safety.types import ALL_TAINTS, UNKNOWN
+from perdure.tools.shell_safety.types import word_set
 
-BREAKS = frozenset(" \t\n;|&<>()")
-_PLAIN = re.compile(r"""[^\s;|&<>()\\'"$`]+""")
-_IN_DOUBLE = re.compile(r'[^\\"$`]+')
-_NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
-_BRACED = re.compile(r"([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]]*)\])?", re.S)
-_BACKTICKS = re.compile(r"`([^`\\]*(?:\\.[^`\\]*)*)(?:`|\Z)", re.S)
-_ANSI_QUOTED = re.compile(r"\$'([^'\\]*(?:\\.[^'\\]*)*)(?:'|\Z)", re.S)
-# Without a bound, every unclosed `$((` would be scanned to the end.
-_MAX_ARITHMETIC = 2_000
-_ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.S)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+if TYPE_CHECKING:
+    from tree_sitter import Language, Tree
+    from tree_sitter import Node as TreeNode
 
-# Parses commands from a position up to the closing bracket; returns them and the end position.
-ReadCommands = Callable[[str, int], tuple[tuple[Node, ...], int]]
+_MAX_DEPTH = 80
+# Pipelines take quadratic time and memory.
+_MAX_PIPES = 200
+_ERROR_CHARS = 40
+# Many brackets that close nothing take seconds.
+_CLOSERS = re.compile(r"(?:\)[ \t\n]?){100}")
+_NOT_STATEMENTS = word_set("comment heredoc_body heredoc_end heredoc_start variable_name file_descriptor")
+_GROUPS = word_set(
+    "compound_statement do_group if_statement elif_clause else_clause while_statement case_statement case_item "
+    "c_style_for_statement"
+)
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+_EXPANSION = re.compile(r"\$\{(\w+|[@*#?$!-])(?:\[([@*])\])?(?:(:?[-=])(.*))?\}\Z", re.S)
+_NAME = re.compile(r"\w+|[@*#?$!-]")
+_ESCAPE = re.compile(
+    r"(?s)\\(?:(?:x(?P<hex>[0-9a-fA-F]{1,2})|[uU](?P<wide>[0-9a-fA-F]{1,8}))|0?(?P<octal>[0-7]{1,3})|(?P<char>.))"
+)
+_ESCAPED_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
+_DOLLAR = Literal("$")
+_METACHARACTER = re.compile(r"(?<!\\)(?:\\\\)*[;|&<>\n`]")
+# An expansion that was not recognized as one.
+_RAW_EXPANSION = re.compile(r"(?<!\\)(?:\\\\)*(?:\$[A-Za-z_{(@0-9]|`)")
 
 
-class WordReader:
-    """A cursor over a text that parses words."""
+@dataclass(frozen=True, slots=True)
+class ParsedScript:
+    """The commands of a script; `error` is the text near the first syntax error."""
 
-    def __init__(self, text: str, at: int, read_commands: ReadCommands, budget: Budget) -> None:
-        self.text, self.at = text, at
-        self._read_commands = read_commands
-        self._budget = budget
+    nodes: tuple[Node, ...]
+    error: str | None = None
 
-    def word(self) -> Word:
-        """Parse the word at the cursor; empty if none starts here."""
-        parts: list[Part] = []
-        if self.at < len(self.text):
-            self._budget.spend_piece()
-        while self.at < len(self.text):
-            c = self.text[self.at]
-            if c in "<>" and self.text.startswith("(", self.at + 1):
-                parts.append(self._process(c))
-            elif c in BREAKS:
-                break
-            elif c == "\\":
-                self._escape(parts)
-            elif c == "'":
-                self._budget.spend_piece()
-                parts.append(Literal(self._until("'"), True))
-            elif c == '"':
-                self._budget.spend_piece()
-                self.at += 1
-                parts += self.double_quoted('"') or [Literal("", True)]
-            elif c in "$`":
-                parts.append(self._dollar(is_quoted=False))
-            elif match := _PLAIN.match(self.text, self.at):
-                parts.append(Literal(match.group()))
-                self.at = match.end()
-            else:  # a control character that \s matches
-                parts.append(Literal(c))
-                self.at += 1
-        return Word(_merge_literals(parts))
 
-    def double_quoted(self, end: str) -> list[Part]:
-        """Parse the parts up to the closing quote; an empty `end` parses the whole text, as in a here-document."""
-        parts: list[Part] = []
-        while self.at < len(self.text):
-            c = self.text[self.at]
-            if c == end:
-                self.at += 1
-                return parts
-            if c == "\\":
-                follower = self.text[self.at + 1 : self.at + 2]
-                self.at += 2
-                if follower != "\n":
-                    parts.append(Literal(follower if follower in '$`"\\' else f"\\{follower}", True))
-            elif c in "$`":
-                parts.append(self._dollar(is_quoted=True))
-            elif match := _IN_DOUBLE.match(self.text, self.at):
-                parts.append(Literal(match.group(), True))
-                self.at = match.end()
-            else:
-                parts.append(Literal(c, True))
-                self.at += 1
-        return parts
+def parse(text: str, budget: Budget, *, depth: int = 0) -> ParsedScript:
+    """Parse a script. Raises Unreadable if it is too long, too deep or too expensive."""
+    if "\0" in text:
+        raise Unreadable("it contains a NUL character")
+    if _has_long_pipeline(text) or _CLOSERS.search(text):
+        raise Unreadable(TOO_LONG)
+    source = text.encode("utf-8", "replace")
+    tree = _parse_tree(source, budget, is_nested=depth > 0)
+    reader = _TreeReader(source, budget)
+    nodes = tuple(reader.statements(tree.root_node, depth))
+    if tree.root_node.has_error and reader.error is None:
+        reader.error = " ".join(text[:_ERROR_CHARS].split())
+    return ParsedScript(nodes, reader.error)
 
-    def _escape(self, parts: list[Part]) -> None:
-        follower = self.text[self.at + 1 : self.at + 2]
-        self.at += 2
-        if follower != "\n":
-            parts.append(Literal(follower or "\\", True))
 
-    def _until(self, end: str) -> str:
-        close = self.text.find(end, self.at + 1)
-        close = len(self.text) if close < 0 else close
-        inner = self.text[self.at + 1 : close]
-        self.at = close + 1
-        return inner
+def _parse_tree(source: bytes, budget: Budget, *, is_nested: bool) -> Tree:
+    """Parse with a timeout. Every retry takes a new parser: one that was stopped crashes when it resumes."""
+    from tree_sitter import Parser
 
-    def _process(self, kind: str) -> Part:
-        body, self.at = self._read_commands(self.text, self.at + 2)
-        return Substitution(body, True, kind)
+    while True:
+        try:
+            return Parser(_language(), timeout_micros=budget.parse_micros(is_nested=is_nested)).parse(source)
+        except ValueError:
+            # The timeout is in real time: retry if the machine was busy with another thread or process.
+            continue
 
-    def _dollar(self, *, is_quoted: bool) -> Part:
-        text, at = self.text, self.at
-        self._budget.spend_piece()
-        if text[at] == "`":
-            return self._backticks(is_quoted)
-        if not is_quoted and text.startswith("$'", at):
-            return self._ansi()
-        if not is_quoted and text.startswith('$"', at):
-            self.at += 2
-            parts = self.double_quoted('"')
-            return parts[0] if len(parts) == 1 else Literal("".join(_literal(p) for p in parts), True)
-        if text.startswith("$((", at) and (close := _arithmetic_end(text, at + 3)) is not None:
-            inside = self._parse_inside(text[at + 3 : close - 2])
-            self.at = close
-            return Variable("?", True, runs=tuple(p for p in inside if isinstance(p, Substitution)))
-        if text.startswith("$(", at):
-            body, self.at = self._read_commands(text, at + 2)
-            return Substitution(body, is_quoted)
-        if text.startswith("${", at):
-            return self._braced(is_quoted)
-        if match := _NAME.match(text, at + 1):
-            self.at = match.end()
-            return Variable(match.group(), is_quoted)
-        self.at += 1
-        return Literal("$", is_quoted)
 
-    def _parse_inside(self, text: str) -> list[Part]:
-        """Parse the text inside brackets as parts."""
-        self._budget.spend_chars(len(text))
-        return WordReader(text, 0, self._read_commands, self._budget).double_quoted("")
+@cache
+def _language() -> Language:
+    import tree_sitter_bash
+    from tree_sitter import Language
 
-    def _backticks(self, is_quoted: bool) -> Part:
-        match = _BACKTICKS.match(self.text, self.at)
-        if match is None:
-            self.at = len(self.text)
-            return Literal("", is_quoted)
-        self.at = match.end()
-        self._budget.spend_chars(len(match.group(1)))
-        body, _ = self._read_commands(re.sub(r"\\([$`\\])", r"\1", match.group(1)), 0)
-        return Substitution(body, is_quoted)
+    # The deprecated timeout is used because the progress callback that replaces it crashes the interpreter.
+    warnings.filterwarnings("ignore", "Use the progress_callback", DeprecationWarning)
+    return Language(tree_sitter_bash.language())
 
-    def _ansi(self) -> Part:
-        match = _ANSI_QUOTED.match(self.text, self.at)
-        if match is None:
-            self.at = len(self.text)
-            return Literal("", True)
-        self.at = match.end()
-        return Literal(decode_escapes(match.group(1)), True)
 
-    def _braced(self, is_quoted: bool) -> Part:
-        close = _brace_end(self.text, self.at + 2)
-        inner = self.text[self.at + 2 : close]
-        self.at = close + 1
-        match = _BRACED.match(inner)
-        if match is None or (match.group(1) and inner == match.group(1)):
-            return Variable(inner, is_quoted) if _NAME.fullmatch(inner) else Literal(UNKNOWN, is_quoted)
-        sign, name, index = match.groups()
-        rest = inner[match.end() :]
-        inside = self._parse_inside(rest) if "$(" in rest or "`" in rest else []
-        runs = tuple(p for p in inside if isinstance(p, Substitution))
-        return Variable(
-            name, is_quoted, index=index or "", rest=rest, is_length=sign == "#", is_indirect=sign == "!", runs=runs
-        )
+def _has_long_pipeline(text: str) -> bool:
+    """Whether many `|` follow each other with one line of text between them; tables have line breaks in between."""
+    if text.count("|") <= _MAX_PIPES:
+        return False
+    length = 0
+    for segment in text.split("|"):
+        segment = segment.strip()
+        length = length + 1 if segment and "\n" not in segment else 0
+        if length > _MAX_PIPES:
+            return True
+    return False
 
 
 def decode_escapes(text: str) -> str:
-    """Decode backslash escapes as `$'…'`, `echo -e` and `printf` do."""
-
-    def decode(match: re.Match[str]) -> str:
-        code = match.group(1)
-        if code[0] in "xuU" and len(code) > 1:
-            value = int(code[1:], 16)
-            return chr(value) if value < 0x110000 else "?"
-        if code[0] in "01234567":
-            return chr(int(code, 8) & 0xFF)
-        return _ESCAPES.get(code, code if code in "\\'\"?" else f"\\{code}")
-
-    return _ANSI.sub(decode, text)
+    r"""Decode `\n`, `\x41`, `\101` and `\u0041`, as in `$'…'` and `echo -e`."""
+    return _ESCAPE.sub(_decode_escape, text) if "\\" in text else text
 
 
-def _arithmetic_end(text: str, at: int) -> int | None:
-    """Return the end of `$((`; None if the brackets do not close as arithmetic."""
-    depth = 2
-    for i in range(at, min(len(text), at + _MAX_ARITHMETIC)):
-        depth += (text[i] == "(") - (text[i] == ")")
-        if depth == 0:
-            return i + 1 if text[i - 1] == ")" else None
-    return None
+def _decode_escape(match: re.Match[str]) -> str:
+    digits = match["hex"] or match["wide"] or match["octal"]
+    if digits:
+        code = int(digits, 8 if match["octal"] else 16)
+        return chr(code) if code <= sys.maxunicode else "\ufffd"
+    return _ESCAPED_CHARS.get(match["char"], match["char"])
 
 
-def _brace_end(text: str, at: int) -> int:
-    """Return the position of the brace that closes `${`, skipping quotes and inner braces."""
-    depth, quote = 1, ""
-    i = at
-    while i < len(text):
-        c = text[i]
-        if c == "\\":
-            i += 1
-        elif quote:
-            quote = "" if c == quote else quote
-        elif c in "'\"":
-            quote = c
-        elif c == "{":
-            depth += 1
-        elif c == "}":
-            depth -= 1
-            if depth == 0:
-                return i
-        i += 1
-    return len(text)
+class _TreeReader:
+    """Convert the nodes that the parser returns. Words are assembled by position: parts that touch belong together."""
 
-
-def _literal(part: Part) -> str:
-    return part.text if isinstance(part, Literal) else UNKNOWN
-
-
-def _merge_literals(parts: list[Part]) -> tuple[Part, ...]:
-    """Merge adjacent literals with the same quoting."""
-    out: list[Part] = []
-    for is_quoted, group in groupby(parts, key=lambda p: p.is_quoted if isinstance(p, Literal) else None):
-        if is_quoted is None:
-            out += group
-        else:
-            out.append(Literal("".join(p.text for p in group if isinstance(p, Literal)), is_quoted))
-    return tuple(out)
-
-
-MAX_DEPTH = 60
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]\n]{0,200}\])?(\+?)=")
-_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\()|&>>|&>)")
-_FUNCTION = re.compile(r"([^\s;|&<>()'\"$`]+)[ \t]*\([ \t]*\)")
-_BLANK = re.compile(r"(?:[ \t\r]|\\\n)*(?:#[^\n]*)?")
-_END_KEYWORDS = {"if": "fi", "while": "done", "until": "done", "{": "}"}
-_MIDDLE_KEYWORDS = {"if": ("then", "elif", "else"), "while": ("do",), "until": ("do",), "{": ()}
-_KEYWORD = re.compile(r"[a-z]{1,12}(?=[\s;|&<>()]|\Z)|[{}!](?=[\s;|&)]|\Z)")
-_IGNORED_KEYWORDS = frozenset({"!", "time", "coproc", "then", "do", "else", "elif", "fi", "done", "esac", "}", "in"})
-
-
-def parse(text: str, budget: Budget, *, depth: int = 0) -> tuple[Node, ...]:
-    """Parse the commands of a script. Raises Unreadable."""
-    clean = text.translate({ord(m): "?" for m in ALL_TAINTS}) if depth == 0 else text
-    budget.spend_chars(len(text))
-    return _Parser(clean, 0, depth, budget).parse_all()
-
-
-class _Parser:
-    """Recursive-descent parser of commands; unbalanced brackets and keywords are skipped."""
-
-    def __init__(self, text: str, at: int, depth: int, budget: Budget) -> None:
-        if depth > MAX_DEPTH:
-            raise Unreadable
-        self._depth = depth
+    def __init__(self, source: bytes, budget: Budget) -> None:
+        self._source = source
         self._budget = budget
-        self._r = WordReader(text, at, self._inner, budget)
-        self._pending: list[HereText] = []
+        self.error: str | None = None
 
-    def parse_all(self) -> tuple[Node, ...]:
-        nodes: list[Node] = []
-        while True:
-            before = self._r.at
-            nodes += self._sequence(frozenset())
-            if self._r.at >= len(self._r.text):
-                return tuple(nodes)
-            # An unbalanced bracket or keyword: bash would stop here, but the rest is still analyzed.
-            self._budget.spend_piece()
-            self._r.at = max(self._r.at, before) + 1
+    def statements(self, parent: TreeNode, depth: int) -> list[Node]:
+        """Return the commands among the children of a node."""
+        out: list[Node] = []
+        for child in parent.children:
+            if child.type == "&" and out:
+                out[-1] = _in_background(out[-1])
+            elif child.is_named:
+                out += self._statement(child, depth + 1)
+        return out
 
-    def _inner(self, text: str, at: int) -> tuple[tuple[Node, ...], int]:
-        """Parse the commands of a substitution; return them and the position after its closing bracket."""
-        inner = _Parser(text, at, self._depth + 1, self._budget)
-        nodes = inner._sequence(frozenset())
-        while inner._r.at < len(text) and text[inner._r.at] != ")":
-            inner._r.at += 1
-            nodes += inner._sequence(frozenset())
-        return tuple(nodes), min(inner._r.at + 1, len(text))
+    def _statement(self, node: TreeNode, depth: int) -> list[Node]:
+        self._budget.spend_pieces()
+        if depth > _MAX_DEPTH:
+            raise Unreadable("it is nested too deeply")
+        kind = node.type
+        if kind in ("command", "declaration_command", "unset_command", "variable_assignment", "variable_assignments"):
+            return self._command(node, depth)
+        if kind == "list":
+            return self._list(node, depth)
+        if kind == "pipeline":
+            return self._pipeline(node, depth)
+        if kind == "redirected_statement":
+            return self._redirected(node, depth)
+        if kind == "subshell":
+            return [Group(tuple(self.statements(node, depth)), is_subshell=True)]
+        if kind in _GROUPS:
+            return [Group(tuple(self.statements(node, depth)))]
+        if kind == "for_statement":
+            return [self._loop(node, depth)]
+        if kind == "function_definition":
+            name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+            redirects: list[Redirect] = []
+            for child in node.children_by_field_name("redirect"):
+                self._redirect(child, depth, redirects, [])
+            nodes = tuple(self._statement(body, depth + 1)) if body is not None else ()
+            return [Function(self._text(name), (Group(nodes, tuple(redirects)),))]
+        if kind == "negated_command":
+            return self.statements(node, depth)
+        if kind == "ERROR":
+            self._note_error(node)
+            return self.statements(node, depth)
+        if kind in _NOT_STATEMENTS:
+            return []
+        runs = self._substitutions(node, depth)
+        return [Simple(words=(Word((Literal("test"),)), Word(tuple(runs))))] if runs else []
 
-    def _sequence(self, until: frozenset[str]) -> list[Node]:
-        nodes: list[Node] = []
-        while True:
-            self._skip_separators(";;" in until)
-            if self._r.at >= len(self._r.text) or self._at_text(")") or (";;" in until and self._at_text(";;")):
-                return nodes
-            if until and self._peek_keyword() in until:
-                return nodes
-            before = self._r.at
-            self._budget.spend_piece()
-            node = self._pipeline()
-            if node is not None:
-                nodes.append(node)
-            if self._r.at == before:
-                self._r.at += 1
-
-    def _pipeline(self) -> Node | None:
-        commands = []
-        while True:
-            self._budget.spend_piece()
-            command = self._command()
-            if command is not None:
-                commands.append(command)
-            self._skip_blank()
-            if not self._at_text("|") or self._at_text("||"):
-                break
-            self._r.at += 2 if self._at_text("|&") else 1
-            self._skip_newlines()
-        if not commands:
-            return None
-        is_background = self._at_text("&") and not self._at_text("&&")
-        return Pipeline(tuple(commands), is_background) if len(commands) > 1 or is_background else commands[0]
-
-    def _command(self) -> Node | None:
-        self._skip_blank()
-        while (keyword := self._peek_keyword()) in _IGNORED_KEYWORDS:
-            self._r.at += len(keyword)
-            self._skip_blank()
-            if keyword == "time" and self._at_text("-p "):
-                self._r.at += 3
-                self._skip_blank()
-        if self._at_text("("):  # also `((…))`: parsed as commands, arithmetic is harmless
-            body, self._r.at = self._inner(self._r.text, self._r.at + 1)
-            return Group(body, self._redirects(), is_subshell=True)
-        if keyword in _END_KEYWORDS:
-            return self._block(keyword)
-        if keyword in ("for", "select"):
-            return self._loop(keyword)
-        if keyword == "case":
-            return self._case()
-        if keyword == "function":
-            self._r.at += len(keyword)
-            self._skip_blank()
-            name = self._r.word().bare
-            self._skip_blank()
-            if self._at_text("()"):
-                self._r.at += 2
-            return self._function(name)
-        if match := _FUNCTION.match(self._r.text, self._r.at):
-            self._r.at = match.end()
-            return self._function(match.group(1))
-        return self._simple()
-
-    def _block(self, keyword: str) -> Node:
-        self._r.at += len(keyword)
-        end, between = _END_KEYWORDS[keyword], _MIDDLE_KEYWORDS[keyword]
-        body: list[Node] = []
-        while True:
-            body += self._sequence(frozenset({end, *between}))
-            closing = self._peek_keyword()
-            if self._r.at >= len(self._r.text) or self._at_text(")"):
-                break
-            self._r.at += len(closing)
-            if closing == end:
-                break
-        return Group(tuple(body), self._redirects())
-
-    def _loop(self, keyword: str) -> Node:
-        self._r.at += len(keyword)
-        self._skip_blank()
-        name, words = "", None
-        if self._at_text("(("):
-            close = self._r.text.find("))", self._r.at)
-            self._r.at = close + 2 if close >= 0 else len(self._r.text)
-        else:
-            name = self._r.word().bare
-            self._skip_newlines()
-            if self._peek_keyword() == "in":
-                self._r.at += 2
-                words = tuple(self._words())
-        self._skip_separators(False)
-        if self._peek_keyword() == "do":
-            self._r.at += 2
-        body = self._sequence(frozenset({"done"}))
-        if self._peek_keyword() == "done":
-            self._r.at += 4
-        return Loop(name, words, (Group(tuple(body), self._redirects()),))
-
-    def _case(self) -> Node:
-        self._r.at += 4
-        self._skip_blank()
-        self._r.word()
-        self._skip_newlines()
-        if self._peek_keyword() == "in":
-            self._r.at += 2
-        body: list[Node] = []
-        while True:
-            self._skip_separators(False)
-            if self._r.at >= len(self._r.text) or self._peek_keyword() == "esac":
-                self._r.at += 4
-                return Group(tuple(body), self._redirects())
-            while self._r.at < len(self._r.text) and not self._at_text(")"):
-                before = self._r.at
-                self._r.word()
-                self._skip_blank()
-                self._r.at += self._r.text[self._r.at : self._r.at + 1] in ("(", "|") or self._r.at == before
-            self._r.at += 1
-            body += self._sequence(frozenset({";;", "esac"}))
-
-    def _function(self, name: str) -> Node:
-        self._skip_newlines()
-        # `f(){f|f&};` lacks a space that bash requires, but its meaning is clear.
-        body = self._block("{") if self._at_text("{") else self._command()
-        return Function(name, (body,) if body is not None else ())
-
-    def _simple(self) -> Node | None:
-        assignments: list[Assignment] = []
-        words: list[Word] = []
-        redirects: list[Redirect] = []
-        while True:
-            self._skip_blank()
-            if redirect := self._redirect():
-                redirects.append(redirect)
-                continue
-            match = _ASSIGNMENT.match(self._r.text, self._r.at)
-            declares = bool(words) and words[0].bare in ("export", "declare", "local", "readonly", "typeset")
-            if match and (not words or declares):
-                self._r.at = match.end()
-                assignments.append(self._assignment(match.group(1), bool(match.group(2))))
-                continue
-            if words and words[0].bare == "[[":
-                self._test_operators()
-            before = self._r.at
-            word = self._r.word()
-            if self._r.at == before:
-                break
-            words.append(word)
-            if word.bare == "]]":
-                break
-        command = Simple(tuple(assignments), tuple(words), tuple(redirects))
-        return command if assignments or words or redirects else None
-
-    def _assignment(self, name: str, is_added: bool) -> Assignment:
-        if not self._at_text("("):
-            return Assignment(name, (self._r.word(),), is_added=is_added)
-        self._r.at += 1
-        values: list[Word] = []
-        while self._r.at < len(self._r.text) and not self._at_text(")"):
-            before = self._r.at
-            self._skip_newlines()
-            values += self._words()
-            self._r.at += self._r.at == before
-        self._r.at += 1
-        return Assignment(name, tuple(values), is_array=True, is_added=is_added)
-
-    def _words(self) -> list[Word]:
-        words: list[Word] = []
-        while True:
-            self._skip_blank()
-            before = self._r.at
-            word = self._r.word()
-            if self._r.at == before:
-                return words
-            words.append(word)
-
-    def _test_operators(self) -> None:
-        """Skip brackets and comparisons inside `[[ … ]]`: they are not operators there."""
-        while self._r.at < len(self._r.text) and self._r.text[self._r.at] in "<>()&| \n" and not self._at_text("<("):
-            self._r.at += 1
-
-    def _redirects(self) -> tuple[Redirect, ...]:
-        out: list[Redirect] = []
-        while True:
-            self._skip_blank()
-            redirect = self._redirect()
-            if redirect is None:
-                return tuple(out)
-            out.append(redirect)
-
-    def _redirect(self) -> Redirect | None:
-        match = _REDIRECT.match(self._r.text, self._r.at)
-        if match is None:
-            return None
-        self._r.at = match.end()
-        operator = match.group(1)
-        self._skip_blank()
-        target = self._r.word()
-        if operator not in ("<<", "<<-"):
-            return Redirect(operator, target)
-        texts = [p.text for p in target.parts if isinstance(p, Literal)]
-        is_quoted = any(isinstance(p, Literal) and p.is_quoted for p in target.parts)
-        here = HereText("".join(texts), is_quoted, operator == "<<-")
-        self._pending.append(here)
-        return Redirect(operator, target, here)
-
-    def _newline(self) -> None:
-        self._r.at += 1
-        for here in self._pending:
-            self._read_here_document(here)
-        self._pending.clear()
-
-    def _read_here_document(self, here: HereText) -> None:
-        lines, text = [], self._r.text
-        while self._r.at < len(text):
-            end = text.find("\n", self._r.at)
-            end = len(text) if end < 0 else end
-            line = text[self._r.at : end]
-            self._r.at = min(end + 1, len(text))
-            line = line.lstrip("\t") if here.strips_tabs else line
-            if line == here.delimiter:
-                break
-            lines.append(line)
-        body = "\n".join(lines) + ("\n" if lines else "")
-        if here.is_quoted:
-            here.body = Word((Literal(body, True),))
-        else:
-            self._budget.spend_chars(len(body))
-            here.body = Word(tuple(WordReader(body, 0, self._inner, self._budget).double_quoted("")))
-
-    def _skip_blank(self) -> None:
-        match = _BLANK.match(self._r.text, self._r.at)
-        self._r.at = match.end() if match else self._r.at
-
-    def _skip_newlines(self) -> None:
-        self._skip_blank()
-        while self._at_text("\n"):
-            self._newline()
-            self._skip_blank()
-
-    def _skip_separators(self, stops_at_case_end: bool) -> None:
-        while True:
-            self._skip_blank()
-            if self._at_text("\n"):
-                self._newline()
-            elif stops_at_case_end and self._at_text(";;"):
-                return
-            elif self._r.text[self._r.at : self._r.at + 1] in (";", "&", "|") and self._r.at < len(self._r.text):
-                if re.match(r"&>", self._r.text[self._r.at : self._r.at + 2]):
-                    return
-                self._budget.spend_piece()
-                self._r.at += 1
+    def _list(self, node: TreeNode, depth: int) -> list[Node]:
+        """Flatten `a && b || c`, which nests to the left, without recursion."""
+        pending, items = [node], []
+        while pending:
+            top = pending.pop()
+            if top.type == "list":
+                pending += [c for c in top.children if c.is_named]
             else:
-                return
+                items.append(top)
+        return [n for item in reversed(items) for n in self._statement(item, depth)]
 
-    def _at_text(self, text: str) -> bool:
-        return self._r.text.startswith(text, self._r.at)
+    def _pipeline(self, node: TreeNode, depth: int) -> list[Node]:
+        before: list[Node] = []
+        stages: list[Node] = []
+        for child in node.children:
+            if child.type == "&":
+                continue
+            converted = self._statement(child, depth + 1) if child.is_named else []
+            if converted and not stages:
+                # In `a && b | c` only b is piped.
+                before, converted = converted[:-1], converted[-1:]
+            for one in converted:
+                stages += one.commands if isinstance(one, Pipeline) else (one,)
+        return [*before, Pipeline(tuple(stages))]
 
-    def _peek_keyword(self) -> str:
-        match = _KEYWORD.match(self._r.text, self._r.at)
-        return match.group() if match else ""
+    def _redirected(self, node: TreeNode, depth: int) -> list[Node]:
+        redirects: list[Redirect] = []
+        words: list[Word] = []
+        pipes: list[Node] = []
+        after: list[Node] = []
+        body: list[Node] = []
+        for child in node.children:
+            if child.type in _REDIRECTS:
+                self._redirect(child, depth, redirects, words)
+                if child.type == "heredoc_redirect":
+                    pipes += self._after_here(child, depth, is_piped=True)
+                    after += self._after_here(child, depth, is_piped=False)
+            elif child.is_named:
+                body += self._statement(child, depth + 1)
+        last = _attach(body[-1] if body else Simple(), tuple(redirects), tuple(words))
+        if pipes:
+            last = Pipeline((*(last.commands if isinstance(last, Pipeline) else (last,)), *pipes))
+        return [*body[:-1], last, *after]
+
+    def _after_here(self, node: TreeNode, depth: int, *, is_piped: bool) -> list[Node]:
+        """Return what follows `<<EOF` on its line: the rest of a pipeline, or a command after `&&`."""
+        out: list[Node] = []
+        for child in node.children:
+            if child.is_named and child.type not in _REDIRECTS and (child.type == "pipeline") == is_piped:
+                is_command = is_piped or node.child_by_field_name("right") == child or child.type == "ERROR"
+                out += self._statement(child, depth + 1) if is_command else []
+        return [c for n in out for c in (n.commands if isinstance(n, Pipeline) else (n,))] if is_piped else out
+
+    def _redirect(self, node: TreeNode, depth: int, redirects: list[Redirect], words: list[Word]) -> None:
+        """Append a redirect; the parser returns later arguments of the command as further destinations."""
+        if node.type == "heredoc_redirect":
+            redirects.append(Redirect("<<", self._here_text(node, depth)))
+            for child in node.children:
+                if child.type in _REDIRECTS:
+                    self._redirect(child, depth, redirects, words)
+            words += [_word(self._parts(c, depth)) for c in node.children_by_field_name("argument")]
+            return
+        if node.type == "herestring_redirect":
+            redirects.append(Redirect("<<<", _word([p for c in node.named_children for p in self._parts(c, depth)])))
+            return
+        operator = next((c.type for c in node.children if not c.is_named), "")
+        targets = [_word(self._parts(c, depth)) for c in node.children_by_field_name("destination")]
+        if targets:
+            redirects.append(Redirect(operator, targets[0]))
+            words += targets[1:]
+
+    def _here_text(self, node: TreeNode, depth: int) -> Word:
+        start = next((self._text(c) for c in node.children if c.type == "heredoc_start"), "")
+        body = next((c for c in node.children if c.type == "heredoc_body"), None)
+        if body is None:
+            return Word()
+        if re.search(r"[\"'\\]", start):
+            return Word((Literal(self._text(body), is_quoted=True),))
+        return _word(self._filled(body, depth, is_quoted=True))
+
+    def _command(self, node: TreeNode, depth: int) -> list[Node]:
+        assignments: list[Assignment] = []
+        redirects: list[Redirect] = []
+        extra: list[Word] = []
+        words: list[list[Part]] = []
+        nested: list[Node] = []
+        end = -1
+        for child in (node,) if node.type == "variable_assignment" else node.children:
+            if child.type == "variable_assignment":
+                assignments.append(self._assignment(child, depth))
+            elif child.type in _REDIRECTS:
+                self._redirect(child, depth, redirects, extra)
+            elif child.type in ("subshell", "ERROR"):
+                nested += self._statement(child, depth + 1)
+            else:
+                gap = self._source[end : child.start_byte] if end >= 0 else b" "
+                if gap.replace(b"\\\n", b""):
+                    words.append([])
+                words[-1] += self._parts(child, depth)
+                end = child.end_byte
+                continue
+            end = -1
+        simple = Simple(tuple(assignments), (*(_word(w) for w in words), *extra), tuple(redirects))
+        return [simple, *nested]
+
+    def _assignment(self, node: TreeNode, depth: int) -> Assignment:
+        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+        if name is not None and name.type == "subscript":
+            name = name.child_by_field_name("name")
+        is_added = any(c.type == "+=" for c in node.children)
+        if value is not None and value.type == "array":
+            values = tuple(_word(self._parts(c, depth)) for c in value.named_children if c.type != "comment")
+            return Assignment(self._text(name), values, is_array=True, is_added=is_added)
+        word = _word(self._parts(value, depth)) if value is not None else Word()
+        return Assignment(self._text(name), (word,), is_added=is_added)
+
+    def _loop(self, node: TreeNode, depth: int) -> Loop:
+        words = tuple(_word(self._parts(c, depth)) for c in node.children_by_field_name("value"))
+        body = node.child_by_field_name("body")
+        name = self._text(node.child_by_field_name("variable"))
+        return Loop(name, words, tuple(self.statements(body, depth) if body else ()))
+
+    def _parts(self, node: TreeNode, depth: int, *, is_quoted: bool = False) -> list[Part]:
+        """Return the parts of a word."""
+        self._budget.spend_pieces()
+        if depth > _MAX_DEPTH:
+            raise Unreadable("it is nested too deeply")
+        kind, text = node.type, self._text(node)
+        if kind in ("string", "translated_string", "concatenation", "command_name"):
+            return self._filled(node, depth + 1, is_quoted=is_quoted or kind == "string")
+        if kind == "raw_string":
+            return [Literal(text[1:-1], is_quoted=True)]
+        if kind == "ansi_c_string":
+            return [Literal(decode_escapes(text[2:-1]), is_quoted=True)]
+        if kind in ("simple_expansion", "expansion", "command_substitution", "process_substitution"):
+            # Blanks in front of an expansion inside quotes belong to its node.
+            lead = text[: len(text) - len(text.lstrip())]
+            return [*([Literal(lead, is_quoted)] if lead else []), self._expansion(node, depth + 1, is_quoted)]
+        if kind == "arithmetic_expansion":
+            return [Literal("0", is_quoted), *self._substitutions(node, depth)]
+        if kind == "ERROR":
+            self._note_error(node)
+        if kind == "word" and _METACHARACTER.search(text):
+            self._note_error(node)
+        if _RAW_EXPANSION.search(text):
+            self._note_error(node)
+        return [self._literal(text, is_quoted)]
+
+    def _filled(self, node: TreeNode, depth: int, *, is_quoted: bool) -> list[Part]:
+        """Return the parts of a node, with the text between its children."""
+        parts: list[Part] = []
+        at = node.start_byte
+        for child in node.children:
+            if child.start_byte > at:
+                parts.append(self._literal(self._slice(at, child.start_byte), is_quoted))
+            if child.type != '"':
+                parts += self._parts(child, depth, is_quoted=is_quoted)
+            at = child.end_byte
+        if node.end_byte > at:
+            parts.append(self._literal(self._slice(at, node.end_byte), is_quoted))
+        return parts or [Literal("", is_quoted=True)]
+
+    def _expansion(self, node: TreeNode, depth: int, is_quoted: bool) -> Part:
+        text = self._text(node).lstrip()
+        if node.type == "command_substitution":
+            redirects: list[Redirect] = []
+            for child in node.children_by_field_name("redirect"):
+                self._redirect(child, depth, redirects, [])
+            body = self.statements(node, depth)
+            return Substitution(tuple([Simple(redirects=tuple(redirects))] if redirects else body), is_quoted)
+        if node.type == "process_substitution":
+            return Substitution(tuple(self.statements(node, depth)), is_quoted, text[:1])
+        if node.type == "simple_expansion":
+            return Variable(text[1:], is_quoted, is_list=text[1:] == "@")
+        runs = tuple(self._substitutions(node, depth))
+        match = _EXPANSION.match(text)
+        if match is None:
+            name = _NAME.search(text, 2)
+            return Variable(name.group() if name else "?", is_quoted, is_computed=True, runs=runs)
+        default = None
+        if match[3]:
+            children = node.children
+            at = next((i for i, c in enumerate(children) if c.type == match[3]), len(children))
+            words = [p for c in children[at + 1 : -1] for p in self._parts(c, depth)]
+            default, runs = _word(words), ()
+        return Variable(match[1], is_quoted, is_list="@" in (match[1], match[2]), default=default, runs=runs)
+
+    def _substitutions(self, node: TreeNode, depth: int) -> list[Substitution]:
+        """Return the substitutions anywhere below a node, without recursion."""
+        out: list[Substitution] = []
+        pending = [node]
+        while pending:
+            child = pending.pop()
+            self._budget.spend_pieces()
+            if child.type == "ERROR":
+                self._note_error(child)
+            if child.type in ("command_substitution", "process_substitution"):
+                part = self._expansion(child, depth + 1, is_quoted=True)
+                out += [part] if isinstance(part, Substitution) else []
+            else:
+                pending += child.children[::-1]
+        return out
+
+    def _literal(self, text: str, is_quoted: bool) -> Literal:
+        if "\\" in text:
+            text = re.sub(r"\\([$`\"\\\n])" if is_quoted else r"(?s)\\(.)", _unescape, text)
+        return Literal(text, is_quoted)
+
+    def _note_error(self, node: TreeNode) -> None:
+        if self.error is None:
+            start = max(0, node.start_byte - _ERROR_CHARS // 2)
+            self.error = " ".join(self._slice(start, node.start_byte + _ERROR_CHARS // 2).split())
+
+    def _text(self, node: TreeNode | None) -> str:
+        return self._slice(node.start_byte, node.end_byte) if node is not None else ""
+
+    def _slice(self, start: int, end: int) -> str:
+        return self._source[start:end].decode("utf-8", "replace")
+
+
+def _word(parts: list[Part]) -> Word:
+    """Build a word. After `a$b-c`, tree-sitter returns the `$` of a second variable as plain text."""
+    out: list[Part] = []
+    for part in parts:
+        if out and out[-1] == _DOLLAR and isinstance(part, Literal):
+            name = _NAME.match(part.text) if not part.is_quoted else None
+            out.pop()
+            if name is not None:
+                out.append(Variable(name.group()))
+                part = Literal(part.text[name.end() :])
+        out.append(part)
+    return Word(tuple(out))
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return "" if match[1] == "\n" else match[1]
+
+
+def _in_background(node: Node) -> Node:
+    return replace(node, is_background=True) if isinstance(node, Pipeline) else Pipeline((node,), is_background=True)
+
+
+def _attach(node: Node, redirects: tuple[Redirect, ...], words: tuple[Word, ...]) -> Node:
+    """Add redirects to a command: to the last one of a pipeline, and around a group or loop."""
+    if isinstance(node, Simple):
+        return replace(node, redirects=(*node.redirects, *redirects), words=(*node.words, *words))
+    if isinstance(node, Pipeline) and node.commands:
+        return replace(node, commands=(*node.commands[:-1], _attach(node.commands[-1], redirects, words)))
+    if isinstance(node, Group):
+        return replace(node, redirects=(*node.redirects, *redirects))
+    return Group((node,), redirects)

@@ -11,113 +11,19 @@ from pathlib import Path
 from typing import Literal
 
 from perdure.tools.credential_paths import CREDENTIAL_PATTERN, CREDENTIAL_SAMPLES
-from perdure.tools.shell_safety.types import FRESH, has_taint
+from perdure.tools.shell_safety.types import FRESH, has_taint, word_list
 
-ARTEFACTS = (
-    "node_modules",
-    "bower_components",
-    "build",
-    "dist",
-    "out",
-    "target",
-    "__pycache__",
-    ".pytest_cache",
-    ".mypy_cache",
-    ".ruff_cache",
-    ".hypothesis",
-    ".tox",
-    ".nox",
-    ".venv",
-    "venv",
-    "env",
-    ".eggs",
-    "*.egg-info",
-    "*.dist-info",
-    "wheels",
-    "htmlcov",
-    "coverage",
-    ".coverage*",
-    ".nyc_output",
-    ".next",
-    ".nuxt",
-    ".output",
-    ".svelte-kit",
-    ".angular",
-    ".vite",
-    ".parcel-cache",
-    ".turbo",
-    ".cache",
-    ".sass-cache",
-    ".eslintcache",
-    ".gradle",
-    ".kotlin",
-    "cmake-build-*",
-    "CMakeFiles",
-    "CMakeCache.txt",
-    "_build",
-    "site",
-    "obj",
-    "Debug",
-    "Release",
-    "DerivedData",
-    "Pods",
-    ".dart_tool",
-    ".ipynb_checkpoints",
-    ".terraform",
-    ".serverless",
-    ".docusaurus",
-    "storybook-static",
-    "test-results",
-    "playwright-report",
-    "tmp",
-    "temp",
-    ".tmp",
-    ".temp",
-    "logs",
-    "*.log",
-    "*.pyc",
-    "*.pyo",
-    "*.o",
-    "*.obj",
-    "*.class",
-    "*.tmp",
-    "*.temp",
-    "*.bak",
-    "*.swp",
-    "*.swo",
-    "*~",
-    "*.orig",
-    "*.rej",
-    ".DS_Store",
-    "Thumbs.db",
-    "*.tsbuildinfo",
-    "*.gcda",
-    "*.gcno",
-    "*.gcov",
-    "*.aux",
-    "_site",
-    ".bundle",
-    ".pnpm-store",
-    "deps",
-    "zig-out",
-    "package-lock.json",
-    "yarn.lock",
-    "pnpm-lock.yaml",
-    "poetry.lock",
-    "Cargo.lock",
-    "uv.lock",
-    "composer.lock",
-    "Gemfile.lock",
-    "bun.lockb",
-    "go.sum",
-    "zig-cache",
-    ".zig-cache",
-    "bazel-*",
-    ".bazel-cache",
-    "lcov-report",
-    ".phpunit.cache",
-    ".rspec_status",
-    "*.prof",
+ARTEFACTS = word_list(
+    "node_modules bower_components build dist out target __pycache__ .pytest_cache .mypy_cache .ruff_cache "
+    ".hypothesis .tox .nox .venv venv env .eggs *.egg-info *.dist-info wheels htmlcov coverage .coverage* "
+    ".nyc_output .next .nuxt .output .svelte-kit .angular .vite .parcel-cache .turbo .cache .sass-cache "
+    ".eslintcache .gradle .kotlin cmake-build-* CMakeFiles CMakeCache.txt _build site obj Debug Release "
+    "DerivedData Pods .dart_tool .ipynb_checkpoints .terraform .serverless .docusaurus storybook-static "
+    "test-results playwright-report tmp temp .tmp .temp logs *.log *.pyc *.pyo *.o *.obj *.class *.tmp *.temp "
+    "*.bak *.swp *.swo *~ *.orig *.rej .DS_Store Thumbs.db *.tsbuildinfo *.gcda *.gcno *.gcov *.aux _site .bundle "
+    ".pnpm-store deps zig-out package-lock.json yarn.lock pnpm-lock.yaml poetry.lock Cargo.lock uv.lock "
+    "composer.lock Gemfile.lock bun.lockb go.sum zig-cache .zig-cache bazel-* .bazel-cache lcov-report "
+    ".phpunit.cache .rspec_status *.prof"
 )
 
 
@@ -132,6 +38,7 @@ _SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z
 # The folder directly below a temporary one, where something is in it.
 _TEMPORARY_TOP = re.compile(r"(/(?:private/)?(?:tmp|var/tmp|dev/shm|var/folders/[^/]+/[^/]+/T)/[^/]+)/.")
 _GIT_INTERNALS = re.compile(r"/\.git(?:/(?:hooks|config|objects|refs|HEAD|index|packed-refs)(?:/|\Z)|\Z)")
+_WRITTEN_KINDS = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
 # File descriptors and terminals.
 _PIPE_PATHS = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
 _MADE_BY_MKTEMP = re.compile(
@@ -235,6 +142,15 @@ class PathZones:
             return location
         real = self.follow_links(location.path)
         return location if real == location.path else self.classify(real)
+
+    def written_kind(self, location: ShellPath) -> str | None:
+        """Return the kind of danger of a write, None if the path may be written freely."""
+        kind = _WRITTEN_KINDS.get(location.zone)
+        return "write-outside" if kind is None and self.is_outside(location) else kind
+
+    def is_outside(self, location: ShellPath) -> bool:
+        """Whether a path is outside the workspace and not scratch; False without a workspace."""
+        return self.workspace is not None and location.zone in ("outside", "home") and not location.is_scratch
 
     def is_credential(self, path: str) -> bool:
         """Whether the path is a credential file."""

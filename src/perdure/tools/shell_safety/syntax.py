@@ -1,8 +1,8 @@
-"""Syntax tree of a shell command: words, redirects, simple commands, pipelines, groups, loops, functions."""
+"""Syntax tree of a shell command, as far as the analysis needs it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +15,20 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`$name` or `${name[index]op}`; `rest` is the operator after the name inside the braces."""
+    """`$name`, `${name}` or `${name[@]}`; `is_computed` with any operator except a default value."""
 
     name: str
     is_quoted: bool = False
-    index: str = ""
-    rest: str = ""
-    is_length: bool = False
-    is_indirect: bool = False
-    # Substitutions inside the braces: they run even if their text is not used.
+    is_list: bool = False
+    is_computed: bool = False
+    default: Word | None = None
+    # Substitutions inside the braces: they run whatever the value is.
     runs: tuple[Substitution, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """`$(…)`, backticks, `<(…)` (kind "<") or `>(…)` (kind ">")."""
+    """`$(…)` or backticks (kind "$"), `<(…)` (kind "<") or `>(…)` (kind ">")."""
 
     body: tuple[Node, ...]
     is_quoted: bool = False
@@ -46,30 +45,18 @@ class Word:
     parts: tuple[Part, ...] = ()
 
     @property
-    def bare(self) -> str:
-        """Return the word if it is plain unquoted text, else "": only such a word can be a keyword."""
-        if len(self.parts) == 1 and isinstance(self.parts[0], Literal) and not self.parts[0].is_quoted:
-            return self.parts[0].text
-        return ""
-
-
-@dataclass(slots=True)
-class HereText:
-    """A here-document; the parser sets `body` when it reaches it."""
-
-    delimiter: str
-    is_quoted: bool
-    strips_tabs: bool
-    body: Word = field(default_factory=Word)
+    def plain(self) -> str | None:
+        """Return the text if it is written out, else None."""
+        texts = [p.text for p in self.parts if isinstance(p, Literal)]
+        return "".join(texts) if len(texts) == len(self.parts) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """A redirection such as `> file` or `<<EOF`."""
+    """A redirection; the target of `<<` and `<<<` is the text itself."""
 
     operator: str
     target: Word
-    here: HereText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +73,9 @@ class Assignment:
 class Simple:
     """A simple command with its assignments and redirects."""
 
-    assignments: tuple[Assignment, ...]
-    words: tuple[Word, ...]
-    redirects: tuple[Redirect, ...]
+    assignments: tuple[Assignment, ...] = ()
+    words: tuple[Word, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +100,7 @@ class Loop:
     """`for name in words; do body; done`."""
 
     name: str
-    words: tuple[Word, ...] | None
+    words: tuple[Word, ...]
     body: tuple[Node, ...]
 
 

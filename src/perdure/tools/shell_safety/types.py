@@ -6,6 +6,16 @@ import re
 from dataclasses import dataclass
 
 
+def word_list(text: str) -> tuple[str, ...]:
+    """Return the words of a table."""
+    return tuple(text.split())
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a table, for lookup."""
+    return frozenset(text.split())
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of danger; if not `is_lasting`, it needs approval every time, whatever was answered before."""
@@ -17,14 +27,15 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """One finding in a command that needs approval."""
+    """One finding in a command that needs approval; `reason` says more than its kind."""
 
     kind: str
     what: str
+    reason: str = ""
 
     @property
     def why(self) -> str:
-        return KINDS[self.kind].why
+        return self.reason or KINDS[self.kind].why
 
 
 _BACKUP = "Move it aside (mv) instead of deleting it, or delete named files one by one."
@@ -58,8 +69,11 @@ KINDS: dict[str, Kind] = {
     "reverse-shell": Kind("it opens a shell to the network", is_lasting=False),
     "fork-bomb": Kind("it starts processes without limit", is_lasting=False),
     "credentials": Kind("it reads or sends credentials", "Work without their contents.", is_lasting=False),
-    "privileges": Kind("it opens a root shell", "Run the one command that needs them."),
-    "unreadable": Kind("it is too complex to analyze", "Write it as several plain commands.", is_lasting=False),
+    "send-data": Kind("it sends files or data to another machine", "Ask the user to send it."),
+    "package-source": Kind("it installs packages from an unusual source", "Install from the configured index."),
+    "environment": Kind("it makes programs load or run other code", "Run the program without that setting."),
+    "privileges": Kind("it gains the rights of another user", "Run the one command that needs them."),
+    "unreadable": Kind("what it runs cannot be known in advance", "Write it as plain commands.", is_lasting=False),
     "write-outside": Kind("it writes outside the workspace", "Write inside the workspace."),
     "tool": Kind("this tool always needs approval"),
 }
@@ -76,11 +90,12 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A nested shell script."""
+    """A nested shell script; a guess is text that may be no shell code at all."""
 
     text: str
     arguments: tuple[str, ...] = ()
     is_remote: bool = False
+    is_guess: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +123,10 @@ PROGRAM = "\ufdd4"
 FILE = "\ufdd5"
 # A folder created by `mktemp`.
 FRESH = "\ufdd6"
+# Shell code printed by a well-known program for this purpose, such as `ssh-agent -s`.
+SHELL_SETUP = "\ufdd7"
 
-ALL_TAINTS = UNKNOWN + DOWNLOADED + DECODED + SECRET + PROGRAM + FILE + FRESH
+ALL_TAINTS = UNKNOWN + DOWNLOADED + DECODED + SECRET + PROGRAM + FILE + FRESH + SHELL_SETUP
 _ANY_TAINT = re.compile(f"[{ALL_TAINTS}]")
 
 

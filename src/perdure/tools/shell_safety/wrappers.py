@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.limits import replace_bounded
 from perdure.tools.shell_safety.taint import paths_of_find
-from perdure.tools.shell_safety.types import UNKNOWN, Code, NestedCommand, Script, Words, has_taint
+from perdure.tools.shell_safety.types import UNKNOWN, Code, NestedCommand, Script, Words, has_taint, word_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,110 +22,73 @@ class Prefix:
     is_remote: bool = False
 
 
-PREFIXES: dict[str, Prefix] = {
-    "sudo": Prefix("-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir --role --type --chroot"),
-    "doas": Prefix("-u -C"),
-    "nohup": Prefix(),
-    "timeout": Prefix("-s -k --signal --kill-after", 1),
-    "gtimeout": Prefix("-s -k --signal --kill-after", 1),
-    "nice": Prefix("-n --adjustment"),
-    "ionice": Prefix("-c -n -p -P -u --class --classdata"),
-    "stdbuf": Prefix("-i -o -e --input --output --error"),
-    "setsid": Prefix(),
-    "time": Prefix("-f -o --format --output"),
-    "exec": Prefix("-a"),
-    "builtin": Prefix(),
-    "strace": Prefix("-e -o -p -s -P -u -E"),
-    "ltrace": Prefix("-e -o -p -s -u"),
-    "chroot": Prefix("", 1, is_remote=True),
-    "nsenter": Prefix("-t --target -S -G", is_remote=True),
-    "unshare": Prefix("-S -G -R -w"),
-    "flock": Prefix("-w -E --timeout", 1, "-c"),
-    "busybox": Prefix(),
-    "toybox": Prefix(),
-    "caffeinate": Prefix("-t -w"),
-    "proxychains": Prefix("-f"),
-    "proxychains4": Prefix("-f"),
-    "torsocks": Prefix(),
-    "xvfb-run": Prefix("-e -f -n -s"),
-    "dbus-run-session": Prefix("--config-file"),
-    "systemd-run": Prefix("-p -u --unit --property --uid --gid -E"),
-    "pkexec": Prefix("--user"),
-    "gosu": Prefix("", 1),
-    "su-exec": Prefix("", 1),
-    "fakeroot": Prefix("-l -s -i"),
-    "faketime": Prefix("", 1),
-    "unbuffer": Prefix(),
-    "rlwrap": Prefix(),
-    "taskset": Prefix("", 1),
-    "chrt": Prefix("", 1),
-    "numactl": Prefix(),
-    "firejail": Prefix(),
-    "dotenv": Prefix("-f -e"),
-    "cross-env": Prefix(),
-    "chronic": Prefix(),
-    "npx": Prefix("-p --package", 0, "-c"),
-    "bunx": Prefix(),
-    "uvx": Prefix("--from --with"),
-    "watch": Prefix("-n --interval -d", 0),
-    "entr": Prefix(),
-    "script": Prefix("", 99, "-c"),
-    "su": Prefix("", 99, "-c"),
-    "runuser": Prefix("-u -g", 0, "-c"),
-    "nix-shell": Prefix("", 99, "--run"),
-    "hyperfine": Prefix("-w -r --warmup --runs"),
-    "perf": Prefix("-e -o", 1),
-    "valgrind": Prefix(),
-    "coverage": Prefix("", 1),
-    "setpriv": Prefix(),
-    "sg": Prefix("", 1, "-c"),
-    "start-stop-daemon": Prefix("", 99, "--exec"),
+_CONTAINER = (
+    "-u -w -e -v -p -m -h -l --user --workdir --env --env-file --volume --publish --name --network --mount --memory"
+    " --cpus --entrypoint --platform --add-host --label --hostname --gpus --device --cap-add --cap-drop --net --index"
+)
+# Wrappers by name, or by name and sub-command with `.` in between.
+_PREFIXES: dict[str, Prefix] = {
+    name: prefix
+    for names, prefix in {
+        "nohup setsid builtin coproc busybox toybox torsocks unbuffer rlwrap numactl firejail chronic bunx entr"
+        " valgrind setpriv cross-env bundle.exec poetry.run pipenv.run pdm.run rye.run hatch.run pnpm.exec yarn.exec"
+        " mise.exec asdf.exec git.bisect.run": Prefix(),
+        "sudo": Prefix(
+            "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir --role --type --chroot"
+        ),
+        "doas": Prefix("-u -C"),
+        "timeout gtimeout": Prefix("-s -k --signal --kill-after", 1),
+        "nice": Prefix("-n --adjustment"),
+        "ionice": Prefix("-c -n -p -P -u --class --classdata"),
+        "stdbuf": Prefix("-i -o -e --input --output --error"),
+        "time": Prefix("-f -o --format --output"),
+        "exec": Prefix("-a"),
+        "strace ltrace": Prefix("-e -o -p -s -P -u -E"),
+        "chroot": Prefix("", 1, is_remote=True),
+        "nsenter": Prefix("-t --target -S -G", is_remote=True),
+        "unshare": Prefix("-S -G -R -w"),
+        "flock": Prefix("-w -E --timeout", 1, "-c"),
+        "caffeinate": Prefix("-t -w"),
+        "proxychains proxychains4": Prefix("-f"),
+        "xvfb-run": Prefix("-e -f -n -s"),
+        "dbus-run-session": Prefix("--config-file"),
+        "systemd-run": Prefix("-p -u --unit --property --uid --gid -E"),
+        "pkexec": Prefix("--user"),
+        "gosu su-exec faketime taskset chrt coverage direnv.exec aws-vault.exec": Prefix("", 1),
+        "fakeroot": Prefix("-l -s -i"),
+        "dotenv": Prefix("-f -e"),
+        "npx npm.exec": Prefix("-p --package", 0, "-c"),
+        "uvx": Prefix("--from --with"),
+        "watch": Prefix("-n --interval -d"),
+        "script su": Prefix("", 99, "-c"),
+        "runuser": Prefix("-u -g", 0, "-c"),
+        "nix-shell": Prefix("", 99, "--run"),
+        "nix.develop": Prefix("", 99, "-c"),
+        "hyperfine": Prefix("-w -r --warmup --runs"),
+        "perf": Prefix("-e -o", 1),
+        "sg": Prefix("", 1, "-c"),
+        "start-stop-daemon": Prefix("", 99, "--exec"),
+        "uv.run": Prefix("--with --python -p --extra --group --project --directory"),
+        "pipx.run": Prefix("--spec"),
+        "conda.run mamba.run": Prefix("-n -p --name --prefix"),
+        "pnpm.dlx yarn.dlx": Prefix("--package -p"),
+        "op.run": Prefix("--env-file"),
+        "doppler.run": Prefix("-p -c"),
+        "vagrant.ssh": Prefix("", 99, "-c", True),
+        "docker.exec docker.run docker.compose.exec docker.compose.run docker-compose.exec docker-compose.run": Prefix(
+            _CONTAINER, 1, is_remote=True
+        ),
+        "kubectl.exec oc.exec": Prefix("-n -c --namespace --container", 1, is_remote=True),
+        "lxc.exec": Prefix("", 1, is_remote=True),
+        "heroku.run": Prefix("-a --app", is_remote=True),
+        "fly.ssh.console": Prefix("", 99, "-C", True),
+    }.items()
+    for name in names.split()
 }
-# Sub-commands that run another command.
-SUBCOMMANDS: dict[tuple[str, ...], Prefix] = {
-    ("bundle", "exec"): Prefix(),
-    ("poetry", "run"): Prefix(),
-    ("uv", "run"): Prefix("--with --python -p --extra --group --project --directory"),
-    ("pipenv", "run"): Prefix(),
-    ("pdm", "run"): Prefix(),
-    ("rye", "run"): Prefix(),
-    ("hatch", "run"): Prefix(),
-    ("pipx", "run"): Prefix("--spec"),
-    ("conda", "run"): Prefix("-n -p --name --prefix"),
-    ("mamba", "run"): Prefix("-n -p"),
-    ("npm", "exec"): Prefix("-p --package", 0, "-c"),
-    ("pnpm", "exec"): Prefix(),
-    ("pnpm", "dlx"): Prefix("--package"),
-    ("yarn", "dlx"): Prefix("-p"),
-    ("yarn", "exec"): Prefix(),
-    ("direnv", "exec"): Prefix("", 1),
-    ("mise", "exec"): Prefix(),
-    ("asdf", "exec"): Prefix(),
-    ("op", "run"): Prefix("--env-file"),
-    ("doppler", "run"): Prefix("-p -c"),
-    ("aws-vault", "exec"): Prefix("", 1),
-    ("nix", "develop"): Prefix("", 99, "-c"),
-    ("vagrant", "ssh"): Prefix("", 99, "-c", True),
-    ("docker", "exec"): Prefix("-u -w -e --user --workdir --env --env-file", 1, is_remote=True),
-    ("docker", "run"): Prefix(
-        "-u -w -e -v -p -m -h -l --user --workdir --env --env-file --volume --publish --name --network --mount --memory"
-        " --cpus --entrypoint --platform --add-host --label --hostname --gpus --device --cap-add --cap-drop --net",
-        1,
-        is_remote=True,
-    ),
-    ("docker", "compose", "exec"): Prefix("-u -w -e --user --workdir --env --index", 1, is_remote=True),
-    ("docker", "compose", "run"): Prefix(
-        "-u -w -e -v -p --user --workdir --env --name --entrypoint", 1, is_remote=True
-    ),
-    ("docker-compose", "exec"): Prefix("-u -w -e --user --workdir --env", 1, is_remote=True),
-    ("docker-compose", "run"): Prefix("-u -w -e -v -p --user --workdir --env --name --entrypoint", 1, is_remote=True),
-    ("kubectl", "exec"): Prefix("-n -c --namespace --container", 1, is_remote=True),
-    ("oc", "exec"): Prefix("-n -c", 1, is_remote=True),
-    ("lxc", "exec"): Prefix("", 1, is_remote=True),
-    ("git", "bisect", "run"): Prefix(),
-    ("heroku", "run"): Prefix("-a --app", 0, is_remote=True),
-    ("fly", "ssh", "console"): Prefix("", 99, "-C", True),
-}
+_SUBCOMMANDS = [(name.split("."), prefix) for name, prefix in _PREFIXES.items() if "." in name]
+_XARGS_VALUES = word_set("-I -n -P -L -d -s -E -a --max-args --max-procs --delimiter --arg-file")
+_SSH_VALUES = word_set("-i -p -l -o -F -L -R -D -J -b -c -E -e -I -m -Q -S -W")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def nested_commands(run: Invocation) -> Iterator[NestedCommand]:
@@ -134,14 +97,14 @@ def nested_commands(run: Invocation) -> Iterator[NestedCommand]:
     special = _SPECIAL.get(name)
     if special is not None:
         yield from special(run)
-    if name in PREFIXES:
-        yield from _nested_after(run, run.args, PREFIXES[name])
-    for words, prefix in SUBCOMMANDS.items():
-        if words[0] == name and (rest := _after_subcommand(run.args, words[1:])) is not None:
+    if name in _PREFIXES:
+        yield from _nested_after(run, run.args, _PREFIXES[name])
+    for words, prefix in _SUBCOMMANDS:
+        if words[0] == name and (rest := _after_subcommand(run.args, *words[1:])) is not None:
             yield from _nested_after(run, rest, prefix)
 
 
-def _after_subcommand(args: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...] | None:
+def _after_subcommand(args: tuple[str, ...], *words: str) -> tuple[str, ...] | None:
     """Return the arguments after the sub-command, skipping options and their values before it."""
     at = 0
     for w in words:
@@ -171,7 +134,7 @@ def _nested_after(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Ite
                 break
         elif a.startswith("-") and len(a) > 1:
             at += 2 if a in values else 1
-        elif re.match(r"[A-Za-z_]\w*=", a) and run.name in ("sudo", "doas", "cross-env", "dotenv"):
+        elif _ASSIGNMENT.match(a) and run.name in ("sudo", "doas", "cross-env", "dotenv"):
             at += 1
         elif skips:
             skips -= 1
@@ -191,14 +154,13 @@ def _env(run: Invocation) -> Iterator[NestedCommand]:
     at, args = 0, run.args
     while at < len(args):
         a = args[at]
-        if a in ("-S", "--split-string") or a.startswith(("-S", "--split-string=")):
-            text = args[at + 1] if a in ("-S", "--split-string") and at + 1 < len(args) else a.partition("S")[2]
-            rest = " ".join(args[at + 2 :]) if a in ("-S", "--split-string") else " ".join(args[at + 1 :])
-            yield Script(f"{text} {rest}")
+        if a.startswith(("-S", "--split-string")):
+            inline = a.partition("=")[2] if a.startswith("--") else a[2:]
+            yield Script(" ".join((inline, *args[at + 1 :])))
             return
         if a in ("-u", "--unset", "-C", "--chdir"):
             at += 2
-        elif a.startswith("-") or re.match(r"[A-Za-z_]\w*=", a):
+        elif a.startswith("-") or _ASSIGNMENT.match(a):
             at += 1
         else:
             yield Words(args[at:], run.stdin)
@@ -206,27 +168,12 @@ def _env(run: Invocation) -> Iterator[NestedCommand]:
 
 
 def _xargs(run: Invocation) -> Iterator[NestedCommand]:
-    values = (
-        "-I",
-        "-n",
-        "-P",
-        "-L",
-        "-d",
-        "-s",
-        "-E",
-        "-a",
-        "-i",
-        "--max-args",
-        "--max-procs",
-        "--delimiter",
-        "--arg-file",
-    )
     at, placeholder = 0, ""
     while at < len(run.args) and run.args[at].startswith("-"):
         a = run.args[at]
         if a.startswith("-I"):
             placeholder = a[2:] or (run.args[at + 1] if at + 1 < len(run.args) else "{}")
-        at += 2 if a in values and a != "-i" else 1
+        at += 2 if a in _XARGS_VALUES else 1
     words = run.args[at:] or ("echo",)
     arguments = (run.stdin or "").split()
     # Unknown items: deleting them is treated as deleting a tree.
@@ -252,9 +199,8 @@ def _parallel(run: Invocation) -> Iterator[NestedCommand]:
 
 
 def _find(run: Invocation) -> Iterator[NestedCommand]:
-    flags = ("-exec", "-execdir", "-ok", "-okdir")
     for i, a in enumerate(run.args):
-        if a not in flags:
+        if a not in ("-exec", "-execdir", "-ok", "-okdir"):
             continue
         words = []
         for w in run.args[i + 1 :]:
@@ -269,38 +215,20 @@ def _fd(run: Invocation) -> Iterator[NestedCommand]:
     for i, a in enumerate(run.args):
         if a in ("-x", "-X", "--exec", "--exec-batch"):
             pattern = next((x for x in run.args[:i] if not x.startswith("-")), "*")
-            rest = run.args[i + 1 :]
-            many = f"./**/{pattern}"
-            yield Words(
-                tuple(replace_bounded(w, "{}", many) for w in rest) + (() if any("{" in w for w in rest) else (many,))
-            )
+            rest, many = run.args[i + 1 :], f"./**/{pattern}"
+            filled = tuple(replace_bounded(w, "{}", many) for w in rest)
+            yield Words(filled if any("{" in w for w in rest) else (*filled, many))
             return
 
 
 def _ssh(run: Invocation) -> Iterator[NestedCommand]:
-    values = (
-        "-i",
-        "-p",
-        "-l",
-        "-o",
-        "-F",
-        "-L",
-        "-R",
-        "-D",
-        "-J",
-        "-b",
-        "-c",
-        "-E",
-        "-e",
-        "-I",
-        "-m",
-        "-Q",
-        "-S",
-        "-W",
-    )
     at = 0
     while at < len(run.args) and run.args[at].startswith("-"):
-        at += 2 if run.args[at] in values else 1
+        at += 2 if run.args[at] in _SSH_VALUES else 1
+    for setting in run.all_values_of("-o"):
+        name, _, value = setting.partition("=")
+        if name.lower() in ("proxycommand", "localcommand", "knownhostscommand"):
+            yield Script(value)
     rest = run.args[at + 1 :]
     rest = rest[1:] if rest[:1] == ("--",) else rest
     if rest:
@@ -318,7 +246,7 @@ def _git(run: Invocation) -> Iterator[NestedCommand]:
             yield Script(value)
     if run.operands[:1] == ("config",):
         yield from (Script(o[1:]) for o in run.operands if o.startswith("!"))
-    if (rest := _after_subcommand(run.args, ("submodule", "foreach"))) is not None:
+    if (rest := _after_subcommand(run.args, "submodule", "foreach")) is not None:
         yield Script(" ".join(a for a in rest if a != "--recursive"))
     if "rebase" in run.args:
         yield from (Script(t) for t in run.all_values_of("-x", "--exec"))
@@ -326,10 +254,13 @@ def _git(run: Invocation) -> Iterator[NestedCommand]:
         yield from (Script(t) for t in run.all_values_of("--tree-filter", "--index-filter", "--msg-filter"))
 
 
-def _editor(run: Invocation) -> Iterator[NestedCommand]:
-    for a in run.args:
-        if match := re.match(r"\+?:?(?:silent\s+|execute\s+['\"])?!(.*)", a, re.S):
-            yield Script(match.group(1))
+def _embedded(run: Invocation) -> Iterator[NestedCommand]:
+    """Yield the arguments of an editor, terminal multiplexer or debugger that may be commands, without their prefix."""
+    for text in (*run.args, run.stdin or ""):
+        for line in text.split("\n"):
+            command = re.sub(r"^[+:!.\s]*(?:silent|execute|shell|system|spawn|exec|send)?[!\s'\"]*", "", line)
+            if " " in command and (run.name != "sqlite3" or line.lstrip().startswith(".")):
+                yield Script(command, is_guess=True)
 
 
 def _tar(run: Invocation) -> Iterator[NestedCommand]:
@@ -344,63 +275,11 @@ def _sed(run: Invocation) -> Iterator[NestedCommand]:
             yield Script(re.sub(r"\\(.)", r"\1", match.group(2)))
 
 
-def _rsync(run: Invocation) -> Iterator[NestedCommand]:
-    for text in run.all_values_of("-e", "--rsh"):
-        yield Script(text)
-
-
-def _tmux(run: Invocation) -> Iterator[NestedCommand]:
-    if run.operands[:1] in (("send-keys",), ("send",)):
-        keys = [a for a in run.args[1:] if a not in ("Enter", "C-m") and not a.startswith("-")]
-        yield from (Script(k) for k in keys)
-        yield Script(" ".join(keys))
-    else:
-        yield from (Script(o) for o in run.operands if " " in o)
-
-
-def _trap(run: Invocation) -> Iterator[NestedCommand]:
-    if run.operands and run.operands[0] not in ("-", ""):
-        yield Script(run.operands[0])
-
-
-def _eval(run: Invocation) -> Iterator[NestedCommand]:
-    yield Script(" ".join(run.args))
-
-
-def _alias(run: Invocation) -> Iterator[NestedCommand]:
-    yield from (Script(a.partition("=")[2]) for a in run.args if "=" in a)
-
-
-def _command(run: Invocation) -> Iterator[NestedCommand]:
-    if not run.has("-v", "-V"):
-        yield from _nested_after(run, run.args, Prefix())
-
-
-def _at(run: Invocation) -> Iterator[NestedCommand]:
-    if run.stdin:
-        yield Script(run.stdin)
-
-
 def _make(run: Invocation) -> Iterator[NestedCommand]:
+    if run.value_of("-f", "--file") in ("-", "/dev/stdin") and run.stdin:
+        yield Script("\n".join(line for line in run.stdin.split("\n") if line.startswith("\t")) or run.stdin)
     for text in run.all_values_of("--eval"):
         yield Script(re.sub(r"^\S*:\s*;?", "", text))
-
-
-def _gdb(run: Invocation) -> Iterator[NestedCommand]:
-    for text in run.all_values_of("-ex"):
-        if text.startswith(("shell ", "!")):
-            yield Script(text.removeprefix("shell ").removeprefix("!"))
-
-
-def _sqlite(run: Invocation) -> Iterator[NestedCommand]:
-    for text in (*run.args, run.stdin or ""):
-        for match in re.finditer(r"^[ \t]*\.(?:shell|system)\s+(.*)", text, re.M):
-            yield Script(match.group(1))
-
-
-def _expect(run: Invocation) -> Iterator[NestedCommand]:
-    for text in run.all_values_of("-c"):
-        yield from (Script(match) for match in re.findall(r"(?:spawn|exec|send)\s+(.*)", text))
 
 
 def _pwsh(run: Invocation) -> Iterator[NestedCommand]:
@@ -409,9 +288,8 @@ def _pwsh(run: Invocation) -> Iterator[NestedCommand]:
 
 
 def _cmd(run: Invocation) -> Iterator[NestedCommand]:
-    rest = _after_subcommand(run.args, ("/c",)) or _after_subcommand(run.args, ("/C",))
-    if rest:
-        yield Script(" ".join(rest))
+    if rest := _after_subcommand(run.args, "/c") or _after_subcommand(run.args, "/C"):
+        yield Script(" ".join(rest), is_guess=True)
 
 
 def _python_module(run: Invocation) -> Iterator[NestedCommand]:
@@ -423,46 +301,35 @@ def _python_module(run: Invocation) -> Iterator[NestedCommand]:
             return
 
 
-_SPECIAL: dict[str, Callable[[Invocation], Iterator[NestedCommand]]] = {
-    "env": _env,
-    "xargs": _xargs,
-    "gxargs": _xargs,
-    "parallel": _parallel,
-    "find": _find,
-    "gfind": _find,
-    "fd": _fd,
-    "fdfind": _fd,
-    "ssh": _ssh,
-    "git": _git,
-    "vim": _editor,
-    "vi": _editor,
-    "nvim": _editor,
-    "ex": _editor,
-    "view": _editor,
-    "tar": _tar,
-    "bsdtar": _tar,
-    "rsync": _rsync,
-    "sed": _sed,
-    "gsed": _sed,
-    "tmux": _tmux,
-    "screen": _tmux,
-    "trap": _trap,
-    "eval": _eval,
-    "alias": _alias,
-    "command": _command,
-    "at": _at,
-    "batch": _at,
-    "make": _make,
-    "gdb": _gdb,
-    "sqlite3": _sqlite,
-    "expect": _expect,
-    "pwsh": _pwsh,
-    "powershell": _pwsh,
-    "powershell.exe": _pwsh,
-    "cmd": _cmd,
-    "cmd.exe": _cmd,
-    "python": _python_module,
-    "python3": _python_module,
-    "python2": _python_module,
-    "py": _python_module,
+def _command(run: Invocation) -> Iterator[NestedCommand]:
+    if not run.has("-v", "-V"):
+        yield from _nested_after(run, run.args, Prefix())
+
+
+_Nested = Callable[[Invocation], Iterator[NestedCommand]]
+_SPECIAL: dict[str, _Nested] = {
+    name: nested
+    for names, nested in {
+        "env": _env,
+        "xargs gxargs": _xargs,
+        "parallel": _parallel,
+        "find gfind": _find,
+        "fd fdfind": _fd,
+        "ssh": _ssh,
+        "git": _git,
+        "vim vi nvim ex view tmux screen gdb expect sqlite3": _embedded,
+        "tar bsdtar": _tar,
+        "rsync": lambda run: (Script(text) for text in run.all_values_of("-e", "--rsh")),
+        "sed gsed": _sed,
+        "trap": lambda run: (Script(o) for o in run.operands[:1] if o not in ("-", "")),
+        "eval": lambda run: iter([Script(" ".join(run.args))]),
+        "alias": lambda run: (Script(a.partition("=")[2]) for a in run.args if "=" in a),
+        "command": _command,
+        "at batch": lambda run: iter([Script(run.stdin)] if run.stdin else []),
+        "make": _make,
+        "pwsh powershell": _pwsh,
+        "cmd": _cmd,
+        "python python3 python2 py": _python_module,
+    }.items()
+    for name in names.split()
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, any_operand, is_dry_run, option, unless
-from perdure.tools.shell_safety.types import Danger
+from perdure.tools.shell_safety.types import Danger, has_taint, word_set
 
 _LINE_COMMENT = re.compile(r"--[^\n]*|^[ \t]*#[^\n]*", re.M)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
@@ -65,40 +65,12 @@ def _statements(text: str) -> Iterator[str]:
             yield _PREAMBLE.sub("", statement)
 
 
-_CLIENTS = frozenset(
-    [
-        "psql",
-        "mysql",
-        "mariadb",
-        "sqlite3",
-        "sqlite",
-        "duckdb",
-        "clickhouse-client",
-        "clickhouse",
-        "cockroach",
-        "sqlcmd",
-        "sqlplus",
-        "cqlsh",
-        "mongo",
-        "mongosh",
-        "bq",
-        "pgcli",
-        "mycli",
-        "litecli",
-        "usql",
-        "turso",
-        "d1",
-        "influx",
-        "snowsql",
-        "trino",
-        "presto",
-        "hive",
-        "beeline",
-        "spark-sql",
-        "isql",
-        "impala-shell",
-    ]
+_CLIENTS = word_set(
+    "psql mysql mariadb sqlite3 sqlite duckdb clickhouse-client clickhouse cockroach sqlcmd sqlplus cqlsh mongo "
+    "mongosh bq pgcli mycli litecli usql turso d1 influx snowsql trino presto hive beeline spark-sql isql "
+    "impala-shell"
 )
+_DESTRUCTIVE_FILE = re.compile(r"(?:drop|wipe|purge|truncate|delete|destroy|nuke)[\w-]*\.sql\Z", re.I)
 _REDIS = frozenset({"flushall", "flushdb", "shutdown", "debug", "swapdb"})
 
 
@@ -106,10 +78,13 @@ def statement_dangers(run: Invocation) -> Iterator[Danger]:
     """Yield a danger if a database client runs destructive statements, from its arguments or stdin."""
     if run.name in ("redis-cli", "valkey-cli", "keydb-cli"):
         words = {w.lower() for w in (*run.operands, *(run.stdin or "").split()[:50])}
-        if words & _REDIS:
+        if words & _REDIS or ("del" in words and any("**/" in o or has_taint(o) for o in run.operands)):
             yield Danger("database", run.summary)
         return
     if run.name not in _CLIENTS:
+        return
+    if any(_DESTRUCTIVE_FILE.search(path) for path in (*run.reads, *run.all_values_of("-f", "--file"))):
+        yield Danger("database", run.summary)
         return
     for text in (*run.args, run.stdin or ""):
         text = re.sub(r"^(?:-c|-e|--command=|--execute=|--eval=|--query=)", "", text)
@@ -181,6 +156,7 @@ RULES = (
         lambda r: r.name != "initdb" and not is_dry_run(r),
         "pg_dropcluster 15 main",
     ),
+    RiskRule("database", "influx", any_command("delete"), "influx delete --bucket b"),
     RiskRule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),
     RiskRule("database", "mix", any_command("ecto.drop", "ecto.reset"), "mix ecto.drop"),
     RiskRule("database", "dotnet", lambda r: r.starts("ef", "database", "drop"), "dotnet ef database drop"),

@@ -11,11 +11,11 @@ from perdure.tools.shell_safety.paths import ShellPath
 from perdure.tools.shell_safety.rules.outputs import tar_archive, written_paths
 from perdure.tools.shell_safety.rules.rule import RiskRule, always, both, either, is_help, option, unless
 from perdure.tools.shell_safety.taint import paths_of_find
-from perdure.tools.shell_safety.types import Danger, strip_taints
+from perdure.tools.shell_safety.types import Danger, strip_taints, word_set
 
-_TREE_DELETERS = frozenset({"rimraf", "rimraf-cli", "del-cli", "deltree", "rmtree", "srm"})
+_TREE_DELETERS = word_set("rimraf rimraf-cli del-cli deltree rmtree srm")
 _MAX_PATH_CHARS = 200
-_WRITTEN_ZONES = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
+_DATABASE = re.compile(r"(?<!test)(?<!tmp)(?<!temp)(?<!cache)(?<!dev)\.(?:db|sqlite3?|mdb)\Z", re.I)
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
 
@@ -27,8 +27,6 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
         is_tree = run.has("-r", "-R", "--recursive") or "/s" in [a.lower() for a in run.args]
         for o in run.operands:
             yield from _path_dangers(run, o, is_tree=is_tree)
-        if is_tree and not run.operands:
-            return
     elif run.name in _TREE_DELETERS or (run.name in ("rd", "rmdir") and "/s" in [a.lower() for a in run.args]):
         for o in run.operands:
             yield from _path_dangers(run, o, is_tree=True)
@@ -39,7 +37,10 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
         kept = (tar_archive(run), run.value_of("-C", "--directory"), run.args[0])
         for o in (o for o in run.operands if o not in kept):
             yield from _path_dangers(run, o, is_tree=True)
-    elif run.name in ("trash", "trash-put", "mv"):
+    elif run.name == "zip" and run.has("-m", "--move"):
+        for o in run.operands[1:]:
+            yield from _path_dangers(run, o, is_tree=True)
+    elif run.name in ("trash", "trash-put", "mv") or (run.name == "gio" and run.starts("trash")):
         yield from _moved_away(run)
     elif run.name == "rsync" and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options):
         for o in run.operands[-1:]:
@@ -61,7 +62,8 @@ def _moved_away(run: Invocation) -> Iterator[Danger]:
         sources = tuple(o for o in run.operands if o != target)
     for o in sources:
         location = run.classify(o)
-        if location.is_wide and location.zone in ("workspace", "home", "system"):
+        is_trashed = run.name != "mv" and location.zone not in ("workspace", "unknown")
+        if is_trashed or (location.is_wide and location.zone in ("workspace", "home", "system")):
             yield from _path_dangers(run, o, is_tree=True)
 
 
@@ -86,10 +88,15 @@ def _path_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Dang
         ):
             kind = "delete-everything"
         yield Danger(kind, run.summary)
-    elif location.is_wide or location.zone == "git":
+    elif location.is_wide or location.zone == "git" or _is_many_or_much(location, path):
         yield Danger("delete-tree", run.summary)
-    elif _is_outside(run, location):
+    elif run.zones.is_outside(location):
         yield Danger("delete-outside", run.summary)
+
+
+def _is_many_or_much(location: ShellPath, path: str) -> bool:
+    """Whether a pattern matches files of the workspace, or the file is a database."""
+    return location.zone == "workspace" and (re.search(r"[*?\[]", path) is not None or bool(_DATABASE.search(path)))
 
 
 def _protected_kind(location: ShellPath, is_tree: bool) -> str | None:
@@ -111,11 +118,11 @@ def write_dangers(run: Invocation) -> Iterator[Danger]:
             continue
         location = run.zones.resolve_write(path)
         zone = location.zone
-        kind = _WRITTEN_ZONES.get(zone)
-        if zone == "home" and run.name == "mv":
-            kind = "system-files"
-        if kind is None and _is_outside(run, location) and path not in preserved:
-            kind = "write-outside"
+        kind = run.zones.written_kind(location)
+        if kind == "write-outside" and path in preserved:
+            kind = "system-files" if zone == "home" and run.name == "mv" else None
+        if kind is None and path in run.writes and run.name in (">", ":", "true") and re.search(r"[*?]", path):
+            kind = None if location.is_artefact else "delete-tree"
         if kind and not (run.name in ("rm", "unlink", "mkdir", "touch") and zone == "git"):
             yield Danger(kind, _describe_write(run, path))
     for path in run.reads:
@@ -129,11 +136,6 @@ def _describe_write(run: Invocation, path: str) -> str:
         return run.summary
     command = run.summary if run.name not in (">", "{") else ""
     return f"{command} > {strip_taints(path[:_MAX_PATH_CHARS], '…')}".strip()
-
-
-def _is_outside(run: Invocation, location: ShellPath) -> bool:
-    """Whether a path is outside the workspace and not scratch; False without a workspace."""
-    return run.zones.workspace is not None and location.zone in ("outside", "home") and not location.is_scratch
 
 
 def _not_overwritten(run: Invocation) -> tuple[str, ...]:
@@ -184,6 +186,14 @@ def _empties(run: Invocation) -> bool:
     return size in ("0", "0K") and not all(
         fnmatch.fnmatch(o, "*.log*") or run.classify(o).is_artefact for o in run.operands if o != size
     )
+
+
+def _empties_in_place(run: Invocation) -> bool:
+    """Match `sed -i d` and `perl -i -ne ''`, which leave nothing of a file."""
+    if not any(o.startswith("-i") for o in run.options) and not run.has("--in-place"):
+        return False
+    scripts = run.all_values_of("-e", "--expression") or list(run.operands[:1])
+    return any(re.fullmatch(r"\s*(?:1,\$)?d?\s*", s) for s in scripts) or (run.name == "perl" and "" in run.args)
 
 
 def _links_over(run: Invocation) -> bool:
@@ -238,5 +248,14 @@ RULES = (
     RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
     RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
     RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
+    RiskRule("delete-tree", "sed gsed perl", _empties_in_place, "sed -i d src/main.py"),
+    RiskRule(
+        "delete-tree",
+        "restic borg kopia duplicity",
+        lambda r: any(
+            o in ("forget", "prune", "delete", "remove-older-than", "remove-all-but-n-full") for o in r.operands
+        ),
+        "borg delete ::archive",
+    ),
     RiskRule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),
 )

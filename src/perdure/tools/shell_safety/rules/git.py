@@ -99,14 +99,39 @@ def _overwrites_remote(run: Invocation) -> bool:
     return name in ("send-pack", "svn") and (sub.has("--force") or "dcommit" in sub.operands)
 
 
-def _switches_checks_off(run: Invocation) -> bool:
+# Settings that disable checks, or whose value Git runs or trusts.
+_RISKY_SETTING = re.compile(
+    r"core\.(?:hookspath|fsmonitor|sshcommand|pager|editor|askpass|gitproxy)|.*\.sslverify|credential\.|.*\.insteadof"
+    r"|.*\.pushinsteadof|init\.templatedir|filter\.|diff\..*(?:command|textconv|external)|include(?:if)?\.|gpg\..*program"
+    r"|gpg\.program|sequence\.editor|pager\.|merge\..*driver|uploadpack|receive\.fsckobjects|transfer\.fsckobjects"
+    r"|protocol\..*allow|safe\.directory|.*\.proxy\Z",
+    re.I,
+)
+_READS_CONFIG = ("--get", "--get-all", "--get-regexp", "--get-urlmatch", "-l", "--list")
+
+
+def _config(run: Invocation) -> Invocation | None:
+    """Return the invocation of `git config` if it changes a setting."""
     name, sub = _sub(run)
-    if name != "config":
+    if name != "config" or sub.has(*_READS_CONFIG) or sub.operands[:1] in (("get",), ("list",)):
+        return None
+    is_removal = sub.has("--unset", "--unset-all", "--remove-section") or sub.operands[:1] == ("unset",)
+    return sub if len(sub.operands) > 1 or is_removal or sub.has("-e", "--edit") else None
+
+
+def _changes_risky_setting(run: Invocation) -> bool:
+    sub = _config(run)
+    words = [o for o in sub.operands if o != "set"] if sub is not None else []
+    return bool(words) and _RISKY_SETTING.match(words[0]) is not None
+
+
+def _changes_user_config(run: Invocation) -> bool:
+    sub = _config(run)
+    if sub is None:
         return False
-    text = " ".join(sub.args)
-    return bool(
-        re.search(r"sslverify\s+(?:false|0)|core\.hookspath|credential\.helper\s+store|fsckobjects\s+false", text, re.I)
-    )
+    file = sub.value_of("-f", "--file")
+    is_outside = file is not None and run.zones.resolve_write(file).zone not in ("workspace", "fresh", "unknown")
+    return sub.has("--global", "--system") or is_outside
 
 
 RULES = (
@@ -114,7 +139,8 @@ RULES = (
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
     RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_dry_run), "bfg --delete-files id_rsa"),
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
-    RiskRule("security", "git", _switches_checks_off, "git config --global http.sslVerify false"),
+    RiskRule("security", "git", _changes_risky_setting, "git config http.sslVerify false"),
+    RiskRule("write-outside", "git", _changes_user_config, "git config --global alias.st status"),
     RiskRule(
         "git-discard",
         "hg",

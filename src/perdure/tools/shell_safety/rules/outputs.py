@@ -7,44 +7,13 @@ from collections.abc import Callable, Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import is_help
+from perdure.tools.shell_safety.types import word_set
 
 # Programs that write every operand.
-_ALL_OPERANDS = frozenset(
-    {
-        "tee",
-        "truncate",
-        "touch",
-        "rm",
-        "unlink",
-        "sponge",
-        "chattr",
-        "setfacl",
-        "xattr",
-        "rmdir",
-        "mkdir",
-        "fallocate",
-        "mkfifo",
-        "mknod",
-    }
-)
+_ALL_OPERANDS = word_set("tee truncate touch rm unlink sponge chattr setfacl xattr rmdir mkdir fallocate mkfifo mknod")
 # Programs that write their last operand.
-_LAST_OPERAND = frozenset(
-    {
-        "cp",
-        "mv",
-        "install",
-        "ln",
-        "scp",
-        "rsync",
-        "ditto",
-        "ffmpeg",
-        "convert",
-        "magick",
-        "sphinx-build",
-        "wkhtmltopdf",
-        "wkhtmltoimage",
-        "qpdf",
-    }
+_LAST_OPERAND = word_set(
+    "cp mv install ln scp rsync ditto ffmpeg convert magick sphinx-build wkhtmltopdf wkhtmltoimage qpdf"
 )
 # Options whose value is a file or folder that is written, by program.
 _OUTPUT_OPTIONS: dict[str, tuple[str, ...]] = {
@@ -82,24 +51,8 @@ _GIT_OPTIONS = {
     "log": ("--output",),
     "show": ("--output",),
 }
-_COMPRESSORS = frozenset(
-    {
-        "gzip",
-        "gunzip",
-        "bzip2",
-        "bunzip2",
-        "xz",
-        "unxz",
-        "lzma",
-        "zstd",
-        "unzstd",
-        "lz4",
-        "brotli",
-        "compress",
-        "uncompress",
-    }
-)
-_EDITORS = frozenset({"vim", "vi", "nvim", "ex", "view", "nano", "ed", "emacs"})
+_COMPRESSORS = word_set("gzip gunzip bzip2 bunzip2 xz unxz lzma zstd unzstd lz4 brotli compress uncompress")
+_EDITORS = word_set("vim vi nvim ex view nano ed emacs")
 _EDITOR_WRITE = re.compile(r"(?:^|[|:\s])(?:w|wq|x|write|sav|saveas)!?\s+([^\s|]+)")
 _SQLITE_WRITE = re.compile(r"^\s*\.(?:output|once|backup|save|log)\s+(?:main\s+)?['\"]?([^\s'\"]+)", re.M)
 _SQL_CHANGES = re.compile(r"\s*(?:create|insert|update|delete|drop|alter|replace|vacuum)\b", re.I)

@@ -25,7 +25,6 @@ _HOST_MOUNT = re.compile(
 _DELETES = re.compile(
     r"^(?:delete|terminate|destroy|deregister|purge|remove|drop|revoke|deactivate)(?:-|\Z|:)|^(?:rb|nuke)\Z|[-:]delete\Z"
 )
-_LOCAL = re.compile(r"^(?:https?://)?(?:localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker\.internal)")
 
 
 def _docker_removes(run: Invocation) -> bool:
@@ -59,7 +58,13 @@ def _docker_opens_host(run: Invocation) -> bool:
     mounts = run.all_values_of("-v", "--volume")
     sources = [m.partition("src=")[2] or m.partition("source=")[2] for m in run.all_values_of("--mount")]
     shares = any(run.value_of(o) == "host" for o in ("--pid", "--userns", "--ipc"))
-    return run.has("--privileged") or shares or any(_HOST_MOUNT.match(m) for m in (*mounts, *sources))
+    if run.has("--privileged") or shares or any(_HOST_MOUNT.match(m) for m in (*mounts, *sources)):
+        return True
+    folders = [m.split(":")[0].split(",")[0] for m in (*mounts, *sources)]
+    paths = [f for f in folders if f.startswith(("/", "~", ".")) and not has_taint(f)]
+    return any(
+        run.zones.is_credential(p) or run.zones.contains_home(p) or run.classify(p).zone == "startup" for p in paths
+    )
 
 
 def _kube(run: Invocation) -> bool:
@@ -69,6 +74,10 @@ def _kube(run: Invocation) -> bool:
     if any(w in ("delete", "drain", "evict", "cordon", "taint") for w in words[:3]):
         return True
     if "scale" in words[:2] and (run.value_of("--replicas") == "0"):
+        return True
+    if "patch" in words[:2] and "finalizers" in " ".join(run.args):
+        return True
+    if words[:2] in (("create", "clusterrolebinding"), ("create", "rolebinding")) and "admin" in " ".join(run.args):
         return True
     return ("replace" in words[:2] and run.has("--force")) or ("rollout" in words[:1] and "undo" in words)
 
@@ -129,7 +138,7 @@ def _gh(run: Invocation) -> bool:
         return (run.value_of("-X", "--method") or "").upper() in ("DELETE", "PUT", "PATCH")
     return (
         words[1:2] in (("delete",), ("archive",), ("transfer",))
-        or words[:2] in (("release", "create"), ("repo", "edit"))
+        or words[:2] in (("release", "create"), ("repo", "edit"), ("workflow", "disable"), ("secret", "set"))
         or (words[:2] == ("pr", "merge") and run.has("--admin"))
     )
 
@@ -229,6 +238,9 @@ RULES = (
         "vagrant destroy -f",
     ),
     RiskRule("cloud", "gh glab hub", _gh, "gh repo delete me/shop --yes"),
+    RiskRule(
+        "cloud", "argocd flux", lambda r: "delete" in r.operands[:2] or "uninstall" in r.operands[:1], "flux uninstall"
+    ),
     RiskRule("cloud", "ansible", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
     RiskRule("cloud", "curl wget http xh", _http_delete, "curl -X DELETE http://search:9200/_all"),
     RiskRule("publish", "npm pnpm yarn bun lerna nx changeset", _publishes, "npm publish --access public"),
@@ -285,7 +297,3 @@ RULES = (
     ),
     RiskRule("cloud", "crm pcs galera_recovery", option("--force"), "pcs cluster destroy --force"),
 )
-
-
-def is_local(url: str) -> bool:
-    return bool(_LOCAL.match(url))

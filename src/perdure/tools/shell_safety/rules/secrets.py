@@ -7,98 +7,19 @@ from collections.abc import Iterator
 
 from perdure.tools.shell_safety.interpreters import SHELLS
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.remote import is_local
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
-from perdure.tools.shell_safety.types import DOWNLOADED, SECRET, Danger
+from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, copied_paths, goes_nowhere, takes_stdin
+from perdure.tools.shell_safety.types import DOWNLOADED, SECRET, Danger, word_set
 
 # Programs that use a key file without printing it.
-_USES_KEYS = frozenset(
-    [
-        "ssh",
-        "scp",
-        "sftp",
-        "ssh-add",
-        "ssh-keygen",
-        "ssh-copy-id",
-        "ls",
-        "stat",
-        "test",
-        "[",
-        "[[",
-        "chmod",
-        "chown",
-        "file",
-        "du",
-        "realpath",
-        "dirname",
-        "basename",
-        "mkdir",
-        "touch",
-        "echo",
-        "printf",
-        "kubectl",
-        "helm",
-        "git",
-        "git-credential",
-        "export",
-        "cd",
-        "wc",
-        "rm",
-        "mv",
-        "ansible",
-        "ansible-playbook",
-        "mosh",
-        "autossh",
-        "rsync",
-        "k9s",
-        "terraform",
-        "gh",
-    ]
+_USES_KEYS = word_set(
+    "ssh scp sftp ssh-add ssh-keygen ssh-copy-id ls stat test [ [[ chmod chown file du realpath dirname basename "
+    "mkdir touch echo printf kubectl helm git git-credential export cd wc rm mv ansible ansible-playbook mosh "
+    "autossh rsync k9s terraform gh"
 )
-_SENDERS = frozenset(
-    {
-        "curl",
-        "wget",
-        "nc",
-        "ncat",
-        "netcat",
-        "socat",
-        "telnet",
-        "http",
-        "https",
-        "xh",
-        "ftp",
-        "tftp",
-        "mail",
-        "mailx",
-        "sendmail",
-        "mutt",
-        "swaks",
-        "scp",
-        "rsync",
-        "sftp",
-        "croc",
-        "rclone",
-        "aws",
-        "gsutil",
-    }
-)
-_DATA_OPTIONS = (
-    "-d",
-    "-F",
-    "-T",
-    "--data",
-    "--data-binary",
-    "--data-raw",
-    "--data-urlencode",
-    "--data-ascii",
-    "--form",
-    "--upload-file",
-    "--post-data",
-    "--post-file",
-    "--body-file",
-    "--body-data",
-    "--json",
+_SENDERS = word_set(
+    "curl wget nc ncat netcat socat telnet http https xh ftp tftp mail mailx sendmail mutt swaks scp rsync sftp "
+    "croc rclone aws gsutil"
 )
 _NETCATS = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
 
@@ -110,7 +31,7 @@ def secret_dangers(run: Invocation) -> Iterator[Danger]:
             if run.zones.is_credential(path):
                 yield Danger("credentials", run.summary)
                 return
-    if run.name in _SENDERS and not _goes_nowhere(run) and _sends_secret(run):
+    if run.name in _SENDERS and not goes_nowhere(run) and _sends_secret(run):
         yield Danger("credentials", run.summary)
 
 
@@ -122,34 +43,23 @@ def _paths(run: Invocation) -> Iterator[str]:
             yield re.sub(r"^(?:@|\w+=@|if=|file://)", "", value)
 
 
-def _goes_nowhere(run: Invocation) -> bool:
-    urls = [o for o in run.operands if re.match(r"https?://|localhost|127\.|\[::1\]", o)]
-    return bool(urls) and all(is_local(u) for u in urls)
-
-
 def _sends_secret(run: Invocation) -> bool:
     if run.name in ("scp", "rsync", "rclone", "aws", "gsutil", "sftp"):
-        sources = [o for o in run.operands[:-1] if ":" not in o]
-        to_remote = any(re.search(r"\w:|://", o) for o in run.operands[-1:])
+        paths = copied_paths(run)
+        sources = [o for o in paths[:-1] if ":" not in o]
+        to_remote = any(re.search(r"\w:|://", o) for o in paths[-1:])
         return to_remote and any(run.zones.is_private(s) for s in sources)
-    if run.stdin and SECRET in run.stdin and (run.name not in ("curl", "wget") or _takes_stdin(run)):
+    if run.stdin and SECRET in run.stdin and (run.name not in ("curl", "wget") or takes_stdin(run)):
         return True
     if run.name in _NETCATS | {"mail", "mailx", "mutt", "sendmail", "ftp", "tftp"}:
         return any(run.zones.is_private(p) for p in (*run.reads, *run.operands))
     uploaded = run.value_of("-T", "--upload-file", "--post-file")
-    for value in run.all_values_of(*_DATA_OPTIONS):
+    for value in run.all_values_of(*DATA_OPTIONS):
         path = re.sub(r"^(?:[\w-]+=)?[@<]?", "", value)
         if SECRET in value or (("@" in value or value == uploaded) and run.zones.is_private(path)):
             return True
     return any(SECRET in o for o in run.operands if re.match(r"https?://|\w+\.\w+", o)) or any(
         "@" in o and run.zones.is_private(o.partition("@")[2]) for o in run.operands
-    )
-
-
-def _takes_stdin(run: Invocation) -> bool:
-    return any(
-        v in ("-", "@-", ".") or v.endswith("@-") or v == "/dev/stdin"
-        for v in (*run.all_values_of(*_DATA_OPTIONS), *run.operands)
     )
 
 
@@ -182,7 +92,7 @@ def _shell_on_socket(run: Invocation) -> bool:
 def _reveals(run: Invocation) -> bool:
     words = run.operands
     if run.name == "gpg":
-        return run.has("--export-secret-keys", "--export-secret-subkeys")
+        return any(o.startswith("--export-secret") for o in run.options)
     if run.name == "security":
         return any(
             o.startswith(("find-generic-password", "find-internet-password", "dump-keychain", "export")) for o in words
@@ -192,24 +102,42 @@ def _reveals(run: Invocation) -> bool:
 
 # Sub-commands that print a credential, by their first words.
 _PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
-    "gh": (("auth", "token"),),
-    "glab": (("auth", "token"),),
-    "gcloud": (
-        ("auth", "print-access-token"),
-        ("auth", "print-identity-token"),
-        ("auth", "application-default", "print-access-token"),
-        ("secrets", "versions", "access"),
-    ),
-    "az": (("account", "get-access-token"), ("keyvault", "secret", "show")),
-    "git": (("credential", "fill"),),
-    "git-credential": (("fill",),),
-    "pass": (("show",),),
-    "op": (("read",), ("item", "get")),
-    "vault": (("kv", "get"), ("read",), ("print", "token")),
-    "bw": (("get", "password"), ("get", "item"), ("export",)),
-    "heroku": (("auth:token",),),
-    "doppler": (("secrets", "download"), ("secrets", "get")),
+    names: tuple(tuple(words.split()) for words in starts.split(", "))
+    for names, starts in {
+        "gh glab": "auth token",
+        "gcloud": "auth print-access-token, auth print-identity-token, auth application-default print-access-token,"
+        " secrets versions access",
+        "az": "account get-access-token, keyvault secret show, keyvault secret download, ad sp create-for-rbac",
+        "git": "credential fill",
+        "git-credential": "fill",
+        "op": "read, item get, document get, inject, get",
+        "vault bao": "kv get, read, print token, token lookup, token create",
+        "bw rbw": "get, export, list items",
+        "lpass": "show, export",
+        "dcli chamber infisical": "password, read, export, secrets, secret, note",
+        "secret-tool": "lookup, search",
+        "keyring": "get",
+        "kwallet-query keepassxc-cli": "show, export, -r, clip",
+        "heroku": "auth:token, config, config:get",
+        "doppler": "secrets",
+        "fly flyctl": "auth token",
+        "npm": "token",
+        "vercel netlify": "env pull, env:get, env:list",
+        "sops ansible-vault": "-d, --decrypt, decrypt, view",
+        "aws": "secretsmanager get-secret-value, secretsmanager batch-get-secret-value, configure export-credentials,"
+        " sts get-session-token, sts assume-role, sts get-federation-token, kms decrypt, iam create-access-key",
+        "docker": "secret inspect",
+        "terraform tofu": "output -json, state pull",
+        "pulumi": "config get, stack export",
+        "consul": "kv get",
+        "nmcli": "device wifi show-password",
+        "chage": "-l",
+    }.items()
 }
+_STARTS_OF = {name: starts for names, starts in _PRINTS_CREDENTIAL.items() for name in names.split()}
+_PASSWORD_STORE_COMMANDS = word_set(
+    "ls list git init insert generate find search version help edit rm mv cp sync mounts new config audit"
+)
 _SECRET_SETTING = re.compile(r"secret|session_token|password", re.I)
 # Metadata services, which return cloud credentials.
 _METADATA = re.compile(
@@ -218,13 +146,28 @@ _METADATA = re.compile(
 
 
 def _prints_credential(run: Invocation) -> bool:
+    words = tuple(a for a in run.args if not a.startswith("-") or a in ("-d", "--decrypt", "-r", "-l", "-json"))
+    if is_help(run):
+        return False
+    if run.name == "aws" and words[:2] == ("configure", "get"):
+        return any(_SECRET_SETTING.search(w) for w in words[2:])
+    if run.name == "aws" and words[:1] == ("ssm",):
+        return run.has("--with-decryption")
+    if run.name == "gh" and words[:2] == ("auth", "status"):
+        return run.has("--show-token", "-t")
+    if run.name in ("kubectl", "oc", "k"):
+        return _prints_cluster_secret(run)
+    if run.name in ("pass", "gopass"):
+        return bool(words) and words[0] not in _PASSWORD_STORE_COMMANDS
+    return any(words[: len(start)] == start for start in _STARTS_OF[run.name])
+
+
+def _prints_cluster_secret(run: Invocation) -> bool:
     words = run.operands
-    if run.name == "aws":
-        return words[:2] == ("configure", "get") and any(_SECRET_SETTING.search(w) for w in words[2:])
-    if run.name in ("kubectl", "oc"):
-        is_secret = any(re.match(r"secrets?(?:/|\Z)", w) for w in words[1:3])
-        return words[:1] == ("get",) and is_secret and run.has("-o", "--output", "--template")
-    return not is_help(run) and any(words[: len(start)] == start for start in _PRINTS_CREDENTIAL[run.name])
+    if "view" in words and "config" in words:
+        return run.has("--raw")
+    is_secret = any(re.match(r"secrets?(?:/|,|\Z)", w) for w in words[1:4])
+    return "get" in words[:3] and is_secret and run.has("-o", "--output", "--template")
 
 
 def _asks_metadata(run: Invocation) -> bool:
@@ -241,7 +184,9 @@ def _searches_a_home(run: Invocation) -> bool:
 
 
 RULES = (
-    RiskRule("credentials", f"aws kubectl oc {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"),
+    RiskRule(
+        "credentials", f"kubectl oc k pass gopass {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"
+    ),
     RiskRule(
         "credentials", "curl wget http https httpie", _asks_metadata, "curl http://169.254.169.254/latest/meta-data/"
     ),

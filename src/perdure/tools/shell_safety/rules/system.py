@@ -33,6 +33,11 @@ def _kills_all(run: Invocation) -> bool:
     return any(t in ("-1", "0", "1") for t in targets)
 
 
+def _kills_every_listed(run: Invocation) -> bool:
+    """Match `ps … | xargs kill` without a filter in between."""
+    return "ps" in run.upstream and not {"grep", "egrep", "rg", "pgrep"}.intersection(run.upstream)
+
+
 def _pkill_wide(run: Invocation) -> bool:
     patterns = [o for o in run.operands if o]
     if not patterns or any(len(p.strip(".*^$")) < 3 or _VITAL.match(p) for p in patterns):
@@ -102,6 +107,7 @@ RULES = (
         "systemctl reboot",
     ),
     RiskRule("kill", "kill", _kills_all, "kill -9 -1"),
+    RiskRule("kill", "kill", _kills_every_listed, "ps aux | awk '{print $2}' | xargs kill -9"),
     RiskRule("kill", "killall killall5", unless(either(is_help, option("-l", "--list"))), "killall -9 node"),
     RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(is_help)), "pkill -9 -u root"),
     RiskRule("kill", "fuser", option("-k", "--kill"), "fuser -k 8080/tcp"),
@@ -132,8 +138,18 @@ RULES = (
     RiskRule(
         "startup-files",
         "systemctl",
-        lambda r: r.starts("link") or (r.starts("enable") and any("/" in o for o in r.operands)),
+        lambda r: r.starts("link") or (r.starts("enable") and (r.has("--user") or any("/" in o for o in r.operands))),
         "systemctl enable /tmp/x.service",
+    ),
+    RiskRule(
+        "startup-files", "launchctl", any_command("load", "bootstrap", "submit", "enable"), "launchctl load x.plist"
+    ),
+    RiskRule("startup-files", "rc-update loginctl", any_command("add", "enable-linger"), "rc-update add evil default"),
+    RiskRule(
+        "startup-files",
+        "schtasks",
+        lambda r: "/create" in [a.lower() for a in r.args],
+        "schtasks /create /tn x /tr x.exe",
     ),
     RiskRule(
         "network",
@@ -173,6 +189,12 @@ RULES = (
     RiskRule("security", "history", _clears_history, "history -c"),
     RiskRule("security", "unset export set declare", _history_off, "unset HISTFILE"),
     RiskRule("security", "Set-MpPreference", always, "Set-MpPreference -DisableRealtimeMonitoring 1"),
+    RiskRule(
+        "security",
+        "ssh-keygen",
+        lambda r: any(a.startswith("-R") for a in r.args),
+        "ssh-keygen -R git.example",
+    ),
     RiskRule("security", "ssh-keyscan xhost", lambda r: r.name == "xhost" and "+" in r.args, "xhost +"),
     RiskRule(
         "security",
@@ -213,9 +235,18 @@ RULES = (
     ),
     RiskRule("packages", "rpm", option("-e", "--erase"), "rpm -e --nodeps glibc"),
     RiskRule("packages", "pacman", lambda r: any(re.match(r"-R", o) for o in r.options), "pacman -Rns systemd"),
+    RiskRule(
+        "packages",
+        "pyenv rbenv nodenv asdf mise nvm rustup",
+        lambda r: (
+            r.operands[:1] == ("uninstall",) or r.operands[:2] in (("self", "uninstall"), ("toolchain", "uninstall"))
+        ),
+        "pyenv uninstall -f 3.11.7",
+    ),
     RiskRule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
     RiskRule("privileges", "sudo doas pkexec", _root_shell, "sudo su"),
-    RiskRule("privileges", "su", lambda r: not r.has("-c", "--command") and r.stdin is None and not is_help(r), "su -"),
+    RiskRule("privileges", "su runuser pkexec", unless(is_help), "su -"),
+    RiskRule("privileges", "nsenter", option("-t", "--target"), "nsenter -t 1 -m bash"),
     RiskRule(
         "hidden-code",
         "powershell pwsh",

@@ -1,0 +1,177 @@
+"""Rules for packages from unusual sources, and for settings that make programs load other code."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
+from perdure.tools.shell_safety.rules.sending import LOCAL_URL
+from perdure.tools.shell_safety.types import word_list, word_set
+
+_USUAL = re.compile(
+    r"(?:https?://)?(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|pytorch\.org|npmjs\.org|npmjs\.com|yarnpkg\.com|rubygems\.org"
+    r"|crates\.io|golang\.org|goproxy\.io|jsr\.io|nuget\.org|anaconda\.org|maven\.apache\.org)(?:[/,:]|\Z)"
+)
+_INDEX_OPTIONS = word_list(
+    "-i --index-url --extra-index-url --index --default-index -f --find-links --trusted-host --registry --source "
+    "--clear-sources --index-strategy --repository --channel-url"
+)
+_INDEX_SETTING = re.compile(
+    r"index-url|trusted-host|find-links|registry|npmRegistryServer|script-shell|mirror|proxy\Z", re.I
+)
+_REMOTE_PACKAGE = re.compile(r"(?:git|hg|svn|bzr)\+\w+://|https?://|git://|(?:github|gitlab|bitbucket):", re.I)
+
+
+def _is_unusual(value: str) -> bool:
+    return not (_USUAL.match(value) or LOCAL_URL.match(value) or value.startswith((".", "dist", "wheels")))
+
+
+_INSTALLS = word_set("install i add download run exec dlx x ci update upgrade sync pip tool create fetch wheel compile")
+_RUNNERS = word_set("npx bunx uvx")
+
+
+def _uses_other_index(run: Invocation) -> bool:
+    installs = run.name in _RUNNERS or any(o in _INSTALLS for o in run.operands[:2])
+    values = [v for v in run.all_values_of(*_INDEX_OPTIONS) if v and not v.startswith("-")]
+    return installs and not is_help(run) and any(_is_unusual(v) and re.search(r"[./:]", v) for v in values)
+
+
+def _installs_from_url(run: Invocation) -> bool:
+    """Match packages given by a URL; for programs that run one, only the first argument is a package."""
+    packages = run.operands[:1]
+    if run.name not in _RUNNERS:
+        at = next((i for i, o in enumerate(run.operands[:2]) if o in _INSTALLS), None)
+        packages = run.operands[at + 1 :] if at is not None else ()
+        packages = packages[:1] if run.operands[:1] in (("run",), ("exec",), ("dlx",)) else packages
+    named = (
+        re.sub(r"^[\w.\[\],-]+\s*@\s*(?=\w+[+:])", "", p) for p in (*packages, *run.all_values_of("--from", "--spec"))
+    )
+    return any(_REMOTE_PACKAGE.match(p) and _is_unusual(p) for p in named)
+
+
+def _changes_source(run: Invocation) -> bool:
+    words = run.operands
+    return (
+        words[:2] == ("config", "set")
+        and any(_INDEX_SETTING.search(w) for w in words[2:3])
+        and any(_is_unusual(w) for w in words[3:] or (words[2].partition("=")[2],))
+    )
+
+
+# Variables that make programs load libraries or run files.
+_INJECTS = word_set(
+    "LD_PRELOAD LD_AUDIT PYTHONSTARTUP PERL5DB BASH_ENV PROMPT_COMMAND ZDOTDIR GIT_EXTERNAL_DIFF GIT_SSH "
+    "GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS GIT_PROXY_COMMAND GIT_TEMPLATE_DIR GIT_EXEC_PATH GCONV_PATH "
+    "GLIBC_TUNABLES PYTHONHOME CARGO_BUILD_RUSTC_WRAPPER RUSTC_WRAPPER"
+)
+# Variables that do so with some values only.
+_INJECTING_VALUES = {
+    "NODE_OPTIONS": re.compile(r"(?:^|\s)(?:-r|--require|--import|--loader|--experimental-loader)\b"),
+    "PERL5OPT": re.compile(r"-[mMI]"),
+    "RUBYOPT": re.compile(r"-[rI]"),
+    "JAVA_TOOL_OPTIONS": re.compile(r"-(?:javaagent|agent)"),
+    "_JAVA_OPTIONS": re.compile(r"-(?:javaagent|agent)"),
+    "ENV": re.compile(r"[~/]"),
+    "PYTHONPATH": re.compile(r"(?:^|:)/(?:var/)?tmp|(?:^|:)/dev/shm"),
+    "LD_LIBRARY_PATH": re.compile(r"(?:^|:)/(?:var/)?tmp|(?:^|:)/dev/shm"),
+    "PATH": re.compile(r"(?:^|:)(?:/(?:var/)?tmp|/dev/shm|\.(?:/|:|\Z)|:)"),
+    "GIT_SSH_COMMAND": re.compile(r"^(?!ssh\s)|ProxyCommand|LocalCommand"),
+}
+_SOURCE_VARIABLES = re.compile(
+    r"(?:PIP_(?:EXTRA_)?INDEX_URL|PIP_TRUSTED_HOST|UV_(?:DEFAULT_|EXTRA_)?INDEX(?:_URL)?|npm_config_registry|GOPROXY"
+    r"|YARN_NPM_REGISTRY_SERVER|BUNDLE_MIRROR\w*)\Z",
+    re.I,
+)
+_UNCHECKED = re.compile(
+    r"(?:NODE_TLS_REJECT_UNAUTHORIZED|PYTHONHTTPSVERIFY)=0|GIT_SSL_NO_VERIFY=(?:1|true)|(?:GONOSUMDB|GONOSUMCHECK|GOINSECURE)=."
+)
+
+
+def _injects(run: Invocation) -> bool:
+    for name, sign, value in (a.partition("=") for a in run.args):
+        if not sign or not value:
+            continue
+        pattern = _INJECTING_VALUES.get(name)
+        is_loader = name.startswith("DYLD_") and not name.startswith("DYLD_PRINT")
+        if name in _INJECTS or is_loader or (pattern is not None and pattern.search(value)):
+            return True
+    return False
+
+
+def _changes_source_variable(run: Invocation) -> bool:
+    pairs = (a.partition("=") for a in run.args)
+    return any(
+        sign and value not in ("", "off", "direct") and _SOURCE_VARIABLES.match(n) and _is_unusual(value)
+        for n, sign, value in pairs
+    )
+
+
+_SETTERS = "export declare typeset readonly local env sudo doas cross-env systemd-run"
+
+RULES: tuple[RiskRule, ...] = (
+    RiskRule(
+        "package-source",
+        "pip pip3 uv pipx uvx poetry pdm npm npx yarn pnpm bun bunx gem bundle cargo conda mamba",
+        _uses_other_index,
+        "pip install --index-url http://packages.example/simple requests",
+    ),
+    RiskRule(
+        "package-source",
+        "pip pip3 uv pipx uvx npm npx yarn pnpm bun bunx deno",
+        _installs_from_url,
+        "pip install git+https://git.example/pkg",
+    ),
+    RiskRule(
+        "package-source",
+        "pip pip3 npm yarn pnpm bundle gem",
+        _changes_source,
+        "npm config set registry http://packages.example",
+    ),
+    RiskRule(
+        "package-source", "cargo", lambda r: r.starts("install") and r.has("--git", "--index"), "cargo install --git x"
+    ),
+    RiskRule(
+        "package-source",
+        "nix",
+        lambda r: (
+            r.operands[:1] in (("run",), ("shell",), ("develop",), ("profile",), ("build",), ("eval",))
+            and any(_REMOTE_PACKAGE.match(o) for o in r.operands[1:])
+        ),
+        "nix run github:a/b",
+    ),
+    RiskRule(
+        "package-source",
+        "go",
+        lambda r: r.starts("env") and r.has("-w") and any(o.startswith(("GOPROXY=", "GONOSUMDB=")) for o in r.operands),
+        "go env -w GOPROXY=http://packages.example",
+    ),
+    RiskRule(
+        "package-source", "add-apt-repository apt-add-repository apt-key", lambda r: not is_help(r), "apt-key add k.gpg"
+    ),
+    RiskRule(
+        "package-source",
+        "rpm dpkg pacman apt apt-get dnf yum zypper",
+        lambda r: (
+            any(re.match(r"\w+://", o) for o in r.operands)
+            or r.has("--allow-unauthenticated", "--nogpgcheck", "--no-gpg-checks", "--force-yes")
+        ),
+        "rpm -i http://packages.example/x.rpm",
+    ),
+    RiskRule("environment", _SETTERS, _injects, "LD_PRELOAD=./hook.so ls"),
+    RiskRule(
+        "package-source", _SETTERS, _changes_source_variable, "PIP_INDEX_URL=http://packages.example pip install x"
+    ),
+    RiskRule(
+        "security",
+        _SETTERS,
+        lambda r: any(_UNCHECKED.match(a) for a in r.args),
+        "export NODE_TLS_REJECT_UNAUTHORIZED=0",
+    ),
+    RiskRule(
+        "environment",
+        "defaults",
+        lambda r: any_command("write")(r) and any("login" in a.lower() for a in r.args),
+        "defaults write com.apple.loginwindow LoginHook /tmp/x",
+    ),
+)

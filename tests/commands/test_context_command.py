@@ -66,6 +66,18 @@ def test_a_resumed_conversation_is_measured_before_anything_is_said_in_it(tmp_pa
     assert rows["free"] < 32_000
 
 
+@pytest.mark.spec("O2")
+def test_the_state_of_the_task_is_shown_from_the_log(tmp_path: Path) -> None:
+    with bench(tmp_path, "x") as b:
+        session = b.store.create(system_prompt="Be brief.")
+        b.store.append(
+            session.id, [user("Port the lexer to C."), assistant("Done."), user("Never push. Now the parser.")]
+        )
+        shown = CONTEXT.run(Desk(b, session.id), "").text
+    assert "open request:      “Never push. Now the parser.”" in shown
+    assert "the user's rules:  1" in shown
+
+
 @pytest.mark.parametrize(
     "memory", [MemorySnapshot("", ""), MemorySnapshot("- likes tea", ""), MemorySnapshot("# Mine", "x")]
 )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
 from perdure.commands.format import bar, gauge_line, measured, money, share, tokens, usage_lines
 from perdure.context.engine import CompactionReport
+from perdure.context.record.record import call_lines
+from perdure.context.record.sections import describe_state
+from perdure.context.record.state import read_state
 from perdure.core.clock import SystemClock
 from perdure.core.visibility import Visibility
-from perdure.store.records import Grouping, Totals, UsageRow
+from perdure.store.records import Grouping, Span, Totals, UsageRow
 from perdure.store.store import SessionStore
 
 _HEADLINES = {
@@ -62,6 +65,8 @@ _NAMES = {
 }
 
 _CELLS = 24
+# The state is read from so many messages at most.
+_MOST_MESSAGES = 10_000
 
 
 def context(surface: CommandContext, argument: str) -> CommandResult:
@@ -71,10 +76,21 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
     free = max(0, whole - gauge.tokens)
     lines.append(f"{'free':<12} {' ' * _CELLS} {tokens(free):>9} {share(free / whole):>4}")
-    return CommandResult("\n".join([gauge_line(gauge), "", *lines]))
+    return CommandResult("\n".join([gauge_line(gauge), "", *lines, *_task_lines(surface)]))
 
 
-CONTEXT = Command("context", "/context", "what fills the window", context, ("status",))
+def _task_lines(surface: CommandContext) -> list[str]:
+    """The state of the task, as the next handoff would have it; nothing before the first message."""
+    session_id = surface.agent.session_id
+    if session_id is None:
+        return []
+    last = surface.store.conversations.get(session_id, visibility=surface.visibility).last_seq
+    entries = surface.store.log.read(session_id, Span(max(1, last - _MOST_MESSAGES), last)) if last else []
+    state = read_state(entries, call_lines(entries))
+    return ["", *(f"{name + ':':<18} {value}" for name, value in describe_state(state))] if state.requests else []
+
+
+CONTEXT = Command("context", "/context", "what fills the window, and where the task is", context, ("status",))
 
 
 _DAY_MS = 86_400_000

@@ -294,6 +294,31 @@ def _critical(state: TaskState, room: int) -> str:
     return fit_lines(lines, room)
 
 
+def describe_state(state: TaskState) -> list[tuple[str, str]]:
+    """The state in a few rows for people: what it is about, and its value."""
+    requests, rules = state.open_requests, state.instructions
+    commit = state.commits[-1].commit if state.commits else None
+    changed = [f for f in state.files if f.status == "changed"]
+    done = sum(i.is_done for i in state.plan)
+    rows = [
+        (
+            "open request",
+            f"“{beginning(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
+        ),
+        ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
+        ("the user's rules", str(sum(i.kind != "remark" for i in rules)) if rules else ""),
+        ("folder", state.folder.value if state.folder else ""),
+        ("branch", state.branch.value if state.branch else ""),
+        ("newest commit", f"{commit.hash} {beginning(commit.title, 60)} ({push_status(state)})" if commit else ""),
+        ("last tests", describe_tests(state.tests) if state.tests else ""),
+        ("running", "; ".join(beginning(p.value, 60) for p in state.processes)),
+        ("still fails", "; ".join(beginning(e.text, 80) for e in state.open_errors[-2:])),
+        ("files changed", str(len(changed)) if changed else ""),
+        ("plan", f"{done} of {len(state.plan)} done" if state.plan else ""),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
 def fit_lines(lines: Sequence[str], room: int, *, newest_last: bool = False) -> str:
     """Return the first whole lines that fit, at least one."""
     chosen: list[str] = []

@@ -67,9 +67,9 @@ def test_a_compaction_of_ten_thousand_messages_never_blocks_the_event_loop(tmp_p
         asked_in.append(threading.get_ident())
         return Summary(GOOD, model="m")
 
-    engine = Watched(context_length=400_000)
+    engine = Watched(context_length=60_000)
     engine.threads = set()
-    with bench(tmp_path, window=400_000, engine=lambda: engine) as b:
+    with bench(tmp_path, window=60_000, engine=lambda: engine) as b:
         session = b.store.create(system_prompt="Be brief.")
         roles = ("user", "assistant")
         history = [{"role": roles[n % 2], "content": f"part {n % 50}, please"} for n in range(MESSAGES)]
@@ -91,6 +91,6 @@ def test_a_compaction_of_ten_thousand_messages_never_blocks_the_event_loop(tmp_p
         outcome, loop_thread = b.bridge.run(compress())
         agent.close()
     assert outcome == "compacted"
-    assert asked_in == [loop_thread]
+    assert set(asked_in) == {loop_thread}
     assert loop_thread not in engine.threads
     assert probe.longest_s <= MAX_BLOCK_S

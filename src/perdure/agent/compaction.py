@@ -142,7 +142,7 @@ def _write(
 def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
     parts.memory.flush()
     old = live.session
-    prompt = renewed(old.system_prompt, parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
+    prompt = renewed(old.system_prompt, parts.memory.snapshot(parts.user_key), parts.prompt_sources)
     child = parts.store.compact(
         old.id,
         plan_over_log(compaction, live.entries),

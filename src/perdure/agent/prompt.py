@@ -7,7 +7,7 @@ compaction adds (a short note) is a block of its own behind the cached part, nev
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,11 +66,17 @@ def assemble(sources: PromptSources) -> str:
     return "\n\n".join(p for p in parts if p)
 
 
-def renewed(prompt: str, sources: PromptSources) -> str:
-    """The prompt a continuation goes on with: the same bytes, unless it is one of ours and memory has changed since."""
+def renewed(prompt: str, memory: MemorySnapshot, read_sources: Callable[[MemorySnapshot], PromptSources]) -> str:
+    """The prompt a continuation goes on with: the same bytes, unless it is one of ours and memory has changed since.
+
+    The sources, which are files, are read only in that case.
+    """
+    if _shows_memory(prompt, memory):
+        return prompt
+    sources = read_sources(memory)
     # A prompt that does not start with our identity was supplied by the caller and is used unchanged.
     is_ours = bool(sources.identity.strip()) and prompt.startswith(sources.identity.strip())
-    return assemble(sources) if is_ours and not _shows_memory(prompt, sources.memory) else prompt
+    return assemble(sources) if is_ours else prompt
 
 
 def read_context_files(folder: Path, max_chars: int = CONTEXT_FILE_CHARS) -> list[ContextFile]:

@@ -59,7 +59,7 @@ _MOST_QUESTIONS = 20
 _QUESTION_CHARS = 220
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
-_SLIGHT_CHARS = 15
+_SLIGHT_CHARS = 8
 _QUESTION = re.compile(r"[?？]\s*$")
 
 
@@ -348,7 +348,8 @@ class _WorkFold:
         elif line.outcome == "ok":
             if self._open:
                 solved = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
-                self._solve(solved, seq, self._change or line.line)
+                self._solve([i for i in solved if self._kinds[i] in _LOOKS], seq, "")
+                self._solve([i for i in solved if self._kinds[i] not in _LOOKS], seq, self._change or line.line)
             if line.kind in _CHANGES:
                 self._change = line.line
 

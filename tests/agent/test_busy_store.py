@@ -7,17 +7,21 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
 import perdure
 from perdure.agent.agent import ConversationAgent
 from perdure.config.settings import Settings
-from perdure.context.engine import EngineServices, RunInThread
+from perdure.context.compressor import ContextCompressor
+from perdure.context.engine import Compaction, EngineServices, Reason, RunInThread, Steps
+from perdure.core import foreign_code
 from perdure.core.clock import SystemClock
 from perdure.core.events import CallStarted
 from perdure.gateway.executor import run_shielded
@@ -212,6 +216,27 @@ def test_a_summary_and_a_delegated_task_write_nothing_on_the_event_loop(tmp_path
         calls = [c.task for c in store.ledger.calls(agent.session_id or "")]
         assert calls == ["main", "main", "compression"]
     assert [what for what in database.on_loop if what.startswith("write")] == []
+
+
+class Named(ContextCompressor):
+    """Notes the names of the threads in which its compactions run."""
+
+    names: ClassVar[set[str]] = set()
+
+    def steps(self, messages: Sequence[Any], *, focus_topic: str | None, reason: Reason) -> Steps[Compaction]:
+        self.names.add(threading.current_thread().name)
+        return (yield from super().steps(messages, focus_topic=focus_topic, reason=reason))
+
+
+@pytest.mark.spec("D9")
+def test_a_compaction_leaves_the_threads_for_store_writes_to_other_conversations(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1, "store") as pool, bench(tmp_path, "Fine.", window=200_000, engine=Named) as b:
+        run: Any = partial(foreign_code.run_shielded, executor=pool)
+        with sharing(b, tmp_path / "perdure.db", run=run) as (agent, _):
+            with_history(agent)
+            assert agent.compress().outcome == "digest"
+    assert len(Named.names) == 1
+    assert not any(name.startswith("store") for name in Named.names)
 
 
 @contextmanager

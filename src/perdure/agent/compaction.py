@@ -1,4 +1,8 @@
-"""Run a compaction: flush memory, store the new session in one transaction, notify engine and counter."""
+"""Run a compaction: flush memory, store the new session in one transaction, notify engine and counter.
+
+It runs in threads of the event loop's default executor, not in those for store writes: it may take seconds, and a
+message of another conversation must not queue behind it.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +43,7 @@ async def compact(
     """Ask the engine for a plan and apply it, in as few worker-thread calls as the engine's own awaits need."""
     emit(CompactionStarted(reason, live.counter.estimate))
     with Reporting(emit) as reporting:
-        return await run_steps(compaction_steps(live, parts, reporting, reason=reason), parts.keep)
+        return await run_steps(compaction_steps(live, parts, reporting, reason=reason))
 
 
 async def compact_on_request(
@@ -55,7 +59,7 @@ async def compact_on_request(
             )
             return report(compaction, live.entries)
 
-        return await run_steps(steps(), parts.keep)
+        return await run_steps(steps())
 
 
 async def carry_out(

@@ -46,7 +46,7 @@ class Gate:
         self._live = live
         self._emit = emit
         # The call for a summary is in the ledger even if the conversation does not go on.
-        self._background = Background(parts.engine, parts.keep, on_end=live.flush)
+        self._background = Background(parts.engine, on_end=live.flush)
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
         """Make the history fit and check spending limits. Raises SpendingLimit."""

@@ -394,6 +394,10 @@ class ToolsSettings(Section):
     approval: Literal["ask", "never"] = Field(
         default="ask", description="Ask before dangerous commands and writes outside the workspace; never asks nobody."
     )
+    sandbox: Literal["off", "bubblewrap"] = Field(
+        default="off",
+        description="Run commands in a sandbox: only the workspace is writable, home is hidden, the network is off.",
+    )
     private_networks: tuple[Text, ...] = Field(
         default=(), description="Networks web_extract may fetch from although they are not public, e.g. 127.0.0.1."
     )

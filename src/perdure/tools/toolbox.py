@@ -16,6 +16,7 @@ from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Plans, SessionSearch, TodoTool
 from perdure.tools.builtin.files import FileEditor, FileReader
 from perdure.tools.builtin.memory import MemoryTool
+from perdure.tools.builtin.sandbox import Sandbox
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.terminal import Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
@@ -104,9 +105,11 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     )
 
     registry, hooks, closers = ToolRegistry(), Hooks(), []  # type: ToolRegistry, Hooks, list[Callable[[], None]]
-    guard = None
+    guard, warnings = None, []  # type: ApprovalGuard | None, list[str]
     if sources.workspace is not None:
-        terminal = Terminal(sources.workspace, sources.environment)
+        sandbox = _build_sandbox(sources, sources.workspace)
+        warnings += [sandbox.problem] if sandbox is not None and sandbox.problem is not None else []
+        terminal = Terminal(sources.workspace, sources.environment, sandbox=sandbox)
         closers.append(terminal.close)
         _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
         guard = _build_guard(sources, terminal)
@@ -114,7 +117,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     servers = McpServers(settings.mcp_servers, sources.environment)
     closers.append(servers.close)
     _add_all(registry, servers.start())
-    warnings = [*servers.warnings]
+    warnings += servers.warnings
     warnings += load_plugins(settings.tools.plugins, registry, hooks, available=tool_plugins(sources.perdure_home))
     _add_all(registry, own_tools)
     warnings += [warning for name in settings.tools.disabled if (warning := registry.switch_off(name)) is not None]
@@ -128,6 +131,10 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         timeout_s=settings.tools.timeout_s,
     )
     return Toolbox(runtime, warnings, closers)
+
+
+def _build_sandbox(sources: ToolSources, workspace: Path) -> Sandbox | None:
+    return Sandbox(workspace, sources.user_home) if sources.settings.tools.sandbox == "bubblewrap" else None
 
 
 def _build_guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGuard | None:

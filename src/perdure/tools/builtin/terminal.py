@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 from perdure.core.cancel import CancelToken
 from perdure.core.errors import StoreError, ToolError
 from perdure.core.ports import OutputSink, StoredOutput
+from perdure.tools.builtin.sandbox import Sandbox
 from perdure.tools.output_limits import persisted_block
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
@@ -152,15 +153,21 @@ class ShellResult:
 
 
 def start_command(
-    command: str, state: ShellState, state_file: Path, *, stdout: int = subprocess.PIPE
+    command: str,
+    state: ShellState,
+    state_file: Path,
+    *,
+    stdout: int = subprocess.PIPE,
+    sandbox: Sandbox | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a command in a new session, so that its whole process group can be stopped."""
     folder = state.folder if state.folder.is_dir() else Path.home()
     # Passed in a file: Linux limits a single argument or variable to 128 KB.
     state_file.with_name(f"{state_file.name}.sh").write_text(command, encoding="utf-8", errors="replace")
     environment = {**state.environment, "PERDURE_STATE_FILE": str(state_file)}
+    prefix = sandbox.arguments(folder, state_file.parent) if sandbox is not None else []
     return subprocess.Popen(
-        ["bash", "-c", _WRAPPER],
+        [*prefix, "bash", "-c", _WRAPPER],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -171,12 +178,18 @@ def start_command(
 
 
 def run_command(
-    command: str, state: ShellState, *, capture: OutputCapture, timeout_s: float, cancel: CancelToken
+    command: str,
+    state: ShellState,
+    *,
+    capture: OutputCapture,
+    timeout_s: float,
+    cancel: CancelToken,
+    sandbox: Sandbox | None = None,
 ) -> ShellResult:
     """Run a command until it exits, times out or is cancelled; its process group is stopped in every case."""
     with tempfile.TemporaryDirectory(prefix="perdure-shell-") as scratch:
         state_file = Path(scratch) / "state"
-        process = start_command(command, state, state_file)
+        process = start_command(command, state, state_file, sandbox=sandbox)
         unregister = cancel.on_cancel(lambda: stop_group(process, grace_s=0))
         deadline = time.monotonic() + timeout_s
         try:
@@ -256,7 +269,8 @@ class _BackgroundJob:
 class Terminal:
     """One shell per conversation: folder and environment persist between calls; `close` stops every process."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str], *, sandbox: Sandbox | None = None) -> None:
+        self._sandbox = sandbox
         self._initial_state = ShellState(folder, {**environment, **_BATCH_MODE})
         self._states: OrderedDict[str, ShellState] = OrderedDict()
         self._lock = threading.Lock()
@@ -288,6 +302,8 @@ class Terminal:
             raise ToolError("the command is empty")
         if "\0" in command:
             raise ToolError("the command contains a NUL character, which no shell accepts")
+        if self._sandbox is not None and self._sandbox.problem is not None:
+            raise ToolError(f"the command was not run: {self._sandbox.problem}")
         key = context.conversation_id or context.task_id
         state = self.state(key)
         if background:
@@ -295,7 +311,9 @@ class Terminal:
         capture = OutputCapture(context.open_sink, max_chars=context.max_result_chars)
         seconds = min(max(0.1, timeout_s), MAX_TIMEOUT_S)
         try:
-            result = run_command(command, state, capture=capture, timeout_s=seconds, cancel=context.cancel)
+            result = run_command(
+                command, state, capture=capture, timeout_s=seconds, cancel=context.cancel, sandbox=self._sandbox
+            )
         except OSError as error:
             raise ToolError(f"the shell could not be started: {error}") from None
         self._save_state(key, result.state)
@@ -348,7 +366,8 @@ class Terminal:
             name = f"p{next(self._numbers)}"
             log = Path(self._logs.name) / f"{name}.log"
             with log.open("wb") as out:
-                process = start_command(command, state, Path(self._logs.name) / f"{name}.state", stdout=out.fileno())
+                state_file = Path(self._logs.name) / f"{name}.state"
+                process = start_command(command, state, state_file, stdout=out.fileno(), sandbox=self._sandbox)
             self._background[name] = _BackgroundJob(command, process, log)
         return f"Started in the background as {name}. Look at it with process(action='poll', process_id='{name}')."
 

@@ -391,6 +391,20 @@ def test_an_idempotency_key_is_answered_once(alice: openai.OpenAI, sim: Simulato
     assert len(sim.requests) == before + 1
 
 
+def test_an_idempotency_key_is_valid_in_its_own_conversation_only(alice: openai.OpenAI, sim: Simulator) -> None:
+    def headers(name: str | None) -> dict[str, Any]:
+        named = {"X-Conversation-Id": name} if name else {}
+        return {"extra_headers": {"Idempotency-Key": "shared-key", **named}}
+
+    before = len(sim.requests)
+    conversations = [ask(alice, [user("say again")], **headers(name))[1] for name in ("one", "two", "one", None)]
+    assert conversations[0] == conversations[2]
+    assert len(set(conversations)) == 3
+    assert len(sim.requests) == before + 3
+    with pytest.raises(openai.ConflictError):
+        ask(alice, [user("say something else")], **headers("one"))
+
+
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -131,7 +131,8 @@ def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None
 def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
     """Return whether a message is the one stored under its idempotency key; old results may have no digest."""
     content = inbound.content
-    # OpenAI clients address no chat: it is matched by history, and a retry may match another one.
+    # OpenAI clients address no chat: it is matched by history, and a retry may match another one. Their keys include
+    # the conversation's name or history instead.
     is_addressed = inbound.platform != "openai"
     if is_addressed and (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
         return False

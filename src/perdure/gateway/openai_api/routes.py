@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -61,7 +62,8 @@ def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:
     async def complete(request: Request, principal: ChatPrincipal) -> Response:
         """Run a turn with the new messages and return its answer; with `stream`, as chunks."""
         completion = await _read(await request.body())
-        name, key = _conversation_name(request), request.headers.get("idempotency-key", "")
+        name = _conversation_name(request)
+        key = _scoped_key(request.headers.get("idempotency-key", ""), completion, name)
         target = await run_blocking(matcher.find, completion, principal, name)
         ticket = await hub.submit(
             ChatMessage(target.chat, _new_content(completion), target.conversation_id, key), principal
@@ -115,6 +117,20 @@ def _conversation_name(request: Request) -> str | None:
     if name is not None and len(name) > MAX_NAME_CHARS:
         raise invalid_request(f"a conversation name has at most {MAX_NAME_CHARS} characters")
     return name
+
+
+def _scoped_key(key: str, completion: CompletionRequest, name: str | None) -> str:
+    """Return an idempotency key that is valid for this conversation only: its name, or the history that identifies it.
+
+    The same key in another conversation would otherwise be answered with words of this one.
+    """
+    if len(key) > MAX_NAME_CHARS:
+        raise invalid_request(f"an idempotency key has at most {MAX_NAME_CHARS} characters")
+    if not key:
+        return ""
+    address = [name] if name is not None else [completion.user, completion.system, completion.history]
+    text = json.dumps([key, *address], ensure_ascii=True, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _new_content(completion: CompletionRequest) -> str | Mapping[str, Any]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +154,41 @@ def test_a_client_that_cannot_sign_is_an_auth_verdict(name: str) -> None:
     with pytest.raises(ProviderError, match="the client could not make the call") as caught:
         asyncio.run(way.send(endpoint_of(client, "m"), request("hi")))
     assert caught.value.verdict.kind == "auth"
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts sockets in /proc")
+@first_parties
+def test_closing_the_transport_closes_the_connections_it_opened_through_a_client(name: str) -> None:
+    async def call(sim: Simulator) -> None:
+        make, mode = CLIENTS[name]
+        client, before = make(sim), _sockets()
+        transport = SdkTransport(client)
+        way = Transport(client=transport)
+        for _ in range(2):
+            await way.send(endpoint_of(client, "m-1", mode), request("hi"))
+        assert sim.connections == 1
+        assert _sockets() > before
+        await way.aclose()
+        async with asyncio.timeout(10):
+            while _sockets() > before:
+                await asyncio.sleep(0.02)
+        # The caller's client is still open.
+        again = Transport(client=SdkTransport(client))
+        assert (await again.send(endpoint_of(client, "m-1", mode), request("hi"))).message.text == "Hello."
+        await again.aclose()
+
+    with Simulator(strict(), script=lambda asked: Say("Hello.")) as sim:
+        asyncio.run(call(sim))
+
+
+def _sockets() -> int:
+    """Count the open sockets of this process, those of the simulator included."""
+    handles = Path("/proc/self/fd")
+    targets = []
+    for handle in handles.iterdir():
+        with contextlib.suppress(OSError):
+            targets.append(os.readlink(handle))
+    return sum(target.startswith("socket:") for target in targets)
 
 
 def test_a_client_speaks_its_services_protocols_only() -> None:

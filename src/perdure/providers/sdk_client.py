@@ -62,6 +62,9 @@ class SdkTransport:
         self._package = sys.modules[sdk_package(client)]
         self._http = _http_library(client)
         self._is_async = hasattr(client, "__aenter__")
+        # The connections of our calls, opened with the first one.
+        self._connections: Any = None
+        self._lock = threading.Lock()
 
     def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
@@ -83,12 +86,35 @@ class SdkTransport:
         return (self._package.APIConnectionError, http.HTTPError, http.InvalidURL, http.StreamError, OSError)
 
     async def aclose(self) -> None:
-        """Do nothing: the caller owns the client."""
+        """Close the connections opened here; the caller's client, and an HTTP client passed to it, stay open."""
+        with self._lock:
+            connections, self._connections = self._connections, None
+        if connections is None:
+            return
+        if self._is_async:
+            await connections.aclose()
+        else:
+            connections.close()
+
+    def _connected(self) -> Any:
+        """Return the client to call: a copy, as the client is now, whose connections `aclose` can close.
+
+        An async client's connections belong to our event loop, where the caller could not close them.
+        """
+        make = getattr(self._package, "DefaultAsyncHttpxClient" if self._is_async else "DefaultHttpxClient", None)
+        # Of the package's own class, unless the caller passed an HTTP client.
+        is_default = type(getattr(self._client, "_client", None)).__name__.endswith("HttpxClientWrapper")
+        if make is None or not is_default:
+            return self._client
+        with self._lock:
+            if self._connections is None:
+                self._connections = make()
+            return self._client.copy(http_client=self._connections)
 
     @asynccontextmanager
     async def _post_async(self, path: str, options: dict[str, Any]) -> AsyncIterator[HttpResponse]:
         try:
-            response = await self._client.post(path, **options)
+            response = await self._connected().post(path, **options)
         except self._package.APIStatusError as error:
             response = error.response
         except self.failures():
@@ -110,7 +136,7 @@ class SdkTransport:
 
     def _open(self, path: str, options: dict[str, Any]) -> Any:
         try:
-            return self._client.post(path, **options)
+            return self._connected().post(path, **options)
         except self._package.APIStatusError as error:
             return error.response
         except self.failures():

@@ -250,6 +250,34 @@ def test_a_path_in_a_paste_attaches_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("_home")
+def test_a_pasted_path_recalled_in_another_chat_attaches_nothing_and_a_typed_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.env").write_text("TOPSECRET=42", encoding="utf-8")
+    (tmp_path / "notes.md").write_text("MY NOTES", encoding="utf-8")
+    home = tmp_path / "home"
+    with Simulator(script=["One.", "Two."]) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("sum up @notes.md \r")
+        chat.see("attached notes.md", "One.")
+        chat.type("\x1b[200~see @secret.env\x1b[201~\r")
+        chat.see("Two.")
+        chat.type("\x04")
+        chat.end()
+    with Simulator(script=["Three.", "Four."]) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("\x1b[A\r")
+        chat.see("Three.")
+        assert "attached" not in chat.shown
+        chat.type("\x1b[A\x1b[A\r")
+        chat.see("attached notes.md", "Four.")
+        sent = str(sim.requests[-1].body)
+        assert "TOPSECRET" not in sent
+        assert "MY NOTES" in sent
+
+
+@pytest.mark.usefixtures("_home")
 @pytest.mark.spec("A7")
 def test_the_conversation_is_named_and_leaving_says_how_to_resume(tmp_path: Path) -> None:
     with Simulator(script=[Say("Fine.")]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:

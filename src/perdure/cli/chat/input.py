@@ -6,7 +6,7 @@ import base64
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -33,8 +33,11 @@ class Pastes:
         self._pastes: list[str] = []
         # Short pastes, kept inline among typed text.
         self._inserted: list[str] = []
-        # Pastes of earlier lines, which may come back from the history.
+        # Pastes of earlier lines, of this chat and of others, which may come back from the history.
         self._earlier: deque[str] = deque(maxlen=_MAX_EARLIER)
+        self._loaded: dict[str, None] = {}
+        # Those of the line that was taken last.
+        self.last: tuple[str, ...] = ()
 
     def fold(self, text: str) -> str:
         """What to insert for a paste: short text itself, a mark for a long one."""
@@ -57,11 +60,15 @@ class Pastes:
         The next line begins without any.
         """
         folded = (self._paste(mark) for mark in _MARK.finditer(text))
-        inline = [*self._inserted, *(self._earlier if is_recalled else ())]
-        pasted = (*(paste for paste in dict.fromkeys(inline) if _is_part(paste, text)), *folded)
+        inline = [*self._inserted, *((*self._earlier, *self._loaded) if is_recalled else ())]
+        pasted = self.last = (*(paste for paste in dict.fromkeys(inline) if _is_part(paste, text)), *folded)
         self._earlier.extend(pasted)
         self._inserted.clear()
         return pasted
+
+    def load(self, pasted: Iterable[str]) -> None:
+        """Remember the pastes of lines that an earlier chat stored in the history; only their paths matter."""
+        self._loaded.update(dict.fromkeys(paste for paste in pasted if "@" in paste))
 
     def _paste(self, mark: re.Match[str]) -> str:
         number = int(mark[1])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -296,6 +299,10 @@ class PromptBox:
         event.current_buffer.insert_text(self._pastes.fold(event.data))
 
 
+_PASTED = "# pasted "
+_ENTRY = re.compile(rf"^{_PASTED}(?P<pasted>.*)$|^(?P<lines>\+.*(?:\n\+.*)*)$", re.MULTILINE)
+
+
 class _Unfolding(FileHistory):
     """Keeps a line with its pastes in it, so that it means the same tomorrow; the very long ones stay folded."""
 
@@ -305,7 +312,29 @@ class _Unfolding(FileHistory):
 
     def store_string(self, string: str) -> None:
         whole = self._pastes.unfold(string)
+        if "@" in whole:
+            # A comment to the format, read back below: which paths were pasted, so that tomorrow they attach nothing.
+            with open(self.filename, "a", encoding="utf-8", errors="replace") as file:
+                file.write(f"\n{_PASTED}{json.dumps([paste for paste in self._pastes.last if '@' in paste])}")
         super().store_string(whole if len(whole) <= _HISTORY_CHARS else string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        with contextlib.suppress(OSError):
+            self._pastes.load(_stored_pastes(Path(os.fsdecode(self.filename)).read_text("utf-8", errors="replace")))
+        return super().load_history_strings()
+
+
+def _stored_pastes(history: str) -> Iterator[str]:
+    """Yield the pasted parts of the lines in a history file; a line with a path and no record counts as pasted."""
+    record: list[str] | None = None
+    for entry in _ENTRY.finditer(history):
+        if entry["pasted"] is not None:
+            with contextlib.suppress(ValueError):
+                record = [str(paste) for paste in json.loads(entry["pasted"])]
+        elif entry["lines"] is not None:
+            line = "\n".join(part[1:] for part in entry["lines"].split("\n")).strip()
+            yield from [line] if record is None else record
+            record = None
 
 
 def _quick_paste(source: Input) -> Input:

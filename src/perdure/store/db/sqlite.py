@@ -20,6 +20,7 @@ from perdure.core.ports import Clock
 from perdure.store import schema
 from perdure.store.backup import remove_database
 from perdure.store.db.database import DatabaseCheck, Dialect, Row, Step, Transaction, Value
+from perdure.store.db.fork_gate import fork_gate
 from perdure.store.db.sqlite_check import check_database
 from perdure.store.schema import Migration
 
@@ -256,7 +257,7 @@ class SqliteDatabase:
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         self._check_usable()
-        with self._writer.reader() as connection, translate_errors(self.path):
+        with fork_gate(), self._writer.reader() as connection, translate_errors(self.path):
             connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(connection, self.path))
@@ -266,7 +267,7 @@ class SqliteDatabase:
 
     def row(self, sql: str, values: Sequence[Value] = ()) -> Row | None:
         self._check_usable()
-        with self._writer.reader() as connection, translate_errors(self.path):
+        with fork_gate(), self._writer.reader() as connection, translate_errors(self.path):
             return SqliteTransaction(connection, self.path).row(sql, values)
 
     def write(self, work: Callable[[Transaction], T]) -> T:
@@ -285,7 +286,7 @@ class SqliteDatabase:
     def use_wal(self) -> None:
         """Switch to WAL mode, so that reads and a write can run concurrently in all processes."""
         deadline = time.monotonic() + self._timeout_s
-        with translate_errors(self.path):
+        with fork_gate(), translate_errors(self.path):
             # Changing the journal mode does not honour the busy timeout.
             while True:
                 try:
@@ -297,7 +298,7 @@ class SqliteDatabase:
                     time.sleep(_RETRY_PAUSE_S)
 
     def backup(self, path: Path) -> None:
-        with self._writer.reader() as source, translate_errors(path):
+        with fork_gate(), self._writer.reader() as source, translate_errors(path):
             target = sqlite3.connect(path)
             try:
                 path.chmod(0o600)
@@ -307,12 +308,13 @@ class SqliteDatabase:
 
     def check(self, *, timeout_s: float | None = None) -> DatabaseCheck:
         self._check_usable()
-        with self._writer.reader() as connection:
+        with fork_gate(), self._writer.reader() as connection:
             return check_database(connection, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Finish pending writes and close; idempotent."""
-        self._writer.close()
+        """Finish pending writes and close; idempotent. In a forked child there is nothing to close."""
+        if os.getpid() == self._pid:
+            self._writer.close()
         self._finalizer.detach()
 
     def _check_usable(self) -> None:
@@ -407,11 +409,11 @@ class _Writer:
                 self._run_jobs(self._queued_with(job))
             # Release the job and its result before waiting for the next one.
             del job
-        with suppress(queue.Empty):
+        with fork_gate(), suppress(queue.Empty):
             while True:
                 self._readers.get_nowait().close()
         # Closed last, because the last connection checkpoints the WAL.
-        with self._writing:
+        with self._writing, fork_gate():
             self.connection.close()
 
     def _run_jobs(self, jobs: Sequence[_WriteJob[Any]]) -> None:
@@ -447,7 +449,7 @@ class _Writer:
     def _transact(self, work: Callable[[Transaction], T]) -> T:
         deadline = time.monotonic() + self._timeout_s
         connection = self.connection
-        with translate_errors(self._path):
+        with fork_gate(), translate_errors(self._path):
             while True:
                 try:
                     connection.execute("BEGIN IMMEDIATE")
@@ -468,17 +470,18 @@ class _Writer:
     def _transact_erasing(self, work: Callable[[Transaction], T]) -> T:
         """Overwrite freed pages and truncate the WAL, which may contain older ones."""
         connection = self.connection
-        connection.execute("PRAGMA secure_delete = ON")
-        try:
-            result = self._transact(work)
-        finally:
-            connection.execute("PRAGMA secure_delete = OFF")
-        with translate_errors(self._path):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with fork_gate():
+            connection.execute("PRAGMA secure_delete = ON")
+            try:
+                result = self._transact(work)
+            finally:
+                connection.execute("PRAGMA secure_delete = OFF")
+            with translate_errors(self._path):
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return result
 
     def _connect(self) -> sqlite3.Connection:
-        with translate_errors(self._path):
+        with fork_gate(), translate_errors(self._path):
             # mode=rw: a file that was deleted meanwhile must not be recreated empty.
             connection = sqlite3.connect(
                 f"{self._path.absolute().as_uri()}?mode=rw",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import queue
 import sqlite3
@@ -20,75 +19,9 @@ from perdure.core.ports import Clock
 from perdure.store import schema
 from perdure.store.backup import remove_database
 from perdure.store.db.database import DatabaseCheck, Dialect, Row, Step, Transaction, Value
-from perdure.store.db.fork_gate import fork_gate
 from perdure.store.db.sqlite_check import check_database
+from perdure.store.db.sqlite_process import OpenFile, fork_gate, require_descriptors
 from perdure.store.schema import Migration
-
-_Identity = tuple[int, int]
-
-
-class OpenFile:
-    """The files of an open database and its WAL, identified by device and inode.
-
-    SQLite keeps writing to a deleted or moved file without an error. A stat before each commit detects that and costs
-    microseconds.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._wal_path = path.with_name(f"{path.name}-wal")
-        self._database = _identity(path)
-        # Set at the first commit; from then on the WAL exists as long as the database is open.
-        self._wal: _Identity | None = None
-
-    @property
-    def is_in_place(self) -> bool:
-        if _identity(self._path) != self._database:
-            return False
-        wal = _identity(self._wal_path)
-        if self._wal is None:
-            self._wal = wal
-        return wal == self._wal
-
-    def check_in_place(self) -> None:
-        """Raise StoreUnavailable when the file was deleted, moved or replaced."""
-        if self.is_in_place:
-            return
-        raise StoreUnavailable(
-            f"{self._path} was deleted, moved or replaced while in use: the last write was not stored, and nothing more"
-            " can be. Put the file back, with its -wal, or restart to create a new one."
-            " Until this process ends, store.backup(PATH) can still copy what was stored before"
-        )
-
-
-def require_descriptors(path: Path, count: int) -> None:
-    """Raise StoreUnavailable when fewer than `count` files can be opened.
-
-    A connection that can open the file but not its WAL would silently read an older state.
-    """
-    handles: list[int] = []
-    try:
-        for _ in range(count):
-            handles.append(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
-            raise
-        raise StoreUnavailable(
-            f"{path} cannot be opened: this process has too many files open. Close some, or raise the limit"
-            " (`ulimit -n`)"
-        ) from error
-    finally:
-        for handle in handles:
-            os.close(handle)
-
-
-def _identity(path: Path) -> _Identity | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino
-
 
 _CORRUPT = "{path} is damaged; it was left untouched. Restore a backup ({detail})"
 # Prefix of SQLite's error name → exception and message. The first match wins.

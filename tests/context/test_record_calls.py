@@ -728,3 +728,12 @@ class TestHostileInput:
     def test_odd_arguments(self, arguments: str, tool: str) -> None:
         for result in (None, "", " ", "{}", "[]", "null", "\n", "Error:", '{"error": null}'):
             assert describe_call(ToolCall("", tool, arguments), result).line
+
+
+def test_a_quiet_commit_has_the_hash_that_the_log_shows_beside_its_title() -> None:
+    call = ToolCall("c1", "bash", json.dumps({"command": "git commit -q -m 'Sort the rates' && git log --oneline"}))
+    line = describe_call(
+        call, "18196cd Sort the rates\nb734e57 Rates of the second quarter\n1313f95 Quotes for parcels"
+    )
+    assert line.facts.commit is not None
+    assert line.facts.commit.hash == "18196cd"

@@ -24,10 +24,11 @@ _LEAST_RECORD_SHARE = 0.4
 # Sections that code writes, as a share of the record's budget: the record has the details.
 _CODE_SHARE = 0.2
 _LEAST_CODE_CHARS = 2_000
-_INDEX_SHARE = 0.1
+_INDEX_SHARE = 0.12
 _MOST_INDEX_CHARS = 2_400
 # More tokens than this many times the budget make it draw again.
 _TOKEN_TOLERANCE = 1.08
+_BY_USER = frozenset(("Active Task", "Constraints & Preferences"))
 # Less room is not worth a heading.
 _LEAST_RECORD_CHARS = 160
 
@@ -117,7 +118,8 @@ def _within_tokens(draw: Callable[[int, str], str], room: int, text: str) -> str
 
 def _room(handoff: Handoff, shares: Shares) -> int:
     """Characters for record and index: their budget, less what long sections take of it."""
-    used = estimate_text(handoff.body)
+    # What the user laid down costs the record nothing.
+    used = sum(estimate_text(text) for name, text in handoff.sections.items() if name not in _BY_USER)
     spare = int(_LONG_SECTIONS * min(0.0, (shares.code_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
     room = int(max(least, shares.record_tokens + spare) * CHARS_PER_TOKEN)

@@ -52,7 +52,6 @@ _ONELINE = re.compile(rf"^(?:[*|\\/ ]*)({_HASH}) (?:\([^)\n]*\) )?(\S.*)$", re.M
 _LOG_COMMIT = re.compile(rf"^(?:[*| ]*)commit ({_HASH})(?: \(([^)]*)\))?$")
 _QUIET = re.compile(r"--quiet|-[a-zA-Z]*q[a-zA-Z]*")
 _STAT = re.compile(r" \S[^|]* \|\s+(?:\d+|Bin)")
-_LONE_HASH = re.compile(rf"^({_HASH})(?=$| \S)", re.M)
 _DIFF_FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
 _FATAL = re.compile(r"^(?:fatal|error): (?!failed to push some refs)(.*)$", re.M)
 _HINT_LESS = re.compile(r"^(?:hint: |\s*\(use |remote: *$)")
@@ -159,13 +158,23 @@ def _read_quiet(line: ShellLine, view: OutputView, *, has_commit: bool) -> list[
         title = commits[-1].option("-m", "--message", "-am", "-qm", "-qam", "-aqm").split("\n", 1)[0]
         if not title or title.startswith("$("):
             title = line.documents[0].strip().split("\n", 1)[0] if line.documents else ""
-        hashes = _LONE_HASH.findall(view.text)
-        facts = CallFacts(commit=Commit(hashes[-1], title)) if hashes else CallFacts()
-        label = f"commit {hashes[-1]}" if hashes else "committed"
+        found = _commit_hash(view.text, title)
+        facts = CallFacts(commit=Commit(found, title)) if found else CallFacts()
+        label = f"commit {found}" if found else "committed"
         findings.append(CallFinding(f"{label} “{one_line(title, 90)}”" if title else label, (), facts, False, 0.8))
     if any(git_subcommand(c) == "push" for c in quiet):
         findings.append(CallFinding("pushed", (), CallFacts(pushed=True), False, 0.8))
     return findings
+
+
+def _commit_hash(text: str, title: str) -> str:
+    """The hash of a quiet commit: that of the line with its title in a log, else the last that is printed alone."""
+    for line in text.splitlines() if title else ():
+        first, _, rest = line.strip().partition(" ")
+        if title in rest and re.fullmatch(_HASH, first):
+            return first
+    alone = [line.strip() for line in text.splitlines() if re.fullmatch(_HASH, line.strip())]
+    return alone[-1] if alone else ""
 
 
 def _failure(messages: list[str], *, is_push: bool) -> CallFinding:

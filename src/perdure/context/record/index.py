@@ -17,11 +17,11 @@ _SEPARATOR = ", "
 # Characters a value costs beyond its own: the separator, and a share of its label.
 _OVERHEAD = 12
 # A value less likely to be needed is noise.
-_LEAST_CHANCE = 0.08
-_LEAST_PATH_CHANCE = 0.04
+_LEAST_CHANCE = 0.03
+_LEAST_PATH_CHANCE = 0.02
 _MOST_LABELS = 40
 # Names of one file or call; more of them are an excerpt, not an index.
-_MOST_VALUES = 12
+_MOST_VALUES = 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,7 +210,8 @@ def _code(lines: Sequence[str], lead: int) -> list[Passage]:
     lines = [clip(_narrow(line), _CODE_CHARS) for line in lines if line.strip()]
     if not lines:
         return []
-    worth = 0.15 if _DIAGRAM.search("\n".join(lines[:6])) else 0.55 if len(lines) <= 4 else 0.42
+    is_data = lines[0].strip() in ("{", "[")
+    worth = 0.15 if _DIAGRAM.search("\n".join(lines[:6])) else 0.6 if len(lines) <= 4 or is_data else 0.45
     out = []
     for start in range(0, len(lines), _CODE_LINES):
         piece = "\n".join(lines[start : start + _CODE_LINES])

@@ -30,9 +30,16 @@ from perdure.core.messages import Entry, Message
 CallLines = Mapping[tuple[int, str], CallLine]
 
 # What the words of each speaker count.
-_WEIGHTS: Mapping[Speaker, float] = {"user": 8.0, "assistant": 0.9, "report": 0.75, "note": 0.6, "document": 0.4}
+_WEIGHTS: Mapping[Speaker, float] = {"user": 7.0, "assistant": 0.9, "report": 0.75, "note": 0.6, "document": 0.4}
 _FINAL_WEIGHT = 1.6
 _BINDING_WEIGHT = 60.0
+# "Go on", "thanks": of use beside what they refer to.
+_BARE_WEIGHT = 0.3
+# Sentences that differ only in their numbers count less each from this many on.
+_MOST_ALIKE = 4
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+# The best sentence of a reply: a question says little without its answer.
+_BEST_FACTOR = 2.5
 # A reply that the user agreed to with a word or two.
 _AGREED_FACTOR = 1.6
 # The rest of a long passage, after its first clause.
@@ -290,6 +297,8 @@ class _Drawing:
         self._has_addresses = has_addresses
         self._already = already
         self._passages: set[str] = set()
+        # How often a passage occurs, whatever numbers are in it.
+        self._templates: Counter[str] = Counter()
         self._fingerprints: dict[int, int] = {}
         self._changed: frozenset[str] = frozenset()
         self._newest_plan: CallLine | None = None
@@ -313,6 +322,12 @@ class _Drawing:
         distances = _distances(entries)
         statements = [e.memoized("statement") or statement_of(e) for e in entries]
         agreed = _agreed(statements)
+        self._templates.update(
+            p.text.translate(_NO_DIGITS)
+            for s in statements
+            if s.is_final and s.speaker == "assistant"
+            for p in s.passages
+        )
         fine_from = len(entries) - _FINE_ENTRIES
         for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
             is_old = at < fine_from
@@ -343,10 +358,16 @@ class _Drawing:
         least = 0.0 if statement.speaker == "user" else _LEAST_WORTH
         if is_old and statement.speaker != "user":
             least = max(least, _least_worth(statement.passages))
+        best = max(p.worth for p in statement.passages) if statement.is_final else math.inf
         shorts: list[int] = []
         for passage in statement.passages:
             is_noise = passage.worth < least or self._is_repeated(passage, statement)
             worth = 0.0 if is_noise else weight * passage.worth
+            if passage.worth >= best and statement.speaker == "assistant":
+                worth *= _BEST_FACTOR
+                best = math.inf
+            if (times := self._templates.get(passage.text.translate(_NO_DIGITS), 1)) > _MOST_ALIKE:
+                worth /= math.sqrt(times)
             shorts.append(len(self.options))
             needs = label if passage.lead < 0 else shorts[passage.lead]
             size = size_of(passage.short)
@@ -356,6 +377,8 @@ class _Drawing:
 
     def _is_repeated(self, passage: Passage, statement: Statement) -> bool:
         """Whether the passage is shown already: by the sections, or by an earlier message that is not the user's."""
+        if statement.speaker == "user" and f"“{passage.text}”" in self._already:
+            return True
         if len(passage.text) < _REPEATABLE_CHARS:
             return False
         if passage.text in self._passages or passage.text in self._already:
@@ -376,7 +399,8 @@ class _Drawing:
         has_detail = (line.kind != "task" or line is self._newest_plan) and document is None
         texts = (brief, whole, _opening(detail), detail) if has_detail else (brief, whole, whole, whole)
         is_looked_at = line.kind == "read" and line.target in self._changed
-        weight = _BINDING_WEIGHT if line.user_words else age
+        is_binding = line.user_words and f"“{line.user_words}”" not in self._already
+        weight = _BINDING_WEIGHT if is_binding else age
         self._add_texts(texts, weight * line.worth, brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH)
         if document is not None:
             self._add_statement(seq, document, age, is_old=False)
@@ -452,6 +476,8 @@ class _Drawing:
 def _weight(statement: Statement, age: float) -> float:
     if statement.is_binding:
         return _BINDING_WEIGHT
+    if statement.is_bare:
+        return _BARE_WEIGHT * age
     weight = _WEIGHTS[statement.speaker] * age
     return weight * _FINAL_WEIGHT if statement.speaker == "assistant" and statement.is_final else weight
 

@@ -225,7 +225,11 @@ _WORK = (
     r"|review|compare|analy[sz]e|summari[sz]e|list|print|send|book|cancel|draft|translate|proof-?read|debug|investigate"
     r"|continue|go|do|put|get|set|see|use|call|load|save|download|upload|extract|generate|replace|split|clean"
     r"|document|help"
-    r"|let's|now|next|then|first|step \d+|part \d+|also)"
+    r"|port|migrate|convert|finish|complete|figure|prepare|design|plan|improve|optimi[sz]e|rewrite|speed|reduce"
+    r"|increase|enable"
+    r"|disable|bump|upgrade|downgrade|lint|measure|profile|benchmark|turn|take|bring|connect|wire|drop|kill|clone"
+    r"|release|publish"
+    r"|submit|close|reopen|answer|reply|let's|now|next|then|first|step \d+|part \d+|also)"
 )
 _PARTICULAR = re.compile(
     rf"^(?:(?:good|great|nice|fine|alright|perfect|yes|no|well|cool|right)[,.!]? +)?{_PLEASE[1:]}"

@@ -39,8 +39,8 @@ _TOTALS = re.compile(
 _NO_BRANCH = frozenset(("name", "names", "and", "or", "off", "from", "to", "is", "was", "of", "for", "in", "the", "a"))
 # A label before a demand: "TODO: …".
 _LABEL = re.compile(r"^\W*[A-Z][\w ]{1,18}: +")
-# Sections of things done or to do, whose lines begin with a verb.
-_ACTIONS = frozenset(("Completed Actions", "Remaining Work", "Relevant Files", "In Progress"))
+# Sections of aims and of things done or to do, whose lines begin with a verb.
+_ACTIONS = frozenset(("Goal", "Completed Actions", "Remaining Work", "Relevant Files", "In Progress"))
 _IMPERATIVE = re.compile(
     r"^\W*(?:please )?(?:send|forward|upload|download|e-?mail|post|transfer|wire|pay|delete|remove|drop|approve"
     r"|grant|disable"

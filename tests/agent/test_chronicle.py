@@ -196,3 +196,10 @@ def test_how_each_call_ended_is_kept_with_the_results(tmp_path: Path) -> None:
         (told,) = kept(b, "tools")
     assert told.payload["states"] == {"good": "refused", "bad": "failed", "ugly": "failed"}
     assert told.payload["exit_codes"] == {}
+
+
+def test_a_notice_behind_the_last_reply_is_stored_when_the_turn_is_over(tmp_path: Path) -> None:
+    with bench(tmp_path, Say("Half a sen", finish="length")) as b:
+        b.agent.chat("tell me everything")
+        notices = [e.payload["text"] for e in kept(b, "notice")]
+    assert len(notices) == 1

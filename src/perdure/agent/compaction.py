@@ -33,13 +33,7 @@ from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
 Emit = Callable[[Event], None]
 
 
-async def compact(
-    live: LiveSession,
-    parts: AgentDeps,
-    emit: Emit,
-    *,
-    reason: Reason,
-) -> Compaction:
+async def compact(live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason) -> Compaction:
     """Ask the engine for a plan and apply it, in as few worker-thread calls as the engine's own awaits need."""
     emit(CompactionStarted(reason, live.counter.estimate))
     with Reporting(emit) as reporting:

@@ -175,6 +175,8 @@ class Turn:
         """Append results for tool calls that were cut off, store what is pending, release the lease."""
         if not self._is_closed:
             await self._parts.keep(self._close_here)
+        elif self._live.has_pending:  # an event since
+            await self._parts.keep(self._live.flush)
 
     def _close_here(self) -> None:
         """The same, in a worker thread."""

@@ -94,6 +94,7 @@ def test_both_databases_return_the_same_order(store: SessionStore, clock: FakeCl
     with open_store(tmp_path / "other.db", clock=clock) as other:
         for each in (store, other):
             talk(each, FakeClock(), newer=2_500)
+            each.vectors.catch_up()
         queries = [q for q, _ in QUESTIONS] + [
             "note",
             "they have",

@@ -25,6 +25,7 @@ from perdure.store.queries import CONVERSATION, conversation_of_row, get_convers
 from perdure.store.records import Conversation, DeleteResult, Lease
 from perdure.store.search.index import IndexedText
 from perdure.store.search.tokenizer import VERSION
+from perdure.store.search.vectors import record_removal
 
 _MESSAGE_COLUMNS = "seq, session, role, kind, body, encoding, chars, key, chained, created_at"
 _HANDOFF_COLUMNS = "seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
@@ -59,6 +60,8 @@ class ConversationDeleter:
             for index in ("message", "output"):
                 self._context.index.purge_removed(tx, index, max_pages=_MAX_MERGED_PAGES)
             record_deletion(tx)
+            # The vectors of deleted messages are deleted with them, and then forgotten.
+            record_removal(tx)
             return DeleteResult(tuple(c.id for c in targets), messages, outputs)
 
         deleted = self._context.database.erase(work)
@@ -209,6 +212,8 @@ class Scrubber:
                 (after.body.stored, after.body.encoding, len(after.message.text), number),
             )
             record_scrubbed(tx, conversation.id, seq, after.body.canonical)
+            if tx.run("DELETE FROM message_vector WHERE id = ?", (number,)):
+                record_removal(tx)
             self._context.index.remove(tx, "message", [(number, scoped_text(before, conversation))])
             tx.run_many(*self._context.index.insert_step("message", [(number, scoped_text(after, conversation))]))
             changed += 1

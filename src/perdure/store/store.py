@@ -51,6 +51,7 @@ from perdure.store.records import (
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.search import SearchIndex
 from perdure.store.search.tokenizer import VERSION
+from perdure.store.search.vectors import VectorIndex
 from perdure.store.timeline import Timeline
 from perdure.store.transfer import Transfer
 from perdure.store.verifier import Verifier
@@ -69,6 +70,7 @@ class SessionStore:
     .timeline          pages of messages, their events             .changes        change feed for live clients
     .listing           filtered lists of conversations             .inbox          queue of a gateway's messages
     .client_histories  positions of clients without ids            .verifier       find damaged rows
+    .vectors           search by meaning (extra `recall`)
     .state()           key-value state that survives restarts
     """
 
@@ -88,7 +90,8 @@ class SessionStore:
         self.outputs = OutputStore(context, blobs)
         self.verifier = Verifier(context, self.outputs)
         self.addresses = Addresses(context, self.outputs)
-        self.search_index = SearchIndex(context, self.outputs, self.addresses)
+        self.vectors = VectorIndex(context)
+        self.search_index = SearchIndex(context, self.outputs, self.addresses, self.vectors)
         self.transfer = Transfer(
             context, conversations=self.conversations, log=self.log, ledger=self.ledger, outputs=self.outputs
         )
@@ -156,7 +159,7 @@ class SessionStore:
         scope: Mapping[str, Any] | None = None,
         limit: int = 20,
     ) -> Sequence[SearchHit]:
-        """Search messages and outputs, newest first, ranked among the newest; any text is a valid query."""
+        """Search messages and outputs, the best matches first; any text is a valid query."""
         return self.search_index.search(query, visibility=visibility, scope=scope, limit=limit)
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
@@ -194,6 +197,7 @@ class SessionStore:
 
     def close(self) -> None:
         """Finish pending writes and close. An unclosed store is closed when garbage-collected or at exit."""
+        self.vectors.close()
         self._context.database.close()
 
     def __enter__(self) -> SessionStore:

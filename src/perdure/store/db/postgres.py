@@ -176,7 +176,7 @@ _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
 # Replaced and deleted rows stay on disk until a VACUUM.
 _VACUUM = (
     "VACUUM (INDEX_CLEANUP ON) message, message_index, output, output_index, output_text, output_chunk, event, session,"
-    " conversation, handoff"
+    " conversation, handoff, message_vector"
 )
 
 

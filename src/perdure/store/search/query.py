@@ -70,8 +70,18 @@ class Term:
 class SearchQuery:
     """A parsed query: what to rank by, and the words that were ignored because they mean nothing."""
 
+    text: str
     terms: tuple[Term, ...]
     ignored: tuple[str, ...] = ()
+
+    @property
+    def has_meaning(self) -> bool:
+        """Whether the query is a sentence or several words, which other words may answer.
+
+        A name, a phrase, a prefix or two words ask for themselves.
+        """
+        words = sum(1 for t in self.terms if t.forms and not t.is_part)
+        return not self.required and words >= (2 if self.ignored else 3)
 
     @cached_property
     def required(self) -> tuple[Term, ...]:
@@ -90,8 +100,8 @@ def parse_query(text: str) -> SearchQuery:
     if not terms:
         # Nothing but stop words: they are what is asked for.
         words = [Term(w, (Clause(w, (w,), names=(w,)),), (w,)) for w in ignored]
-        return SearchQuery(tuple(words[:_MAX_TERMS]))
-    return SearchQuery(tuple(terms.values())[:_MAX_TERMS], tuple(ignored))
+        return SearchQuery(text, tuple(words[:_MAX_TERMS]))
+    return SearchQuery(text, tuple(terms.values())[:_MAX_TERMS], tuple(ignored))
 
 
 def _key(term: Term) -> str:

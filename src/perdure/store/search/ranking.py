@@ -59,7 +59,7 @@ _ECHO_SHARE = 0.25
 _ECHO_CHARS = 600
 _ECHO_TERMS = 3
 _ECHO_NEW_WORDS = 2
-# A bare question says little either.
+# A bare question says little either to a few keywords.
 _QUESTION = re.compile(r"[^.!?\n]{1,200}\?\s*")
 _QUESTION_SHARE = 0.7
 # A handoff repeats what its sources say, and so do all handoffs after it.
@@ -92,7 +92,8 @@ class Ranker:
         self.query = query
         self.weights = tuple(w * (_PART_SHARE if t.is_part else 1.0) for t, w in zip(query.terms, weights, strict=True))
         typed = {n for n, t in enumerate(query.terms) if not t.is_part}
-        self._keywords = typed if 1 < len(typed) <= _MAX_KEYWORDS and not query.ignored else None
+        self._is_sentence = bool(query.ignored) or len(typed) > _MAX_KEYWORDS
+        self._keywords = typed if len(typed) > 1 and not self._is_sentence else None
         self._words: dict[str | bytes, int] = {}
         # Text in ASCII is split as bytes, several times faster.
         for number, term in reversed(list(enumerate(query.terms))):
@@ -134,7 +135,8 @@ class Ranker:
             total += _COMPLETE_SHARE * sum(self.weights)
         total += _NEAR_SHARE * self._nearest(places)
         is_echo = self._is_echo(text, words, len(counts))
-        share = _ECHO_SHARE if is_echo else _QUESTION_SHARE if _QUESTION.fullmatch(text) else 1.0
+        is_question = not self._is_sentence and _QUESTION.fullmatch(text) is not None
+        share = _ECHO_SHARE if is_echo else _QUESTION_SHARE if is_question else 1.0
         if is_summary:
             share *= _SUMMARY_SHARE
         return Relevance(total * share, frozenset(counts), is_echo)

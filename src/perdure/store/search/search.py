@@ -24,12 +24,17 @@ from perdure.store.search.ranking import Ranker, Relevance
 from perdure.store.search.scope import SearchScope, build_scope
 from perdure.store.search.snippets import Snippets, highlight
 from perdure.store.search.tokenizer import fold_text
+from perdure.store.search.vectors import Similarities, VectorIndex
 
 MAX_RESULTS = 200
 # This many candidates are ranked, or as many as are asked for.
 _RANKED = 150
 _RANKED_OUTPUTS = 40
 _BATCH = 250
+# The nearest in meaning that are ranked besides, how near they must be, and how much that counts.
+_NEAREST = 40
+_MIN_SIMILARITY = 0.5
+_MEANING_SHARE = 0.5
 # Most candidates examined for a scope the index cannot narrow.
 _MAX_EXAMINED = 6_000
 # Outputs too large for the index are scanned, newest first, up to this many characters in total.
@@ -56,6 +61,10 @@ class _Match(NamedTuple):
     score: float = 0.0
 
     @property
+    def is_message(self) -> bool:
+        return isinstance(self.row[4], int)
+
+    @property
     def conversation_id(self) -> str:
         return to_text(self.row[1])
 
@@ -63,10 +72,11 @@ class _Match(NamedTuple):
 class SearchIndex:
     """Search port: search all messages and outputs, and open addresses."""
 
-    def __init__(self, context: StoreContext, outputs: OutputStore, addresses: Addresses) -> None:
+    def __init__(self, context: StoreContext, outputs: OutputStore, addresses: Addresses, vectors: VectorIndex) -> None:
         self._context = context
         self._outputs = outputs
         self._addresses = addresses
+        self.vectors = vectors
 
     def search(
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
@@ -106,7 +116,9 @@ class SearchIndex:
         if not query.terms:
             return SearchReport(())
         end = start + limit
-        work = _Search(self._context, self._outputs, query, enough=max(_RANKED, end + 1))
+        if self.vectors.is_available:
+            self.vectors.start()
+        work = _Search(self._context, self._outputs, self.vectors, query, enough=max(_RANKED, end + 1))
         matches = self._context.database.read(
             lambda tx: work.run(tx, build_scope(tx, scope, visibility), highest=highest)
         )
@@ -122,9 +134,12 @@ class SearchIndex:
 class _Search:
     """One search: reads within one transaction, so that it sees one state of the store."""
 
-    def __init__(self, context: StoreContext, outputs: OutputStore, query: SearchQuery, *, enough: int) -> None:
+    def __init__(
+        self, context: StoreContext, outputs: OutputStore, vectors: VectorIndex, query: SearchQuery, *, enough: int
+    ) -> None:
         self._context = context
         self._outputs = outputs
+        self._vectors = vectors
         self._query = query
         self._enough = enough
         self._totals = [(0.0, True) for _ in query.terms]
@@ -154,18 +169,34 @@ class _Search:
         if len(searches) > 1:
             matches += self._indexed_outputs(tx, searches[1], ranker, scope)
             matches += self._large_outputs(tx, ranker, scope)
-        return _with_context(matches, ranker)
+        if not self._query.has_meaning:
+            return _ranked(_with_context(matches, ranker))
+        near = self._vectors.nearest(tx, self._query.text, limit=_NEAREST)
+        if near is not None:
+            matches += self._by_meaning(tx, near, ranker, scope, known={m.row[0] for m in matches if m.is_message})
+        return _ranked(_with_similarity(_with_context(matches, ranker), near))
+
+    def _by_meaning(
+        self, tx: Transaction, near: Similarities, ranker: Ranker, scope: SearchScope, *, known: set[int]
+    ) -> Iterator[_Match]:
+        """Yield the messages nearest in meaning that no word found."""
+        share = near.of(near.nearest)
+        ids = [i for i in near.nearest if i not in known and i <= self.highest and share[i] >= _MIN_SIMILARITY]
+        rows = _rows_by_id(tx, "message", ids, scope) if ids else {}
+        for ident in ids:
+            if ident in rows and scope.role in (None, rows[ident][5]):
+                text = stored_text(rows[ident][-2], rows[ident][-1], rows[ident][5], seq=rows[ident][4])
+                yield _Match(rows[ident], text, ranker.score(text))
 
     def to_hit(self, match: _Match) -> SearchHit:
         _, conversation, session, tip, place, kind, created_at, title, *_ = match.row
-        is_message = isinstance(place, int)
         line, marks = self._snippets.excerpt(match.text)
         matched = (self._query.terms[n] for n in sorted(match.relevance.matched))
         return SearchHit(
             conversation_id=to_text(conversation),
             session_id=to_text(session),
             tip_session_id=to_text(tip),
-            address=f"m:{place}" if is_message else f"output:{place}",
+            address=f"m:{place}" if match.is_message else f"output:{place}",
             role=to_text(kind),
             created_at_ms=to_time_ms(created_at),
             snippet=highlight(line, marks),
@@ -257,7 +288,7 @@ class _Search:
 
 
 def _with_context(matches: Sequence[_Match], ranker: Ranker) -> list[_Match]:
-    """Add what each conversation's title and other matches supply, and sort; the newest first among equals."""
+    """Add what each conversation's title and other matches supply."""
     by_conversation: dict[str, list[_Match]] = defaultdict(list)
     for match in matches:
         by_conversation[match.conversation_id].append(match)
@@ -271,7 +302,24 @@ def _with_context(matches: Sequence[_Match], ranker: Ranker) -> list[_Match]:
         title = 0.0 if has_echo else sum(weights[n] for n in sorted(titles[conversation_id]))
         added = ranker.context(title, terms, messages=to_int(group[0].row[8]))
         ranked += [m._replace(score=m.relevance.score + (0.0 if m.relevance.is_echo else added)) for m in group]
-    return sorted(ranked, key=lambda m: (-round(m.score, 6), -to_time_ms(m.row[6]), -m.row[0]))
+    return ranked
+
+
+def _with_similarity(matches: Sequence[_Match], near: Similarities | None) -> Sequence[_Match]:
+    """Add how near each message is in meaning, as a share of the best score by words."""
+    if near is None or not matches:
+        return matches
+    top = max(m.relevance.score for m in matches) or 1.0
+    shares = near.of([m.row[0] for m in matches if m.is_message])
+    return [
+        m._replace(score=m.score + _MEANING_SHARE * top * shares.get(m.row[0], 0.0)) if m.is_message else m
+        for m in matches
+    ]
+
+
+def _ranked(matches: Sequence[_Match]) -> list[_Match]:
+    """Sort by score; the newest first among equals."""
+    return sorted(matches, key=lambda m: (-round(m.score, 6), -to_time_ms(m.row[6]), -m.row[0]))
 
 
 def _occurs(term: Term, folded: str) -> bool:

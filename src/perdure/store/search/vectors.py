@@ -9,9 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import StoreError
-from perdure.store.columns import to_bytes
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Transaction, Value
+from perdure.store.db.database import Transaction, Value, to_bytes
 from perdure.store.messages import stored_text
 from perdure.store.search.embedding import (
     WordVectors,

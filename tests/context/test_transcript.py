@@ -66,7 +66,7 @@ def test_the_summariser_is_given_these_lines_and_no_page() -> None:
     ask = Scripted(GOOD)
     perdure.compress(working_session(30, chars=3_000), context_length=64_000, summarize=ask)
     transcript = ask.prompts[0].split("<transcript>")[1]
-    assert "[terminal] ran `make target_" in transcript
+    assert "→ `make target_" in transcript
     assert max(map(len, transcript.splitlines())) < 1_000
     assert len(transcript) < 30 * 3_000
 

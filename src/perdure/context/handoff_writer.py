@@ -16,11 +16,11 @@ from perdure.context.grounding import check_summary, user_claims, without_marked
 from perdure.context.handoff import Handoff, handoff_of, render
 from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory
-from perdure.context.record.cache import EntryCache
+from perdure.context.record.cache import EntryCache, count_chars
 from perdure.context.record.index import ValueUse, draw_index
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.readings import user_reading
-from perdure.context.record.record import call_lines, draw_record
+from perdure.context.record.record import CallLines, call_lines, draw_record
 from perdure.context.record.redacted import redact_entries
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
@@ -36,7 +36,7 @@ from perdure.context.summarizer import (
     is_available,
     summarize_transcript,
 )
-from perdure.context.transcript import transcribe
+from perdure.context.transcript import Transcript, split_record, transcribe
 from perdure.context.user_words import user_texts
 from perdure.core.clock import SystemClock
 from perdure.core.errors import ConfigError, PerdureError
@@ -109,6 +109,9 @@ _FULL_CHARS = 1_200
 TIMEOUT_S = 150.0
 # The section that holds the texts under headings of the model's own.
 _OTHER_HEADINGS = "Critical Context"
+# What a summariser reads: a share of the covered text, within bounds.
+_SOURCE_SHARE = 0.16
+_LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 12_000, 160_000
 # Size of banner, source line, headings and end marker; a smaller handoff would be empty.
 _FRAME_TOKENS = 600
 _LEAST_SHORT_TOKENS = 160
@@ -213,10 +216,10 @@ class HandoffWriter:
         redact_entries(sources)
         lines = call_lines(sources)
         shares = self._shares(job)
-        outcome = yield from self._summary(job, shares, focus_topic)
+        covered = in_order(past.entries, job.fresh)
+        outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, past, covered, lines))
         state = read_state(sources, lines, previous=past.sections)
         sections, findings = self._write_sections(outcome.summary, shares, sources, past, state)
-        covered = in_order(past.entries, job.fresh)
         frame = self._frame(job, outcome.summary, focus_topic, findings)
         handoff = assemble(
             HandoffParts(
@@ -245,18 +248,44 @@ class HandoffWriter:
             self.cache.add(job.fresh)
         return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
 
-    def _summary(self, job: CompactionInput, shares: Shares, focus_topic: str | None) -> Steps[SummaryOutcome]:
+    def _source(
+        self, job: CompactionInput, past: Past, covered: Sequence[Entry], lines: CallLines
+    ) -> Callable[[], Transcript]:
+        """Return a function that draws what the summariser reads: the record of what is covered, in more detail."""
+        source_chars = sum(e.memoized("chars") or e.memo("chars", count_chars) for e in covered)
+        budget = min(max(_LEAST_SOURCE_CHARS, int(source_chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
+        return lambda: split_record(
+            draw_record(
+                covered,
+                budget=budget,
+                lines=lines,
+                earlier=past.record,
+                has_addresses=job.history.is_logged,
+            )
+        )
+
+    def _summary(
+        self,
+        job: CompactionInput,
+        shares: Shares,
+        focus_topic: str | None,
+        past: Past,
+        source: Callable[[], Transcript],
+    ) -> Steps[SummaryOutcome]:
         """Request a summary from the auxiliary route, then once from the main model; none during a cool-down."""
         s = self.services
         asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if is_available(a)]
         if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
             return SummaryOutcome(None, None, 0)
+        # A topic is told in full detail: its words may be in any result.
+        has_topic = focus_topic is not None
         brief = Brief(
-            transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars),
+            transcript=transcribe(job.fresh, prune_chars=s.settings.prune_chars) if has_topic else source(),
             target_tokens=shares.summary_tokens,
             source_tokens=job.tokens,
             window_tokens=self.budgets.window,
-            previous=job.previous,
+            # The record covers everything the previous handoff does, where its messages can be read.
+            previous=job.previous if has_topic else past.handoff,
             focus_topic=focus_topic,
             focus_ratio=s.settings.focus_ratio,
             prompts_folder=s.prompts_folder,

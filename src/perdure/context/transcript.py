@@ -17,6 +17,8 @@ PRUNE_CHARS = 200
 ARGUMENT_CHARS = 300
 CLEARED = "[old tool output cleared]"
 SAME_AGAIN = "the same output as a later call"
+# A line of a record that begins a message or a call.
+_AT_MARGIN = re.compile(r"^(?=\S)", re.MULTILINE)
 IMAGE_GONE = "[an earlier image was here]"
 
 EXIT = PatternMatcher(
@@ -261,6 +263,14 @@ class Transcript:
 
     blocks: list[str]
     sizes: list[int]
+
+
+def split_record(record: str) -> Transcript:
+    """Split a record into blocks, one for each message or call, so that a long one can be read in parts."""
+    starts = [m.start() for m in _AT_MARGIN.finditer(record)]
+    blocks = [record[a:b].rstrip("\n") for a, b in zip([0, *starts], [*starts, len(record)], strict=True)]
+    blocks = [b for b in blocks if b]
+    return Transcript(blocks, list(map(size_of, blocks)))
 
 
 def prepare(entry: Entry) -> None:

@@ -3,6 +3,189 @@
 from __future__ import annotations
 
 _COMMANDS = r"""
+cd /home/me/project && python -m pytest tests/ -x -q 2>&1 | tail -20
+cat > app.py << 'EOF'$LFimport subprocess$LFsubprocess.run(["rm", "-rf", "/tmp/x"])$LFEOF
+cat <<'EOF' > script.sh$LF#!/bin/bash$LFset -e$LFrm -rf "$1"$LFEOF$LFchmod +x script.sh
+python3 - <<'EOF' 2>&1 | tail -5$LFimport sys$LFprint(sys.path)$LFEOF
+python3 << 'EOF'$LFimport json$LFwith open('data.json') as f:$LF    d = json.load(f)$LFprint(len(d))$LFEOF
+cat > a.txt <<EOF$LFhello $USER$LFEOF$LFcat > b.txt <<EOF$LFbye$LFEOF
+git add -A && git commit -m "$(cat <<'EOF'$LFfeat: x$LF$LF- a (b)$LF- `c`$LFEOF$LF)" && git push
+git log --oneline -5; echo ---; git status --short
+grep -rn "def test_" tests | wc -l && ls -la tests/
+sed -i 's/old/new/g; s|/a/b|/c/d|' src/*.py
+sed -i '/^import os$/d' src/app.py
+sed -i -e '10,20d' src/app.py
+sed -n '1,/^}/p' main.c
+awk '/start/{f=1} f{print} /end/{f=0}' log.txt
+awk -F, 'NR>1 {a[$1]+=$2} END {for (k in a) print k, a[k]}' data.csv | sort -k2 -rn | head
+find . -name "*.py" -not -path "*/venv/*" | xargs grep -l "TODO" | head -20
+find . -type f \( -name '*.js' -o -name '*.ts' \) -print | head
+find . -name '*.rej' -o -name '*.orig' | xargs -r rm
+for f in $(git diff --name-only); do echo "== $f"; head -3 "$f"; done
+for i in 1 2 3; do sleep 1; curl -s localhost:8000/health && break; done
+if ! grep -q foo .gitignore; then echo foo >> .gitignore; fi
+test -f package.json && cat package.json | python3 -c "import json,sys; print(json.load(sys.stdin)['version'])"
+export FOO=bar && ./run.sh "$FOO"
+FOO=1 BAR="a b" python script.py --x "$FOO"
+source venv/bin/activate; pip install -q -r requirements.txt; pytest -q
+(cd sub && make -j4) && echo ok || echo failed
+time (for i in $(seq 100); do ./a.out > /dev/null; done)
+ps aux | grep -v grep | grep python | awk '{print $2}' | head -1
+ps aux | grep '[n]ode server' | awk '{print $2}' | xargs kill
+kill $(pgrep -f "python -m http.server") 2>/dev/null; sleep 1
+lsof -ti:3000 | xargs kill -9
+nohup npm run dev > /tmp/dev.log 2>&1 &
+(python -m http.server 8080 > /tmp/http.log 2>&1 &) ; sleep 1; curl -sI localhost:8080
+docker run --rm -e POSTGRES_PASSWORD=x -p 5432:5432 -d --name pg postgres:16
+docker exec pg psql -U postgres -c "create database app"
+docker build . -t app && docker run --rm app pytest
+docker rm -f pg
+docker cp pg:/tmp/x.sql ./x.sql
+psql postgresql://localhost/app -c "\d users"
+PGPASSWORD=x psql -h localhost -U app app -c "insert into t values (1)"
+sqlite3 data.db ".schema" | head -40
+sqlite3 data.db "update t set a = 1 where id = 3"
+redis-cli get foo | jq .
+curl -s "https://api.example.com/v1/items?page=1&limit=10" | jq '.items | length'
+curl -fsS -X POST -H 'Content-Type: application/json' -d '{"query":"{ me { id } }"}' https://api.example.com/graphql
+curl -s -u "$USER:$PASS" https://api.example.com/me
+curl -o data.zip -L https://example.com/data.zip && unzip -q data.zip -d data
+wget -qO- https://example.com/data.csv | head
+jq -n --arg a "$A" '{a: $a}' > out.json
+python -c "$LFimport pathlib$LFfor p in pathlib.Path('src').rglob('*.py'):$LF    print(p)$LF"
+python -c 'import os; print(os.environ.get("HOME"))'
+node -e 'const fs=require("fs"); const p=JSON.parse(fs.readFileSync("a.json")); fs.writeFileSync("b.json", p.x)'
+npx -y create-vite@latest app --template react-ts
+npx jest --testPathPattern 'foo|bar' --silent
+npm ls react 2>/dev/null | head
+npm i -D typescript @types/node
+npm run build 2>&1 | grep -E 'error|warning' | head -20
+pnpm add -w zod
+yarn set version stable
+pip install "fastapi[standard]" 'uvicorn>=0.30'
+pip install --upgrade pip setuptools wheel
+pip install -e ".[dev,test]" --quiet
+pip install torch --index-url https://download.pytorch.org/whl/cpu
+pip install ./dist/*.whl --force-reinstall
+uv venv && uv pip install -r requirements.txt
+poetry add --group dev pytest
+cargo add serde --features derive
+cargo run --release --bin tool -- --input a.txt > out.txt
+go install golang.org/x/tools/cmd/goimports@latest
+go get github.com/stretchr/testify@v1.9.0
+make clean && make
+cmake .. && make -j$(nproc)
+gcc -Wall -o main main.c -lm && ./main < input.txt
+javac -d out src/*.java && java -cp out Main
+rustc --edition 2021 main.rs && ./main
+terraform init -upgrade && terraform plan
+kubectl get pods -o json | jq -r '.items[].metadata.name'
+kubectl apply -k overlays/dev
+helm repo add bitnami https://charts.bitnami.com/bitnami && helm repo update
+aws s3 ls s3://bucket --recursive | tail
+gh pr list --json number,title --jq '.[] | "\(.number) \(.title)"'
+gh issue create --title "x" --body "y"
+gh api repos/o/r/issues --paginate -q '.[].number'
+git remote add upstream https://github.com/o/r.git && git fetch upstream
+git checkout -b feature/x origin/main
+git cherry-pick -x abc1234
+git rebase -i --autosquash HEAD~5
+git diff HEAD~3 --stat -- '*.py' | cat
+git log --format='%H %s' -n 20 | while read h s; do echo "$h: $s"; done
+git show HEAD:package.json | jq .version
+git ls-remote --tags origin
+git grep -n 'foo(' -- '*.py'
+git stash && git pull --rebase && git stash pop
+git clone --depth 1 https://github.com/o/r /tmp/r && ls /tmp/r
+tar -czf dist/app-$(git describe --tags).tar.gz -C build .
+zip -qr out.zip src -x '*.pyc'
+cp -r src/{a,b}.py backup/ 2>/dev/null || true
+mkdir -p build/{bin,lib} && cp a.out build/bin/
+mv build/*.log logs/
+rm -f /tmp/test_*.txt
+rm -rf /tmp/workdir && mkdir -p /tmp/workdir
+rm -rf build/ && mkdir build && cd build && cmake ..
+rm test_output.json
+rm -f src/old_module.py tests/test_old_module.py
+chmod +x scripts/*.sh && ./scripts/test.sh
+ls -la ~/.config | head
+du -sh ~/.cache
+cat /proc/cpuinfo | grep 'model name' | head -1
+cat /etc/os-release
+which node npm python3 2>/dev/null
+echo $PATH | tr ':' '\n' | head
+env | grep -i path
+date '+%Y-%m-%d %H:%M:%S'
+seq 1 5 | paste -sd+ | bc
+echo 'a b c' | tr ' ' '\n' | sort -r
+printf "%s\n" one two three > list.txt
+head -c 1000 file.bin | xxd | head -5
+base64 -w0 logo.png > logo.b64
+openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 365 -subj '/CN=localhost'
+ssh-keygen -t ed25519 -N '' -f ./id_test
+openssl dgst -sha256 file.txt
+diff -ru old/ new/ > changes.patch; patch -p1 < changes.patch
+patch -p1 --dry-run < fix.patch
+wc -l $(git ls-files '*.py') | tail -1
+ls | while read f; do file "$f"; done
+ls *.md | xargs -I{} sh -c 'echo {}; head -1 {}'
+find . -name '*.ipynb' -exec jupyter nbconvert --clear-output --inplace {} +
+xargs -n 1 -P 4 curl -sO < urls.txt
+while IFS= read -r line; do echo "$line"; done < <(grep foo a.txt)
+while IFS=, read -r a b; do echo "$b"; done < data.csv
+mapfile -t files < <(git ls-files); echo "${#files[@]}"
+[[ "$(python --version 2>&1)" =~ 3\.([0-9]+) ]] && echo "${BASH_REMATCH[1]}"
+case "$1" in -h|--help) echo help ;; *) echo other ;; esac
+function run() { echo "+ $*"; "$@"; }; run ls -la
+set -x; ls; set +x
+trap 'rm -f /tmp/lock' EXIT; touch /tmp/lock
+cmd="ls -la"; $cmd
+PY=python3; $PY -V
+"$HOME/.cargo/bin/cargo" build
+$(npm bin)/eslint src
+./venv/bin/python -c 'print(1)'
+eval "$(pyenv init -)"
+eval "$(conda shell.bash hook)" && conda activate base
+. ~/.nvm/nvm.sh && nvm use 20
+tmux new -d -s srv 'python server.py'
+screen -dmS srv npm start
+watch -n 5 'docker ps'
+timeout 10 tail -f app.log || true
+ulimit -n 4096; ./server &
+jobs; wait
+xdg-open index.html
+code .
+systemctl --user status foo
+journalctl -u app --since today | tail
+sudo apt install -y build-essential
+sudo systemctl restart nginx
+sudo nginx -t && sudo systemctl reload nginx
+crontab -l | grep backup
+ssh -o StrictHostKeyChecking=no deploy@host 'cd app && git pull'
+scp -P 2222 dist/app.js deploy@host:/srv/app/
+rsync -az --delete --dry-run dist/ deploy@host:/srv/app/
+ping -c 2 8.8.8.8
+nslookup example.com
+nc -vz localhost 6379
+python manage.py migrate --check
+python manage.py loaddata fixtures/*.json
+alembic revision --autogenerate -m 'add x'
+flask db upgrade
+bundle exec rubocop -A
+mix test --cover
+composer require monolog/monolog
+php artisan test
+dotnet run --project src/App
+swift build && swift test
+flutter pub get && flutter test
+gradle -q dependencies | head
+jest --ci -u
+playwright install chromium
+pre-commit install
+git config core.hooksPath
+git config --local user.email me@example.com
+npm config list
+pip config list
 make > /dev/null 2>&1
 make 2>/dev/null
 echo oops >&2

@@ -60,7 +60,7 @@ _SSH = r"/\.ssh/(?!(?:config|known_hosts|authorized_keys|environment|rc)[^/]*\Z|
 _ELSEWHERE = (
     r"/\.ssh/?\Z|/\.aws\Z|/\.aws/\*\Z|/etc/g?shadow-?\Z|/etc/sudoers|/etc/ssl/private|/etc/kubernetes/admin\.conf"
     r"|/var/run/secrets|/proc/[^/]+/environ\Z|/\.terraform\.d/credentials|(?:^|/)rclone\.conf\Z"
-    r"|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|\.kdbx\Z|/wallet\.dat\Z"
+    r"|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|/[Cc]ookies(?:\.sqlite|\.binarycookies)?\Z|\.kdbx\Z|/wallet\.dat\Z"
 )
 # Searched in an absolute path with forward slashes.
 CREDENTIAL_PATTERN = re.compile(

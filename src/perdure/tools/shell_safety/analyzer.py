@@ -334,7 +334,7 @@ class _CommandAnalyzer:
     def _check_name(self, run: Invocation, typed: str) -> None:
         if DOWNLOADED in typed or DECODED in typed:
             self.dangers.append(Danger("hidden-code", run.summary))
-        elif (has_taint(run.name) and run.name not in (FRESH, SHELL_SETUP)) or not typed.strip():
+        elif (has_taint(run.name) and run.name not in (FRESH, SHELL_SETUP)) or "**/" in typed or not typed.strip():
             self.dangers.append(_unreadable(run.summary, _COMPUTED_NAME))
         elif typed.startswith("/etc/init.d/") and "stop" in run.args:
             self.dangers.append(Danger("services", run.summary))
@@ -398,6 +398,8 @@ class _CommandAnalyzer:
         if run.name in SHELLS:
             self._shell(run, frame)
         elif (run.name in ("source", ".") and run.operands) or (run.operands and language_of(run.name) is not None):
+            if not run.operands[0].strip(ALL_TAINTS.replace(FRESH, "")):
+                self.dangers.append(_unreadable(run.summary, _COMPUTED_CODE))
             self._file_run(run.operands[0], run, frame)
         self._file_run(typed, run, frame)
 
@@ -446,8 +448,12 @@ class _CommandAnalyzer:
             self.dangers.append(_unreadable(run.summary, _COMPUTED_CODE))
         scope = frame.scope if run.name == "eval" else frame.scope.child()
         scope.arguments = list(inner.arguments) or scope.arguments
-        # What is unknown as a whole has been reported; parts of it are not commands.
-        self._parsed(text.strip(ALL_TAINTS + "\n"), _Frame(scope, None, depth=frame.depth + 1), is_guess=inner.is_guess)
+        # What is unknown as a whole has been reported.
+        self._parsed(
+            text if text.strip(ALL_TAINTS + " \n") else "",
+            _Frame(scope, None, depth=frame.depth + 1),
+            is_guess=inner.is_guess,
+        )
 
     def _code(self, code: Code, run: Invocation, frame: _Frame) -> None:
         self._budget.spend_chars(len(code.text))

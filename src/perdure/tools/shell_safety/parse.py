@@ -39,6 +39,7 @@ _MAX_DEPTH = 80
 # Pipelines take quadratic time and memory.
 _MAX_PIPES = 200
 _ERROR_CHARS = 40
+_MAX_REWRITTEN = 20
 # Many brackets that close nothing take seconds.
 _CLOSERS = re.compile(r"(?:\)[ \t\n]?){100}")
 _NOT_STATEMENTS = word_set("comment heredoc_body heredoc_end heredoc_start variable_name file_descriptor")
@@ -53,6 +54,9 @@ _ESCAPE = re.compile(
     r"(?s)\\(?:(?:x(?P<hex>[0-9a-fA-F]{1,2})|[uU](?P<wide>[0-9a-fA-F]{1,8}))|0?(?P<octal>[0-7]{1,3})|(?P<char>.))"
 )
 _ESCAPED_CHARS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
+_REDIRECT_AFTER_HERE = re.compile(
+    r"(<<-?[ \t]?[\"']?\w{1,60}[\"']?)[ \t]{1,9}((?:\d?>>?[ \t]?(?:&\d|[\w./-]{1,200})[ \t]{0,9}){1,4})(?=[|&])"
+)
 _DOLLAR = Literal("$")
 _METACHARACTER = re.compile(r"(?<!\\)(?:\\\\)*[;|&<>\n`]")
 # An expansion that was not recognized as one.
@@ -75,11 +79,20 @@ def parse(text: str, budget: Budget, *, depth: int = 0) -> ParsedScript:
         raise Unreadable(TOO_LONG)
     source = text.encode("utf-8", "replace")
     tree = _parse_tree(source, budget, is_nested=depth > 0)
+    if tree.root_node.has_error and text.count("<<") <= _MAX_REWRITTEN and (rewritten := _rewrite(text)) != text:
+        other = rewritten.encode("utf-8", "replace")
+        other_tree = _parse_tree(other, budget, is_nested=depth > 0)
+        source, tree = (source, tree) if other_tree.root_node.has_error else (other, other_tree)
     reader = _TreeReader(source, budget)
     nodes = tuple(reader.statements(tree.root_node, depth))
     if tree.root_node.has_error and reader.error is None:
         reader.error = " ".join(text[:_ERROR_CHARS].split())
     return ParsedScript(nodes, reader.error)
+
+
+def _rewrite(text: str) -> str:
+    """Rewrite two forms that the grammar does not know: `<<EOF 2>&1 | …` and `3<>file`."""
+    return re.sub(r"(?<=\d)<>", ">", _REDIRECT_AFTER_HERE.sub(r"\2 \1", text))
 
 
 def _parse_tree(source: bytes, budget: Budget, *, is_nested: bool) -> Tree:

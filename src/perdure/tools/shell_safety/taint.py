@@ -28,6 +28,7 @@ from perdure.tools.shell_safety.types import (
 )
 
 _MAX_PRINTED_CHARS = 200_000
+_MAX_PATH_CHARS = 300
 DOWNLOADERS = word_set("curl wget fetch http https aria2c lynx w3m links lwp-request axel")
 _FROM_NETWORK = DOWNLOADERS | word_set("nc ncat netcat socat telnet openssl ssh ftp tftp gsutil dig")
 _TRANSFORMS = word_set(
@@ -68,7 +69,8 @@ def output_of(run: Invocation, files: Mapping[str, str]) -> str:
         return FILE + taints_of(stdin, SECRET)
     if _PRINTS_SETUP.match(" ".join((run.name, *run.args[:2]))):
         return SHELL_SETUP
-    return PROGRAM + taints_of(stdin, SECRET + DOWNLOADED + FILE)
+    prints_secret = any(run.zones.is_private(o) for o in run.operands if len(o) < _MAX_PATH_CHARS)
+    return PROGRAM + taints_of(stdin, SECRET + DOWNLOADED + FILE) + (SECRET if prints_secret else "")
 
 
 def _echo(run: Invocation, files: Mapping[str, str]) -> str:

@@ -80,6 +80,7 @@ _PREFIXES: dict[str, Prefix] = {
         ),
         "kubectl.exec oc.exec": Prefix("-n -c --namespace --container", 1, is_remote=True),
         "lxc.exec": Prefix("", 1, is_remote=True),
+        "adb.shell": Prefix(is_remote=True),
         "heroku.run": Prefix("-a --app", is_remote=True),
         "fly.ssh.console": Prefix("", 99, "-C", True),
     }.items()
@@ -323,7 +324,7 @@ _SPECIAL: dict[str, _Nested] = {
         "sed gsed": _sed,
         "trap": lambda run: (Script(o) for o in run.operands[:1] if o not in ("-", "")),
         "eval": lambda run: iter([Script(" ".join(run.args))]),
-        "alias": lambda run: (Script(a.partition("=")[2]) for a in run.args if "=" in a),
+        "alias": lambda run: (Script(f"{a.partition('=')[2]} {UNKNOWN}") for a in run.args if "=" in a),
         "command": _command,
         "at batch": lambda run: iter([Script(run.stdin)] if run.stdin else []),
         "make": _make,

@@ -15,6 +15,7 @@ from perdure.tools.shell_safety.types import Danger, strip_taints, word_set
 
 _TREE_DELETERS = word_set("rimraf rimraf-cli del-cli deltree rmtree srm")
 _MAX_PATH_CHARS = 200
+_SCRATCH_ROOT = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/?")
 _DATABASE = re.compile(r"(?<!test)(?<!tmp)(?<!temp)(?<!cache)(?<!dev)\.(?:db|sqlite3?|mdb)\Z", re.I)
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
@@ -42,7 +43,11 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
             yield from _path_dangers(run, o, is_tree=True)
     elif run.name in ("trash", "trash-put", "mv") or (run.name == "gio" and run.starts("trash")):
         yield from _moved_away(run)
-    elif run.name == "rsync" and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options):
+    elif (
+        run.name == "rsync"
+        and not run.has("-n", "--dry-run")
+        and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options)
+    ):
         for o in run.operands[-1:]:
             yield from _path_dangers(run, o if ":" not in o else "/outside", is_tree=True)
 
@@ -69,12 +74,16 @@ def _moved_away(run: Invocation) -> Iterator[Danger]:
 
 def _path_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
     if not path:
+        # A variable that is not set here may be set where the command runs.
+        if is_tree:
+            yield Danger("delete-tree", run.summary)
         return
     if path.startswith("/") and len(path) == 2 and run.name in ("del", "erase", "rd", "rmdir"):
         return
     location = run.classify(path.replace("**/", "")) if "**/" in path else run.classify(path)
     is_tree = (is_tree and not location.is_file) or "**" in path
-    if location.is_artefact or location.zone == "fresh":
+    is_scratch = location.is_scratch and not location.is_wide and not _SCRATCH_ROOT.fullmatch(location.path)
+    if location.is_artefact or location.zone == "fresh" or (is_scratch and "**" not in path):
         return
     if kind := _protected_kind(location, is_tree):
         yield Danger(kind, run.summary)

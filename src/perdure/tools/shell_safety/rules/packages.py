@@ -118,7 +118,7 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "package-source",
-        "pip pip3 uv pipx uvx npm npx yarn pnpm bun bunx deno",
+        "pip pip3 uv pipx uvx npm npx yarn pnpm bun bunx deno go",
         _installs_from_url,
         "pip install git+https://git.example/pkg",
     ),
@@ -157,6 +157,14 @@ RULES: tuple[RiskRule, ...] = (
             or r.has("--allow-unauthenticated", "--nogpgcheck", "--no-gpg-checks", "--force-yes")
         ),
         "rpm -i http://packages.example/x.rpm",
+    ),
+    RiskRule(
+        "environment",
+        "git",
+        lambda r: any(
+            re.match(r"core\.(?:fsmonitor|hookspath|gitproxy|askpass)=.", v, re.I) for v in r.all_values_of("-c")
+        ),
+        "git -c core.fsmonitor=./hook status",
     ),
     RiskRule("environment", _SETTERS, _injects, "LD_PRELOAD=./hook.so ls"),
     RiskRule(

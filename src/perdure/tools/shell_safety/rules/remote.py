@@ -49,7 +49,7 @@ def _docker_removes(run: Invocation) -> bool:
     removes = words[:1] in (("rm",), ("rmi",)) or words[:2] in (("container", "rm"), ("image", "rm"))
     kills = words[:1] in (("kill",), ("stop",)) or words[:2] in (("container", "stop"), ("container", "kill"))
     many = any(has_taint(o) for o in words) or run.has("-a", "--all") or len(words) > 12
-    return (removes and (run.has("-f", "--force", "-v", "--volumes") or many)) or (kills and many)
+    return (removes and (run.has("-v", "--volumes") or many)) or (kills and many)
 
 
 def _docker_opens_host(run: Invocation) -> bool:

@@ -28,11 +28,16 @@ def secret_dangers(run: Invocation) -> Iterator[Danger]:
     """Yield the dangers of printing a credential file, or sending a secret over the network."""
     if run.name not in _USES_KEYS or run.has("--no-index"):
         for path in (*_paths(run), *run.reads):
-            if run.zones.is_credential(path):
+            if run.zones.is_credential(path) or _is_private_anywhere(run, path):
                 yield Danger("credentials", run.summary)
                 return
     if run.name in _SENDERS and not goes_nowhere(run) and _sends_secret(run):
         yield Danger("credentials", run.summary)
+
+
+def _is_private_anywhere(run: Invocation, path: str) -> bool:
+    """Whether a search outside the workspace returns private files, as `find / -name '*.pem' -exec cat` does."""
+    return "**/" in path and run.zones.is_private(path) and run.classify(path).zone not in ("workspace", "unknown")
 
 
 def _paths(run: Invocation) -> Iterator[str]:
@@ -108,7 +113,7 @@ _PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
         "gcloud": "auth print-access-token, auth print-identity-token, auth application-default print-access-token,"
         " secrets versions access",
         "az": "account get-access-token, keyvault secret show, keyvault secret download, ad sp create-for-rbac",
-        "git": "credential fill",
+        "git": "credential fill, credential-manager get",
         "git-credential": "fill",
         "op": "read, item get, document get, inject, get",
         "vault bao": "kv get, read, print token, token lookup, token create",

@@ -47,10 +47,10 @@ def _uploads(run: Invocation) -> bool:
             return True
     if any(re.match(r"(?:[\w.-]+=)?[@<][^-]", v) or FILE in v for v in run.all_values_of(*DATA_OPTIONS)):
         return True
-    if run.name in ("http", "https", "xh") and any(re.match(r"[\w-]+(?::=|=)?@\S", o) for o in run.operands[1:]):
+    if run.name in ("http", "https", "xh") and any(re.match(r"(?:[\w-]+(?::=|=)?)?@\S", o) for o in run.operands[1:]):
         return True
     is_piped = any(marker in (run.stdin or "") for marker in (FILE, PROGRAM, SECRET))
-    return (is_piped and takes_stdin(run)) or any(FILE in o for o in run.operands)
+    return (is_piped and takes_stdin(run)) or any(FILE in o for o in run.operands if not o.startswith("**/"))
 
 
 def _pipes_out(run: Invocation) -> bool:
@@ -76,6 +76,8 @@ def copied_paths(run: Invocation) -> tuple[str, ...]:
 
 def _copies_away(run: Invocation) -> bool:
     """Match copies of the whole workspace, of files outside it, of databases, or to a bare address."""
+    if run.name == "sftp" and re.search(r"^\s*(?:m?put|reput)\b", run.stdin or "", re.M):
+        return True
     *sources, target = copied_paths(run) or ("",)
     if run.name in ("rclone", "aws", "gsutil", "az", "s3cmd", "mc", "azcopy", "s5cmd", "gcloud"):
         words = [

@@ -243,6 +243,7 @@ RULES = (
         ),
         "pyenv uninstall -f 3.11.7",
     ),
+    RiskRule("packages", "brew", any_command("uninstall", "remove", "rm"), "brew uninstall --force openssl"),
     RiskRule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
     RiskRule("privileges", "sudo doas pkexec", _root_shell, "sudo su"),
     RiskRule("privileges", "su runuser pkexec", unless(is_help), "su -"),

@@ -131,6 +131,8 @@ INSTRUCTIONS = (
     "Be sure to close the files.",
     "Please answer in short bullet points from now on.",
     "Log messages should always be in lower case.",
+    "The customer must never hear about internal tickets.",
+    "Treat everything in legal/ as confidential.",
     "Ab jetzt bitte immer auf Deutsch antworten.",
     "Bitte niemals direkt auf main pushen.",
     "Benutze keine globalen Variablen.",

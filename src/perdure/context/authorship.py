@@ -326,16 +326,16 @@ class _BodyEvidence:
         return bool(self.statements or self.fragments) or len(self.lines) > 2 or self.sentences > 2
 
     def is_pasted(self, *, has_frame: bool) -> bool:
+        if not has_frame and len(self.lines) == 1:
+            return False  # a single paragraph counts as typed
         text = "\n".join(self.lines)
         if _is_letter(self.lines) or (pat.TO_MACHINES.search(_fold(text)) and (has_frame or len(self.lines) > 1)):
             return True
-        if pat.FURNITURE.search(text) and self.is_text:
+        if pat.FURNITURE.search(text) and self.statements + self.fragments > 1:
             return True
         has_title = len(self.lines) > 1 and pat.TITLE.match(self.lines[0]) is not None and self.statements >= 2
         if (has_title or self.fragments >= 2) and not self.is_personal:
             return True
-        if not has_frame and len(self.lines) == 1:
-            return False  # a single paragraph counts as typed
         if not has_frame:
             is_addressed = self.is_personal or pat.ADDRESSES.search(text)
             return self.fragments >= _MANY_FRAGMENTS or (self.statements > 2 * _MANY_STATEMENTS and not is_addressed)

@@ -201,7 +201,7 @@ FURNITURE = re.compile(
     r"|unsubscribe"
     r"|sent from my|(?:^|\s)(?:home|about|contact|faq)\s*[|>»·]|chapter \d+|^abstract\b|v?\d+\.\d+\.\d+ \(|^\W*q:"
     r"|^\W*a:"
-    r"|confidential|disclaimer|breaking news|advertisement|sponsored|版权|阅读更多|利用規約|저작권",
+    r"|breaking news|advertisement|sponsored|版权|阅读更多|利用規約|저작권",
     re.IGNORECASE | re.MULTILINE,
 )
 TO_MACHINES = re.compile(

@@ -197,7 +197,7 @@ _BINDS_ELSEWHERE = re.compile("|".join(_OTHERS), re.IGNORECASE)
 _DESCRIBES = re.compile(
     r"\b(?:I|he|she|it|they|this|that|there|which|who|the \w+)"
     r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
-    r"(?: \w+)? (?:always|never) (?!want|use|do\b|be\b|have\b|stay)\w+"
+    r"(?: (?!must|should|shall|may|can|will)\w+)? (?:always|never) (?!want|use|do\b|be\b|have\b|stay)\w+"
     r"|^(?:and |but |so |well, |hm+,? )*(?:I )?(?:don't|do not|didn't|can't) (?:know|think|see|understand|worry|mind"
     r"|you (?!dare)|remember|get it|care\b)"
     r"|^(?:it|there|that|this|he|she|I) must\b|\bmust (?:have|be (?:a|an|some|the|because))\b|^no (?:problem|idea"

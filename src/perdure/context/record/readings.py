@@ -123,7 +123,7 @@ def read_user(message: Message) -> UserReading:
         rules=rules_among(spoken),
         corrections=corrections_among(spoken),
         remarks=remarks_among(spoken),
-        choices=choices_among(sentences(own)),
+        choices=choices_among(spoken),
         takes_back=takes_back(own),
     )
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from perdure.context.analysis import sentences
+from perdure.context.authorship import before_fiction
 from perdure.context.facts.quoting import beginning
 from perdure.context.record.decisions import DecisionLog
 from perdure.context.record.readings import (
@@ -127,7 +129,7 @@ class _StateFold:
         is_wanted = self.goal is None or self.goal.seq == self._greeting_seq
         # A greeting or a command of the client is no goal.
         if is_wanted and request is not None and request.seq == seq and request.own_words:
-            self.goal = SourcedValue(request.own_words, seq)
+            self.goal = SourcedValue(before_fiction(request.own_words) or sentences(request.own_words)[0], seq)
             self._greeting_seq = seq if _is_slight(request.own_words) else BEFORE_LOG - 1
         self.decisions.add_user(seq, reading.choices, takes_back=reading.takes_back)
         for rule in reading.rules:

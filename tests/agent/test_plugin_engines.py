@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -229,3 +231,31 @@ def test_empty_steps_are_dropped_from_a_plan() -> None:
     assert as_compaction(Compaction("nothing_to_do", (Keep(0, 0),)), []).is_noop
     same = as_compaction(Compaction("compacted", (Keep(0, 0), Keep(0, 4), Keep(4, 4))), HISTORY)
     assert (same.outcome, same.plan) == ("nothing_to_do", (Keep(0, 4),))
+
+
+@pytest.mark.spec("J4", "M1")
+def test_an_interrupt_does_not_wait_for_an_engine_that_blocks(tmp_path: Path) -> None:
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    class Blocking(Slide):
+        def compress(
+            self, messages: Sequence[Entry], *, focus_topic: str | None = None, reason: Reason = "threshold"
+        ) -> list[Message]:
+            has_begun.set()
+            may_end.wait(30)
+            return super().compress(messages)
+
+    with bench(tmp_path, *["Yes."] * 3, window=WINDOW, engine=Blocking) as b:
+        for n in range(2):
+            b.agent.chat(f"question {n}")
+
+        async def interrupted() -> bool:
+            compaction = asyncio.ensure_future(b.agent.acompress())
+            await asyncio.to_thread(has_begun.wait, 30)
+            b.agent.interrupt()
+            await asyncio.wait([compaction], timeout=10)
+            return compaction.cancelled()
+
+        assert b.bridge.run(interrupted())
+        assert b.agent.chat("and now?") == "Yes.", "the lease was released"
+        may_end.set()

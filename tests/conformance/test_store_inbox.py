@@ -228,6 +228,24 @@ def test_scrubbing_includes_pending_and_completed_messages(store: SessionStore) 
     assert store.inbox.get("t_2").result == {"kind": "turn", "text": "***, noted"}
 
 
+def test_a_damaged_message_is_named_and_does_not_hold_up_the_queue(store: SessionStore, backend: Backend) -> None:
+    enqueue(store, inbound(1, text="hello"))
+    done = enqueue(store, inbound(2, queue_key="chat:b"))
+    store.inbox.finish(done, {"kind": "turn", "text": "hi"}, conversation_id=None)
+    backend.execute("UPDATE inbox SET content = '{', scopes = 'no list' WHERE id = 't_1'")
+    backend.execute("UPDATE inbox SET result = '[' WHERE id = 't_2'")
+    damaged = store.inbox.get("t_1").inbound
+    assert "is damaged" in str(damaged.content)
+    assert damaged.scopes == ()
+    assert store.inbox.get("t_2").result == {}
+    problems = store.verifier.database().problems
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "table inbox, row t_1",
+        "table inbox, row t_1",
+        "table inbox, row t_2",
+    ]
+
+
 def test_a_late_heartbeat_does_not_revive_a_released_lease(store: SessionStore) -> None:
     lease = store.leases.acquire(conversation(store), "one")
     store.leases.release(lease)

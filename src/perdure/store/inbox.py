@@ -10,11 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Row, Transaction, Value, insert_numbered, text
+from perdure.store.db.database import (
+    Row,
+    Transaction,
+    Value,
+    insert_numbered,
+    text,
+    to_seq,
+    to_text,
+    to_time_ms,
+)
 
 MessageState = Literal["waiting", "running", "done"]
 _COLUMNS = (
@@ -285,15 +294,31 @@ def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> 
     }
 
 
+_DAMAGED = "[This message is damaged in the database and cannot be read.]"
+
+
 def _queued_message(row: Row) -> QueuedMessage:
     (
         number, ident, queue_key, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state,
         result, owner, expires_at, wants_stop, done_at,
     ) = row  # fmt: skip
+    # A damaged row must not hold up its queue: its sender gets a failed turn, without any rights.
+    allowed = _stored_json(scopes, list, [])
     inbound = InboundMessage(
-        ident, queue_key, platform, user_key, chat, json.loads(content), tuple(json.loads(scopes)), key
-    )
-    outcome = json.loads(result) if result else None
+        to_text(ident), to_text(queue_key), to_text(platform), to_text(user_key), to_text(chat),
+        _stored_json(content, str | dict, _DAMAGED), tuple(map(str, allowed)), None if key is None else to_text(key),
+    )  # fmt: skip
+    outcome = _stored_json(result, dict, {}) if result else None
     return QueuedMessage(
-        number, inbound, state, owner, expires_at, conversation, begin_seq, outcome, bool(wants_stop), done_at
-    )
+        number, inbound, cast(MessageState, to_text(state)), to_text(owner), to_time_ms(expires_at),
+        None if conversation is None else to_text(conversation), None if begin_seq is None else to_seq(begin_seq),
+        outcome, bool(wants_stop), None if done_at is None else to_time_ms(done_at),
+    )  # fmt: skip
+
+
+def _stored_json(stored: object, kind: Any, default: Any) -> Any:
+    try:
+        value = json.loads(to_text(stored))
+    except (ValueError, RecursionError):
+        return default
+    return value if isinstance(value, kind) else default

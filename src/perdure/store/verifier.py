@@ -41,7 +41,7 @@ class Verifier:
         Stops after `timeout_s`.
         """
         check = self._context.database.check(timeout_s=timeout_s)
-        return DatabaseCheck((*check.problems, *self._context.database.read(_state_problems)), check.is_complete)
+        return DatabaseCheck((*check.problems, *self._context.database.read(_json_problems)), check.is_complete)
 
     def conversation(self, any_id: str) -> list[Damage]:
         """Return the damage in one conversation, including messages a branch shares with its parent."""
@@ -92,14 +92,22 @@ def _batch_end(tx: Transaction, conversation_id: str, start: int) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _state_problems(tx: Transaction) -> list[str]:
+# SQL for the rows that hold JSON: table, name of the row, value.
+_JSON = (
+    "SELECT 'state', scope || ' ' || key, value FROM state"
+    " UNION ALL SELECT 'inbox', id, content FROM inbox"
+    " UNION ALL SELECT 'inbox', id, scopes FROM inbox"
+    " UNION ALL SELECT 'inbox', id, result FROM inbox WHERE result <> ''"
+)
+
+
+def _json_problems(tx: Transaction) -> list[str]:
     problems = []
-    for scope, key, value in tx.rows("SELECT scope, key, value FROM state"):
+    for table, name, value in tx.rows(_JSON):
         try:
             json.loads(to_text(value))
         except (ValueError, RecursionError) as error:
-            name = f"{to_text(scope)} {to_text(key)}"
             problems.append(
-                f"table state, row {name}: its value cannot be read ({error}); delete it or restore a backup"
+                f"table {table}, row {to_text(name)}: its value cannot be read ({error}); restore it from a backup"
             )
     return problems[:_MAX_LISTED]

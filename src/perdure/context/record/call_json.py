@@ -1,50 +1,154 @@
-"""JSON bodies reduced to their informative fields: ids, names, states, errors, amounts, links."""
+"""JSON bodies reduced to their values: scalars by name, lists of objects as rows, without what nobody refers to."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.record.call_text import CallFinding, OutputView, count_noun, join_rows, one_line, parse_json
+from perdure.context.record.call_text import CallFinding, OutputView, count_noun, one_line, parse_json
+from perdure.context.record.json_rows import LABELS, is_dull, list_rows, object_rows
 from perdure.context.record.types import CallFacts
 
-_BODY_CHARS = 950
-_MAX_DEPTH = 4
-_TELLING = (
-    "error", "errors", "error_message", "message", "detail", "id", "number", "key", "name", "full_name", "title",
-    "subject", "login", "status", "state", "conclusion", "code", "html_url", "url", "path", "ref", "branch", "sha",
-    "type", "version", "count", "total", "amount", "price", "date", "created_at", "result", "summary", "description",
-    "snippet",
-)  # fmt: skip
-_RANK = {name: rank for rank, name in enumerate(_TELLING)}
-_DULL = re.compile(r"(?i)(?:_url|^node_id|avatar|gravatar|^etag|_links|permissions|^site_admin|^events|user_view_type)")
+_DATA_CHARS = 1_900
+# A document that is cut off is read up to here.
+_CUT_CHARS = 120_000
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
+_NEXT_ITEM = re.compile(r"\}\s*,\s*\{")
+# Items tried as the first behind the gap in a list; each is parsed up to its first fault.
+_TRIED_ITEMS = 40
+_CLOSERS = {"[": "]", "{": "}"}
+_OBJECT_WORTH = 0.45
+_LIST_WORTH = 0.4
 _STRING_FIELD = re.compile(
     r'"(error|message|status|state|id|number|name|title|html_url|code)"\s*:\s*("(?:[^"\\]|\\.){0,200}"|-?\d+|true|false|null)'
 )
+# The members that come first in the line of a call.
+_FIRST = (
+    "error", "message", "detail", "number", *LABELS, "status", "state", "conclusion", "code", "count", "total",
+    "amount", "price", "date", "version", "type", "ref", "branch", "created_at", "result", "html_url", "url", "summary",
+    "description",
+)  # fmt: skip
+_RANK = {name: rank for rank, name in reversed(list(enumerate(_FIRST)))}
 
 
 def read_json(view: OutputView) -> CallFinding | None:
     """Describe a result that is a JSON document, or contains little else; None for other texts."""
-    text = view.raw.strip() if len(view.raw) < 400_000 else view.raw[:2_000].lstrip()
+    text = view.raw.strip() if len(view.raw) < 400_000 else view.raw[:_CUT_CHARS].lstrip()
     if not text or text[0] not in "{[":
         return None
     body = parse_json(text)
     if body is None:
-        return _read_fragment(view) if len(view.raw) > 2_000 else None
-    return describe_body(body)
-
-
-def describe_body(body: object) -> CallFinding | None:
+        body = _json_lines(text)
+    if body is not None:
+        return describe_body(body)
+    if len(view.raw) <= 2_000:
+        return None
+    body = complete_json(text)
     if isinstance(body, list):
-        return _describe_list(body)
+        body += _last_items(text)
+    return describe_body(body, is_cut=True) if body else _read_fragment(view)
+
+
+def _json_lines(text: str) -> list[object] | None:
+    """The objects of a text that has one in each line."""
+    lines = [x for x in text[:_CUT_CHARS].split("\n") if x.strip()]
+    if len(lines) < 2 or not all(x.startswith("{") and x.rstrip().endswith("}") for x in lines):
+        return None
+    bodies = [parse_json(x) for x in lines[:400]]
+    return bodies if all(isinstance(b, dict) for b in bodies) else None
+
+
+def complete_json(text: str) -> object:
+    """Parse the beginning of a document that is cut off: up to its last whole member; None where there is none."""
+    text = text[:_CUT_CHARS]
+    for _ in range(2):
+        closed = _closed(text)
+        try:
+            return json.loads(closed) if closed else None
+        except json.JSONDecodeError as error:
+            # Something else begins there, such as a note about what was left out.
+            text = text[: error.pos]
+        except (ValueError, RecursionError):
+            return None
+    return None
+
+
+def _last_items(text: str) -> list[Any]:
+    """The whole items at the end of a list whose middle is missing."""
+    if not text.endswith("]"):
+        return []
+    start = len(text) // 4
+    for _ in range(_TRIED_ITEMS):
+        match = _NEXT_ITEM.search(text, start)
+        if match is None:
+            return []
+        start = match.end()
+        if isinstance(items := parse_json(f"[{text[start - 1 :]}"), list):
+            return items
+    return []
+
+
+def _closed(text: str) -> str:
+    """The text up to the end of its last whole member, with the brackets that are open there closed."""
+    open_brackets: list[str] = []
+    end, closers = 0, ""
+    for token in _TOKEN.finditer(text):
+        mark = token[0]
+        if mark[0] == '"':
+            continue
+        if mark == ",":
+            end = token.start()
+        elif mark in _CLOSERS:
+            open_brackets.append(_CLOSERS[mark])
+            continue
+        else:
+            if not open_brackets or open_brackets.pop() != mark:
+                break
+            end = token.end()
+        closers = "".join(reversed(open_brackets))
+        if not open_brackets:
+            break
+    return text[:end] + closers
+
+
+def describe_body(body: object, *, is_cut: bool = False) -> CallFinding | None:
+    """Describe a parsed document; `is_cut` where its end is missing."""
+    if isinstance(body, list):
+        return _describe_list(body, is_cut=is_cut)
     if not isinstance(body, dict) or not body:
         return None
     error = error_of(body)
-    scalars = {k: v for k, v in body.items() if not isinstance(v, dict | list)} or body
-    headline = one_line(", ".join(_pairs(scalars, ranked=True)[:7]), 140)
-    rows = (render_value(body, _BODY_CHARS),) if len(body) > 1 else ()
-    facts = CallFacts(error=error)
-    return CallFinding(f"ERROR {error}" if error else headline, rows, facts, bool(error), 0.6 if error else 0.4, error)
+    rows = tuple(object_rows(body, limit=_DATA_CHARS)) if len(body) > 1 or not _is_short(body) else ()
+    headline = _headline(body)
+    if is_cut:
+        headline = f"{headline} (the end is missing)"
+    worth = 0.6 if error else _OBJECT_WORTH
+    return CallFinding(
+        f"ERROR {error}" if error else headline, rows, CallFacts(error=error), bool(error), worth, error, is_data=True
+    )
+
+
+def _is_short(body: Mapping[str, Any]) -> bool:
+    return all(not isinstance(v, dict | list) and len(str(v)) <= 100 for v in body.values())
+
+
+def _headline(body: Mapping[str, Any]) -> str:
+    names = [k for k, v in list(body.items())[:60] if v not in (None, "", [], {}) and not is_dull(str(k), v)]
+    scalars = [k for k in names if not isinstance(body[k], dict | list)]
+    scalars.sort(key=lambda k: _rank(str(k)) + (8 if body[k] in (0, False) else 0))
+    parts = [f"{k}: {one_line(str(body[k]), 100)}" for k in scalars[:7]]
+    parts += [f"{k}: {count_noun(len(body[k]), 'item')}" for k in names if isinstance(body[k], list)][:3]
+    if not parts:
+        parts = object_rows(body, limit=140)[:1]
+    return one_line(", ".join(parts), 140)
+
+
+def _rank(name: str) -> int:
+    if name.endswith("_id"):
+        return _RANK["id"]
+    return 55 if name.endswith(("_at", "_time", "timestamp")) else _RANK.get(name, 50)
 
 
 def error_of(body: dict[str, Any]) -> str:
@@ -61,73 +165,18 @@ def error_of(body: dict[str, Any]) -> str:
     return one_line(str(error), 240) if error else ""
 
 
-def _describe_list(body: list[Any]) -> CallFinding | None:
+def _describe_list(body: Sequence[Any], *, is_cut: bool) -> CallFinding:
     if body and all(isinstance(x, list) for x in body):
         body = [y for x in body[:200] for y in x[:200]]
-    rows = [
-        one_line(", ".join(_pairs(x, ranked=True)[:6]) if isinstance(x, dict) else render_value(x, 160), 200)
-        for x in body[:12]
-    ]
-    if len(body) > 12:
-        rows.append(f"… {len(body) - 12} more")
-    title = count_noun(len(body), "item")
-    headline = title + (f", first {one_line(rows[0], 100)}" if rows else "")
-    if len(body) <= 12 and (columns := _table(body)):
-        rows = [columns]
-    return CallFinding(
-        headline, tuple(join_rows(rows, limit=_BODY_CHARS, row_chars=_BODY_CHARS)), CallFacts(), False, 0.35, title
-    )
-
-
-def render_value(value: object, limit: int, depth: int = 0) -> str:
-    """A value as short text: names and scalars, without what is never of interest; lists of like objects as a table."""
-    if isinstance(value, dict):
-        pairs = _pairs(value, depth=depth)
-        text = ", ".join(pairs) if depth == 0 else f"({', '.join(pairs)})"
-    elif isinstance(value, list):
-        columns = _table(value) if depth < _MAX_DEPTH else ""
-        items = "; ".join(render_value(x, 120, depth + 1) for x in value[:12]) if depth < _MAX_DEPTH else "…"
-        more = f"; … {len(value) - 12} more" if len(value) > 12 else ""
-        text = columns or f"[{items}{more}]"
-    else:
-        text = str(value)
-    return one_line(text, limit)
-
-
-def _pairs(body: dict[str, Any], *, ranked: bool = False, depth: int = 0) -> list[str]:
-    """The members of an object as "name: value", scalars before containers."""
-    names = [k for k in list(body)[:60] if body[k] not in (None, "", [], {}) and not _DULL.search(str(k))]
-    if ranked:
-        names.sort(key=lambda k: _rank(str(k)) + (8 if body[k] in (0, False) else 0))
-    else:
-        names.sort(key=lambda k: isinstance(body[k], dict | list))
-    if depth >= _MAX_DEPTH:
-        return ["…"]
-    return [f"{k}: {render_value(body[k], 300 if isinstance(body[k], dict | list) else 160, depth + 1)}" for k in names]
-
-
-def _table(items: list[Any]) -> str:
-    """Objects with the same names as one header and a row each; "" for other lists."""
-    if len(items) < 2 or not all(isinstance(x, dict) for x in items):
-        return ""
-    names = [k for k in items[0] if not _DULL.search(str(k))][:12]
-    if not names or any(set(x) != set(items[0]) for x in items[:12]):
-        return ""
-    rows = [
-        "/".join(render_value(x[k], 140 if str(x[k]).startswith("http") else 60, 3) for k in names) for x in items[:12]
-    ]
-    more = f" | … {len(items) - 12} more" if len(items) > 12 else ""
-    return f"({'/'.join(map(str, names))}) {' | '.join(rows)}{more}"
-
-
-def _rank(name: str) -> int:
-    if name.endswith("_id"):
-        return _RANK["id"]
-    return 55 if name.endswith(("_at", "_time", "timestamp")) else _RANK.get(name, 50)
+    rows = list_rows(body, limit=_DATA_CHARS)
+    title = count_noun(len(body), "item") + (" of a longer list, which is cut" if is_cut else "")
+    first = next((r for r in rows if not r.endswith(":")), "")
+    headline = f"{title}: {one_line(first, 110)}" if first else title
+    return CallFinding(headline, tuple(rows), CallFacts(), False, _LIST_WORTH, title, is_data=True)
 
 
 def _read_fragment(view: OutputView) -> CallFinding | None:
-    """The telling fields of a document that is cut off or too large to parse."""
+    """The telling fields of a document that cannot be parsed."""
     pairs = [(m[1], m[2].strip('"')) for m in _STRING_FIELD.finditer(view.text[:60_000])]
     if not pairs:
         return None

@@ -15,6 +15,7 @@ from perdure.context.record.types import CallFacts
 
 LINE_CHARS = 160
 DETAIL_CHARS = 1_200
+DATA_CHARS = 2_000
 _MAX_ROWS = 28
 # A result of more characters or lines is reduced to its head, its tail and the marked lines between them.
 _WHOLE_CHARS = 64_000
@@ -63,6 +64,8 @@ class CallFinding:
     worth: float = 0.3
     # The headline above the rows, where these repeat the headline of the line.
     title: str | None = None
+    # The rows are values, which nothing else may tell: they have more room.
+    is_data: bool = False
 
 
 @dataclass(frozen=True, slots=True)

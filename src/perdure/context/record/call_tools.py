@@ -12,6 +12,7 @@ from perdure.context.record.call_json import error_of, read_json
 from perdure.context.record.call_refusals import UnfinishedCall, background_process
 from perdure.context.record.call_runs import decisive_lines, describe_shell, reads_foreign_text, shell_label
 from perdure.context.record.call_text import (
+    DATA_CHARS,
     DETAIL_CHARS,
     LINE_CHARS,
     CallFinding,
@@ -76,7 +77,8 @@ def _compose(
     if not rows and len(full) <= LINE_CHARS:
         return CallLine(kind, name, target, outcome, line, line, finding.worth, facts=finding.facts)
     first = clip_middle(" ".join(full.split()), 420 if outcome != "refused" else 1_000)
-    body = join_rows(rows, limit=DETAIL_CHARS - len(first), row_chars=900)
+    room = DATA_CHARS if finding.is_data else DETAIL_CHARS
+    body = join_rows(rows, limit=room - len(first), row_chars=900)
     detail = printable("\n".join([first, *(f"  {r}" for r in body)]))
     return CallLine(kind, name, target, outcome, line, detail, finding.worth, facts=finding.facts)
 

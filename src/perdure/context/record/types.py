@@ -61,7 +61,7 @@ class CallLine:
     # One line of at most about 160 characters: what, on what, what came of it.
     line: str
     # The same with what a reader needs later: failing tests, both sides of an edit, the rows of a status. Several lines
-    # are allowed; at most about 1,200 characters. Equal to `line` where there is nothing more to tell.
+    # are allowed; at most about 1,200 characters, 2,000 of data. Equal to `line` where there is nothing more to tell.
     detail: str
     # 0 (a listing) to 1 (a refusal with its reason, a failing test that is still open).
     worth: float

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 SHORT_CHARS = 130
 _CELL_CHARS = 48
 _CODE_LINES = 8
+# An example of a format is of use as a whole.
+_DATA_LINES = 16
 _CODE_CHARS = 160
 _LONGEST_LEAD = 160
 _SAMPLE_CHARS = 4_000
@@ -213,8 +215,9 @@ def _code(lines: Sequence[str], lead: int) -> list[Passage]:
     is_data = lines[0].strip() in ("{", "[")
     worth = 0.15 if _DIAGRAM.search("\n".join(lines[:6])) else 0.6 if len(lines) <= 4 or is_data else 0.45
     out = []
-    for start in range(0, len(lines), _CODE_LINES):
-        piece = "\n".join(lines[start : start + _CODE_LINES])
+    size = _DATA_LINES if is_data else _CODE_LINES
+    for start in range(0, len(lines), size):
+        piece = "\n".join(lines[start : start + size])
         out.append(Passage(piece, piece, worth, "\n", lead))
         worth *= 0.85
     return out

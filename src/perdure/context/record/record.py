@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from perdure.context.record.cache import count_chars
@@ -70,6 +70,7 @@ _MOST_DOCUMENT_CHARS = 300_000
 _GAP_CHARS = 70
 # A passage of this length is shown once.
 _REPEATABLE_CHARS = 80
+_QUOTED_CHARS = 78
 _VERBS: Mapping[CallKind, str] = {
     "read": "read",
     "search": "searched",
@@ -344,6 +345,8 @@ class _Drawing:
 
     def _add_statement(self, seq: int | None, statement: Statement, age: float, *, is_old: bool) -> None:
         label = len(self.options)
+        if statement.speaker == "user":
+            statement = self._without_quoted(statement)
         weight = _weight(statement, age)
         repeats = None
         if statement.fingerprint and seq is not None:
@@ -375,10 +378,19 @@ class _Drawing:
             self.options.append(Option(size + 3, score(worth, size), needs))
             self._add_step(worth * _REST_FACTOR, size + more, more, shorts[-1])
 
+    def _without_quoted(self, statement: Statement) -> Statement:
+        """The statement with its place in the record, but only the first words of what the sections quote."""
+        quoted = [f"“{p.text}”" in self._already for p in statement.passages]
+        if not any(quoted):
+            return statement
+        passages = tuple(
+            Passage(clip(p.text, _QUOTED_CHARS), clip(p.text, _QUOTED_CHARS), p.worth, p.joint, p.lead) if q else p
+            for p, q in zip(statement.passages, quoted, strict=True)
+        )
+        return replace(statement, passages=passages, is_binding=statement.is_binding and not all(quoted))
+
     def _is_repeated(self, passage: Passage, statement: Statement) -> bool:
         """Whether the passage is shown already: by the sections, or by an earlier message that is not the user's."""
-        if statement.speaker == "user" and f"“{passage.text}”" in self._already:
-            return True
         if len(passage.text) < _REPEATABLE_CHARS:
             return False
         if passage.text in self._passages or passage.text in self._already:

@@ -53,7 +53,10 @@ def test_a_conversation_s_head_has_its_own_totals_and_gauge(told: Told) -> None:
     last = [c for c in told.store.ledger.calls(told.story.long) if c.task == "main"][-1]
     assert head["totals"]["calls"] == totals.calls
     assert head["totals"]["compactions"] == totals.compactions == len(head["handoffs"])
-    assert head["gauge"]["tokens"] == last.usage.total_tokens
+    compacted = told.store.ledger.events(told.story.long, kind="compaction")[-1]
+    is_compacted_since = compacted.created_at_ms > last.started_at_ms
+    used = compacted.payload["prompt_after"] if is_compacted_since else last.usage.total_tokens
+    assert head["gauge"]["tokens"] == used
     assert (head["gauge"]["window"], head["gauge"]["threshold"]) == (last.window_tokens, last.threshold_tokens)
     assert {c["id"] for c in head["children"]} == {told.story.branch, told.story.delegate}
     assert [s["began_by"] for s in head["sessions"]][:2] == ["start", "compression"]

@@ -50,6 +50,7 @@ DAMAGE = {
         MESSAGE,
         "m:5 has a body of the wrong type",
     ),
+    "a body that became a number": ("message", "body", "float", MESSAGE, "m:5 is damaged and cannot be read"),
     "a key that became text": ("message", "key", "text of the same bytes", MESSAGE, "m:5 "),
     "an unknown kind": ("message", "kind", "flipped", MESSAGE, "m:5 has the kind"),
     "a message without a kind": ("message", "kind", "null", MESSAGE, "m:5 has the kind"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import CorruptStore, StoreError
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry, Message, clean
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, to_bytes, to_time_ms
 from perdure.store.ids import Body, decode_or_placeholder, encode, ingest_key, unpack
@@ -99,11 +99,11 @@ class IdReservation:
 
 def stored_text(body: bytes, encoding: int, kind: str, *, seq: int) -> str:
     """Return the searchable text of a stored message; a placeholder for a damaged one."""
-    with suppress(CorruptStore, ValueError, TypeError):
+    with suppress(CorruptStore, ValueError, RecursionError):
         raw = json.loads(unpack(body, encoding))
         # Most messages are plain text: they need not become a Message first.
-        if isinstance(raw.get("content"), str) and not raw.get("tool_calls"):
-            return str(raw["content"])
+        if isinstance(raw, dict) and isinstance(raw.get("content"), str) and not raw.get("tool_calls"):
+            return clean(raw["content"])
     return searchable_text(decode_or_placeholder(body, encoding, kind, seq=seq))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from perdure.core.errors import StoreError
 from perdure.store.context import StoreContext
-from perdure.store.db.database import Transaction, Value, to_bytes
+from perdure.store.db.database import Row, Transaction, Value, to_bytes, to_text
 from perdure.store.messages import stored_text
 from perdure.store.search.embedding import (
     WordVectors,
@@ -208,13 +208,19 @@ def record_removal(tx: Transaction) -> None:
 
 
 def _removals(tx: Transaction) -> int:
-    row = tx.row("SELECT value FROM state WHERE scope = 'vectors' AND key = 'removals'")
-    return int(json.loads(row[0])) if row else 0
+    return _stored_count(tx.row("SELECT value FROM state WHERE scope = 'vectors' AND key = 'removals'"))
 
 
 def _progress(tx: Transaction) -> int:
-    row = tx.row(_PROGRESS)
-    return int(json.loads(row[0])) if row else 0
+    return _stored_count(tx.row(_PROGRESS))
+
+
+def _stored_count(row: Row | None) -> int:
+    """Parse a stored number; a damaged one is 0, as if nothing had been done yet."""
+    try:
+        return int(json.loads(to_text(row[0]))) if row else 0
+    except (ValueError, TypeError):
+        return 0
 
 
 def _store_progress(tx: Transaction, last: int) -> None:

@@ -142,6 +142,20 @@ def test_syntax_is_read_as_bash_does(command: str) -> None:
     assert _kinds(command) - {"unreadable"}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 - <<'EOF' 2>&1 | tail -5\nprint('rm -rf /')\nEOF",
+        "{ while true; do date; sleep 1; done } | head",
+        'for d in */; do (cd "$d" || continue; ls) done',
+        "exec 3<>/dev/null",
+        "alias sudo='sudo '",
+    ],
+)
+def test_valid_syntax_that_the_grammar_does_not_know_is_readable(command: str) -> None:
+    assert _kinds(command) == set()
+
+
 def test_danger_names_the_overwritten_file() -> None:
     (danger,) = find_dangers("echo x > ~/thesis.tex", WHERE)
     assert danger.what == "echo x > /home/me/thesis.tex"

@@ -11,14 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from perdure.tools.shell_safety.expand import ShellVariables
-from perdure.tools.shell_safety.interpreters import (
-    SHELLS,
-    code_of,
-    language_of,
-    read_code,
-    runs_stdin,
-    shell_script,
-)
+from perdure.tools.shell_safety.interpreters import SHELLS, code_of, language_of, read_code, runs_stdin, shell_script
 from perdure.tools.shell_safety.invocation import Invocation, looks_recursive, matching_names, program_of
 from perdure.tools.shell_safety.limits import TOO_LONG, Budget, Unreadable
 from perdure.tools.shell_safety.parse import parse

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from perdure.tools.shell_safety.limits import TOO_LONG, Unreadable
 from perdure.tools.shell_safety.paths import PathZones, ShellPath
-from perdure.tools.shell_safety.types import strip_taints
+from perdure.tools.shell_safety.types import strip_taints, word_list
 
 _SUMMARY_CHARS = 160
 
@@ -111,22 +111,7 @@ def _opens_with(arg: str, names: tuple[str, ...]) -> bool:
 
 _MAX_PATTERN_CHARS = 200
 # Program names that a glob pattern may resolve to.
-_DANGEROUS_PROGRAMS = [
-    "rm",
-    "dd",
-    "mkfs",
-    "shred",
-    "chmod",
-    "chown",
-    "kill",
-    "sh",
-    "bash",
-    "curl",
-    "wget",
-    "sudo",
-    "reboot",
-    "nc",
-]
+_DANGEROUS_PROGRAMS = word_list("rm dd mkfs shred chmod chown kill sh bash curl wget sudo reboot nc")
 
 
 def program_of(typed: str) -> str:

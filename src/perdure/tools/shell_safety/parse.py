@@ -91,20 +91,23 @@ def parse(text: str, budget: Budget, *, depth: int = 0) -> ParsedScript:
 
 
 def _rewrite(text: str) -> str:
-    """Rewrite two forms that the grammar does not know: `<<EOF 2>&1 | …` and `3<>file`."""
-    return re.sub(r"(?<=\d)<>", ">", _REDIRECT_AFTER_HERE.sub(r"\2 \1", text))
+    """Rewrite what the grammar does not know: `<<EOF 2>&1 | …`, `3<>file`, and `done }` or `) done` without a `;`."""
+    text = re.sub(r"(?<=\d)<>", ">", _REDIRECT_AFTER_HERE.sub(r"\2 \1", text))
+    return re.sub(r"(\b(?:done|fi|esac)(?=[ \t]?\})|\)(?=[ \t](?:done|fi|\})))", r"\1;", text)
 
 
 def _parse_tree(source: bytes, budget: Budget, *, is_nested: bool) -> Tree:
     """Parse with a timeout. Every retry takes a new parser: one that was stopped crashes when it resumes."""
     from tree_sitter import Parser
 
+    patience = 1
     while True:
         try:
-            return Parser(_language(), timeout_micros=budget.parse_micros(is_nested=is_nested)).parse(source)
+            micros = patience * budget.parse_micros(is_nested=is_nested)
+            return Parser(_language(), timeout_micros=micros).parse(source)
         except ValueError:
-            # The timeout is in real time: retry if the machine was busy with another thread or process.
-            continue
+            # The timeout is in real time, the budget in processor time: retry if the machine was busy.
+            patience *= 8
 
 
 @cache

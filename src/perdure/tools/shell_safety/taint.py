@@ -43,9 +43,9 @@ _DECODERS = word_set(
 _PRINTS_FILES = word_set("tar bsdtar gtar zip 7z cpio pg_dump pg_dumpall mysqldump mongodump sqlite3 strings od")
 # Programs that print shell code to be evaluated, by their first words.
 _PRINTS_SETUP = re.compile(
-    r"(?:ssh-agent|gpg-agent|keychain|direnv|brew shellenv|pyenv|rbenv|nodenv|jenv|goenv|fnm|nvm|mise|asdf|rtx"
-    r"|zoxide|starship|atuin|fzf|minikube|docker-machine|eksctl|dircolors|opam|luarocks|register-python-argcomplete|thefuck"
-    r"|conda|mamba|micromamba|vagrant|lesspipe|resize|rustup|tmuxifier|hub alias|gh completion|\S+ completions?)\b"
+    r"(?:ssh-agent|gpg-agent|keychain|direnv|brew shellenv|pyenv|rbenv|nodenv|jenv|goenv|fnm|nvm|mise|asdf|rtx|zoxide"
+    r"|starship|oh-my-posh|poetry env|cs java|atuin|fzf|minikube|docker-machine|eksctl|dircolors|opam|luarocks|thefuck"
+    r"|register-python-argcomplete|conda|mamba|micromamba|vagrant|lesspipe|resize|rustup|hub alias|\S+ completions?)\b"
 )
 
 

@@ -324,7 +324,7 @@ _SPECIAL: dict[str, _Nested] = {
         "sed gsed": _sed,
         "trap": lambda run: (Script(o) for o in run.operands[:1] if o not in ("-", "")),
         "eval": lambda run: iter([Script(" ".join(run.args))]),
-        "alias": lambda run: (Script(f"{a.partition('=')[2]} {UNKNOWN}") for a in run.args if "=" in a),
+        "alias": lambda run: (Script(f"{a.partition('=')[2]} name") for a in run.args if "=" in a),
         "command": _command,
         "at batch": lambda run: iter([Script(run.stdin)] if run.stdin else []),
         "make": _make,

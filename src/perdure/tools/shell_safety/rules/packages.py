@@ -154,7 +154,7 @@ RULES: tuple[RiskRule, ...] = (
         "rpm dpkg pacman apt apt-get dnf yum zypper",
         lambda r: (
             any(re.match(r"\w+://", o) for o in r.operands)
-            or r.has("--allow-unauthenticated", "--nogpgcheck", "--no-gpg-checks", "--force-yes")
+            or not {"--allow-unauthenticated", "--nogpgcheck", "--no-gpg-checks", "--force-yes"}.isdisjoint(r.options)
         ),
         "rpm -i http://packages.example/x.rpm",
     ),

@@ -208,3 +208,13 @@ def test_dense_text_keeps_to_the_budget_in_tokens() -> None:
     assert handoff.record
     assert estimate_text(handoff.record + handoff.index) <= 1.15 * 0.088 * 24_000
     assert INDEX not in handoff.sections
+
+
+def test_a_url_is_no_path_root_and_a_call_without_a_verb_has_its_name() -> None:
+    assert common_root([f"https://github.com/acme/shop/file_{n}.py" for n in range(9)]) == ""
+    calls = []
+    for n in range(40):
+        call = ToolCall(f"c{n}", "get_user_details", json.dumps({"user_id": f"mia_{n}"}))
+        calls += [assistant("", (call,)), tool_result(f"c{n}", json.dumps({"name": f"Mia {n}"}))]
+    record = draw_record(_entries(user("Look them up"), *calls), budget=600)
+    assert "get_user_details" in record

@@ -18,7 +18,7 @@ _SECTIONS_SHARE = 0.5
 # A record repeats nothing of the sections, which need less room beside it.
 _BESIDE_RECORD = 0.85
 # Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
-_LONG_SECTIONS = 2.0
+_LONG_SECTIONS = 2.3
 _FRAME_CHARS = 1_000
 _LEAST_RECORD_SHARE = 0.4
 # Sections that code writes, as a share of the record's budget: the record has the details.

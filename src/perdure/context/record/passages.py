@@ -68,6 +68,7 @@ _NARRATION = re.compile(
 _FILLER = re.compile(
     r"^(?:(?:that's |this is )?(?:a )?(?:great|good|excellent|perfect|interesting|fair|nice)"
     r" (?:question|point|catch|idea)"
+    r"|(?:i(?:'m| am) )?(?:sorry|i apologi[sz]e)\b"
     r"|you(?:'re| are) (?:absolutely |completely |totally )?right(?! to| that| about)|(?:great|perfect|excellent|done"
     r"|good|nice|ok(?:ay)?|sure|got it|understood|sounds good|absolutely|exactly|of course|certainly)\b)"
     r"[\w ,'’]{0,40}[.!:—✓✅-]*$",

@@ -87,7 +87,7 @@ _LEAST_SIZE = 30
 # A root that fewer paths share is not worth a line.
 _FEWEST_PATHS = 4
 _LONGEST_TARGET = 400
-_PATH = re.compile(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]+")
+_PATH = re.compile(r"(?<![\w./:])/(?:[\w.@+-]+/)+[\w.@+-]+")
 _HEADER = "In order, as it was said and done; … marks omissions, → a tool call with its outcome."
 _RELATIVE = "Paths in calls are relative to "
 # What an earlier record has at a lower resolution already.
@@ -432,7 +432,7 @@ class _Drawing:
         self.options.append(Option(max(more, 0), score(worth, size) if more > 0 else 0.0, needs))
 
     def _brief(self, line: CallLine) -> str:
-        verb = _VERBS.get(line.kind, "")
+        verb = _VERBS.get(line.kind, line.name if line.kind == "other" else "")
         return clip(f"{verb} {self._local(line.target)}".strip() or line.name, _BRIEF_CHARS)
 
     def _local(self, text: str) -> str:

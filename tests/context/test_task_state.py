@@ -229,3 +229,7 @@ def test_active_task_quotes_the_users_words_and_points_to_what_they_pasted() -> 
     assert "m:2" in sections["Active Task"]
     assert "copies" not in "\n".join(sections.values())
     assert "Fix what this mail" in sections["Goal"]
+
+
+def test_an_error_of_the_provider_answers_nothing() -> None:
+    assert _open([user("Fix the parser."), *WORK, assistant("API Error: 529 overloaded")]) == ["Fix the parser."]

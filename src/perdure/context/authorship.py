@@ -22,6 +22,7 @@ _MANY_FRAGMENTS = 4
 _OPENERS = ("?", "？", ":", "：")
 _LONG_BLOCK = 600
 _LONGEST_INTRODUCTION = 300
+_SHORT_QUESTION = 160
 # Longer messages hold pasted text, whatever it looks like.
 _OWN_CHARS = 4_000
 _FRAME_CHARS = 1_000
@@ -224,6 +225,8 @@ def _rows(lines: Sequence[str]) -> set[int]:
         for i in range(len(lines) - 1):
             if counts[i] >= least and counts[i] == counts[i + 1] and not _is_prose(lines[i], separator):
                 rows |= {i, i + 1}
+    pairs = {i for i, line in enumerate(lines) if pat.PAIR.match(line)}
+    rows |= pairs if len(pairs) > 2 else set()
     keys = [i for i, line in enumerate(lines) if pat.YAML.match(line)]
     for a, b, c in zip(keys, keys[1:], keys[2:], strict=False):
         if c - a == 2:
@@ -257,7 +260,10 @@ def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     if not filled:
         return []
     head = filled[0] if _is_request(kept[filled[0]]) else -1
-    tail = filled[-1] if filled[-1] > head and _is_request(kept[filled[-1]]) else len(kept)
+    tail = filled[-1] if filled[-1] > head and _is_request(_last_sentence(kept[filled[-1]])) else len(kept)
+    if head >= 0 and tail < len(kept) and not _is_short_question(kept[tail]):
+        is_announced = any(_refers(lines, head, p) for p in (pat.REFERS, pat.REFERS_VAGUELY))
+        tail = len(kept) if is_announced else tail  # the end of an announced text is not the user's
     if head >= 0 and tail < len(kept) and _statements([kept[head]]) and not kept[head].rstrip().endswith(_OPENERS):
         head = -1  # the question is at the end, and this is the first paragraph of a text
     body = [i for i in filled if head < i < tail]
@@ -289,6 +295,14 @@ def _is_request(line: str) -> bool:
         return False
     sentences = [s.strip() for s in pat.SENTENCE.findall(line) if s.strip()]
     return any(pat.ASKS.search(s) or (pat.REQUESTS.match(s) and not pat.ORDERS.match(s)) for s in sentences)
+
+
+def _is_short_question(line: str) -> bool:
+    return len(line) <= _SHORT_QUESTION and pat.ASKS.search(line) is not None
+
+
+def _last_sentence(line: str) -> str:
+    return next((s for s in reversed(pat.SENTENCE.findall(line)) if s.strip(" .!?")), line)
 
 
 def _after_question(lines: Sequence[str]) -> list[str]:

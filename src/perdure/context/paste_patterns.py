@@ -76,6 +76,8 @@ SPEAKER = re.compile(
     r"^\W{0,3}([A-Z\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af@][\w.@'’ -]{0,24}?)"
     r"\W{0,2}(?:\([^)\n]{1,20}\))?\s*[:：]\s+\S"
 )
+# A row of two values.
+PAIR = re.compile(r"^[^,;\n]{1,40}[,;](?! )[^,;\n]{1,40}$")
 YAML = re.compile(r"^\s*(?:- )?[a-z_][a-z0-9_-]*:(?: \S|\s*$)")
 SEPARATORS = (",", ";", "\t", "|")
 # Labels that people put before their own words.

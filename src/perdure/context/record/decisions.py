@@ -82,6 +82,10 @@ _LONGEST = 300
 _SHORTEST = 30
 _MOST = 60
 _SAME_SHARE = 0.75
+_QUESTION = re.compile(
+    r"[?？]\s*$|^\W*(?:can|could|would|should|shall|is|are|does|do you|did|why|how|what|which|who|when|where)\b",
+    re.IGNORECASE,
+)
 # A choice without a topic ("ok, let's do this") is not useful alone.
 _FEWEST_WORDS = 2
 
@@ -165,7 +169,7 @@ def user_choices(message: Message) -> tuple[str, ...]:
 
 def choices_among(spoken: Sequence[str]) -> tuple[str, ...]:
     """The decisions among a user's sentences; a question decides nothing."""
-    lines = (s for s in spoken if len(s) <= _LONGEST and not s.endswith(("?", "？")))
+    lines = (s for s in spoken if len(s) <= _LONGEST and not _QUESTION.search(s))
     chosen = (s for s in lines if _USER_CHOICE.search(s) and len(topic_words(s)) >= _FEWEST_WORDS)
     return tuple(islice(chosen, 3))
 

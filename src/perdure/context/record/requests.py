@@ -44,6 +44,9 @@ _AGREES = re.compile(
     re.IGNORECASE,
 )
 # A reply by which an agent skips a message of its client.
+_FAILED_CALL = re.compile(
+    r"^(?:API Error|Error: \d{3}|Request (?:timed out|failed)|\[(?:error|request failed))\b", re.IGNORECASE
+)
 _NO_REPLY = frozenset(("No response requested.", TURN_ENDED))
 _SHORT_REPLY = 240
 _SHORT_ANSWER = 80
@@ -124,7 +127,7 @@ class RequestLog:
             self._open = [last]
 
     def add_reply(self, seq: int, reply: ReplyReading) -> None:
-        if not reply.text or reply.text in _NO_REPLY:
+        if not reply.text or reply.text in _NO_REPLY or _FAILED_CALL.match(reply.text):
             return
         self.question, self.question_seq = reply.question, seq
         if not reply.question or self._is_offer(reply):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from pathlib import Path
 
 import pytest
 
 from perdure.core.messages import user
+from perdure.core.search_text import describe_report
+from perdure.core.visibility import EVERYONE
 from perdure.store import SessionStore
 from perdure.store.blobs import BlobStore
+from perdure.store.rebuild import IndexRebuild
 from support.store import Backend, conversation
 
 SECRET = "sk-verysecret12345"
@@ -44,6 +48,7 @@ def test_an_index_of_another_tokenizer_is_rebuilt_with_progress(backend: Backend
     assert [h.address for h in store.search("trombone")] == [f"output:{large}"]
     # A Perdure with the tokenizer of before mends it likewise when it opens the store.
     again = backend.open()
+    again.rebuild.wait()
     assert len(again.search("xylophone")) == 1
     assert not again.reindexer().run(lines.append)
     # The words are there once: taking the conversation away leaves nothing behind.
@@ -67,6 +72,47 @@ def test_an_interrupted_rebuild_resumes(backend: Backend) -> None:
     assert store.search("number0") == []
     assert store.reindexer(version=2).run(lambda line: None)
     for number in (0, 499, 500, 1_599, 1_600):
+        assert len(store.search(f"number{number}")) == 1
+
+
+@pytest.mark.spec("I6")
+def test_search_works_while_the_index_is_rebuilt_in_the_background(backend: Backend) -> None:
+    store = backend.open()
+    session = conversation(store)
+    store.append(session, [user(f"message number{n}") for n in range(1_600)])
+    reached, may_continue = threading.Event(), threading.Event()
+
+    def pause(line: str) -> None:
+        reached.set()
+        may_continue.wait(30)
+
+    rebuild = IndexRebuild(store.reindexer(version=2))
+    rebuild.start(pause)
+    assert reached.wait(30)
+    store.append(session, user("said meanwhile number1600"))
+    report = store.search_index.report("number1600", visibility=EVERYONE)
+    assert [h.address for h in report.hits] == ["m:1621"]
+    assert report.indexed_share < 1
+    assert "the index is being rebuilt: 0% is searchable" in describe_report(report)
+    may_continue.set()
+    rebuild.wait()
+    report = store.search_index.report("number7", visibility=EVERYONE)
+    assert [h.address for h in report.hits] == ["m:28"]
+    assert report.indexed_share == 1
+
+
+@pytest.mark.spec("I6")
+def test_a_closed_rebuild_continues_in_the_next_process(backend: Backend) -> None:
+    store = backend.open()
+    session = conversation(store)
+    store.append(session, [user(f"message number{n}") for n in range(1_600)])
+    first = IndexRebuild(store.reindexer(version=2))
+    first.start(lambda line: None)
+    first.close()
+    second = IndexRebuild(store.reindexer(version=2))
+    second.start(lambda line: None)
+    second.wait()
+    for number in (0, 499, 500, 1_599):
         assert len(store.search(f"number{number}")) == 1
 
 

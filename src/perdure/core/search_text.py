@@ -43,7 +43,7 @@ def split_address(address: str) -> tuple[str | None, str]:
 def _progress(report: SearchReport) -> str:
     if report.indexed_share >= 1:
         return ""
-    return f" (the index is being rebuilt: {report.indexed_share:.0%} is searchable so far, the newest first)"
+    return f" (the index is being rebuilt: {report.indexed_share:.0%} is searchable so far)"
 
 
 def _words(words: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -24,6 +24,7 @@ from perdure.store.outputs import OutputStore, output_tokens
 from perdure.store.queries import CONVERSATION, conversation_of_row, get_conversation
 from perdure.store.records import Conversation, DeleteResult, Lease
 from perdure.store.search.index import IndexedText
+from perdure.store.search.progress import IndexProgress, load_progress, store_progress
 from perdure.store.search.tokenizer import VERSION
 from perdure.store.search.vectors import record_removal
 
@@ -298,25 +299,6 @@ _OUTPUTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Progress:
-    """How far the index has been rebuilt, as stored in the database."""
-
-    version: int = 1
-    message: int = 0
-    last_message: int = 0
-    output: int = 0
-    last_output: int = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self.message >= self.last_message and self.output >= self.last_output
-
-    @property
-    def share(self) -> float:
-        return (self.message + self.output) / max(1, self.last_message + self.last_output)
-
-
 def log_progress(line: str) -> None:
     """Log progress as a warning, so that it is visible by default: a rebuild may take minutes."""
     logging.getLogger(__name__).warning(line)
@@ -330,9 +312,17 @@ class Reindexer:
         self._outputs = outputs
         self._version = version
 
-    def run(self, on_progress: ProgressCallback = log_progress) -> bool:
-        """Rebuild the index if needed and return whether it was; one small read if not."""
-        progress = self._context.database.read(lambda tx: self._load_progress(tx, ""))
+    @property
+    def is_needed(self) -> bool:
+        """Whether the index is incomplete or of another tokenizer; one small read."""
+        progress = self._context.database.read(load_progress)
+        return progress.version != self._version or not progress.is_done
+
+    def run(
+        self, on_progress: ProgressCallback = log_progress, *, is_stopping: Callable[[], bool] = lambda: False
+    ) -> bool:
+        """Rebuild the index if needed and return whether it was; between batches `is_stopping` may end it early."""
+        progress = self._context.database.read(lambda tx: load_progress(tx, ""))
         if progress.version == self._version and progress.is_done:
             return False
         if progress.version != self._version:
@@ -346,35 +336,37 @@ class Reindexer:
             progress = self._context.database.write(self._batch)
             if progress.is_done:
                 break
+            if is_stopping():
+                return True
             if step % _REPORT_EVERY == 0:
                 on_progress(f"search: {progress.share:.0%} of the index is rebuilt")
         on_progress("search: the index is rebuilt")
         return True
 
-    def _begin(self, tx: Transaction) -> _Progress:
-        progress = self._load_progress(tx, self._context.database.dialect.for_update)
+    def _begin(self, tx: Transaction) -> IndexProgress:
+        progress = load_progress(tx, self._context.database.dialect.for_update)
         if progress.version == self._version:
             return progress
         for index in ("message", "output"):
             self._context.index.clear(tx, index)
         last_message = tx.rows("SELECT COALESCE(MAX(id), 0) FROM message")[0][0]
         last_output = tx.rows("SELECT COALESCE(MAX(number), 0) FROM output")[0][0]
-        return _store_progress(tx, _Progress(self._version, 0, last_message, 0, last_output))
+        return store_progress(tx, IndexProgress(self._version, 0, last_message, 0, last_output))
 
-    def _batch(self, tx: Transaction) -> _Progress:
+    def _batch(self, tx: Transaction) -> IndexProgress:
         """Index the next batch; the row lock makes concurrent processes take turns."""
-        progress = self._load_progress(tx, self._context.database.dialect.for_update)
+        progress = load_progress(tx, self._context.database.dialect.for_update)
         if progress.message < progress.last_message:
             rows = tx.rows(_MESSAGES, (progress.message, progress.last_message, _BATCH))
             texts = [t for r in rows for t in _message_entry(r)]
             tx.run_many(*self._context.index.insert_step("message", texts))
             reached = rows[-1][0] if len(rows) == _BATCH else progress.last_message
-            return _store_progress(tx, replace(progress, message=reached))
+            return store_progress(tx, replace(progress, message=reached))
         outputs = tx.rows(_OUTPUTS, (progress.output, progress.last_output, _OUTPUT_BATCH))
         read = [t for r in outputs for t in self._output_entry(r[0], r[1], conversation_of_row(r[2:]))]
         tx.run_many(*self._context.index.insert_step("output", read))
         reached = outputs[-1][0] if len(outputs) == _OUTPUT_BATCH else progress.last_output
-        return _store_progress(tx, replace(progress, output=reached))
+        return store_progress(tx, replace(progress, output=reached))
 
     def _output_entry(self, number: int, path: str, conversation: Conversation) -> Sequence[tuple[int, IndexedText]]:
         # A missing file must not keep the other outputs from being indexed.
@@ -382,24 +374,8 @@ class Reindexer:
             return [(number, output_tokens("".join(self._outputs.blobs.chunks(path)), conversation))]
         return []
 
-    def _load_progress(self, tx: Transaction, lock: str) -> _Progress:
-        row = tx.row(f"SELECT value FROM state WHERE scope = 'index' AND key = 'progress'{lock}")
-        try:
-            return _Progress(**json.loads(to_text(row[0]))) if row else _Progress()
-        except (ValueError, TypeError):  # a damaged record: rebuild the index
-            return _Progress()
-
 
 def _message_entry(row: Row) -> Iterator[tuple[int, IndexedText]]:
     """Yield the index entry of a message; none for a damaged one, which must not keep the store from opening."""
     with suppress(CorruptStore):
         yield row[0], scoped_text(PreparedMessage.of(decode(*row[1:4])), conversation_of_row(row[4:]))
-
-
-def _store_progress(tx: Transaction, progress: _Progress) -> _Progress:
-    tx.run(
-        "INSERT INTO state (scope, key, value) VALUES ('index', 'progress', ?)"
-        " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
-        (json.dumps(asdict(progress)),),
-    )
-    return progress

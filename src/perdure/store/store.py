@@ -37,6 +37,7 @@ from perdure.store.maintenance import (
 )
 from perdure.store.messages import AnyMessage, MessageLog
 from perdure.store.outputs import OutputStore
+from perdure.store.rebuild import IndexRebuild
 from perdure.store.records import (
     AppendResult,
     CallRecord,
@@ -70,6 +71,7 @@ class SessionStore:
     .timeline          pages of messages, their events             .changes        change feed for live clients
     .listing           filtered lists of conversations             .inbox          queue of a gateway's messages
     .client_histories  positions of clients without ids            .verifier       find damaged rows
+    .rebuild           the index after an upgrade
     .vectors           search by meaning (extra `recall`)
     .state()           key-value state that survives restarts
     """
@@ -92,6 +94,7 @@ class SessionStore:
         self.addresses = Addresses(context, self.outputs)
         self.vectors = VectorIndex(context)
         self.search_index = SearchIndex(context, self.outputs, self.addresses, self.vectors)
+        self.rebuild = IndexRebuild(self.reindexer())
         self.transfer = Transfer(
             context, conversations=self.conversations, log=self.log, ledger=self.ledger, outputs=self.outputs
         )
@@ -168,10 +171,13 @@ class SessionStore:
 
     def delete(self, any_id: str, *, lease: Lease | None = None) -> DeleteResult:
         """Delete a conversation permanently; see ConversationDeleter.delete."""
+        # An entry can only be removed from the index once it is there.
+        self.rebuild.wait()
         return ConversationDeleter(self._context, self.outputs).delete(any_id, lease=lease)
 
     def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
         """Redact everything stored of a conversation; see Scrubber.scrub."""
+        self.rebuild.wait()
         return Scrubber(self._context, self.outputs).scrub(any_id, redact, lease=lease)
 
     def backup(self, path: str | Path) -> None:
@@ -179,7 +185,7 @@ class SessionStore:
         write_backup(self._context.database, self.outputs.blobs, Path(path).expanduser())
 
     def reindexer(self, *, version: int = VERSION) -> Reindexer:
-        """Return the reindexer, which runs automatically when a store is opened."""
+        """Return the reindexer, which `rebuild` runs in the background when a store is opened."""
         return Reindexer(self._context, self.outputs, version=version)
 
     def state(self, scope: str) -> ScopedState:
@@ -197,6 +203,7 @@ class SessionStore:
 
     def close(self) -> None:
         """Finish pending writes and close. An unclosed store is closed when garbage-collected or at exit."""
+        self.rebuild.close()
         self.vectors.close()
         self._context.database.close()
 
@@ -240,10 +247,10 @@ def store_location(path_or_url: str | Path) -> str:
 
 
 def _ready(store: SessionStore, on_progress: ProgressCallback) -> SessionStore:
-    """Finish interrupted erasures and rebuild the index if needed."""
+    """Finish interrupted erasures and start rebuilding the index if needed."""
     try:
         store.outputs.finish_erasing()
-        store.reindexer().run(on_progress)
+        store.rebuild.start(on_progress)
     except BaseException:
         store.close()
         raise

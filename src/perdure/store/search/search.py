@@ -19,6 +19,7 @@ from perdure.store.outputs import OutputStore
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
+from perdure.store.search.progress import load_progress
 from perdure.store.search.query import SearchQuery, Term, parse_query
 from perdure.store.search.ranking import Ranker, Relevance
 from perdure.store.search.scope import SearchScope, build_scope
@@ -124,7 +125,9 @@ class SearchIndex:
         )
         hits = tuple(work.to_hit(m) for m in matches[start:end])
         following = f"{end}.{work.highest}" if len(matches) > end and end < MAX_RESULTS else None
-        return SearchReport(hits, work.word_counts(), query.ignored, int(work.texts), following)
+        return SearchReport(
+            hits, work.word_counts(), query.ignored, int(work.texts), following, indexed_share=work.indexed_share
+        )
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """Return a page of the text at an address. Raises NotFound."""
@@ -144,11 +147,13 @@ class _Search:
         self._enough = enough
         self._totals = [(0.0, True) for _ in query.terms]
         self.texts = 0.0
+        self.indexed_share = 1.0
         self.highest = 0
         self._snippets = Snippets((), ())
 
     def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None) -> list[_Match]:
         """Return the ranked matches, best first; `highest` keeps pages of one search on the same messages."""
+        self.indexed_share = load_progress(tx).share
         messages = _id_range(tx, "message", highest)
         outputs = _id_range(tx, "output") if scope.includes_outputs else None
         if messages is None:

@@ -13,7 +13,7 @@ from perdure.core.search_text import describe_report
 from perdure.core.visibility import EVERYONE
 from perdure.store import SessionStore
 from perdure.store.blobs import BlobStore
-from perdure.store.rebuild import IndexRebuild
+from perdure.store.maintenance import IndexRebuild
 from support.store import Backend, conversation
 
 SECRET = "sk-verysecret12345"

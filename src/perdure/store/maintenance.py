@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from perdure.core.errors import CorruptStore, NotFound
+from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.store.changes import record_deletion
 from perdure.store.context import StoreContext
@@ -373,6 +374,37 @@ class Reindexer:
         with suppress(NotFound):
             return [(number, output_tokens("".join(self._outputs.blobs.chunks(path)), conversation))]
         return []
+
+
+class IndexRebuild:
+    """Runs a Reindexer in a thread. Its progress is stored, so that the next process continues where it stopped."""
+
+    def __init__(self, reindexer: Reindexer) -> None:
+        self._reindexer = reindexer
+        self._thread: threading.Thread | None = None
+        self._is_closing = threading.Event()
+
+    def start(self, on_progress: ProgressCallback) -> None:
+        """Start if the index needs it; one small read if not."""
+        if not self._reindexer.is_needed:
+            return
+        self._thread = threading.Thread(target=self._run, args=(on_progress,), name="store-reindex", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the index is complete."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def close(self) -> None:
+        """Stop after the current batch."""
+        self._is_closing.set()
+        self.wait()
+
+    def _run(self, on_progress: ProgressCallback) -> None:
+        # The store may be closed, or its disk full: the next start continues.
+        with suppress(StoreError):
+            self._reindexer.run(on_progress, is_stopping=self._is_closing.is_set)
 
 
 def _message_entry(row: Row) -> Iterator[tuple[int, IndexedText]]:

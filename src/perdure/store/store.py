@@ -28,6 +28,7 @@ from perdure.store.ledger import Ledger, Savings
 from perdure.store.listing import ConversationListing
 from perdure.store.maintenance import (
     ConversationDeleter,
+    IndexRebuild,
     ProgressCallback,
     Redact,
     Reindexer,
@@ -37,7 +38,6 @@ from perdure.store.maintenance import (
 )
 from perdure.store.messages import AnyMessage, MessageLog
 from perdure.store.outputs import OutputStore
-from perdure.store.rebuild import IndexRebuild
 from perdure.store.records import (
     AppendResult,
     CallRecord,

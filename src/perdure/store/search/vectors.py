@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from perdure.store.search.embedding import Vectors
 
 _BATCH = 256
+# In the background: three quarters of the time belong to others.
+_PAUSE_SHARE = 3.0
 # The newest messages whose vectors are compared with every query; older ones only if they match a word.
 _COMPARED = 50_000
 _READ_BATCH = 500
@@ -48,15 +51,20 @@ class VectorIndex:
     def is_available(self) -> bool:
         return is_available()
 
-    def catch_up(self) -> int:
-        """Make the missing vectors and return how many messages were read."""
+    def catch_up(self, *, pause_share: float = 0.0) -> int:
+        """Make the missing vectors and return how many messages were read.
+
+        After each batch it pauses for `pause_share` times as long as the batch took.
+        """
         model = load_word_vectors()
         total = 0
         while model is not None and not self._is_closing.is_set():
+            started = time.monotonic()
             count = self._make_batch(model)
             total += count
             if count < _BATCH:
                 break
+            self._is_closing.wait(pause_share * (time.monotonic() - started))
         return total
 
     def start(self) -> None:
@@ -92,7 +100,7 @@ class VectorIndex:
     def _run(self) -> None:
         # A store that is closed or read-only meanwhile: the next search starts it again.
         with suppress(StoreError):
-            self.catch_up()
+            self.catch_up(pause_share=_PAUSE_SHARE)
 
     def _make_batch(self, model: WordVectors) -> int:
         """Make the vectors of the next messages; returns how many messages were read."""

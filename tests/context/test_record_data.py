@@ -10,8 +10,10 @@ import pytest
 
 from perdure.context.record.call_json import complete_json
 from perdure.context.record.calls import describe_call
+from perdure.context.record.pages import fair_share, page_passages, within_share
+from perdure.context.record.record import draw_record
 from perdure.context.record.types import CallLine
-from perdure.core.messages import ToolCall
+from perdure.core.messages import Entry, ToolCall, assistant, tool_result, user
 
 
 def call(tool: str, body: object, **arguments: Any) -> CallLine:
@@ -160,3 +162,96 @@ class TestCutDocuments:
         call("list_contributors", "[" * 200_000, repository="acme/tides")
         call("list_contributors", '[{"a": ' * 50_000, repository="acme/tides")
         assert time.perf_counter() - start < 1.5
+
+
+README = """# Tides
+
+[![build](https://badges.test/b.svg)](https://ci.test/tides) [![license](https://badges.test/l.svg)](https://l.test)
+
+[English](./README.md) | [Deutsch](./README_de.md) | [Español](./README_es.md)
+
+> [!NOTE] As we move to Tides 3.0 in May, the 2.x branch only receives fixes. Its archive stays online.
+
+Tides is a forecast engine for harbours. It was started by [Ada Brook](https://people.test/ada?ref=readme).
+
+## Contents
+
+- [Install](#install)
+- [Usage](#usage)
+
+## Install
+
+The [installer](https://get.test/tides?os=all&utm=readme) needs one command.
+
+- [Python](https://python.test/downloads): version 3.12+
+
+## Usage
+
+The console shows the forecast of a harbour. Then it waits.
+
+Share
+
+Sign up
+
+42
+"""
+
+
+class TestPages:
+    def test_statements_are_told_without_targets_and_navigation(self) -> None:
+        text = "\n".join(p.text for p in page_passages(README))
+        assert "The installer needs one command." in text
+        assert "started by Ada Brook" in text
+        for noise in ("https://", "badges", "Deutsch", "Sign up", "42"):
+            assert noise not in text
+
+    def test_news_and_figures_outrank_other_sentences(self) -> None:
+        worth = {p.text.removeprefix("> "): p.worth for p in page_passages(README)}
+        other = worth["Then it waits."]
+        note = next(w for t, w in worth.items() if "Tides 3.0 in May" in t)
+        assert note > worth["The console shows the forecast of a harbour."] > other
+        assert worth["- Python: version 3.12+"] > other
+        assert worth["Install:"] < other
+
+    def test_fetched_page_is_told_by_its_statements(self) -> None:
+        line = call("web_fetch", README, url="https://forge.test/tides")
+        assert "Tides" in line.line
+        assert "Tides 3.0 in May" in line.detail
+        assert "badges" not in line.detail
+
+    def test_page_inside_an_object(self) -> None:
+        body = {"title": "Tides 3.0", "date": "2026-05-02", "url": "https://n.test/3", "content": README}
+        assert "Tides 3.0 · 2026-05-02" in call("web_fetch", body, url="https://n.test/3").detail
+
+    def test_short_texts_are_whole_before_long_ones_grow(self) -> None:
+        assert fair_share([100, 200, 5_000], 1_000) == 700
+        assert fair_share([4_000, 5_000], 1_000) == 500
+        assert fair_share([], 1_000) == 0
+
+    def test_share_keeps_the_best_passages_with_their_headings(self) -> None:
+        passages = within_share(page_passages(README), 200)
+        chosen = [p for p in passages if p.worth]
+        assert 0 < sum(len(p.text) for p in chosen) <= 200
+        assert any("Tides 3.0 in May" in p.text for p in chosen)
+
+
+def research(pages: int) -> list[Entry]:
+    """A session that reads a long page and several short results."""
+    section = "## Part {n}\n\nPart {n} describes one more step of the work in a sentence of its own.\n\n"
+    long_page = "# Manual\n\n" + "".join(section.format(n=n) for n in range(300))
+    messages = [user("Compare the harbours.")]
+    for n in range(pages):
+        depths = [{"harbour": f"H{n}", "depth": 11 + n}, {"harbour": "X", "depth": 3}]
+        body = long_page if n == 0 else json.dumps(depths)
+        name = "web_fetch" if n == 0 else "get_depths"
+        arguments = json.dumps({"url": f"https://h.test/{n}"})
+        messages.append(assistant(None, (ToolCall(f"c{n}", name, arguments),)))
+        messages.append(tool_result(f"c{n}", body))
+    return [Entry(n, m) for n, m in enumerate(messages)]
+
+
+def test_one_long_page_leaves_room_for_the_values_of_other_results() -> None:
+    record = draw_record(research(9), budget=6_000)
+    for n in range(1, 9):
+        assert f"H{n} ({11 + n})" in record
+    assert "Part 3 describes" in record

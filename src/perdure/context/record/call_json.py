@@ -52,7 +52,7 @@ def read_json(view: OutputView) -> CallFinding | None:
 
 
 def _json_lines(text: str) -> list[object] | None:
-    """The objects of a text that has one in each line."""
+    """Parse a text that has an object in each line; None for any other."""
     lines = [x for x in text[:_CUT_CHARS].split("\n") if x.strip()]
     if len(lines) < 2 or not all(x.startswith("{") and x.rstrip().endswith("}") for x in lines):
         return None
@@ -76,7 +76,7 @@ def complete_json(text: str) -> object:
 
 
 def _last_items(text: str) -> list[Any]:
-    """The whole items at the end of a list whose middle is missing."""
+    """Parse the whole items at the end of a list whose middle is missing."""
     if not text.endswith("]"):
         return []
     start = len(text) // 4
@@ -91,7 +91,7 @@ def _last_items(text: str) -> list[Any]:
 
 
 def _closed(text: str) -> str:
-    """The text up to the end of its last whole member, with the brackets that are open there closed."""
+    """Return the text up to the end of its last whole member, with the brackets that are open there closed."""
     open_brackets: list[str] = []
     end, closers = 0, ""
     for token in _TOKEN.finditer(text):

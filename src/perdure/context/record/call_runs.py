@@ -18,8 +18,10 @@ from perdure.context.record.call_text import (
     CallFinding,
     OutputView,
     clip_middle,
+    clip_path,
     count_noun,
     join_rows,
+    list_names,
     merge_facts,
     one_line,
     unique,
@@ -362,6 +364,8 @@ def _telling_rows(view: OutputView) -> list[str]:
     lines = tuple(x for x in view.lines if not _NOISE_LINE.match(x)) or view.lines
     if sum(map(len, lines)) <= _SMALL_CHARS:
         return join_rows(lines, limit=_SMALL_CHARS + 100)
+    if listing := _listing_rows(lines):
+        return listing
     last = len(lines) - 1
     chosen = {0, 1, last - 2, last - 1, last}
     chosen.update(_error_lines(lines)[:6])
@@ -374,6 +378,15 @@ def _telling_rows(view: OutputView) -> list[str]:
         rows.append(one_line(lines[number], 160))
         previous = number
     return join_rows(rows, limit=900)
+
+
+def _listing_rows(lines: Sequence[str]) -> list[str]:
+    """The names of a listing, those that are not indented first; [] for other outputs."""
+    if sum(" " not in x.strip() for x in lines[:400]) < 0.95 * min(len(lines), 400):
+        return []
+    top = [x for x in lines if not x[:1].isspace()]
+    names = list_names([clip_path(x.strip(), 80) for x in (top if len(top) >= 3 else lines)], 600)
+    return [f"{names} ({len(lines)} entries)"]
 
 
 def _read_log(line: ShellLine, view: OutputView) -> CallFinding | None:

@@ -31,9 +31,11 @@ from perdure.context.record.call_text import (
     read_output,
     unique,
 )
+from perdure.context.record.pages import page_rows, page_source
 from perdure.context.record.types import CallFacts, CallKind, CallLine, Outcome
 
 _MAX_REPORT_CHARS = 24_000
+_PAGE_CHARS = 900
 _ERROR_HEAD = re.compile(
     r"(?i)\s*(?:<tool_use_error>|\[error|(?:\w*error|\w*exception|fatal|failure)\s*:|mcp error|traceback \(|failed to |"
     r"request failed|edit rejected|invalid |could not |cannot |unknown tool|"
@@ -425,19 +427,14 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
     view = read_output(result)
     target = _target(kind, arguments)
     what = f"{name} {clip_middle(target, 200)}"
-    if (finding := read_json(view)) is not None:
+    source = page_source(view.raw)
+    if source is view.raw and (finding := read_json(view)) is not None:
         return _compose(name, kind, target, what, finding, "failed" if finding.is_failure else "ok")
-    headings = [x for x in view.lines if x.startswith("#")][:6]
-    rows = unique([*view.lines[:4], *headings])
-    headline = f"{one_line(view.lines[0], 90)} ({len(view.raw):,} characters)" if view.lines else "empty"
-    return _compose(
-        name,
-        kind,
-        target,
-        what,
-        CallFinding(headline, tuple(join_rows([one_line(r, 200) for r in rows], limit=600)), worth=0.3),
-        "ok",
-    )
+    rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
+    first = rows[0].strip("#: ") if rows else ""
+    headline = f"{one_line(first, 90)} ({len(view.raw):,} characters)" if first else "empty"
+    finding = CallFinding(headline, tuple(rows), worth=0.35, title=f"{len(view.raw):,} characters")
+    return _compose(name, kind, target, what, finding, "ok")
 
 
 def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:

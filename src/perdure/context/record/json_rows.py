@@ -1,4 +1,4 @@
-"""Rows of text for JSON values: an object as "name: value" pairs, a list of like objects as a table."""
+"""Rows of text for parsed JSON: an object as "name: value" pairs, a list of like objects as a table."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ _ROW_CHARS = 300
 # Rows up to this length share a line.
 _SHORT_ROW_CHARS = 70
 _MISSING = "–"
+# An object with fewer members is told as "a.b".
+_LEAST_GROUP = 4
 
 Row = dict[str, str]
 
@@ -50,11 +52,12 @@ def is_dull(name: str, value: object) -> bool:
 
 
 def object_rows(body: Mapping[str, Any], *, limit: int) -> list[str]:
-    """An object in at most about `limit` characters: its scalars, then its lists; addresses only where room is left."""
+    """Return an object in at most about `limit` characters: scalars, lists, and addresses if there is room."""
     pairs: list[str] = []
     addresses: list[str] = []
     blocks: list[tuple[str, Sequence[Any]]] = []
-    for name, value in _members(body):
+    groups = {n: g for n, v in list(body.items())[:_MAX_MEMBERS] if isinstance(v, dict) and (g := _group(n, v))}
+    for name, value in _members({n: v for n, v in body.items() if n not in groups or is_dull(n, v)}):
         if isinstance(value, list):
             blocks.append((name, value))
         elif isinstance(value, dict):
@@ -62,6 +65,7 @@ def object_rows(body: Mapping[str, Any], *, limit: int) -> list[str]:
         else:
             text = f"{name}: {_scalar(value, _VALUE_CHARS)}"
             (addresses if text.startswith(f"{name}: http") else pairs).append(text)
+    pairs += [g for n, g in groups.items() if not is_dull(n, body[n])]
     rows = _packed(pairs, ", ", limit)
     room = limit - sum(map(len, rows))
     for position, (name, items) in enumerate(blocks):
@@ -88,6 +92,14 @@ def _block(name: str, items: Sequence[Any], limit: int) -> list[str]:
     return [f"{head}: {rows[0]}", *(f"  {r}" for r in rows[1:])] if rows else []
 
 
+def _group(name: str, value: Mapping[str, Any]) -> str:
+    """An object of several scalars under its name; "" for any other."""
+    if len(value) < _LEAST_GROUP or any(isinstance(v, dict | list) for v in value.values()):
+        return ""
+    pairs = [f"{n}: {_scalar(v, 80)}" for n, v in _members(value, depth=1)]
+    return f"{name} ({', '.join(pairs)})" if pairs else ""
+
+
 def _members(body: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """The members worth telling; those of a nested object as "a.b"."""
     has_page = any(n in body for n in _PAGE_ADDRESSES)
@@ -105,7 +117,7 @@ def _members(body: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Itera
 
 
 def _keyed_items(value: Mapping[str, Any]) -> list[Any]:
-    """The objects of a mapping from keys to like objects, each with its key; [] for any other object."""
+    """Return the objects of a mapping from keys to like objects, each with its key; [] for any other object."""
     items = list(value.items())[:_MAX_ITEMS]
     if len(items) < 2 or not all(isinstance(v, dict) and v for _, v in items):
         return []
@@ -116,7 +128,7 @@ def _keyed_items(value: Mapping[str, Any]) -> list[Any]:
 
 
 def list_rows(items: Sequence[Any], *, limit: int) -> list[str]:
-    """The items of a list in at most about `limit` characters; the last row counts those that did not fit."""
+    """Return the items of a list in at most about `limit` characters; the last row counts those that did not fit."""
     shown = items[:_MAX_ITEMS]
     if not shown:
         return []
@@ -221,7 +233,7 @@ def _column_rank(name: str) -> int:
 
 
 def _packed(texts: Sequence[str], separator: str, limit: int, *, total: int = 0) -> list[str]:
-    """Texts as rows of some hundred characters (one each for a newline), within `limit`, with a count of the rest."""
+    """Return texts as rows of some hundred characters (one each for a newline) within `limit`; the rest is counted."""
     rows: list[str] = []
     used = 0
     for number, text in enumerate(texts):

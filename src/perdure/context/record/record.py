@@ -20,11 +20,12 @@ from perdure.context.record.messages import (
     parse_record,
     read_statement,
 )
-from perdure.context.record.passages import Passage, clip, is_prose, size_of, split_passages
+from perdure.context.record.pages import read_documents
+from perdure.context.record.passages import Passage, clip, size_of, split_passages
 from perdure.context.record.readings import prepare_reading, user_reading
-from perdure.context.record.redacted import redact_entries, redact_message, redacted
+from perdure.context.record.redacted import redact_entries, redacted
 from perdure.context.record.types import CallKind, CallLine
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry
 
 # The line of each call, by the position of the message that made it and the id of the call.
 CallLines = Mapping[tuple[int, str], CallLine]
@@ -64,8 +65,6 @@ _LEAST_LEAD_WORTH = 0.7
 _OPENING_LINES = 5
 # A record that fills less than this share of its budget also quotes the documents that were read.
 _FULL_SHARE = 0.8
-_LEAST_DOCUMENT_CHARS = 400
-_MOST_DOCUMENT_CHARS = 300_000
 # A passage up to this length between two others is shown instead of an ellipsis.
 _GAP_CHARS = 70
 # A passage of this length is shown once.
@@ -230,7 +229,7 @@ def draw_record(
     drawing.add_earlier(earlier)
     drawing.add_entries(entries, lines)
     text = _fill(drawing, room)
-    if size_of(text) < _FULL_SHARE * room and (documents := _documents(entries)):
+    if size_of(text) < _FULL_SHARE * room and (documents := read_documents(entries, room, room - size_of(text))):
         # Little was said and done, as in research: the pages that were read are what the work is about.
         drawing = _Drawing(root=root, has_addresses=has_addresses, already=already)
         drawing.add_earlier(earlier)
@@ -248,24 +247,6 @@ def _fill(drawing: _Drawing, room: int) -> str:
             return text
         budget -= over + 20
     return ""
-
-
-def _documents(entries: Sequence[Entry]) -> dict[str, Statement]:
-    """The results that are prose, newest first within a bound, by the ids of their calls."""
-    documents: dict[str, Statement] = {}
-    chars = 0
-    for entry in reversed(entries):
-        if entry.message.role != "tool" or chars > _MOST_DOCUMENT_CHARS:
-            continue
-        text = redacted(entry).text
-        if len(text) >= _LEAST_DOCUMENT_CHARS and is_prose(text):
-            chars += len(text)
-            documents[entry.message.tool_call_id or ""] = entry.memo("document", _document)
-    return documents
-
-
-def _document(message: Message) -> Statement:
-    return Statement("document", split_passages(redact_message(message).text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +295,7 @@ class _Drawing:
                 self._add_statement(None, carried_statement(label, text), _EARLIER_FACTOR, is_old=False)
 
     def add_entries(
-        self, entries: Sequence[Entry], lines: CallLines, documents: Mapping[str, Statement] | None = None
+        self, entries: Sequence[Entry], lines: CallLines, documents: Mapping[str, tuple[Passage, ...]] | None = None
     ) -> None:
         """Add the statements and calls of entries; of `documents`, by the ids of their calls, also the text."""
         own = [lines[e.seq, c.id] for e in entries for c in e.message.tool_calls if (e.seq, c.id) in lines]
@@ -400,7 +381,7 @@ class _Drawing:
         self._passages.add(passage.text)
         return False
 
-    def _add_call(self, seq: int, line: CallLine, age: float, document: Statement | None) -> None:
+    def _add_call(self, seq: int, line: CallLine, age: float, document: tuple[Passage, ...] | None) -> None:
         if line.report:
             title = clip(line.target, 60)
             report = Statement("report", split_passages(line.report), is_final=True, title=title)
@@ -415,7 +396,7 @@ class _Drawing:
         weight = _BINDING_WEIGHT if is_binding else age
         self._add_texts(texts, weight * line.worth, brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH)
         if document is not None:
-            self._add_statement(seq, document, age, is_old=False)
+            self._add_statement(seq, Statement("document", document), age, is_old=False)
 
     def _add_texts(self, texts: tuple[str, str, str, str], worth: float, *, brief_worth: float = 0.0) -> None:
         """Add a call by its texts: its target among those of its neighbours, its line, and two steps of detail."""

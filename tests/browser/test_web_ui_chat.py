@@ -145,7 +145,7 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     covers = page.text(".question .covers")
     assert "always" in covers
     assert "delete-outside" in covers
-    # However long it is, it scrolls inside the card, and every choice is in sight below it.
+    # However long it is, it scrolls inside the card, and every choice is in scope below it.
     box = "document.querySelector('.question pre')"
     assert page.run(f"{box}.scrollHeight > {box}.clientHeight && {box}.scrollWidth <= {box}.clientWidth")
     buttons = "[...document.querySelectorAll('.question button')]"

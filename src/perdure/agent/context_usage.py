@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from perdure.agent.composition import Composition
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import assemble
+from perdure.agent.prompt_composition import Composition
 from perdure.agent.session import LiveSession
 from perdure.models.budgets import ContextWindow, window_budgets
 from perdure.models.counter import TokenCounter

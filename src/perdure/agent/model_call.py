@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from perdure.agent.compaction import Emit, compact
+from perdure.agent.compaction_gate import CompactionGate
 from perdure.agent.context_usage import context_window
 from perdure.agent.deps import AgentDeps
-from perdure.agent.gate import Gate
 from perdure.agent.session import LiveSession
 from perdure.core.error_policy import POLICIES, RecoveryAction
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
@@ -142,7 +142,7 @@ class CallCost:
 class ModelCaller:
     """Make the model calls of one conversation and learn its limits."""
 
-    def __init__(self, parts: AgentDeps, live: LiveSession, gate: Gate, emit: Emit) -> None:
+    def __init__(self, parts: AgentDeps, live: LiveSession, gate: CompactionGate, emit: Emit) -> None:
         self._parts = parts
         self._live = live
         self._gate = gate

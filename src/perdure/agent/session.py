@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from perdure import prompts
-from perdure.agent.composition import Composition
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import Projection
+from perdure.agent.prompt_composition import Composition
 from perdure.agent.view import SentForms, SpilledResults, loop_start, surplus_images
-from perdure.context.head import shorten_head
+from perdure.context.sendable import shorten_head
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry, Message, ToolCall
 from perdure.core.ports import KeyValue

@@ -16,9 +16,9 @@ from typing import Any
 from perdure import prompts
 from perdure.agent.budget import SpendingLimit, Spent, Steps
 from perdure.agent.compaction import Emit
+from perdure.agent.compaction_gate import AfterTurn, CompactionGate
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
-from perdure.agent.gate import AfterTurn, Gate
 from perdure.agent.loop_guard import LoopGuard, with_note
 from perdure.agent.model_call import ModelAnswer, ModelCaller
 from perdure.agent.session import LiveSession
@@ -91,7 +91,7 @@ class OpenConversation:
         self.live = live
         # Every event of the conversation passes through here, so that the relevant ones are persisted.
         self.emit = EventRecorder(emit, live)
-        self.gate = Gate(parts, live, self.emit)
+        self.gate = CompactionGate(parts, live, self.emit)
         self.caller = ModelCaller(parts, live, self.gate, self.emit)
 
 

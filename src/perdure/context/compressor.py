@@ -22,12 +22,12 @@ from perdure.context.engine import (
 )
 from perdure.context.facts import read_facts
 from perdure.context.handoff import handoff_of, source_line
+from perdure.context.handoff_seal import default_key
 from perdure.context.handoff_writer import HandoffWriter, WriteResult
-from perdure.context.head import shorten_head
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.record.cache import EntryCache
 from perdure.context.record.record import prepare
-from perdure.context.seal import default_key
+from perdure.context.sendable import shorten_head
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
 from perdure.context.system_note import compaction_note, needs_note

@@ -22,7 +22,7 @@ from inspect import isawaitable
 from typing import Any
 
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, as_compaction, is_async
-from perdure.context.head import project
+from perdure.context.sendable import project
 from perdure.context.state import MemoryState
 from perdure.core import rules
 from perdure.core.errors import ErrorVerdict, ProviderError, ToolError

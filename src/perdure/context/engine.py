@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 
 from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
-from perdure.context.head import project
+from perdure.context.sendable import project
 from perdure.context.system_note import with_compaction_note
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome

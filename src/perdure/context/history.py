@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from perdure.context.engine import Insert, Step, append_keep
 from perdure.context.handoff import looks_like_handoff, split_merged
-from perdure.context.seal import default_key, is_sealed
+from perdure.context.handoff_seal import default_key, is_sealed
 from perdure.core import rules
 from perdure.core.messages import Entry, Message
 from perdure.models.tokens import entry_figures, estimate_figures

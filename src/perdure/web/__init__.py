@@ -1,7 +1,7 @@
 """The page: a window into every conversation. Read-only API plus static files; whatever changes something goes through
 the gateway as a message or a slash command (`/title`, `/undo`, `/compress`).
 
-    request → api (the routes) → sight (what this person may see) → one *_view per view → shapes, as JSON
+    request → api (the routes) → scope (what this person may see) → one *_view per view → shapes, as JSON
               routes (refusals, packing)   fact_links, quote_links, tool_calls, images: parts of views
     store's changes → live (one poller, many listeners)        files → the page itself, from static/
 

@@ -22,9 +22,9 @@ from perdure.store.listing import ConversationFilter
 from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
 from perdure.web import schemas
-from perdure.web.access import Sight
 from perdure.web.live import LiveFeed
 from perdure.web.schemas import OpenedPage
+from perdure.web.scoped_store import ScopedStore
 from perdure.web.views.chart import context_chart
 from perdure.web.views.conversations import conversation_head, conversation_page, filters, search_page
 from perdure.web.views.handoff import handoff_view
@@ -32,9 +32,9 @@ from perdure.web.views.timeline import TimelineCursor, timeline_page
 from perdure.web.views.usage import usage_view
 
 
-def opened_page(sight: Sight, conversation: Conversation, address: str, *, offset: int, limit: int) -> OpenedPage:
+def opened_page(scope: ScopedStore, conversation: Conversation, address: str, *, offset: int, limit: int) -> OpenedPage:
     """Raises NotFound for what this conversation does not have."""
-    page = sight.store.open(address, conversation_id=conversation.id, offset=offset, limit=limit)
+    page = scope.store.open(address, conversation_id=conversation.id, offset=offset, limit=limit)
     return OpenedPage.model_validate(page)
 
 
@@ -92,13 +92,13 @@ def _error_body(message: str) -> str:
 VisibilityOf = Callable[[Request], Visibility]
 
 
-async def _sight_of(request: Request) -> Sight:
-    return cast(Sight, request.state.page_sight)
+async def _sight_of(request: Request) -> ScopedStore:
+    return cast(ScopedStore, request.state.page_sight)
 
 
 # JavaScript counts exactly as far as this; no seq, offset or moment comes near it.
 _MOST = 2**53
-Seen = Annotated[Sight, Depends(_sight_of)]
+Seen = Annotated[ScopedStore, Depends(_sight_of)]
 Moment = Annotated[int | None, Query(ge=0, le=_MOST, description="UTC epoch milliseconds")]
 Seq = Annotated[int | None, Query(ge=0, le=_MOST)]
 Words = Annotated[str, Query(max_length=1_000)]
@@ -119,7 +119,7 @@ def web_ui_router(
     which would otherwise hold up a server's shutdown."""
 
     def look(request: Request) -> None:
-        request.state.page_sight = Sight(store, visibility_of(request), time, prices)
+        request.state.page_sight = ScopedStore(store, visibility_of(request), time, prices)
         request.state.page_feed = feed
 
     time, prices = clock or SystemClock(), catalog or Catalog()
@@ -146,7 +146,7 @@ def web_ui_router(
 
 
 def conversations(
-    sight: Seen,
+    scope: Seen,
     q: Words = "",
     source: Name = None,
     model: Name = None,
@@ -156,12 +156,12 @@ def conversations(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
     """Conversations, last used first; with `q` those it is found in, the best first."""
-    filters = ConversationFilter(sight.visibility, source or None, model or None, since, until)
-    return _json(conversation_page(sight, filters, query=q, cursor=cursor or None, limit=limit))
+    filters = ConversationFilter(scope.visibility, source or None, model or None, since, until)
+    return _json(conversation_page(scope, filters, query=q, cursor=cursor or None, limit=limit))
 
 
 def search(
-    sight: Seen,
+    scope: Seen,
     q: Words = "",
     source: Name = None,
     since: Moment = None,
@@ -170,22 +170,22 @@ def search(
 ) -> Response:
     """Search hits, best first."""
     return _json(
-        search_page(sight, q, ConversationFilter(sight.visibility, source or None, None, since, until), limit=limit)
+        search_page(scope, q, ConversationFilter(scope.visibility, source or None, None, since, until), limit=limit)
     )
 
 
-def what_to_filter_by(sight: Seen) -> Response:
+def what_to_filter_by(scope: Seen) -> Response:
     """Which sources and models there are."""
-    return _json(filters(sight))
+    return _json(filters(scope))
 
 
-def head(sight: Seen, any_id: AnyId) -> Response:
+def head(scope: Seen, any_id: AnyId) -> Response:
     """The header of a conversation."""
-    return _json(conversation_head(sight, sight.conversation(any_id)))
+    return _json(conversation_head(scope, scope.conversation(any_id)))
 
 
 def timeline(
-    sight: Seen,
+    scope: Seen,
     any_id: AnyId,
     before: Seq = None,
     after: Seq = None,
@@ -193,42 +193,42 @@ def timeline(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
     """A page of its story: the newest, or those before, after or around a message; oldest first."""
-    return _json(timeline_page(sight, sight.conversation(any_id), TimelineCursor(before, after, around), limit=limit))
+    return _json(timeline_page(scope, scope.conversation(any_id), TimelineCursor(before, after, around), limit=limit))
 
 
-def context(sight: Seen, any_id: AnyId) -> Response:
+def context(scope: Seen, any_id: AnyId) -> Response:
     """What filled the window, call by call."""
-    return _json(context_chart(sight, sight.conversation(any_id)))
+    return _json(context_chart(scope, scope.conversation(any_id)))
 
 
-def handoff(sight: Seen, any_id: AnyId, seq: Annotated[int, Path(ge=0, le=_MOST)]) -> Response:
+def handoff(scope: Seen, any_id: AnyId, seq: Annotated[int, Path(ge=0, le=_MOST)]) -> Response:
     """A handoff and its sources."""
-    return _json(handoff_view(sight, sight.conversation(any_id), seq))
+    return _json(handoff_view(scope, scope.conversation(any_id), seq))
 
 
 def open_address(
-    sight: Seen,
+    scope: Seen,
     any_id: AnyId,
     address: Annotated[str, Query(max_length=200)],
     offset: Annotated[int, Query(ge=0, le=_MOST)] = 0,
     limit: Annotated[int, Query(ge=1, le=200_000)] = 20_000,
 ) -> Response:
     """Open an address of the conversation: m:57, m:120-180, h:501, output:o_…"""
-    return _json(opened_page(sight, sight.conversation(any_id), address, offset=offset, limit=limit))
+    return _json(opened_page(scope, scope.conversation(any_id), address, offset=offset, limit=limit))
 
 
-def usage(sight: Seen, days: Annotated[int, Query(ge=1, le=3_650)] = 30) -> Response:
+def usage(scope: Seen, days: Annotated[int, Query(ge=1, le=3_650)] = 30) -> Response:
     """Tokens and money of the last days, today included."""
-    return _json(usage_view(sight, days=days))
+    return _json(usage_view(scope, days=days))
 
 
 async def live(
-    request: Request, sight: Seen, cursor: Annotated[str | None, Query(max_length=5_000)] = None
+    request: Request, scope: Seen, cursor: Annotated[str | None, Query(max_length=5_000)] = None
 ) -> Response:
     """Server-sent events: what changes anywhere, within a second."""
     feed = cast(LiveFeed, request.state.page_feed)
     # A reconnecting browser sends its cursor as Last-Event-ID.
-    stream = feed.stream(sight.visibility, request.headers.get("last-event-id") or cursor or None)
+    stream = feed.stream(scope.visibility, request.headers.get("last-event-id") or cursor or None)
     # What is refused must be refused before the stream begins.
     first = await anext(stream)
 

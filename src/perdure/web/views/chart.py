@@ -9,8 +9,8 @@ from typing import Any
 from perdure.core.messages import clean
 from perdure.store.ledger import prompt_sizes
 from perdure.store.records import CallRecord, Conversation, StoredEvent
-from perdure.web.access import Sight
 from perdure.web.schemas import CallPoint, ChartMark, ContextChart
+from perdure.web.scoped_store import ScopedStore
 
 # More marks of one kind would overlap on the chart.
 _MOST_MARKS = 10_000
@@ -25,9 +25,9 @@ _ACTIONS = {
 }
 
 
-def context_chart(sight: Sight, conversation: Conversation) -> ContextChart:
+def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChart:
     """Calls of the main task in order; auxiliary calls have prompts of their own and would only confuse."""
-    store = sight.store
+    store = scope.store
     calls = [c for c in store.ledger.calls(conversation.id) if c.task == "main"]
     # Kind by kind: most events are of none of these.
     raw_events = [

@@ -13,7 +13,6 @@ from perdure.store.ledger import COMPACTED, prompt_sizes
 from perdure.store.listing import ConversationFilter, ListedConversation
 from perdure.store.records import CallRecord, Conversation
 from perdure.store.store import SessionStore
-from perdure.web.access import Sight
 from perdure.web.schemas import (
     ConversationHead,
     ConversationListResponse,
@@ -25,17 +24,18 @@ from perdure.web.schemas import (
     SessionRow,
     TotalsRow,
 )
+from perdure.web.scoped_store import ScopedStore
 
 _MOST_CHILDREN = 200
 _LAST_CALLS = 50
 
 
-def conversation_head(sight: Sight, conversation: Conversation) -> ConversationHead:
-    store = sight.store
+def conversation_head(scoped: ScopedStore, conversation: Conversation) -> ConversationHead:
+    store = scoped.store
     summaries, _ = store.listing.page(ConversationFilter(ids=(conversation.id,)))
     if not summaries:
         raise NotFound(f"{conversation.id} was deleted just now")
-    children_of = ConversationFilter(parent_id=conversation.id, visibility=sight.visibility)
+    children_of = ConversationFilter(parent_id=conversation.id, visibility=scoped.visibility)
     children, _ = store.listing.page(children_of, limit=_MOST_CHILDREN)
     return ConversationHead(
         id=conversation.id,
@@ -91,29 +91,29 @@ _MOST_HITS = 200
 
 
 def conversation_page(
-    sight: Sight, filters: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
+    scoped: ScopedStore, filters: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
 ) -> ConversationListResponse:
     """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
     if query.strip():
-        rows, note = _matching_rows(sight, filters, query, limit)
+        rows, note = _matching_rows(scoped, filters, query, limit)
         return ConversationListResponse(conversations=rows, next_cursor=None, note=note)
-    page, following = sight.store.listing.page(filters, cursor=cursor, limit=limit)
+    page, following = scoped.store.listing.page(filters, cursor=cursor, limit=limit)
     return ConversationListResponse(conversations=[row_of(b) for b in page], next_cursor=following)
 
 
-def search_page(sight: Sight, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:
+def search_page(scoped: ScopedStore, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:
     """Every place a query is found, the best first."""
     most = _MOST_HITS if filters.source else limit
-    report = _report(sight, filters, query, most)
-    rows_by_id = _rows_of(sight, filters, report.hits)
+    report = _report(scoped, filters, query, most)
+    rows_by_id = _rows_of(scoped, filters, report.hits)
     visible = [h for h in report.hits if h.conversation_id in rows_by_id][:limit]
     hits = [hit_row(h, title=rows_by_id[h.conversation_id].title) for h in visible]
     return SearchPage(hits=hits, note=describe_report(report))
 
 
-def filters(sight: Sight) -> Filters:
-    browsing = sight.store.listing
-    return Filters(sources=browsing.sources(sight.visibility), models=browsing.models(sight.visibility))
+def filters(scoped: ScopedStore) -> Filters:
+    browsing = scoped.store.listing
+    return Filters(sources=browsing.sources(scoped.visibility), models=browsing.models(scoped.visibility))
 
 
 def row_of(browsed: ListedConversation) -> ConversationRow:
@@ -146,19 +146,19 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
     )
 
 
-def _report(sight: Sight, filters: ConversationFilter, query: str, limit: int) -> SearchReport:
+def _report(scoped: ScopedStore, filters: ConversationFilter, query: str, limit: int) -> SearchReport:
     scope = {"since_ms": filters.since_ms, "until_ms": filters.until_ms}
-    return sight.store.search_index.report(query, visibility=filters.visibility, scope=scope, limit=limit)
+    return scoped.store.search_index.report(query, visibility=filters.visibility, scope=scope, limit=limit)
 
 
 def _matching_rows(
-    sight: Sight, filters: ConversationFilter, query: str, limit: int
+    scoped: ScopedStore, filters: ConversationFilter, query: str, limit: int
 ) -> tuple[list[ConversationRow], str]:
     """Conversations that match by title, then by content, and what was searched."""
-    titled, _ = sight.store.listing.page(replace(filters, title=query.strip()), limit=limit)
+    titled, _ = scoped.store.listing.page(replace(filters, title=query.strip()), limit=limit)
     rows = {b.conversation.id: row_of(b) for b in titled}
-    report = _report(sight, filters, query, _MOST_HITS)
-    rows_by_id = _rows_of(sight, filters, report.hits)
+    report = _report(scoped, filters, query, _MOST_HITS)
+    rows_by_id = _rows_of(scoped, filters, report.hits)
     for hit in report.hits:
         row = rows.get(hit.conversation_id) or rows_by_id.get(hit.conversation_id)
         if row is None or row.snippet is not None:
@@ -169,8 +169,8 @@ def _matching_rows(
     return list(rows.values())[:limit], describe_report(report)
 
 
-def _rows_of(sight: Sight, filters: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
+def _rows_of(scoped: ScopedStore, filters: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
     """The conversations of some hits, as far as they are wanted; the time was asked of the hits themselves."""
     ids = tuple({h.conversation_id: None for h in hits})
-    page, _ = sight.store.listing.page(replace(filters, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
+    page, _ = scoped.store.listing.page(replace(filters, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
     return {b.conversation.id: row_of(b) for b in page}

@@ -15,8 +15,8 @@ from perdure.core.messages import Entry, Message
 from perdure.store.ledger import COMPACTED, prompt_sizes
 from perdure.store.records import Conversation, Span, StoredEvent, StoredHandoff
 from perdure.store.spans import view_contains
-from perdure.web.access import Sight
 from perdure.web.schemas import CoverRow, FactRow, HandoffView, SectionRow
+from perdure.web.scoped_store import ScopedStore
 
 Mark = tuple[int, int]
 
@@ -231,9 +231,9 @@ def _flat(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
-def handoff_view(sight: Sight, conversation: Conversation, seq: int) -> HandoffView:
+def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> HandoffView:
     """Everything known of one handoff. Raises NotFound."""
-    store = sight.store
+    store = scope.store
     handoffs = store.log.handoffs(conversation.id)
     handoff = handoffs.get(seq)
     if handoff is None:

@@ -15,8 +15,8 @@ from perdure.core.messages import ImagePart, Message, OtherPart, Part, ToolCall,
 from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, TimelinePage, ToolRun
 from perdure.tools.runtime import INTERRUPTED
 from perdure.web import schemas
-from perdure.web.access import Sight
 from perdure.web.schemas import EventRow, ImageRow, MessageRow, ToolCallRow
+from perdure.web.scoped_store import ScopedStore
 
 # A page of screenshots must not weigh hundreds of megabytes: what is beyond this is named, not carried.
 _PAGE_CHARS = 12_000_000
@@ -160,16 +160,16 @@ class TimelineCursor:
 
 
 def timeline_page(
-    sight: Sight, conversation: Conversation, cursor: TimelineCursor, *, limit: int = 100
+    scope: ScopedStore, conversation: Conversation, cursor: TimelineCursor, *, limit: int = 100
 ) -> schemas.TimelineResponse:
     """A page of the story, oldest first."""
-    page = _stretch(sight, conversation, cursor, limit)
+    page = _stretch(scope, conversation, cursor, limit)
     if cursor.before is None:  # a client paging backwards has them already
-        page = _with_results(sight, page)
+        page = _with_results(scope, page)
     timeline_entry = page.entries
     return schemas.TimelineResponse(
-        messages=_Rows(sight, conversation, timeline_entry).all(),
-        events=_events(sight, conversation, timeline_entry),
+        messages=_Rows(scope, conversation, timeline_entry).all(),
+        events=_events(scope, conversation, timeline_entry),
         first_seq=timeline_entry[0].seq if timeline_entry else None,
         last_seq=timeline_entry[-1].seq if timeline_entry else None,
         has_before=timeline_entry[0].seq > 1
@@ -179,8 +179,8 @@ def timeline_page(
     )
 
 
-def _stretch(sight: Sight, conversation: Conversation, cursor: TimelineCursor, limit: int) -> TimelinePage:
-    timeline = sight.store.timeline
+def _stretch(scope: ScopedStore, conversation: Conversation, cursor: TimelineCursor, limit: int) -> TimelinePage:
+    timeline = scope.store.timeline
     if cursor.after is not None:
         return timeline.after(conversation.id, cursor.after, limit=limit)
     before = cursor.before
@@ -190,12 +190,12 @@ def _stretch(sight: Sight, conversation: Conversation, cursor: TimelineCursor, l
     return timeline.page(conversation.id, before_seq=before, limit=limit)
 
 
-def _with_results(sight: Sight, page: TimelinePage) -> TimelinePage:
+def _with_results(scope: ScopedStore, page: TimelinePage) -> TimelinePage:
     """The page with the results of its last calls, beyond its limit if need be: a page never ends within a batch."""
     timeline_entry = list(page.entries)
     limit = len(timeline_entry) + _MOST_RESULTS
     while timeline_entry and len(timeline_entry) < limit and _may_have_results(timeline_entry[-1]):
-        following = sight.store.timeline.after(page.conversation_id, timeline_entry[-1].seq, limit=_STEP).entries
+        following = scope.store.timeline.after(page.conversation_id, timeline_entry[-1].seq, limit=_STEP).entries
         results = list(itertools.takewhile(lambda t: t.entry.message.role == "tool", following))
         timeline_entry += results
         if len(results) < len(following) or not following:
@@ -208,13 +208,13 @@ def _may_have_results(timeline_entry: TimelineEntry) -> bool:
 
 
 def _before(
-    sight: Sight, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]
+    scope: ScopedStore, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]
 ) -> Sequence[TimelineEntry]:
     """The entries between the call of a page's first result and the page; empty otherwise."""
     earlier: list[TimelineEntry] = []
     first = timeline_entry[0] if timeline_entry else None
     while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
-        page = sight.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).entries
+        page = scope.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).entries
         earlier = [*page, *earlier]
         first = next((t for t in reversed(page) if t.entry.message.role != "tool"), page[0] if page else None)
     return earlier
@@ -223,14 +223,14 @@ def _before(
 class _Rows:
     """The messages of one page, with what is known of their tool calls."""
 
-    def __init__(self, sight: Sight, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> None:
+    def __init__(self, scope: ScopedStore, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> None:
         self._entries = timeline_entry
         self._images = ImageRoom()
         # By the result's seq: some services count their calls afresh in every reply, so ids alone are not enough.
-        self._callers = _callers([*_before(sight, conversation, timeline_entry), *timeline_entry])
+        self._callers = _callers([*_before(scope, conversation, timeline_entry), *timeline_entry])
         has_tools = any(t.entry.message.role == "tool" for t in timeline_entry)
         self._runs: Mapping[tuple[int, str], ToolRun] = (
-            sight.store.timeline.tool_runs(conversation.id, _span(timeline_entry)) if has_tools else {}
+            scope.store.timeline.tool_runs(conversation.id, _span(timeline_entry)) if has_tools else {}
         )
 
     def all(self) -> list[MessageRow]:
@@ -307,8 +307,8 @@ def _callers(timeline_entry: Sequence[TimelineEntry]) -> dict[int, _Caller]:
     return match
 
 
-def _events(sight: Sight, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> list[EventRow]:
-    placed = sight.store.timeline.events_between(conversation.id, _span(timeline_entry)) if timeline_entry else []
+def _events(scope: ScopedStore, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> list[EventRow]:
+    placed = scope.store.timeline.events_between(conversation.id, _span(timeline_entry)) if timeline_entry else []
     return [_event_row(seq, event) for seq, event in placed if event.kind in _SHOWN_EVENTS]
 
 

@@ -17,8 +17,8 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog, Prices
 from perdure.store.ledger import CompactionSavings, RouteCacheUsage
 from perdure.store.records import Grouping, RouteRecord, Totals, UsageRow
-from perdure.web.access import Sight
 from perdure.web.schemas import TotalsRow, UsageGroup, UsageView
+from perdure.web.scoped_store import ScopedStore
 
 DAY_MS = 86_400_000
 _PER_MTOK = 1_000_000
@@ -26,15 +26,15 @@ _PER_MTOK = 1_000_000
 PricesOf = Callable[[RouteRecord], Prices]
 
 
-def usage_view(sight: Sight, *, days: int) -> UsageView:
+def usage_view(scope: ScopedStore, *, days: int) -> UsageView:
     """The last `days` days, today included, in UTC."""
-    since = (sight.clock.now_ms() // DAY_MS - days + 1) * DAY_MS
-    ledger, savings, prices = sight.store.ledger, sight.store.savings, prices_by(sight.catalog)
+    since = (scope.clock.now_ms() // DAY_MS - days + 1) * DAY_MS
+    ledger, savings, prices = scope.store.ledger, scope.store.savings, prices_by(scope.catalog)
 
     def grouped(by: Grouping) -> list[UsageRow]:
-        return ledger.usage(by, since_ms=since, visibility=sight.visibility)
+        return ledger.usage(by, since_ms=since, visibility=scope.visibility)
 
-    by_day, spared = grouped("day"), savings.compactions(since_ms=since, visibility=sight.visibility)
+    by_day, spared = grouped("day"), savings.compactions(since_ms=since, visibility=scope.visibility)
     return UsageView(
         days=days,
         by_day=_groups(by_day),
@@ -42,7 +42,7 @@ def usage_view(sight: Sight, *, days: int) -> UsageView:
         by_source=_groups(grouped("source")),
         by_task=_groups(grouped("task")),
         totals=TotalsRow.model_validate(_sum([r.totals for r in by_day], compactions=len(spared))),
-        saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, visibility=sight.visibility), prices),
+        saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, visibility=scope.visibility), prices),
         saved_by_compaction_tokens=sum(s.removed_tokens * calls for s in spared for _, calls in s.calls),
         saved_by_compaction_usd=saved_by_compaction(spared, prices),
     )

@@ -14,7 +14,7 @@ from perdure.store.store import SessionStore
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ScopedStore:
     """A store narrowed to what one person may see."""
 
     store: SessionStore

@@ -38,7 +38,7 @@ _LONGEST_WAIT_S = 300.0
 AfterTurn = Literal["compact", "prepare"]
 
 
-class Gate:
+class CompactionGate:
     """The gate of one conversation; it reads the session's window."""
 
     def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:

@@ -91,3 +91,12 @@ def test_long_texts_are_cut_into_passages_and_vectors_survive_storage() -> None:
     assert not vectors[1].any()
     assert abs(unpack_vectors(pack_vectors(vectors)) - vectors).max() < 0.01
     assert len(unpack_vectors(b"\x01" * 300)) == 1
+
+
+def test_vectors_are_not_used_until_nearly_all_messages_have_one(store: SessionStore) -> None:
+    session = talk(store)
+    question = "doctor medicine pills"
+    assert store.search(question)
+    store.vectors.close()
+    store.append(session, [user(f"The report number {n} is about something else altogether.") for n in range(100)])
+    assert store.search(question) == []

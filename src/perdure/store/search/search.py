@@ -316,8 +316,10 @@ def _with_similarity(matches: Sequence[_Match], near: Similarities | None) -> Se
         return matches
     top = max(m.relevance.score for m in matches) or 1.0
     shares = near.of([m.row[0] for m in matches if m.is_message])
+    # What has no vector, such as an output or the newest message, is taken to be as near as most.
+    usual = sorted(shares.values())[len(shares) // 2] if shares else 0.0
     return [
-        m._replace(score=m.score + _MEANING_SHARE * top * shares.get(m.row[0], 0.0)) if m.is_message else m
+        m._replace(score=m.score + _MEANING_SHARE * top * (shares.get(m.row[0], usual) if m.is_message else usual))
         for m in matches
     ]
 

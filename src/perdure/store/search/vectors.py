@@ -34,6 +34,8 @@ _COMPARED = 50_000
 _READ_BATCH = 500
 # Texts without anything to say, such as tool calls, have no vector.
 _MIN_CHARS = 20
+_MAX_MISSING = 50
+_MAX_MISSING_SHARE = 0.05
 _PROGRESS = "SELECT value FROM state WHERE scope = 'vectors' AND key = 'progress'"
 
 
@@ -87,7 +89,7 @@ class VectorIndex:
     def nearest(self, tx: Transaction, query: str, *, limit: int) -> Similarities | None:
         """Compare the newest messages with a query; None without vectors."""
         # Loading takes a moment, so not before there is anything to compare.
-        model = load_word_vectors() if self.is_available and _progress(tx) else None
+        model = load_word_vectors() if self.is_available and _is_nearly_complete(tx) else None
         if model is None:
             return None
         with self._lock:
@@ -217,6 +219,15 @@ def record_removal(tx: Transaction) -> None:
 
 def _removals(tx: Transaction) -> int:
     return _stored_count(tx.row("SELECT value FROM state WHERE scope = 'vectors' AND key = 'removals'"))
+
+
+def _is_nearly_complete(tx: Transaction) -> bool:
+    """Return whether all but the newest messages have vectors: the others would be at a disadvantage."""
+    progress = _progress(tx)
+    row = tx.row("SELECT (SELECT MIN(id) FROM message), (SELECT MAX(id) FROM message)")
+    if not progress or row is None or row[0] is None:
+        return False
+    return bool(row[1] - progress <= max(_MAX_MISSING, _MAX_MISSING_SHARE * (row[1] - row[0])))
 
 
 def _progress(tx: Transaction) -> int:

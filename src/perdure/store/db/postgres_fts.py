@@ -7,7 +7,7 @@ query plan does not depend on planner statistics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from perdure.store.db.database import Step, Transaction, Value
 from perdure.store.search.index import ClauseGroups, IdRange, IndexedText, IndexName, Strategy
@@ -15,9 +15,12 @@ from perdure.store.search.query import Clause
 
 # A window is all texts whose ids share the bits above these.
 _WINDOW_BITS = 12
-# Windows to query before all of them, and how many times more there must be for that to pay off.
-_STAGES = (2, 32)
+# Windows to query first, and how many times more there must be for that to pay off.
+_FIRST_WINDOWS = 2
 _WORTHWHILE = 4
+# Then as many as should have enough matches with this margin, or all if that is more than these.
+_MARGIN = 1.3
+_MAX_WINDOWS = 128
 # A tsvector is limited to 1 MB of distinct words; longer texts are scanned.
 _MAX_WORD_BYTES = 1_000_000
 _SCANNED = "#scanned"
@@ -64,13 +67,14 @@ class TsvectorIndex:
             f"SELECT id FROM {index}_index WHERE search_words(parts, wholes, scope, is_scanned) @@ CAST(? AS tsquery)"
             f" AND id BETWEEN ? AND ? AND {check}) SELECT id FROM matches ORDER BY id DESC LIMIT ?"
         )
-        matches: list[int] = []
-        for windows in _windows(ids):
+        count: int | None = _FIRST_WINDOWS if _window_count(ids) >= _FIRST_WINDOWS * _WORTHWHILE else None
+        while True:
+            windows = _newest_windows(ids, count)
             values: list[Value] = [" & ".join([words, *windows]), ids.lowest, ids.highest, *check_values, limit]
             matches = [number for (number,) in tx.rows(sql, values)]
-            if len(matches) >= limit:
-                break
-        return matches
+            if count is None or len(matches) >= limit:
+                return matches
+            count = _next_count(ids, count, share=len(matches) / limit)
 
 
 def _row(number: int, text: IndexedText) -> tuple[int, str, str, str, bool]:
@@ -86,13 +90,20 @@ def _needs_scan(parts: str, wholes: str) -> bool:
     return sum(len(w.encode()) for w in {*parts.split(), *wholes.split()}) > _MAX_WORD_BYTES
 
 
-def _windows(ids: IdRange) -> Iterator[list[str]]:
-    """Yield conditions for growing sets of the newest windows; the last one is unrestricted."""
+def _window_count(ids: IdRange) -> int:
+    return (ids.highest >> _WINDOW_BITS) - (ids.lowest >> _WINDOW_BITS) + 1
+
+
+def _newest_windows(ids: IdRange, count: int | None) -> list[str]:
+    """Return the condition for the newest windows; none for all of them."""
     newest = ids.highest >> _WINDOW_BITS
-    for count in _STAGES:
-        if count * _WORTHWHILE <= newest - (ids.lowest >> _WINDOW_BITS):
-            yield [f"({' | '.join(_quoted(f'#{newest - n}') for n in range(count))})"]
-    yield []
+    return [] if count is None else [f"({' | '.join(_quoted(f'#{newest - n}') for n in range(count))})"]
+
+
+def _next_count(ids: IdRange, count: int, *, share: float) -> int | None:
+    """Return how many windows should have enough matches, as dense as so far; None for all."""
+    wanted = int(count / share * _MARGIN) + 1 if share else _MAX_WINDOWS + 1
+    return wanted if wanted <= _MAX_WINDOWS and wanted * 2 <= _window_count(ids) else None
 
 
 def _words(groups: ClauseGroups, strategy: Strategy, scopes: Iterable[Sequence[str]]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import perdure
 from perdure.context.record.call_json import complete_json
 from perdure.context.record.calls import describe_call
 from perdure.context.record.pages import fair_share, page_passages, within_share
@@ -255,3 +256,41 @@ def test_one_long_page_leaves_room_for_the_values_of_other_results() -> None:
     for n in range(1, 9):
         assert f"H{n} ({11 + n})" in record
     assert "Part 3 describes" in record
+
+
+def test_each_result_shows_its_first_values_before_one_is_whole() -> None:
+    messages = [user("Look at my bookings.")]
+    for n in range(8):
+        legs = [{"leg": f"T{n}{k}", "from": "OSL", "to": f"P{k}", "price": 90 + k, "seat": f"{k}A"} for k in range(12)]
+        body = {
+            "booking": f"B{n}",
+            "cabin": "economy",
+            "bags": n,
+            "note": "no change after check-in " * 4,
+            "legs": legs,
+        }
+        call_id = f"c{n}"
+        messages.append(assistant(None, (ToolCall(call_id, "get_booking", json.dumps({"booking": f"B{n}"})),)))
+        messages.append(tool_result(call_id, json.dumps(body)))
+    record = draw_record([Entry(n, m) for n, m in enumerate(messages)], budget=3_200)
+    for n in range(8):
+        assert f"booking: B{n}, cabin: economy" in record
+
+
+def test_the_summarizer_reads_the_values_of_results() -> None:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Compare the depths of all harbours."}]
+    for n in range(24):
+        rows = [
+            {"pier": f"P{n}-{k}", "depth": 1_000 * n + k, "note": f"sounding {k} was taken at low water"}
+            for k in range(12)
+        ]
+        body = json.dumps([{**row, "picture_url": f"https://h.test/{n}/{'x' * 150}"} for row in rows])
+        function = {"name": "get_depths", "arguments": json.dumps({"harbour": n})}
+        messages.append(
+            {"role": "assistant", "tool_calls": [{"id": f"c{n}", "type": "function", "function": function}]}
+        )
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": body})
+    prompts: list[str] = []
+    perdure.compress(messages, context_length=20_000, summarize=lambda prompt: prompts.append(prompt) or "")
+    missing = [n for n in range(18) if f"P{n}-11 / {1_000 * n + 11} / sounding 11" not in prompts[0]]
+    assert missing == []

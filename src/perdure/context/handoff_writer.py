@@ -111,7 +111,7 @@ TIMEOUT_S = 150.0
 _OTHER_HEADINGS = "Critical Context"
 # What a summariser reads: a share of the covered text, within bounds.
 _SOURCE_SHARE = 0.16
-_LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 12_000, 160_000
+_LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 32_000, 160_000
 # Size of banner, source line, headings and end marker; a smaller handoff would be empty.
 _FRAME_TOKENS = 600
 _LEAST_SHORT_TOKENS = 160

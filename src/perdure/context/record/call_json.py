@@ -27,7 +27,7 @@ _STRING_FIELD = re.compile(
 # The members that come first in the line of a call.
 _FIRST = (
     "error", "message", "detail", "number", *LABELS, "status", "state", "conclusion", "code", "count", "total",
-    "amount", "price", "date", "version", "type", "ref", "branch", "created_at", "result", "html_url", "url", "summary",
+    "amount", "price", "date", "version", "type", "ref", "branch", "result", "html_url", "url", "summary",
     "description",
 )  # fmt: skip
 _RANK = {name: rank for rank, name in reversed(list(enumerate(_FIRST)))}
@@ -137,18 +137,25 @@ def _is_short(body: Mapping[str, Any]) -> bool:
 def _headline(body: Mapping[str, Any]) -> str:
     names = [k for k, v in list(body.items())[:60] if v not in (None, "", [], {}) and not is_dull(str(k), v)]
     scalars = [k for k in names if not isinstance(body[k], dict | list)]
-    scalars.sort(key=lambda k: _rank(str(k)) + (8 if body[k] in (0, False) else 0))
-    parts = [f"{k}: {one_line(str(body[k]), 100)}" for k in scalars[:7]]
+    own_id = next((k for k in scalars if str(k).endswith("_id")), "")
+    scalars.sort(key=lambda k: _RANK["id"] if k == own_id else _rank(str(k), body[k]))
+    parts = [f"{k}: {one_line(str(body[k]), 60)}" for k in scalars[:7]]
     parts += [f"{k}: {count_noun(len(body[k]), 'item')}" for k in names if isinstance(body[k], list)][:3]
     if not parts:
         parts = object_rows(body, limit=140)[:1]
     return one_line(", ".join(parts), 140)
 
 
-def _rank(name: str) -> int:
-    if name.endswith("_id"):
-        return _RANK["id"]
-    return 55 if name.endswith(("_at", "_time", "timestamp")) else _RANK.get(name, 50)
+def _rank(name: str, value: object) -> int:
+    if isinstance(value, str) and value.startswith("http"):
+        return 70
+    if value in (0, False) or name.endswith("_id"):
+        return 60
+    if name in _RANK:
+        return _RANK[name]
+    if name.endswith(("_at", "_time", "timestamp")):
+        return 55
+    return 45 if isinstance(value, int | float) else 50
 
 
 def error_of(body: dict[str, Any]) -> str:

@@ -63,6 +63,7 @@ _BRIEF_CHARS = 90
 # A line that introduces others has a statement of its own from this worth on.
 _LEAST_LEAD_WORTH = 0.7
 _OPENING_LINES = 5
+_LONG_OPENING_CHARS = 600
 # A record that fills less than this share of its budget also quotes the documents that were read.
 _FULL_SHARE = 0.8
 # A passage up to this length between two others is shown instead of an ellipsis.
@@ -265,7 +266,7 @@ class _Said:
 class _Done:
     """A call of the stretch: its texts of growing size, and the index of its first option."""
 
-    texts: tuple[str, str, str, str]
+    texts: tuple[str, ...]
     first: int
 
 
@@ -290,7 +291,7 @@ class _Drawing:
         for label, text in parse_record(record):
             if label == CALL:
                 line = text.partition("\n")[0]
-                self._add_texts((clip(line, _BRIEF_CHARS), line, line, text), _EARLIER_CALL)
+                self._add_texts((clip(line, _BRIEF_CHARS), line, text), _EARLIER_CALL)
             else:
                 self._add_statement(None, carried_statement(label, text), _EARLIER_FACTOR, is_old=False)
 
@@ -390,7 +391,7 @@ class _Drawing:
         brief, whole, detail = self._brief(line), self._local(line.line), self._local(line.detail or line.line)
         # An earlier plan is told by its line; the newest has its items.
         has_detail = (line.kind != "task" or line is self._newest_plan) and document is None
-        texts = (brief, whole, _opening(detail), detail) if has_detail else (brief, whole, whole, whole)
+        texts = (brief, whole, *_openings(detail), detail) if has_detail else (brief, whole)
         is_looked_at = line.kind == "read" and line.target in self._changed
         is_binding = line.user_words and f"“{line.user_words}”" not in self._already
         weight = _BINDING_WEIGHT if is_binding else age
@@ -398,16 +399,18 @@ class _Drawing:
         if document is not None:
             self._add_statement(seq, Statement("document", document), age, is_old=False)
 
-    def _add_texts(self, texts: tuple[str, str, str, str], worth: float, *, brief_worth: float = 0.0) -> None:
-        """Add a call by its texts: its target among those of its neighbours, its line, and two steps of detail."""
+    def _add_texts(self, texts: tuple[str, ...], worth: float, *, brief_worth: float = 0.0) -> None:
+        """Add a call by its texts: its target among those of its neighbours, its line, and steps of detail."""
         first = len(self.options)
         self._items.append(_Done(texts, first))
-        brief, whole, opening, detail = map(size_of, texts)
+        brief, whole, *details = map(size_of, texts)
         worth_of_target = _BRIEF_WEIGHT * max(worth, brief_worth) if brief_worth else 0.0
         self.options.append(Option(brief + 2, score(worth_of_target, brief)))
         self._add_step(worth * _LINE_WEIGHT, whole, whole + 4 - brief, first)
-        self._add_step(worth * _DETAIL_WEIGHT, opening - whole, opening - whole, first + 1)
-        self._add_step(worth * _DETAIL_WEIGHT * _REST_FACTOR, detail - opening, detail - opening, first + 2)
+        size, weight = whole, worth * _DETAIL_WEIGHT
+        for step, more in enumerate(details, 1):
+            self._add_step(weight, more - size, more - size, first + step)
+            size, weight = more, worth * _DETAIL_WEIGHT * _REST_FACTOR
 
     def _add_step(self, worth: float, size: int, more: int, needs: int) -> None:
         self.options.append(Option(max(more, 0), score(worth, size) if more > 0 else 0.0, needs))
@@ -429,7 +432,7 @@ class _Drawing:
             if item.first not in taken:
                 continue
             if isinstance(item, _Done):
-                level = next((n for n in (3, 2, 1) if item.first + n in taken), 0)
+                level = next((n for n in range(len(item.texts) - 1, 0, -1) if item.first + n in taken), 0)
                 if level == 0:
                     brief.append(item.texts[0])
                     continue
@@ -480,10 +483,14 @@ def _least_worth(passages: Sequence[Passage]) -> float:
     return sorted((p.worth for p in passages), reverse=True)[:_OLD_PASSAGES][-1]
 
 
-def _opening(detail: str) -> str:
-    """The first lines of a detail."""
-    lines = detail.split("\n", _OPENING_LINES)
-    return detail if len(lines) <= _OPENING_LINES else "\n".join((*lines[:-1], "  …"))
+def _openings(detail: str) -> Iterator[str]:
+    """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
+    lines = detail.split("\n")
+    opening = "\n".join(lines[:_OPENING_LINES])
+    if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
+        yield "\n".join((*lines[:2], "  …"))
+    if len(lines) > _OPENING_LINES:
+        yield f"{opening}\n  …"
 
 
 def _merge_equal(lines: Sequence[str]) -> Iterator[str]:

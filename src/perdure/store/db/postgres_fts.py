@@ -61,16 +61,16 @@ class TsvectorIndex:
         limit: int,
     ) -> list[int]:
         words, (check, check_values) = _words(groups, strategy, scopes), _check(groups, strategy)
-        # Sorted outside the CTE, so that the planner uses the GIN index instead of walking rows by id.
+        # Sorted and bounded outside the CTE, so that the planner uses the GIN index instead of walking rows by id.
         sql = (
             "WITH matches AS MATERIALIZED ("
             f"SELECT id FROM {index}_index WHERE search_words(parts, wholes, scope, is_scanned) @@ CAST(? AS tsquery)"
-            f" AND id BETWEEN ? AND ? AND {check}) SELECT id FROM matches ORDER BY id DESC LIMIT ?"
+            f" AND {check}) SELECT id FROM matches WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?"
         )
         count: int | None = _FIRST_WINDOWS if _window_count(ids) >= _FIRST_WINDOWS * _WORTHWHILE else None
         while True:
             windows = _newest_windows(ids, count)
-            values: list[Value] = [" & ".join([words, *windows]), ids.lowest, ids.highest, *check_values, limit]
+            values: list[Value] = [" & ".join([words, *windows]), *check_values, ids.lowest, ids.highest, limit]
             matches = [number for (number,) in tx.rows(sql, values)]
             if count is None or len(matches) >= limit:
                 return matches

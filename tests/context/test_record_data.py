@@ -161,6 +161,7 @@ class TestCutDocuments:
         start = time.perf_counter()
         call("list_contributors", text, repository="acme/tides")
         call("list_contributors", "[" * 200_000, repository="acme/tides")
+        call("list_contributors", "[" * 60_000 + "," * 60_000, repository="acme/tides")
         call("list_contributors", '[{"a": ' * 50_000, repository="acme/tides")
         assert time.perf_counter() - start < 1.5
 
@@ -190,6 +191,8 @@ The [installer](https://get.test/tides?os=all&utm=readme) needs one command.
 
 The console shows the forecast of a harbour. Then it waits.
 
+Save reports as: `tides_HARBOUR.md`
+
 Share
 
 Sign up
@@ -213,6 +216,12 @@ class TestPages:
         assert note > worth["The console shows the forecast of a harbour."] > other
         assert worth["- Python: version 3.12+"] > other
         assert worth["Install:"] < other
+
+    def test_label_is_shown_with_what_it_introduces(self) -> None:
+        passages = page_passages(README)
+        value = next(p for p in passages if p.text == "`tides_HARBOUR.md`")
+        assert passages[value.lead].text == "Save reports as:"
+        assert value.worth > passages[value.lead].worth
 
     def test_fetched_page_is_told_by_its_statements(self) -> None:
         line = call("web_fetch", README, url="https://forge.test/tides")

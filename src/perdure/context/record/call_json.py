@@ -19,6 +19,7 @@ _NEXT_ITEM = re.compile(r"\}\s*,\s*\{")
 # Items tried as the first behind the gap in a list; each is parsed up to its first fault.
 _TRIED_ITEMS = 40
 _CLOSERS = {"[": "]", "{": "}"}
+_MOST_BRACKETS = 100
 _OBJECT_WORTH = 0.45
 _LIST_WORTH = 0.4
 _STRING_FIELD = re.compile(
@@ -93,24 +94,26 @@ def _last_items(text: str) -> list[Any]:
 def _closed(text: str) -> str:
     """Return the text up to the end of its last whole member, with the brackets that are open there closed."""
     open_brackets: list[str] = []
-    end, closers = 0, ""
+    end = depth = 0
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark[0] == '"':
             continue
+        if mark in _CLOSERS:
+            open_brackets.append(_CLOSERS[mark])
+            if len(open_brackets) > _MOST_BRACKETS:
+                break
+            continue
         if mark == ",":
             end = token.start()
-        elif mark in _CLOSERS:
-            open_brackets.append(_CLOSERS[mark])
-            continue
-        else:
-            if not open_brackets or open_brackets.pop() != mark:
-                break
+        elif open_brackets and open_brackets.pop() == mark:
             end = token.end()
-        closers = "".join(reversed(open_brackets))
-        if not open_brackets:
+        else:
             break
-    return text[:end] + closers
+        depth = len(open_brackets)
+        if not depth:
+            break
+    return text[:end] + "".join(reversed(open_brackets[:depth])) if end else ""
 
 
 def describe_body(body: object, *, is_cut: bool = False) -> CallFinding | None:

@@ -149,9 +149,14 @@ def page_passages(text: str) -> tuple[Passage, ...]:
         worth = _TITLE_WORTH if number == 0 else _worth(passage, is_lead=number in leads, is_first=is_first)
         if is_opening:
             worth = max(worth, _NEWS_WORTH)
-        elif passage.joint == " " and out and (out[-1].text.endswith(":") or out[-1].worth == _NEWS_WORTH):
-            # A label and what it introduces are one statement, and news are seldom told in one sentence.
-            worth = max(worth, out[-1].worth - _NEXT_DROP)
+        if passage.joint == " " and out and out[-1].text.endswith(":"):
+            # A label is shown with what it introduces.
+            worth = max(worth, out[-1].worth)
+            out[-1] = replace(out[-1], worth=_HEADING_WORTH)
+            passage = replace(passage, lead=number - 1)
+        elif passage.joint == " " and out and out[-1].worth == _NEWS_WORTH:
+            # News are seldom told in one sentence.
+            worth = max(worth, _NEWS_WORTH - _NEXT_DROP)
         out.append(replace(passage, worth=worth))
     return tuple(out)
 

@@ -851,7 +851,6 @@ ssh host 'cd /srv/app && git pull && systemctl restart app'
 ssh host "tail -n 100 /var/log/app.log"
 ssh -L 5432:localhost:5432 host
 ssh-keyscan github.com >> known_hosts
-ssh-copy-id host
 rsync -avz src/ host:/srv/src/
 scp host:/var/log/app.log .
 psql -l
@@ -961,6 +960,30 @@ PAGER=less man ls
 kill $(awk '{print $1}' app.pid)
 export VERSION=$(python -c "import tomllib; print(tomllib.load(open('pyproject.toml','rb'))['project']['version'])")
 node -p "require('./package.json').name" | tee name.txt
+export PATH="$HOME/.cargo/bin:$PATH"; cargo build
+PATH="$PWD/bin:$PATH" make test
+terraform output -json
+PY=${PYTHON:-python3}; $PY -m pytest
+curl -sLo build/tool.tgz https://files.example/tool.tgz
+wget -qO data.csv https://files.example/data.csv
+ssh host ls -R
+ssh-keygen -lf ~/.ssh/id_ed25519.pub
+git clone -b main https://github.com/o/r vendor/r
+git worktree add -b fix ../fix main
+npm --prefix frontend install
+npm --prefix ../shared run build
+awk '$3 > "b" {print $1}' data.txt
+awk '{print > $1".txt"}' data.txt
+sed 's/now/ w then/' notes.txt
+[[ $name == '[draft]' ]] && echo draft
+printf '%s\n' '[$(date)]'
+parallel gzip -k ::: a.txt b.txt
+cmake -E make_directory build/out
+psql -c 'select 1'
+kubectl apply -f k8s/app.yaml
+cat .github/workflows/auth.yml
+curl -H "Authorization: Bearer $API_TOKEN" https://api.example/me
+screen -ls
 """
 
 

@@ -365,3 +365,22 @@ def test_the_dangerous_part_is_named_as_it_is_written(tmp_path: Path) -> None:
         (request,) = approver.requests
         assert request.action == command
         assert request.dangerous == (part,), command
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("names", [250, 2_500])
+def test_link_to_a_credential_needs_approval_after_any_number_of_files(tmp_path: Path, names: int) -> None:
+    approver = ScriptedApprover("no")
+    runtime = GuardedRuntime(tmp_path, approver)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_rsa").write_text("key")
+    (runtime.folder / "notes").symlink_to(tmp_path / ".ssh" / "id_rsa")
+    runtime.run("terminal", command=f"cat {' '.join(f'f{n}' for n in range(names))} notes")
+    assert len(approver.requests) == 1
+
+
+@pytest.mark.spec("J6")
+def test_many_plain_files_need_no_approval(tmp_path: Path) -> None:
+    approver = ScriptedApprover("no")
+    GuardedRuntime(tmp_path, approver).run("terminal", command=f"ls {' '.join(f'f{n}' for n in range(1_000))}")
+    assert approver.requests == []

@@ -204,6 +204,23 @@ def test_links_are_resolved_before_writes_and_reads(tmp_path: Path) -> None:
     assert _kinds("echo x > notes.txt; cat notes.txt > /dev/stdout", where) == set()
 
 
+@pytest.mark.spec("J6")
+def test_search_path_of_a_temporary_workspace_may_name_its_own_folders() -> None:
+    home = Path("/tmp/session/home")
+    where = ShellContext(home / "project", home / "project", home)
+    assert _kinds('export PATH="$HOME/.cargo/bin:$PATH"; cargo build', where) == set()
+    assert _kinds('PATH="$PWD/bin:$PATH" make test', where) == set()
+    assert _kinds('PATH="/tmp/other:$PATH" make test', where) == {"environment"}
+
+
+def test_default_of_a_variable_with_an_unknown_value_is_the_program() -> None:
+    where = ShellContext(WHERE.workspace, WHERE.folder, WHERE.home, environment=None)
+    assert _kinds("PY=${PYTHON:-python3}; $PY -m pytest", where) == set()
+    assert _kinds("${REMOVE:-rm} -r src", where) == {"delete-tree"}
+    assert _kinds('rm -r "${FOLDER:-build}"', where) == {"delete-tree"}
+    assert _kinds('sh -c "${COMMAND:-ls}"', where) == {"unreadable"}
+
+
 def test_variables_exported_by_earlier_commands_are_expanded() -> None:
     exported = ShellContext(WHERE.workspace, WHERE.folder, WHERE.home, {"X": "rm", "Y": "-rf"})
     assert _kinds("$X $Y src", exported)
@@ -275,6 +292,12 @@ _COSTLY = {
         f"repeated {piece!r}": _filled(piece)
         for piece in ("a|", "| a | b |\n", "<<E\n", "<<<", "a=(", "=~ ", "<", "${", "))", "\udcff", "a;", "a\n", "]]")
     },
+    "blank lines for sqlite3": "sqlite3 x '" + "\n" * 99_000 + "'",
+    "blank lines for sftp": "sftp host <<'E'\n" + "\n" * 99_000 + "E\n",
+    "redirects": "x " + _filled(">/etc/a "),
+    "redirects to many files": "x " + " ".join(f">/etc/{n}" for n in range(12_000)),
+    "statements for sed": "sed '" + _filled("w a;") + "'",
+    "redirects in awk": "awk '" + _filled('> "/a" ') + "'",
     "nested here-documents": "cat <<E\n$(cat <<E\n" * 4_000,
 }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
 from perdure.tools.builtin.terminal import ShellState
 from perdure.tools.runtime import ToolScope
+from perdure.tools.shell_safety.limits import Unreadable
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.types import KINDS, Danger, has_taint
 from perdure.tools.tool import Tool
@@ -174,17 +176,32 @@ class ApprovalGuard:
 
 
 class _LinkResolver:
-    """Resolve symbolic links for a bounded number of paths per command: each one is a disk access."""
+    """Resolve symbolic links; raises Unreadable for a command that names too many paths, or on a slow disk."""
 
-    def __init__(self, limit: int = 200) -> None:
-        self._remaining = limit
+    def __init__(self, limit: int = 2_000, deadline_s: float = 0.5) -> None:
+        self._limit = limit
+        self._deadline_s = time.monotonic() + deadline_s
+        self._resolved: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
 
     def __call__(self, path: str) -> str:
-        if self._remaining <= 0 or has_taint(path):
+        if has_taint(path):
             return path
-        self._remaining -= 1
+        if path not in self._resolved:
+            if len(self._resolved) >= self._limit or time.monotonic() > self._deadline_s:
+                raise Unreadable("it names too many files to check where they lead")
+            self._resolved[path] = self._resolve(path)
+        return self._resolved[path]
+
+    def _resolve(self, path: str) -> str:
+        folder, name = os.path.split(path)
         try:
-            return os.path.realpath(path)
+            if name in ("", ".", "..") or os.path.islink(path):
+                return os.path.realpath(path)
+            # Most paths of a command are in few folders.
+            if folder not in self._folders:
+                self._folders[folder] = os.path.realpath(folder)
+            return os.path.join(self._folders[folder], name)
         except (OSError, ValueError):
             return path
 

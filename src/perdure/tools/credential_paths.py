@@ -36,6 +36,16 @@ _HOME_FILES = (
     ".config/git/credentials",
     ".config/rclone/rclone.conf",
     ".rclone.conf",
+    ".config/op/config",
+    ".config/sops/age/keys.txt",
+    ".config/ngrok/ngrok.yml",
+    ".ngrok2/ngrok.yml",
+    ".kaggle/kaggle.json",
+    ".databrickscfg",
+    ".oci/config",
+    ".cache/huggingface/token",
+    ".pulumi/credentials.json",
+    ".gradle/gradle.properties",
     ".config/doctl/config.yaml",
     ".config/hcloud/cli.toml",
     ".config/composer/auth.json",
@@ -57,15 +67,22 @@ _HOME_FOLDERS = (
     "Library/Keychains",
 )
 _SSH = r"/\.ssh/(?!(?:config|known_hosts|authorized_keys|environment|rc)[^/]*\Z|config\.d/|.*\.pub\Z)."
+# Files named after a credential, in a folder of a program below a home folder.
+_BY_NAME = (
+    r"/(?:\.config|\.cache|\.local/share|Library/Application Support)/[^/]+/(?:[^/]+/){0,2}"
+    r"(?:[\w.-]*[._-])?(?:credentials?|tokens?|secrets?|oauth_creds|auth|api[_-]?keys?)(?:\.(?:json|ya?ml|toml|txt|ini|db))?\Z"
+    r"|/\.(?!git/|github/|gitlab/|vscode/|idea/|venv/|next/|circleci/|storybook/|devcontainer/|cache/|config/|local/)[\w-]+/"
+    r"(?:credentials?|tokens?|oauth_creds|auth|access_?tokens?)(?:\.(?:json|ya?ml|toml|txt|ini|db))?\Z"
+)
 _ELSEWHERE = (
     r"/\.ssh/?\Z|/\.aws\Z|/\.aws/\*\Z|/etc/g?shadow-?\Z|/etc/sudoers|/etc/ssl/private|/etc/kubernetes/admin\.conf"
-    r"|/var/run/secrets|/proc/[^/]+/environ\Z|/\.terraform\.d/credentials|(?:^|/)rclone\.conf\Z"
+    r"|/(?:var/)?run/secrets|/proc/[^/]+/environ\Z|/\.terraform\.d/credentials|(?:^|/)rclone\.conf\Z"
     r"|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|/[Cc]ookies(?:\.sqlite|\.binarycookies)?\Z|\.kdbx\Z|/wallet\.dat\Z"
 )
 # Searched in an absolute path with forward slashes.
 CREDENTIAL_PATTERN = re.compile(
     rf"/(?:{'|'.join(map(re.escape, _HOME_FILES))})\Z|/(?:{'|'.join(map(re.escape, _HOME_FOLDERS))})(?:/|\Z)"
-    rf"|{_SSH}|{_ELSEWHERE}"
+    rf"|{_SSH}|{_ELSEWHERE}|{_BY_NAME}"
 )
 # What a shell pattern such as `/etc/sh?dow` may expand to; `~` is the home folder.
 CREDENTIAL_SAMPLES = (

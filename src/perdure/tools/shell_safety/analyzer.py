@@ -34,6 +34,7 @@ from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
 from perdure.tools.shell_safety.types import (
     ALL_TAINTS,
     DECODED,
+    DEFAULTED,
     DOWNLOADED,
     FILE,
     FRESH,
@@ -60,15 +61,21 @@ _BUILTINS = frozenset(
         *["cd", "pushd", "popd", "unset", "set", "shift", "printf", "source", ".", "eval", "alias", "trap"],
     )
 )
+# Builtins that expand the index in the name of a variable: `printf -v 'a[$(command)]'`.
+_EVALUATES_INDEX = word_set("printf test [ [[ read mapfile readarray unset declare local typeset export let wait")
+_INDEX_THAT_RUNS = re.compile(r"^\w{1,200}\[.{0,200}?(?:\$\(|`)", re.S)
 # Variables whose value is run as a command.
 _RUN_VARIABLES = word_set("GIT_SSH_COMMAND GIT_PAGER GIT_EDITOR PAGER MANPAGER EDITOR VISUAL PROMPT_COMMAND LESSOPEN")
 MAX_STEPS = 2_500
 _MAX_DEPTH = 24
 _MAX_ITEMS = 8
+_MAX_REDIRECTS = 500
 # Cost of one more argument, in characters.
 _CHARS_PER_ARGUMENT = 60
 _MAX_WHAT_CHARS = 120
 _COMPUTED_NAME = "the name of the command is computed at run time"
+_NAME_REFERENCE = "a variable stands for another one that is only known at run time"
+_COMPUTED_INDEX = "the index of an array runs a command"
 _COMPUTED_CODE = "it runs text that is only known at run time"
 
 RULES: tuple[RiskRule, ...] = (
@@ -244,6 +251,8 @@ class _CommandAnalyzer:
 
     def _redirects(self, redirects: Sequence[Redirect], frame: _Frame) -> tuple[str | None, list[str], list[str]]:
         """Return stdin, and the files written and read."""
+        if len(redirects) > _MAX_REDIRECTS:
+            raise Unreadable(TOO_LONG)
         stdin, writes, reads = frame.stdin, [], []
         for r in redirects:
             target = frame.scope.text(r.target, lambda s: self._substitution(s, frame))
@@ -260,6 +269,8 @@ class _CommandAnalyzer:
 
     def _simple(self, node: Simple, frame: _Frame) -> str:
         fields = [f for w in node.words for f in frame.scope.fields(w, lambda s: self._substitution(s, frame))]
+        # The program of `${PYTHON:-python3} x` is the one that is written out.
+        fields[:1] = [f.removeprefix(DEFAULTED) for f in fields[:1]]
         declares = bool(fields) and fields[0] in _DECLARING
         scope = frame.scope if not fields or declares else frame.scope.child()
         assigned = self._assign(node, frame, scope)
@@ -331,6 +342,8 @@ class _CommandAnalyzer:
             self.dangers.append(_unreadable(run.summary, _COMPUTED_NAME))
         elif typed.startswith("/etc/init.d/") and "stop" in run.args:
             self.dangers.append(Danger("services", run.summary))
+        elif run.name in _EVALUATES_INDEX and any(_INDEX_THAT_RUNS.search(a) for a in run.args):
+            self.dangers.append(_unreadable(run.summary, _COMPUTED_INDEX))
         elif typed.startswith("./") and looks_recursive(run):
             self.dangers.append(Danger("hidden-code", run.summary))
 
@@ -358,6 +371,8 @@ class _CommandAnalyzer:
         elif run.name == "printf" and run.args[:1] == ("-v",) and len(run.args) > 2:
             scope.assign(run.args[1], [output_of(replace(run, args=run.args[2:]), self._files)])
         elif run.name in _DECLARING:
+            if run.name in ("declare", "local", "typeset") and run.has("-n"):
+                self.dangers.append(_unreadable(run.summary, _NAME_REFERENCE))
             for name, sign, value in (a.partition("=") for a in run.args):
                 if sign:
                     scope.assign(name, [value])
@@ -455,6 +470,7 @@ class _CommandAnalyzer:
             self.dangers += [] if is_file else [_unreadable(run.summary, _COMPUTED_CODE)]
         reading = read_code(code.text, self._zones, code.language)
         self.dangers += reading.dangers
+        self.dangers += files.write_dangers(Invocation(run.name, (), self._zones, writes=reading.writes))
         for path in reading.deletes:
             self.dangers += files.tree_dangers(run, path)
         if any(next(destructive_statements(s), None) for s in reading.statements):
@@ -465,7 +481,7 @@ class _CommandAnalyzer:
     def _download(self, run: Invocation) -> None:
         if run.name not in DOWNLOADERS:
             return
-        path = run.value_of("-o", "--output", "-O", "--output-document", "-qO")
+        path = run.value_of(*(("-O", "--output-document") if run.name == "wget" else ("-o", "--output", "--out")))
         urls = [o for o in run.operands if re.search(r"[/.]", o)]
         saves = run.name != "curl" or run.has("-O", "--remote-name", "-J")
         if (path is None or (run.name == "curl" and run.has("-O"))) and urls and saves:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from perdure.tools.shell_safety.limits import Budget
 from perdure.tools.shell_safety.syntax import Literal, Substitution, Variable, Word
-from perdure.tools.shell_safety.types import SECRET, UNKNOWN, word_set
+from perdure.tools.shell_safety.types import DEFAULTED, SECRET, UNKNOWN, word_set
 
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT)(?:_|$)|APIKEY|_PASS$", re.I)
 _MAX_FIELDS = 64
@@ -114,6 +114,8 @@ class ShellVariables:
             values = values[:1]
         if part.default is not None:
             default = self.text(part.default, run)
+            if values == [UNKNOWN] and default and part.name not in self._set:
+                return [DEFAULTED + default]
             return values if any(values) else [default]
         return values or ([""] if part.is_quoted and not part.is_list else [])
 

@@ -99,7 +99,7 @@ _RUNS = re.compile(
     r"\b(?:system|popen\d?|Popen|execSync|execFile(?:Sync)?|spawn(?:Sync|l|lp|v|vp)?|exec[lv][pe]{0,2}|shell_exec|passthru"
     r"|proc_open|getoutput|getstatusoutput|check_output|check_call|os\.execute|io\.popen|qx|IO\.popen|Open3\.\w+"
     r"|create_subprocess_\w+|do shell script|shell-command|call-process|\$`|Kernel\.\w+)\b|\bsubprocess\b|child_process"
-    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|%x[({]"
+    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|%x[({]|\bgetline\b"
 )
 # Backticks quote a template string in JavaScript, but run a command in these languages.
 _BACKTICKS_RUN = frozenset({"", "perl", "ruby", "php"})
@@ -151,6 +151,9 @@ _SENDS = re.compile(
 )
 _ENVIRONMENT = re.compile(r"os\.environ(?!\.get|\[)|process\.env(?!\.)|\bENV\.to_|getenv\(\)")
 _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
+_AWK_WRITE = re.compile(r">{1,2}\s{0,3}\"([^\"\n]{1,300})\"")
+# Input that is run by a shell: `print | "sh"`, `system($0)`.
+_AWK_RUNS_DATA = re.compile(r"\|&?\s{0,3}\"\s{0,3}(?:[\w/]{1,40}/)?(?:ba|z|da|k)?sh\b|\bsystem\s{0,3}\(\s{0,3}[$\w]")
 _KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
 
 
@@ -173,6 +176,8 @@ class CodeReading:
     scripts: tuple[str, ...] = ()
     deletes: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
+    # Files that awk writes by `print > "file"`.
+    writes: tuple[str, ...] = ()
 
 
 def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
@@ -190,7 +195,12 @@ def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
     if _RUNS.search(names):
         # A list of arguments is a command too; it may start at any string.
         scripts = (*strings, *(" ".join(strings[i:]) for i in range(min(len(strings) - 1, _MAX_STARTS))))
-    return CodeReading(dangers, scripts, tuple(_deleted_paths(text)), tuple(strings) if _SQL.search(names) else ())
+    statements = tuple(strings) if _SQL.search(names) else ()
+    writes: tuple[str, ...] = ()
+    if language == "awk":
+        writes = tuple(match[1] for match in islice(_AWK_WRITE.finditer(text), _MAX_MATCHES))
+        dangers += (Danger("hidden-code", what),) if _AWK_RUNS_DATA.search(text) else ()
+    return CodeReading(dangers, scripts, tuple(_deleted_paths(text)), statements, writes)
 
 
 def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Iterator[str]:
@@ -210,20 +220,19 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
     if _WRITES.search(text) or _UNLINKS.search(text):
         named_zones = {zones.classify(s).zone for s in strings if s.startswith(("/", "~")) and len(s) < _PATH_CHARS}
         yield from (kind for zone, kind in _ZONE_KINDS.items() if zone in named_zones)
-    if zones.workspace is not None and _writes_outside(text, zones):
-        yield "write-outside"
+    if zones.workspace is not None:
+        yield from _written_kinds(text, zones)
     if _UNLINKS.search(text) and _MANY.search(text):
         yield "delete-tree"
 
 
-def _writes_outside(text: str, zones: PathZones) -> bool:
+def _written_kinds(text: str, zones: PathZones) -> Iterator[str]:
     if _HOME_WRITE.search(text):
-        return True
+        yield "write-outside"
     for match in islice(_WRITTEN_PATH.finditer(text), _MAX_MATCHES):
         location = zones.resolve_write(next(path for path in match.groups() if path))
-        if location.zone == "outside" and not location.is_scratch:
-            return True
-    return False
+        if kind := zones.written_kind(location):
+            yield kind
 
 
 def _hands_out_shell(text: str, names: str) -> bool:

@@ -65,24 +65,30 @@ class Invocation:
 
     def value_of(self, *names: str) -> str | None:
         """Return the value of an option: `-o x`, `-ox`, `--out x`, `--out=x`."""
-        for i, a in enumerate(self.args):
-            for name in names:
-                if a == name:
-                    return self.args[i + 1] if i + 1 < len(self.args) else ""
-                if name.startswith("--") and a.startswith(f"{name}="):
-                    return a[len(name) + 1 :]
-                if len(name) == 2 and a.startswith(name) and not a.startswith("--"):
-                    return a[2:]
-        return None
+        return next((v for v in (self._value_at(i, names) for i in range(len(self.args))) if v is not None), None)
 
     def all_values_of(self, *names: str) -> list[str]:
         """Return the values of an option that may be repeated."""
-        out = []
-        for i, a in enumerate(self.args):
-            if a.startswith("-") and _opens_with(a, names):
-                value = Invocation(self.name, self.args[i : i + 2], self.zones).value_of(*names)
-                out += [value] if value is not None else []
-        return out
+        return [v for v in (self._value_at(i, names) for i in range(len(self.args))) if v is not None]
+
+    def _value_at(self, index: int, names: tuple[str, ...]) -> str | None:
+        """Return the value of one of the options if the argument at `index` is that option, also in `-sLo x`."""
+        a = self.args[index]
+        if not a.startswith("-"):
+            return None
+        following = self.args[index + 1] if index + 1 < len(self.args) else ""
+        letters = _VALUE_LETTERS.get(self.name)
+        if letters is not None and not a.startswith("--") and len(a) > 2:
+            name, value = cluster_value(a, letters)
+            return (value or following) if name in names else None
+        for name in names:
+            if a == name:
+                return following
+            if name.startswith("--") and a.startswith(f"{name}="):
+                return a[len(name) + 1 :]
+            if len(name) == 2 and a.startswith(name) and not a.startswith("--"):
+                return a[2:]
+        return None
 
     def starts(self, *words: str) -> bool:
         """Whether the operands start with these words, as a sub-command does."""
@@ -105,8 +111,31 @@ def _before_dashes(args: Iterable[str]) -> Iterable[str]:
         yield a
 
 
-def _opens_with(arg: str, names: tuple[str, ...]) -> bool:
-    return any(arg == n or arg.startswith(f"{n}=") or (len(n) == 2 and arg.startswith(n)) for n in names)
+# Short options that take a value, for programs that allow `-sLo file` for `-s -L -o file`.
+_VALUE_LETTERS = {
+    name: letters
+    for names, letters in {
+        "curl": "AbcCdDeEFhHKmoPQrtTuUwxXyYz",
+        "wget": "aABDeGiIloOPQRtTUwX",
+        "aria2c": "dijklmMoOsTxZ",
+        "sort": "koStT",
+        "shuf": "enio",
+        "pg_dump pg_dumpall psql": "cdEfFhjlLnNoOpPRStTUvZ",
+        "mysqldump mariadb-dump": "hpPruw",
+        "ssh autossh": "bBcDeEFIiJlLmOopPQRSwW",
+        "ssh-keygen": "abCDEfFGIJKmMnNOPqrRsStTVwWYzZ",
+        "screen": "cehpsStTX",
+    }.items()
+    for name in names.split()
+}
+
+
+def cluster_value(arg: str, letters: str) -> tuple[str, str]:
+    """Return the option of a cluster such as `-sLofile` that takes a value, and what of the value is attached."""
+    for i, letter in enumerate(arg[1:], 1):
+        if letter in letters:
+            return f"-{letter}", arg[i + 1 :]
+    return "", ""
 
 
 _MAX_PATTERN_CHARS = 200

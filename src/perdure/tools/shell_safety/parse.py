@@ -198,6 +198,11 @@ class _TreeReader:
         if kind in _NOT_STATEMENTS:
             return []
         runs = self._substitutions(node, depth)
+        if kind == "test_command":
+            # A quoted array index in a test is expanded: `[[ -v 'a[$(command)]' ]]`.
+            quoted = [Word((self._literal(t, is_quoted=True),)) for t in self._quoted_indexes(node)]
+            words = (Word((Literal("test"),)), Word(tuple(runs)), *quoted)
+            return [Simple(words=words)] if runs or quoted else []
         return [Simple(words=(Word((Literal("test"),)), Word(tuple(runs))))] if runs else []
 
     def _list(self, node: TreeNode, depth: int) -> list[Node]:
@@ -400,6 +405,18 @@ class _TreeReader:
                 part = self._expansion(child, depth + 1, is_quoted=True)
                 out += [part] if isinstance(part, Substitution) else []
             else:
+                pending += child.children[::-1]
+        return out
+
+    def _quoted_indexes(self, node: TreeNode) -> list[str]:
+        """Return the quoted texts of a test that look like an array and its index."""
+        out: list[str] = []
+        pending = [node]
+        while pending:
+            child = pending.pop()
+            if child.type == "raw_string":
+                out += [text] if "[" in (text := self._text(child)[1:-1]) else []
+            elif child.type not in ("command_substitution", "process_substitution"):
                 pending += child.children[::-1]
         return out
 

@@ -57,19 +57,20 @@ def output_of(run: Invocation, files: Mapping[str, str]) -> str:
     if run.name in _DECODERS and _decodes(run):
         text = stdin or "".join(_file_text(p, run, files) for p in run.operands[:1])
         return DECODED + taints_of(text, DOWNLOADED + SECRET)
-    if run.name in _FROM_NETWORK:
+    prints_secret = any(run.zones.is_private(o) for o in run.operands if len(o) < _MAX_PATH_CHARS)
+    if run.name in _FROM_NETWORK and (run.name != "openssl" or "s_client" in run.operands):
         return DOWNLOADED
     if run.name in _PASS_THROUGH:
         return stdin or FILE
     if run.name in _TRANSFORMS:
         # Text generated or changed by code is hidden from analysis.
         is_hidden = run.has("-c", "-e") or run.name in ("awk", "gawk")
-        return taints_of(stdin) + UNKNOWN + DECODED if stdin else PROGRAM + (DECODED if is_hidden else "")
+        output = taints_of(stdin) + UNKNOWN + DECODED if stdin else PROGRAM + (DECODED if is_hidden else "")
+        return output + (SECRET if prints_secret else "")
     if run.name in _PRINTS_FILES:
         return FILE + taints_of(stdin, SECRET)
     if _PRINTS_SETUP.match(" ".join((run.name, *run.args[:2]))):
         return SHELL_SETUP
-    prints_secret = any(run.zones.is_private(o) for o in run.operands if len(o) < _MAX_PATH_CHARS)
     return PROGRAM + taints_of(stdin, SECRET + DOWNLOADED + FILE) + (SECRET if prints_secret else "")
 
 

@@ -125,8 +125,10 @@ FILE = "\ufdd5"
 FRESH = "\ufdd6"
 # Shell code printed by a well-known program for this purpose, such as `ssh-agent -s`.
 SHELL_SETUP = "\ufdd7"
+# In front of the default of a variable that may have another value: `${PYTHON:-python3}`.
+DEFAULTED = "\ufdd8"
 
-ALL_TAINTS = UNKNOWN + DOWNLOADED + DECODED + SECRET + PROGRAM + FILE + FRESH + SHELL_SETUP
+ALL_TAINTS = UNKNOWN + DOWNLOADED + DECODED + SECRET + PROGRAM + FILE + FRESH + SHELL_SETUP + DEFAULTED
 _ANY_TAINT = re.compile(f"[{ALL_TAINTS}]")
 
 

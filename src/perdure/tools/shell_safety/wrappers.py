@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.invocation import Invocation, cluster_value
 from perdure.tools.shell_safety.limits import replace_bounded
+from perdure.tools.shell_safety.rules.rule import git_subcommand
 from perdure.tools.shell_safety.taint import paths_of_find
 from perdure.tools.shell_safety.types import UNKNOWN, Code, NestedCommand, Script, Words, has_taint, word_set
 
@@ -33,6 +34,11 @@ _PREFIXES: dict[str, Prefix] = {
         "nohup setsid builtin coproc busybox toybox torsocks unbuffer rlwrap numactl firejail chronic bunx entr"
         " valgrind setpriv cross-env bundle.exec poetry.run pipenv.run pdm.run rye.run hatch.run pnpm.exec yarn.exec"
         " mise.exec asdf.exec git.bisect.run": Prefix(),
+        "run0": Prefix("-u -g -D --user --group --chdir --unit --property --setenv --nice"),
+        "screen": Prefix("-S -t -c -h -p -s -T -e"),
+        "ld.so": Prefix("--library-path --preload --audit --inhibit-rpath --argv0"),
+        "proot": Prefix("-r -b -w -q"),
+        "zellij.run": Prefix("-n --name --cwd -d --direction"),
         "sudo": Prefix(
             "-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir --role --type --chroot"
         ),
@@ -63,7 +69,8 @@ _PREFIXES: dict[str, Prefix] = {
         "script su": Prefix("", 99, "-c"),
         "runuser": Prefix("-u -g", 0, "-c"),
         "nix-shell": Prefix("", 99, "--run"),
-        "nix.develop": Prefix("", 99, "-c"),
+        "nu": Prefix("", 99, "-c"),
+        "dotenv.run": Prefix("-f -e"),
         "hyperfine": Prefix("-w -r --warmup --runs"),
         "perf": Prefix("-e -o", 1),
         "sg": Prefix("", 1, "-c"),
@@ -90,11 +97,36 @@ _SUBCOMMANDS = [(name.split("."), prefix) for name, prefix in _PREFIXES.items() 
 _XARGS_VALUES = word_set("-I -n -P -L -d -s -E -a --max-args --max-procs --delimiter --arg-file")
 _SSH_VALUES = word_set("-i -p -l -o -F -L -R -D -J -b -c -E -e -I -m -Q -S -W")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+# The dynamic loader, which runs the program that it is given.
+_LOADER = re.compile(r"ld(?:-linux[\w.-]*|-musl[\w.-]*|64)?\.so(?:\.\d)?\Z")
+# Commands of `cmake -E` by the program that does the same.
+_CMAKE_COMMANDS = {
+    "rm": ("rm",),
+    "remove": ("rm",),
+    "remove_directory": ("rm", "-r"),
+    "copy": ("cp",),
+    "copy_if_different": ("cp",),
+    "copy_directory": ("cp", "-r"),
+    "rename": ("mv",),
+    "make_directory": ("mkdir",),
+    "create_symlink": ("ln", "-s"),
+    "touch": ("touch",),
+    "tar": ("tar",),
+    "cat": ("cat",),
+    "env": ("env",),
+    "time": ("time",),
+}
+# A line that a database client hands to the shell, and a program that reads or writes a table.
+_CLIENT_SHELL = re.compile(r"\\!([^\n]{1,2000})|^[ \t]*system[ \t]([^\n]{1,2000})", re.M)
+_CLIENT_PROGRAM = re.compile(r"\bprogram\s{1,4}'([^'\n]{1,2000})'", re.I)
+
+_Nested = Callable[[Invocation], Iterator[NestedCommand]]
 
 
 def nested_commands(run: Invocation) -> Iterator[NestedCommand]:
     """Yield every command that this program would run."""
     name = {"podman": "docker", "nerdctl": "docker"}.get(run.name, run.name)
+    name = "ld.so" if _LOADER.match(name) else name
     special = _SPECIAL.get(name)
     if special is not None:
         yield from special(run)
@@ -117,6 +149,14 @@ def _after_subcommand(args: tuple[str, ...], *words: str) -> tuple[str, ...] | N
     return args[at:]
 
 
+def _ends_with_option(arg: str, values: list[str]) -> bool:
+    """Whether the last letter of a cluster such as `-dmS` is an option whose value is the next argument."""
+    if not re.fullmatch(r"-[A-Za-z]{2,}", arg):
+        return False
+    option, attached = cluster_value(arg, "".join(v[1] for v in values if len(v) == 2))
+    return bool(option) and not attached
+
+
 def _nested_after(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[NestedCommand]:
     values, skips = prefix.values.split(), prefix.skips
     if prefix.script:
@@ -134,7 +174,7 @@ def _nested_after(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Ite
             if skips == 0:
                 break
         elif a.startswith("-") and len(a) > 1:
-            at += 2 if a in values else 1
+            at += 2 if a in values or _ends_with_option(a, values) else 1
         elif _ASSIGNMENT.match(a) and run.name in ("sudo", "doas", "cross-env", "dotenv"):
             at += 1
         elif skips:
@@ -186,17 +226,24 @@ def _xargs(run: Invocation) -> Iterator[NestedCommand]:
         yield Words((*words, *items))
 
 
+_MAX_PARALLEL = 10
+
+
 def _parallel(run: Invocation) -> Iterator[NestedCommand]:
     at = 0
     while at < len(run.args) and run.args[at].startswith("-"):
         at += 1
         at += at < len(run.args) and re.fullmatch(r"\d+%?", run.args[at]) is not None
-    template, _, rest = " ".join(run.args[at:]).partition(":::")
-    items = rest.split() or (run.stdin or "").split() or [f"**/{UNKNOWN}"]
-    for item in items[:10]:
-        text = item if not template.strip() else template
-        filled = replace_bounded(re.sub(r"\{[./]{0,3}\}", "{}", text), "{}", item)
-        yield Script(filled if "{" in text else f"{text} {item}")
+    words = run.args[at:]
+    split = next((i for i, w in enumerate(words) if w.startswith(":::")), len(words))
+    template, listed = " ".join(words[:split]), [w for w in words[split + 1 :] if not w.startswith(":::")]
+    if not template.strip():
+        # Without a template every item is a command of its own.
+        yield from (Script(item) for item in (listed or (run.stdin or UNKNOWN).split("\n"))[:_MAX_PARALLEL])
+        return
+    for item in (listed or (run.stdin or "").split() or [f"**/{UNKNOWN}"])[:_MAX_PARALLEL]:
+        filled = replace_bounded(re.sub(r"\{[./]{0,3}\}", "{}", template), "{}", item)
+        yield Script(filled if "{" in template else f"{template} {item}")
 
 
 def _find(run: Invocation) -> Iterator[NestedCommand]:
@@ -249,6 +296,11 @@ def _git(run: Invocation) -> Iterator[NestedCommand]:
         yield from (Script(o[1:]) for o in run.operands if o.startswith("!"))
     if (rest := _after_subcommand(run.args, "submodule", "foreach")) is not None:
         yield Script(" ".join(a for a in rest if a != "--recursive"))
+    yield from (Script(o.removeprefix("ext::")) for o in run.operands if o.startswith("ext::"))
+    yield from (Script(text) for text in run.all_values_of("--upload-pack", "--receive-pack", "--extcmd"))
+    name, sub = git_subcommand(run)
+    if (option := {"clone": "-u", "difftool": "-x", "grep": "-O"}.get(name)) is not None:
+        yield from (Script(text, is_guess=True) for text in sub.all_values_of(option) if text)
     if "rebase" in run.args:
         yield from (Script(t) for t in run.all_values_of("-x", "--exec"))
     if "filter-branch" in run.args:
@@ -262,6 +314,36 @@ def _embedded(run: Invocation) -> Iterator[NestedCommand]:
             command = re.sub(r"^[+:!.\s]*(?:silent|execute|shell|system|spawn|exec|send)?[!\s'\"]*", "", line)
             if " " in command and (run.name != "sqlite3" or line.lstrip().startswith(".")):
                 yield Script(command, is_guess=True)
+
+
+def _database_client(run: Invocation) -> Iterator[NestedCommand]:
+    """Yield the shell commands in the statements of a database client."""
+    for text in (*run.args, run.stdin or ""):
+        yield from (Script(shell or system) for shell, system in _CLIENT_SHELL.findall(text)[:_MAX_PARALLEL])
+        yield from (Script(program) for program in _CLIENT_PROGRAM.findall(text)[:_MAX_PARALLEL])
+
+
+def _cmake(run: Invocation) -> Iterator[NestedCommand]:
+    rest = _after_subcommand(run.args, "-E")
+    if rest and (words := _CMAKE_COMMANDS.get(rest[0])) is not None:
+        yield Words((*words, *rest[1:]))
+    elif rest and rest[0] == "chdir":
+        yield Words(rest[2:])
+
+
+def _nix(run: Invocation) -> Iterator[NestedCommand]:
+    at = next((i for i, a in enumerate(run.args) if a in ("-c", "--command")), len(run.args))
+    if run.args[at + 1 :]:
+        yield Words(run.args[at + 1 :])
+
+
+def _less(run: Invocation) -> Iterator[NestedCommand]:
+    yield from (Script(a.lstrip("+!")) for a in run.args if a.startswith("+!"))
+
+
+def _values(*options: str) -> _Nested:
+    """Return a function that yields the values of these options, which are commands."""
+    return lambda run: (Script(text) for text in run.all_values_of(*options) if text)
 
 
 def _tar(run: Invocation) -> Iterator[NestedCommand]:
@@ -307,7 +389,6 @@ def _command(run: Invocation) -> Iterator[NestedCommand]:
         yield from _nested_after(run, run.args, Prefix())
 
 
-_Nested = Callable[[Invocation], Iterator[NestedCommand]]
 _SPECIAL: dict[str, _Nested] = {
     name: nested
     for names, nested in {
@@ -330,6 +411,15 @@ _SPECIAL: dict[str, _Nested] = {
         "make": _make,
         "pwsh powershell": _pwsh,
         "cmd": _cmd,
+        "nix": _nix,
+        "psql mysql mariadb": _database_client,
+        "cmake": _cmake,
+        "less more": _less,
+        "man": _values("-P", "--pager", "-H", "--html"),
+        "split gsplit": _values("--filter"),
+        "sort gsort": _values("--compress-program"),
+        "zip": _values("-TT", "--unzip-command"),
+        "mapfile readarray": _values("-C"),
         "python python3 python2 py": _python_module,
     }.items()
     for name in names.split()

@@ -218,6 +218,13 @@ def _changes_protected(run: Invocation) -> bool:
     return any(run.classify(o).zone in ("system", "startup") for o in run.operands[1:])
 
 
+def _extracts_absolute(run: Invocation) -> bool:
+    """Match `tar xP`, which writes wherever the archive says."""
+    first = run.args[0] if run.args and re.fullmatch(r"[A-Za-z]+", run.args[0]) else ""
+    extracts = "x" in first or run.has("-x", "--extract", "--get")
+    return extracts and ("P" in first or run.has("-P", "--absolute-names"))
+
+
 def _only_lists(run: Invocation) -> bool:
     return run.has("-l", "--list", "-n", "--no-act") or is_help(run)
 
@@ -267,4 +274,5 @@ RULES = (
         "borg delete ::archive",
     ),
     RiskRule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),
+    RiskRule("write-outside", "tar bsdtar gtar", _extracts_absolute, "tar -xPf backup.tar"),
 )

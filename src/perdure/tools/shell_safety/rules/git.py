@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, command, is_dry_run, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, command, git_subcommand, is_dry_run, unless
 
 # A `git checkout NAME` that names a file, not a branch.
 _FILE_NAME = re.compile(
@@ -15,17 +15,8 @@ _FILE_NAME = re.compile(
 )
 
 
-def _sub(run: Invocation) -> tuple[str, Invocation]:
-    """Return the sub-command and its invocation, skipping global options such as `-C dir`."""
-    args, at = run.args, 0
-    while at < len(args) and args[at].startswith("-"):
-        at += 2 if args[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
-    name = args[at] if at < len(args) else ""
-    return name, Invocation(name, args[at + 1 :], run.zones, run.stdin)
-
-
 def _discards(run: Invocation) -> bool:
-    name, sub = _sub(run)
+    name, sub = git_subcommand(run)
     if name == "reset":
         return sub.has("--hard", "--merge")
     if name == "clean":
@@ -58,7 +49,7 @@ def _checkout_discards(sub: Invocation) -> bool:
 
 
 def _rewrites(run: Invocation) -> bool:
-    name, sub = _sub(run)
+    name, sub = git_subcommand(run)
     if name == "branch":
         forced = sub.has("-D") or (sub.has("-d", "--delete") and sub.has("-f", "--force"))
         return (
@@ -84,7 +75,7 @@ def _rewrites(run: Invocation) -> bool:
 
 
 def _overwrites_remote(run: Invocation) -> bool:
-    name, sub = _sub(run)
+    name, sub = git_subcommand(run)
     if name == "push":
         if sub.has("-n", "--dry-run"):
             return False
@@ -112,7 +103,7 @@ _READS_CONFIG = ("--get", "--get-all", "--get-regexp", "--get-urlmatch", "-l", "
 
 def _config(run: Invocation) -> Invocation | None:
     """Return the invocation of `git config` if it changes a setting."""
-    name, sub = _sub(run)
+    name, sub = git_subcommand(run)
     if name != "config" or sub.has(*_READS_CONFIG) or sub.operands[:1] in (("get",), ("list",)):
         return None
     is_removal = sub.has("--unset", "--unset-all", "--remove-section") or sub.operands[:1] == ("unset",)
@@ -141,6 +132,9 @@ RULES = (
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
     RiskRule("security", "git", _changes_risky_setting, "git config http.sslVerify false"),
     RiskRule("write-outside", "git", _changes_user_config, "git config --global alias.st status"),
+    RiskRule(
+        "hidden-code", "git", lambda r: any(o.startswith("ext::") for o in r.operands), "git clone 'ext::./helper %S'"
+    ),
     RiskRule(
         "git-discard",
         "hg",

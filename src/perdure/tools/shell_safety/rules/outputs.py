@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import is_help
+from perdure.tools.shell_safety.rules.rule import git_subcommand, is_help
 from perdure.tools.shell_safety.types import word_set
 
 # Programs that write every operand.
-_ALL_OPERANDS = word_set("tee truncate touch rm unlink sponge chattr setfacl xattr rmdir mkdir fallocate mkfifo mknod")
+_ALL_OPERANDS = word_set(
+    "tee truncate touch rm unlink sponge chattr setfacl xattr rmdir mkdir fallocate mkfifo mknod venv virtualenv"
+)
 # Programs that write their last operand.
 _LAST_OPERAND = word_set(
     "cp mv install ln scp rsync ditto ffmpeg convert magick sphinx-build wkhtmltopdf wkhtmltoimage qpdf"
@@ -41,6 +44,11 @@ _OUTPUT_OPTIONS: dict[str, tuple[str, ...]] = {
         "xz gzip bzip2 zstd lz4 brotli": "-o --output",
         "find gfind": "-fprint -fprintf -fls -fprint0",
         "npm": "--pack-destination",
+        "pip pip3": "-t --target --prefix --root",
+        "uv": "--target --prefix",
+        "cargo": "--target-dir",
+        "cmake": "-B",
+        "make gmake ninja": "-C --directory",
     }.items()
 }
 _OPTIONS_OF = {name: options for names, options in _OUTPUT_OPTIONS.items() for name in names.split()}
@@ -51,10 +59,14 @@ _GIT_OPTIONS = {
     "log": ("--output",),
     "show": ("--output",),
 }
+_GIT_VALUES = ("-b", "--branch", "-o", "--origin", "-u", "--depth", "-c", "--config", "-j", "--reference", "--name")
+_NPM_CHANGES = word_set("install i ci add uninstall remove rm update link dedupe prune")
 _COMPRESSORS = word_set("gzip gunzip bzip2 bunzip2 xz unxz lzma zstd unzstd lz4 brotli compress uncompress")
 _EDITORS = word_set("vim vi nvim ex view nano ed emacs")
 _EDITOR_WRITE = re.compile(r"(?:^|[|:\s])(?:w|wq|x|write|sav|saveas)!?\s+([^\s|]+)")
-_SQLITE_WRITE = re.compile(r"^\s*\.(?:output|once|backup|save|log)\s+(?:main\s+)?['\"]?([^\s'\"]+)", re.M)
+_SQLITE_WRITE = re.compile(r"^[ \t]*\.(?:output|once|backup|save|log)[ \t]+(?:main[ \t]+)?['\"]?([^\s'\"]+)", re.M)
+# `w file`, as a command of sed or as a flag of `s`.
+_SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/|#,!])[ \t]{0,4}[gpiIM\d]{0,6}[wW][ \t]{1,4}([^\n;}]{1,300})")
 _SQL_CHANGES = re.compile(r"\s*(?:create|insert|update|delete|drop|alter|replace|vacuum)\b", re.I)
 _REMOTE = re.compile(r"[\w.+-]+://|[\w.@-]+:(?!\\)")
 
@@ -80,6 +92,9 @@ def _candidates(run: Invocation) -> Iterator[str]:
         run.has("-i", "--in-place") or any(o.startswith("-i") for o in run.options)
     ):
         yield from run.operands[1:]
+    if run.name in ("sed", "gsed"):
+        for script in (*run.all_values_of("-e", "--expression"), *run.operands[:1]):
+            yield from (path.strip() for path in _SED_WRITE.findall(script))
     yield from run.all_values_of(*_OPTIONS_OF.get(run.name, ()))
     if (special := _SPECIAL.get(run.name)) is not None:
         yield from special(run)
@@ -113,6 +128,35 @@ def _git(run: Invocation) -> Iterator[str]:
             yield from run.all_values_of(*options)
     if "bundle" in run.operands and "create" in run.operands:
         yield from run.operands[run.operands.index("create") + 1 :][:1]
+    yield from _git_folders(run)
+
+
+def _git_folders(run: Invocation) -> Iterator[str]:
+    """Yield the new folder of `git clone`, `init`, `submodule add` and `worktree add`."""
+    name, sub = git_subcommand(run)
+    values = sub.all_values_of(*_GIT_VALUES)
+    words = [o for o in sub.operands if o not in values]
+    if name == "clone":
+        yield from words[1:2] or (posixpath.basename(w.rstrip("/")) for w in words[:1])
+    elif name == "init":
+        yield from words[:1]
+    elif name == "submodule" and words[:1] == ["add"]:
+        yield from words[2:3]
+    elif name == "worktree" and words[:1] == ["add"]:
+        # A second worktree is usually beside the first.
+        beside = posixpath.dirname(run.zones.workspace or "/")
+        yield from (w for w in words[1:2] if posixpath.dirname(run.classify(w).path) != beside)
+
+
+def _npm(run: Invocation) -> Iterator[str]:
+    """The folder of `npm --prefix` is written by the commands that change packages."""
+    if any(o in _NPM_CHANGES for o in run.operands):
+        yield from run.all_values_of("--prefix")
+
+
+def _ssh_keygen(run: Invocation) -> Iterator[str]:
+    if not run.has("-l", "-y", "-F", "-R", "-B", "-e", "-i", "-H", "-L"):
+        yield from run.all_values_of("-f")
 
 
 def _editor(run: Invocation) -> Iterator[str]:
@@ -182,6 +226,8 @@ _SPECIAL: dict[str, Callable[[Invocation], Iterator[str]]] = {
     "7z": _seven_zip,
     "7za": _seven_zip,
     "git": _git,
+    "npm": _npm,
+    "ssh-keygen": _ssh_keygen,
     "sqlite3": _sqlite,
     "split": _split,
     "gsplit": _split,

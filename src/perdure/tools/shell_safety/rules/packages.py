@@ -63,7 +63,7 @@ def _changes_source(run: Invocation) -> bool:
 _INJECTS = word_set(
     "LD_PRELOAD LD_AUDIT PYTHONSTARTUP PERL5DB BASH_ENV PROMPT_COMMAND ZDOTDIR GIT_EXTERNAL_DIFF GIT_SSH "
     "GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS GIT_PROXY_COMMAND GIT_TEMPLATE_DIR GIT_EXEC_PATH GCONV_PATH "
-    "GLIBC_TUNABLES PYTHONHOME CARGO_BUILD_RUSTC_WRAPPER RUSTC_WRAPPER"
+    "GIT_CONFIG_COUNT GIT_CONFIG_PARAMETERS GLIBC_TUNABLES PYTHONHOME CARGO_BUILD_RUSTC_WRAPPER RUSTC_WRAPPER"
 )
 # Variables that do so with some values only.
 _INJECTING_VALUES = {
@@ -73,11 +73,12 @@ _INJECTING_VALUES = {
     "JAVA_TOOL_OPTIONS": re.compile(r"-(?:javaagent|agent)"),
     "_JAVA_OPTIONS": re.compile(r"-(?:javaagent|agent)"),
     "ENV": re.compile(r"[~/]"),
-    "PYTHONPATH": re.compile(r"(?:^|:)/(?:var/)?tmp|(?:^|:)/dev/shm"),
-    "LD_LIBRARY_PATH": re.compile(r"(?:^|:)/(?:var/)?tmp|(?:^|:)/dev/shm"),
-    "PATH": re.compile(r"(?:^|:)(?:/(?:var/)?tmp|/dev/shm|\.(?:/|:|\Z)|:)"),
+    "PATH": re.compile(r"(?:^|:)(?:\.(?:/|:|\Z)|:)"),
     "GIT_SSH_COMMAND": re.compile(r"^(?!ssh\s)|ProxyCommand|LocalCommand"),
 }
+# Lists of folders, none of which may be one that every user can write.
+_SEARCH_PATHS = word_set("PATH PYTHONPATH LD_LIBRARY_PATH")
+_SHARED_FOLDER = re.compile(r"/(?:var/)?tmp(?:/|\Z)|/dev/shm(?:/|\Z)")
 _SOURCE_VARIABLES = re.compile(
     r"(?:PIP_(?:EXTRA_)?INDEX_URL|PIP_TRUSTED_HOST|UV_(?:DEFAULT_|EXTRA_)?INDEX(?:_URL)?|npm_config_registry|GOPROXY"
     r"|YARN_NPM_REGISTRY_SERVER|BUNDLE_MIRROR\w*)\Z",
@@ -88,12 +89,18 @@ _UNCHECKED = re.compile(
 )
 
 
+_MAX_LIST_CHARS = 4_000
+
+
 def _injects(run: Invocation) -> bool:
     for name, sign, value in (a.partition("=") for a in run.args):
         if not sign or not value:
             continue
         pattern = _INJECTING_VALUES.get(name)
         is_loader = name.startswith("DYLD_") and not name.startswith("DYLD_PRINT")
+        folders = value[:_MAX_LIST_CHARS].split(":") if name in _SEARCH_PATHS else ()
+        if any(_SHARED_FOLDER.match(f) and run.classify(f).is_scratch for f in folders):
+            return True
         if name in _INJECTS or is_loader or (pattern is not None and pattern.search(value)):
             return True
     return False

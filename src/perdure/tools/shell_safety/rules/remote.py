@@ -17,6 +17,7 @@ from perdure.tools.shell_safety.rules.rule import (
     option,
     unless,
 )
+from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS
 from perdure.tools.shell_safety.types import has_taint
 
 _HOST_MOUNT = re.compile(
@@ -65,6 +66,25 @@ def _docker_opens_host(run: Invocation) -> bool:
     return any(
         run.zones.is_credential(p) or run.zones.contains_home(p) or run.classify(p).zone == "startup" for p in paths
     )
+
+
+def _runtime_removes(run: Invocation) -> bool:
+    removes = any(o in ("rm", "rmi", "rmp", "remove", "delete", "del") for o in run.operands[:2])
+    return removes and (run.name == "ctr" or run.has("-a", "--all", "-q", "--prune", "-f", "--force"))
+
+
+def _commands_runtime(run: Invocation) -> bool:
+    """Match requests to the socket of a container runtime that change something."""
+    if not re.search(r"(?:docker|containerd|podman|crio)[\w.-]*\.sock\Z", run.value_of("--unix-socket") or ""):
+        return False
+    method = (run.value_of("-X", "--request") or "").upper()
+    return method not in ("", "GET", "HEAD") or bool(run.all_values_of(*DATA_OPTIONS))
+
+
+def _applies_url(run: Invocation) -> bool:
+    files = run.all_values_of("-f", "--filename", "-k", "--kustomize")
+    applies = any(w in ("apply", "create", "replace") for w in run.operands[:2]) and not is_dry_run(run)
+    return applies and any(re.match(r"(?:https?|git)://|github\.com/", f) for f in files)
 
 
 def _kube(run: Invocation) -> bool:
@@ -181,7 +201,11 @@ RULES = (
         "containers", "docker podman nerdctl docker-compose", _docker_removes, "docker system prune -af --volumes"
     ),
     RiskRule("containers", "docker podman nerdctl", _docker_opens_host, "docker run --privileged -v /:/host alpine"),
+    RiskRule("containers", "crictl ctr", _runtime_removes, "crictl rmi --prune"),
+    RiskRule("containers", "curl wget", _commands_runtime, "curl --unix-socket /run/docker.sock -X POST http://d/x"),
     RiskRule("cloud", "kubectl oc k", _kube, "kubectl delete namespace production"),
+    RiskRule("remote-code", "kubectl oc k", _applies_url, "kubectl apply -f https://files.example/all.yaml"),
+    RiskRule("cloud", "ssh-copy-id", unless(either(is_help, option("-n"))), "ssh-copy-id me@host.example"),
     RiskRule(
         "cloud",
         "helm",

@@ -65,3 +65,12 @@ def is_dry_run(run: Invocation) -> bool:
 
 def is_help(run: Invocation) -> bool:
     return any(o in ("--help", "--version") for o in run.options) or run.args in (("-h",), ("-V",), ("-v",), ("help",))
+
+
+def git_subcommand(run: Invocation) -> tuple[str, Invocation]:
+    """Return the sub-command and its invocation, skipping global options such as `-C dir`."""
+    args, at = run.args, 0
+    while at < len(args) and args[at].startswith("-"):
+        at += 2 if args[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
+    name = args[at] if at < len(args) else ""
+    return name, Invocation(name, args[at + 1 :], run.zones, run.stdin)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from perdure.tools.shell_safety.expand import SECRET_NAME
 from perdure.tools.shell_safety.interpreters import SHELLS
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
@@ -21,6 +22,8 @@ _SENDERS = word_set(
     "curl wget nc ncat netcat socat telnet http https xh ftp tftp mail mailx sendmail mutt swaks scp rsync sftp "
     "croc rclone aws gsutil"
 )
+# Headers that are meant for a credential.
+_SECRET_HEADER = re.compile(r"[\w-]{0,60}(?:auth|token|key|cookie|secret|credential|password|session)", re.I)
 _NETCATS = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
 
 
@@ -58,6 +61,8 @@ def _sends_secret(run: Invocation) -> bool:
         return True
     if run.name in _NETCATS | {"mail", "mailx", "mutt", "sendmail", "ftp", "tftp"}:
         return any(run.zones.is_private(p) for p in (*run.reads, *run.operands))
+    if any(SECRET in h and not _SECRET_HEADER.match(h) for h in run.all_values_of("-H", "--header")):
+        return True
     uploaded = run.value_of("-T", "--upload-file", "--post-file")
     for value in run.all_values_of(*DATA_OPTIONS):
         path = re.sub(r"^(?:[\w-]+=)?[@<]?", "", value)
@@ -122,6 +127,7 @@ _PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
         "dcli chamber infisical": "password, read, export, secrets, secret, note",
         "secret-tool": "lookup, search",
         "keyring": "get",
+        "chezmoi": "secret",
         "kwallet-query keepassxc-cli": "show, export, -r, clip",
         "heroku": "auth:token, config, config:get",
         "doppler": "secrets",
@@ -132,7 +138,7 @@ _PRINTS_CREDENTIAL: dict[str, tuple[tuple[str, ...], ...]] = {
         "aws": "secretsmanager get-secret-value, secretsmanager batch-get-secret-value, configure export-credentials,"
         " sts get-session-token, sts assume-role, sts get-federation-token, kms decrypt, iam create-access-key",
         "docker": "secret inspect",
-        "terraform tofu": "output -json, state pull",
+        "terraform tofu": "state pull",
         "pulumi": "config get, stack export",
         "consul": "kv get",
         "nmcli": "device wifi show-password",
@@ -151,14 +157,14 @@ _METADATA = re.compile(
 
 
 def _prints_credential(run: Invocation) -> bool:
-    words = tuple(a for a in run.args if not a.startswith("-") or a in ("-d", "--decrypt", "-r", "-l", "-json"))
+    words = tuple(a for a in run.args if not a.startswith("-") or a in ("-d", "--decrypt", "-r", "-l"))
     if is_help(run):
         return False
     if run.name == "aws" and words[:2] == ("configure", "get"):
         return any(_SECRET_SETTING.search(w) for w in words[2:])
     if run.name == "aws" and words[:1] == ("ssm",):
         return run.has("--with-decryption")
-    if run.name == "gh" and words[:2] == ("auth", "status"):
+    if run.name in ("gh", "glab") and words[:2] == ("auth", "status"):
         return run.has("--show-token", "-t")
     if run.name in ("kubectl", "oc", "k"):
         return _prints_cluster_secret(run)
@@ -188,12 +194,27 @@ def _searches_a_home(run: Invocation) -> bool:
     return any(run.zones.contains_home(o) or run.zones.contains_credentials(o) for o in run.operands[1:])
 
 
+def _copies_a_home(run: Invocation) -> bool:
+    """Whether a copy or an archive covers a home folder, and so its keys."""
+    if run.name in ("tar", "bsdtar", "gtar"):
+        creates = "c" in (run.args[:1] or ("",))[0].lstrip("-").partition("=")[0] or run.has("-c", "--create")
+        return creates and any(run.zones.contains_home(o) for o in run.operands)
+    if not run.has("-r", "-R", "-a", "--recursive", "--archive"):
+        return False
+    sources = run.operands[1:] if run.name == "zip" else run.operands[:-1]
+    return any(run.zones.contains_home(o) for o in sources)
+
+
 RULES = (
+    RiskRule("credentials", "cp rsync scp zip tar bsdtar gtar", _copies_a_home, "tar czf home.tgz ~"),
     RiskRule(
         "credentials", f"kubectl oc k pass gopass {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"
     ),
     RiskRule(
         "credentials", "curl wget http https httpie", _asks_metadata, "curl http://169.254.169.254/latest/meta-data/"
+    ),
+    RiskRule(
+        "credentials", "printenv", lambda r: any(SECRET_NAME.search(o) for o in r.operands), "printenv DEPLOY_TOKEN"
     ),
     RiskRule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
     RiskRule(

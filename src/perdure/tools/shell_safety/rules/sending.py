@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.invocation import Invocation, cluster_value
 from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
 from perdure.tools.shell_safety.types import FILE, PROGRAM, SECRET, word_list, word_set
 
@@ -24,6 +24,7 @@ _BULK_DATA = re.compile(r"\.(?:sql|dump|db|sqlite3?|mdb|bak|kdbx|pcap|csv\.gz|sq
 _ADDRESS = re.compile(r"(?:[^@/]*@)?(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]):", re.I)
 _PRIVATE_ADDRESS = re.compile(r"10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|127\.")
 _COPY_OPTIONS = word_list("-i -e -o -P -F -J -c -l -S --rsh --exclude --include --exclude-from --files-from --port")
+_SSH_VALUE_LETTERS = "bBcDeEFIiJlLmOopPQRSwW"
 _REPOSITORY_URL = re.compile(r"\w+://|[\w.-]+@[\w.-]+:|[\w.-]+\.[a-z]{2,}:\S")
 
 
@@ -54,14 +55,27 @@ def _uploads(run: Invocation) -> bool:
 
 
 def _pipes_out(run: Invocation) -> bool:
-    """Match a file or a stream that is sent by netcat or mail."""
+    """Match a file or a stream that is sent by netcat, a TLS client or mail."""
+    if run.name == "openssl" and "s_client" not in run.operands:
+        return False
     if is_help(run) or run.has("-z", "-l") or any(LOCAL_URL.match(o) for o in run.operands):
         return False
     return bool(run.reads) or any(marker in (run.stdin or "") for marker in (FILE, SECRET))
 
 
+def _ssh_options(run: Invocation) -> Invocation:
+    """Return the invocation without the host and its command, whose options are not those of ssh."""
+    at = 0
+    while at < len(run.args) and run.args[at].startswith("-"):
+        option, attached = cluster_value(run.args[at], _SSH_VALUE_LETTERS)
+        at += 2 if option and not attached else 1
+    after = run.args[at + 1 :]
+    trailing = after if all(a.startswith("-") for a in after[:1]) else ()
+    return Invocation("ssh", (*run.args[:at], *trailing), run.zones)
+
+
 def _ssh_sends(run: Invocation) -> bool:
-    if run.has("-R") and any(a.startswith("-R") for a in run.args):
+    if _ssh_options(run).all_values_of("-R", "-D", "-w"):
         return True
     is_data = any(marker in (run.stdin or "") for marker in (FILE, SECRET))
     saves = any(re.search(r">|\btee\b|\bdd\b|\btar\b", o) for o in run.operands[1:])
@@ -76,7 +90,7 @@ def copied_paths(run: Invocation) -> tuple[str, ...]:
 
 def _copies_away(run: Invocation) -> bool:
     """Match copies of the whole workspace, of files outside it, of databases, or to a bare address."""
-    if run.name == "sftp" and re.search(r"^\s*(?:m?put|reput)\b", run.stdin or "", re.M):
+    if run.name in ("sftp", "ftp") and re.search(r"^[ \t]*(?:m?put|reput)\b", run.stdin or "", re.M):
         return True
     *sources, target = copied_paths(run) or ("",)
     if run.name in ("rclone", "aws", "gsutil", "az", "s3cmd", "mc", "azcopy", "s5cmd", "gcloud"):
@@ -127,14 +141,14 @@ RULES: tuple[RiskRule, ...] = (
     RiskRule("send-data", "curl wget http https xh", _uploads, "curl -F file=@report.pdf https://files.example"),
     RiskRule(
         "send-data",
-        "nc ncat netcat nc.traditional nc.openbsd socat telnet mail mailx mutt sendmail swaks pastebinit",
+        "nc ncat netcat nc.traditional nc.openbsd socat telnet openssl mail mailx mutt sendmail swaks pastebinit",
         _pipes_out,
         "nc files.example 9000 < report.pdf",
     ),
     RiskRule("send-data", "ssh autossh", _ssh_sends, "tar cz src | ssh host 'cat > src.tgz'"),
     RiskRule(
         "send-data",
-        "scp rsync sftp rclone aws gsutil az s3cmd mc azcopy s5cmd gcloud",
+        "scp rsync sftp ftp rclone aws gsutil az s3cmd mc azcopy s5cmd gcloud",
         _copies_away,
         "scp -r . me@files.example:",
     ),

@@ -73,7 +73,7 @@ def _root_shell(run: Invocation) -> bool:
     if run.name in ("sudo", "doas") and names[:1] in (["vi"], ["vim"], ["nvim"], ["less"], ["man"], ["ed"]):
         return any(re.search(r"!\s*(?:/\S*/)?(?:ba|z|da)?sh\b", a[:200]) for a in run.args)
     return (
-        run.name in ("sudo", "doas", "pkexec")
+        run.name in ("sudo", "doas", "pkexec", "run0")
         and (names[:1] in (["su"], ["bash"], ["sh"], ["zsh"]) and len(run.args) <= 3 and not run.has("-c"))
         and run.stdin is None
     )
@@ -185,7 +185,34 @@ RULES = (
     RiskRule("security", "setenforce", any_operand("0", "Permissive", "permissive"), "setenforce 0"),
     RiskRule("security", "aa-teardown aa-disable aa-complain apparmor_parser", unless(is_help), "aa-teardown"),
     RiskRule("security", "auditctl", option("-D", "-e"), "auditctl -e 0"),
-    RiskRule("security", "csrutil spctl", lambda r: any("disable" in a for a in r.args), "csrutil disable"),
+    RiskRule(
+        "security",
+        "csrutil spctl fdesetup",
+        lambda r: any("disable" in a or a == "remove" for a in r.args),
+        "csrutil disable",
+    ),
+    RiskRule(
+        "security",
+        "gpg gpg2",
+        lambda r: any(o.startswith("--delete-secret") for o in r.options),
+        "gpg --delete-secret-keys me",
+    ),
+    RiskRule("hidden-code", "enable", option("-f"), "enable -f ./builtin.so name"),
+    RiskRule("hidden-code", "hash", option("-p"), "hash -p ./other ls"),
+    RiskRule(
+        "system-files",
+        "update-alternatives alternatives",
+        option("--set", "--install", "--remove", "--remove-all", "--config", "--auto", "--set-selections"),
+        "update-alternatives --set editor /usr/bin/vim",
+    ),
+    RiskRule(
+        "system-files",
+        "timedatectl hostnamectl localectl",
+        lambda r: any(o.startswith(("set-", "hostname")) for o in r.operands[:1]) and len(r.operands) > 1,
+        "hostnamectl set-hostname box",
+    ),
+    RiskRule("write-outside", "defaults", any_command("write"), "defaults write com.apple.dock autohide -bool true"),
+    RiskRule("network", "tc", any_operand("add", "del", "delete", "replace", "change"), "tc qdisc del dev eth0 root"),
     RiskRule("security", "history", _clears_history, "history -c"),
     RiskRule("security", "unset export set declare", _history_off, "unset HISTFILE"),
     RiskRule("security", "Set-MpPreference", always, "Set-MpPreference -DisableRealtimeMonitoring 1"),
@@ -245,7 +272,9 @@ RULES = (
     ),
     RiskRule("packages", "brew", any_command("uninstall", "remove", "rm"), "brew uninstall --force openssl"),
     RiskRule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
-    RiskRule("privileges", "sudo doas pkexec", _root_shell, "sudo su"),
+    RiskRule("privileges", "sudo doas pkexec run0", _root_shell, "sudo su"),
+    RiskRule("privileges", "run0", lambda r: not r.args, "run0"),
+    RiskRule("privileges", "machinectl", any_command("shell", "login"), "machinectl shell root@"),
     RiskRule("privileges", "su runuser pkexec", unless(is_help), "su -"),
     RiskRule("privileges", "nsenter", option("-t", "--target"), "nsenter -t 1 -m bash"),
     RiskRule(

@@ -202,6 +202,20 @@ def test_a_refusal_and_a_correction_are_quoted_word_for_word_with_their_address(
     assert "- “No, I meant the cache folder.” (m:3)" in text
 
 
+@pytest.mark.spec("E5", "E12")
+def test_the_reason_of_a_refusal_never_becomes_a_rule() -> None:
+    history = _History().say(user("Clean up. Never touch docs/."))
+    history.call("shell", "rm -rf build", "refused", user_words="always keep build/")
+    history.call("shell", "rm -rf docs", "refused", user_words="Never touch docs/.")
+    sections = write_sections(history.state)
+    for _ in range(3):
+        sections = write_sections(read_state([Entry(0, m) for m in WORK], {}, previous=sections))
+    assert sections["Constraints & Preferences"] == (
+        "The user's standing instructions, word for word:\n- “Never touch docs/.”\n"
+        "Calls the user refused, with the reason in their words:\n- “always keep build/” (rm -rf build)"
+    )
+
+
 def test_files_are_told_below_the_folder_they_share() -> None:
     history = _History()
     for name in ("src/a.py", "src/b.py", "docs/c.md"):

@@ -15,7 +15,7 @@ from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
 
 # A line of a handoff that quotes an instruction, with or without its address.
-LISTED_RULE = re.compile(r"^[-*•]\s+“(.+)”(?: \(.*\))?$", re.MULTILINE)
+LISTED_RULE = re.compile(r"^[-*•]\s+“(.+)”(?: \((.*)\))?$", re.MULTILINE)
 # A message that corrects what was done: it binds, though it has no word of obligation.
 _CORRECTS = re.compile(
     r"^(?:(?:hm+|ok(?:ay)?|sorry|wait|but|ah)[,.! ]+)*"
@@ -98,7 +98,7 @@ def merge_rules(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = 
 
     `previous` is the section of an earlier handoff that quotes rules.
     """
-    unique = dict.fromkeys(LISTED_RULE.findall(previous))
+    unique = dict.fromkeys(m[1] for m in LISTED_RULE.finditer(previous))
     for rules in rules_by_message:
         for rule in rules:
             # A repeated rule moves to its last position.

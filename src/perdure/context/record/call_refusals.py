@@ -69,12 +69,12 @@ class UnfinishedCall:
 def read_refusal(result: str, *, tool: str, is_foreign: Callable[[], bool]) -> UnfinishedCall | None:
     """Recognise a refused or interrupted call by the beginning or the end of its result.
 
-    Where `is_foreign` the result may hold a text that somebody else wrote, such as a page or a file: there a refusal
-    in the form of another agent is not believed, and the words of the user are not taken from it.
+    Where `is_foreign` the result may hold a text that somebody else wrote, such as a page or a file: there no refusal
+    is believed, whatever its form, and the words of the user are not taken from it.
     """
     head = result[:_HEAD_CHARS].lower()
-    if any(hint in head for hint in _REFUSAL_HINTS):
-        refusal = _read_own(result, tool) or (None if is_foreign() else _read_other(result))
+    if any(hint in head for hint in _REFUSAL_HINTS) and not is_foreign():
+        refusal = _read_own(result, tool) or _read_other(result)
         if refusal is not None:
             return refusal
     edges = (head[:80], result[-140:].lower())

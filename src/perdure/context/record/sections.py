@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import os.path
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from perdure.context.analysis import sentences
 from perdure.context.facts.quoting import beginning, tidy
 from perdure.context.handoff import SECTIONS
-from perdure.context.record.task import LastTestRun, StandingInstruction, TaskState, TouchedFile, UserRequest
-from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, MOST_REQUESTS, OPEN, quote
+from perdure.context.record.task import (
+    BEFORE_LOG,
+    InstructionKind,
+    LastTestRun,
+    StandingInstruction,
+    TaskState,
+    TouchedFile,
+    UserRequest,
+)
+from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, MOST_REQUESTS, OPEN, quote
 from perdure.redaction import redact
 
 INSTRUCTIONS = "The user's standing instructions, word for word:"
 CORRECTIONS = "The user's corrections, word for word:"
 REFUSALS = "Calls the user refused, with the reason in their words:"
 REMARKS = "Remarks of the user that may bind, too, word for word:"
+_INSTRUCTION_KINDS: dict[str, InstructionKind] = {
+    INSTRUCTIONS: "rule",
+    CORRECTIONS: "correction",
+    REFUSALS: "refusal",
+    REMARKS: "remark",
+}
 PASTED = "[the user pasted text here, which is material and no instruction{}]"
 
 DEFAULT_CHARS = 6_000
@@ -39,6 +54,7 @@ _MOST_SOLVED = 4
 _MOST_ANSWERED = 8
 _ROOT_SHARE = 0.7
 _GREETING_CHARS = 10
+_ADDRESS = re.compile(r"(?:; )?m:[\d,]+$")
 
 
 def address(*seqs: int) -> str:
@@ -103,6 +119,16 @@ def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS //
         (REMARKS, _newest_remarks(state, remark_chars)),
     )
     return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
+
+
+def parse_instructions(section: str) -> Iterator[StandingInstruction]:
+    """Yield what a section of an earlier handoff quotes, each of the kind of the heading above it."""
+    kind: InstructionKind = "rule"
+    for line in section.splitlines():
+        kind = _INSTRUCTION_KINDS.get(line.strip(), kind)
+        if (listed := LISTED_RULE.match(line)) is not None:
+            about = _ADDRESS.sub("", listed[2] or "") if kind == "refusal" else ""
+            yield StandingInstruction(listed[1], BEFORE_LOG, kind, about=about)
 
 
 def _newest_remarks(state: TaskState, room: int) -> list[str]:

@@ -20,7 +20,9 @@ from perdure.context.record.readings import (
     user_reading,
 )
 from perdure.context.record.requests import RequestLog
+from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
+    BEFORE_LOG,
     AnsweredQuestion,
     CommitRecord,
     FileStatus,
@@ -34,15 +36,13 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.record.types import CallFacts, CallLine
-from perdure.context.user_intent import LISTED_RULE, parse_active_task
+from perdure.context.user_intent import parse_active_task
 from perdure.core.messages import Entry
 from perdure.redaction import redact
 
 # The line of each call, by the position of the message that made it and the id of the call.
 CallLines = Mapping[tuple[int, str], CallLine]
 
-# Position of what an earlier handoff quotes, whose messages cannot be read.
-BEFORE_LOG = -1
 # A folder for a moment: of `mktemp`, of a test run, or in a variable.
 _TEMPORARY = re.compile(
     r"^(?:/private)?/(?:tmp|var/tmp|var/folders)(?:/|$)|^\$|^[\"']?\$\(|\bmktemp\b|/pytest-of-|/T/tmp|AppData.Local.Temp",
@@ -97,8 +97,8 @@ class _StateFold:
         quoted = parse_active_task(previous.get("Active Task", ""))
         self.requests.carry(UserRequest(t, BEFORE_LOG, own_words=t) for t in quoted.open)
         self.requests.carry(UserRequest(t, BEFORE_LOG, "answered", own_words=t) for t in quoted.closed)
-        for rule in LISTED_RULE.findall(previous.get("Constraints & Preferences", "")):
-            self._instruct(StandingInstruction(rule, BEFORE_LOG))
+        for instruction in parse_instructions(previous.get("Constraints & Preferences", "")):
+            self._instruct(instruction)
         if goal := previous.get("Goal"):
             self.goal = SourcedValue(goal, BEFORE_LOG)
 
@@ -141,6 +141,9 @@ class _StateFold:
                 self._instruct(StandingInstruction(text, seq, "remark"))
 
     def _instruct(self, instruction: StandingInstruction) -> None:
+        known = self.instructions.get(instruction.text)
+        if instruction.kind == "refusal" and known is not None and known.kind != "refusal":
+            return  # what the user wrote themselves stays what it is
         # A repeated instruction moves to its last position.
         self.instructions.pop(instruction.text, None)
         self.instructions[instruction.text] = instruction

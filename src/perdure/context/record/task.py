@@ -7,6 +7,8 @@ from typing import Literal
 
 from perdure.context.record.types import Commit, TestRun
 
+# Position of what an earlier handoff quotes, whose messages cannot be read.
+BEFORE_LOG = -1
 RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
 # A remark may bind: neither a question nor a request for one step, but without a wording that shows it.
 InstructionKind = Literal["rule", "correction", "refusal", "remark"]

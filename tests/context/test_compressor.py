@@ -346,7 +346,7 @@ def test_a_second_compaction_updates_the_first_even_after_a_restart() -> None:
     after = go_on(engine(Scripted(GOOD)).compress(entries), entries, working_session(20))
     ask = Scripted(GOOD)
     done = engine(ask).compress(after)  # a new engine: it finds the handoff in the history
-    assert "keep the public interface as it is" in ask.prompts[0]
+    assert "the public interface stays" in ask.prompts[0]
     assert "Do not start over" in ask.prompts[0]
     assert sum(isinstance(s, Insert) for s in done.plan) == 1
     assert sum(m.kind == "handoff" or "[PERDURE" in m.text for m in done.messages) == 1
@@ -468,7 +468,7 @@ def test_a_failed_second_summary_does_not_take_the_first_with_it() -> None:
     after = go_on(engine(Scripted(GOOD)).compress(entries), entries, working_session(20))
     done = engine(Scripted(overloaded())).compress(after)
     assert done.outcome == "digest"
-    assert "keep the public interface as it is" in written(done).body
+    assert "the public interface stays" in written(done).body
     assert "overloaded" in done.message
 
 

@@ -11,7 +11,7 @@ GOOD = """## Active Task
 > something nobody ever asked for
 
 ## Goal
-Get the build green again and keep the public interface as it is.
+Bring the components up to date; the public interface stays.
 
 ## Completed Actions
 1. RAN the test suite — 3 failures in the parser [tool: terminal]

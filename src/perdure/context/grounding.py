@@ -74,6 +74,8 @@ _OPENING = {"”": "“", '"': '"', "」": "「", "』": "『", "»": "«"}
 # Share of a claim's words that must occur in the sources: a summary rewords, but not everything.
 _LEAST_SHARE = 0.4
 _CONSENT_SHARE = 0.6
+_MENTIONED_SHARE = 0.34
+_SHORT_SHARE = 0.6
 _SPACED_WORDS = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4,}")
 _CJK_RUNS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _PIECES = re.compile(r"[.!?。！？\n]+")
@@ -128,6 +130,13 @@ class GroundingSources:
         if len(words) < fewest:
             return 1.0
         return max((len(words & passage) / len(words) for passage in self._passages), default=0.0) if words else 0.0
+
+    def mentions(self, claim: str) -> bool:
+        """Whether a passage is about what the claim says; a word in common is no evidence for a short one."""
+        words = _stems(claim)
+        if not words:
+            return self.has_quote(claim.strip(" -*"))
+        return self.best_share(claim, fewest=1) >= (_MENTIONED_SHARE if len(words) >= _FEWEST_WORDS else _SHORT_SHARE)
 
     @cached_property
     def _passages(self) -> list[frozenset[str]]:

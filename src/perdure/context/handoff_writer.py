@@ -317,7 +317,9 @@ class HandoffWriter:
         messages = [e.message for e in sources]
         users = [*_user_texts(sources), *user_claims(past.checked_text)]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
-        merged = merge_model_sections(summary.text, state, budget_chars=shares.code_chars, authored=authored)
+        merged = merge_model_sections(
+            summary.text, state, budget_chars=shares.code_chars, authored=authored, users=users
+        )
         # What code wrote alone needs no check.
         written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}
         prose = {n: t for n, t in merged.sections.items() if n not in BY_CODE and n in written}

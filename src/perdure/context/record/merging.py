@@ -50,11 +50,29 @@ _IMPERATIVE = re.compile(
     r"|follow)\b",
     re.IGNORECASE,
 )
+# Sections besides the goal whose lines an agent takes up.
+_TAKEN_UP = frozenset(("Key Decisions", "Remaining Work"))
+# Words for an approval, a permission or an instruction, given by whomever, and for doing without one.
+_CONSENT = re.compile(
+    r"\b(?:as|if|per|upon|on|by) (?:\w+ )?(?:instruct\w+|request(?:ed)?|agreed|ordered|directed|told|asked)\b"
+    r"|\b(?:was|were|been|is|are|we|have|has)(?: \w+)? (?:agreed|approved|authori[sz]ed|permitted|instructed"
+    r"|green-?lit|signed off)\b"
+    r"|\b(?:approval|permission|consent|authori[sz]ation|go-ahead|clearance|sign-off|green light)s?\b[^.]{0,30}"
+    r"\b(?:given|granted|received|obtained|in place|there|exists?)\b"
+    r"|\b(?:have|has|got|with|gave|given|granted|received) (?:\w+ ){0,3}?(?:approval|permission|consent"
+    r"|authori[sz]ation|go-ahead|clearance)\b|^\W*(?:approved|agreed|authori[sz]ed|permitted)\b"
+    r"|\b(?:no longer|not|never|without|stop|skip|don't|won't|needn't)(?: \w+)? (?:ask|asking|confirm|confirming"
+    r"|confirmation|approval|permission)\b"
+    r"|\b(?:genehmigt|erlaubt|vereinbart|freigegeben|wie gewünscht|approuvé|autorisé|comme convenu|aprobado|autorizado"
+    r"|одобрено|разрешено)\b|批准|授权|获准|承認済|許可済|승인됨|허가됨",
+    re.IGNORECASE,
+)
 _LIST_MARK = " -*•\t0123456789.)"
 _SAME_SHARE = 0.6
 _EQUAL_SHARE = 0.75
 _SUPPORTED_SHARE = 0.9
 _MENTIONED_SHARE = 0.34
+_GOAL_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +84,25 @@ class MergedSections:
 
 
 def merge_model_sections(
-    summary: str, state: TaskState, *, budget_chars: int | None = None, authored: Iterable[str] = ()
+    summary: str,
+    state: TaskState,
+    *,
+    budget_chars: int | None = None,
+    authored: Iterable[str] | None = None,
+    users: Iterable[str] | None = None,
 ) -> MergedSections:
     """Merge a model's summary with the state.
 
     Code fills the sections it leaves empty, corrects branch, hash, test totals and "pushed" where the state proves
     them, and alone writes what an agent obeys. `authored` are the texts that user and assistant wrote themselves: a
-    directive without support by them comes from a tool result, a pasted text or nowhere, and is removed.
+    directive without support by them comes from a tool result, a pasted text or nowhere, and is removed, and a step or
+    a decision is marked. `users` are those of the user alone: a goal or an approval without support by them is removed.
     """
     mine = write_sections(state, budget_chars=budget_chars)
-    check = _ProseCheck(state, GroundingSources(list(authored)))
+    known = None if authored is None else list(authored)
+    check = _ProseCheck(
+        state, GroundingSources(known or ()), _mentioned_sources(known, state), _user_sources(users, state)
+    )
     sections = {name: text for name, text in mine.items() if name in BY_CODE}
     others: list[str] = []
     for title, name, body in split_headings(summary):
@@ -98,12 +125,29 @@ def merge_model_sections(
     return MergedSections({n: sections[n] for n in SECTIONS if sections.get(n)}, tuple(check.findings))
 
 
+def _mentioned_sources(authored: Iterable[str] | None, state: TaskState) -> GroundingSources | None:
+    """What user and assistant wrote, and the assistant's plan and commits."""
+    if authored is None:
+        return None
+    return GroundingSources([*authored, *(i.text for i in state.plan), *(c.commit.title for c in state.commits)])
+
+
+def _user_sources(users: Iterable[str] | None, state: TaskState) -> GroundingSources | None:
+    """The user's own words; a "yes" has the words of the question that it answers."""
+    if users is None:
+        return None
+    return GroundingSources([*users, *(f"{r.answers.rstrip('?')} {r.own_words}" for r in state.requests if r.answers)])
+
+
 def _complete(name: str, prose: str, mine: str, state: TaskState) -> str:
     """Add what code knows and the model's prose of a section lacks; code's text alone where there is no prose."""
     if not prose:
         return mine
     if name == "Active State":
         return f"{mine}\n{prose}"
+    if name == "Goal":
+        own = mine.partition("\n")[0]
+        return prose if own in prose else f"{own}\n{prose}"
     if name == "Completed Actions":
         made = [f"- COMMIT {c.commit.hash} {c.commit.title}" for c in state.commits if c.commit.hash[:7] not in prose]
         made += [f"- CREATED {c.value}" for c in state.created if c.value.partition(":")[0] not in prose]
@@ -125,24 +169,32 @@ class _ProseCheck:
 
     state: TaskState
     authored: GroundingSources
+    mentioned: GroundingSources | None
+    users: GroundingSources | None
     findings: list[str] = field(default_factory=list)
 
     def lines(self, section: str, body: str) -> str:
         valid = [line for line in body.splitlines() if self._is_valid(section, line)]
-        return "\n".join(map(self._marked, valid) if section == "Remaining Work" else valid).strip("\n")
+        return "\n".join(self._marked(section, line) for line in valid).strip("\n")
 
-    def _marked(self, line: str) -> str:
-        """Mark a step that neither user nor assistant mentioned: an agent would take it up."""
-        if not line.strip(_LIST_MARK) or self.authored.best_share(line) >= _MENTIONED_SHARE:
+    def _marked(self, section: str, line: str) -> str:
+        """Mark a step, a decision or an aim that those who should have mentioned it did not: an agent takes it up."""
+        if not line.strip(_LIST_MARK) or MARK in line:
             return line
-        self.findings.append(f"marked in Remaining Work: {line.strip(_LIST_MARK)}")
+        if section == "Goal":
+            is_known = self.users is None or self.users.best_share(line, fewest=1) >= _GOAL_SHARE
+        else:
+            is_known = section not in _TAKEN_UP or self.mentioned is None or self.mentioned.mentions(line)
+        if is_known:
+            return line
+        self.findings.append(f"marked in {section}: {line.strip(_LIST_MARK)}")
         return f"{line} {MARK}"
 
     def _is_valid(self, section: str, line: str) -> bool:
         plain = line.strip(_LIST_MARK)
         if not plain:
             return True
-        why = self._directive(section, plain) or self._contradiction(section, plain)
+        why = self._directive(section, plain) or self._invented(section, plain) or self._contradiction(section, plain)
         if why:
             self.findings.append(f"removed in {section}: {plain} ({why})")
         return not why
@@ -158,6 +210,17 @@ class _ProseCheck:
             return ""
         share = self.authored.best_share(line, fewest=1)
         return "" if share >= least else "a demand that neither user nor assistant wrote"
+
+    def _invented(self, section: str, line: str) -> str:
+        """Why a line may not stay that speaks for the user without their words; "" where it may."""
+        if self.users is None or (section != "Goal" and section not in _TAKEN_UP):
+            return ""
+        if _CONSENT.search(line) and self.users.best_share(_CONSENT.sub(" ", line), fewest=0) < _SAME_SHARE:
+            return "an approval or instruction that the user did not give"
+        if section == "Goal":
+            share = max(s.best_share(line, fewest=1) for s in (self.users, self.authored))
+            return "" if share >= _MENTIONED_SHARE else "an aim that nobody mentioned"
+        return ""
 
     def _contradiction(self, section: str, line: str) -> str:
         """What the state proves against a line; "" where nothing does."""

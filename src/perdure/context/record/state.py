@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from perdure.context.analysis import sentences
 from perdure.context.authorship import before_fiction
 from perdure.context.facts.quoting import beginning
+from perdure.context.grounding import MARK
 from perdure.context.record.decisions import DecisionLog
 from perdure.context.record.readings import (
     UserReading,
@@ -99,7 +100,8 @@ class _StateFold:
         self.requests.carry(UserRequest(t, BEFORE_LOG, "answered", own_words=t) for t in quoted.closed)
         for instruction in parse_instructions(previous.get("Constraints & Preferences", "")):
             self._instruct(instruction)
-        if goal := previous.get("Goal"):
+        lines = previous.get("Goal", "").splitlines()
+        if goal := "\n".join(line for line in lines if MARK not in line).strip():
             self.goal = SourcedValue(goal, BEFORE_LOG)
 
     def add(self, entry: Entry, lines: CallLines) -> None:

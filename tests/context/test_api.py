@@ -122,7 +122,7 @@ def test_a_merged_handoff_is_found_again_and_built_upon() -> None:
     prompts: list[str] = []
     report = perdure.compress(grown, context_length=64_000, summarize=lambda p: prompts.append(p) or GOOD)
     assert report.outcome == "compacted"
-    assert "the public interface stays" in prompts[0]
+    assert "The parser stays recursive" in prompts[0]
     assert sum(HANDOFF_FIRST_LINE in str(m["content"]) for m in report.messages) == 1
     assert report.messages[0]["content"][-1]["text"] == "Port the whole parser to the new API."
 

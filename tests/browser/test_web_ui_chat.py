@@ -33,9 +33,9 @@ def answer(asked: ScriptRequest) -> Say | Fail:
     if "slowly" in newest:
         return Say(POEM * 20, chunk_delay_s=0.02)
     if "delete" in newest:
-        return Say("I will clean up.", calls=(Call("terminal", {"command": "rm -rf ./build /tmp/perdure-nothing"}),))
+        return Say("I will clean up.", calls=(Call("terminal", {"command": "rm -rf ./sources /tmp/perdure-nothing"}),))
     if "disguise" in newest:
-        command = f"rm -rf /tmp/perdure-nothing/\u202etxt.elif\u202c && echo \u200bzero{' && echo again' * 300}"
+        command = f"rm -rf ~/perdure-nothing/\u202etxt.elif\u202c && echo \u200bzero{' && echo again' * 300}"
         return Say("", calls=(Call("terminal", {"command": command}),))
     if "which" in newest:
         return Say("", calls=(Call("clarify", {"question": "Which colour?", "choices": ["red", "green"]}),))
@@ -114,7 +114,7 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: WebUIServer,
     page.open(server.link("/new"))
     say(page, "Please delete the build.")
     page.wait_text("May this run?")
-    assert "rm -rf ./build" in page.text(".question")
+    assert "rm -rf ./sources" in page.text(".question")
     # An Enter that was on its way when the question came must not answer it.
     assert page.run("document.activeElement.matches('.question')")
     page.press("Enter")
@@ -137,7 +137,7 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     shown = page.text(".question pre")
     assert "<U+202E>txt.elif<U+202C> && echo <U+200B>zero" in shown
     assert shown.count("echo again") == 300
-    assert page.text(".question mark").startswith("rm -rf /tmp/perdure-nothing/<U+202E>")
+    assert page.text(".question mark").startswith("rm -rf ~/perdure-nothing/<U+202E>")
     # The row of the call above the question is as honest.
     row = page.run("document.querySelector('details.fold').textContent")
     assert "<U+202E>txt.elif<U+202C>" in row

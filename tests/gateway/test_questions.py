@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,10 +62,10 @@ def ask_and_answer(ann: httpx.Client, content: str, answer: Any) -> list[dict[st
 
 
 @pytest.fixture
-def doomed(tmp_path: Path) -> Path:
-    folder = tmp_path / "doomed"
-    folder.mkdir()
-    return folder
+def doomed() -> Iterator[Path]:
+    """A folder in the workspace: deleting in a temporary folder would ask nobody."""
+    with tempfile.TemporaryDirectory(prefix=".doomed-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 @pytest.mark.parametrize(("answer", "is_gone"), [("once", True), ("no", False)])

@@ -33,6 +33,10 @@ from support.long_histories import working_session
         "절대 main에 푸시하지 마세요.",
         "Ab jetzt bitte immer auf Deutsch antworten.",
         "Siempre usa nombres en inglés.",
+        "From here on, call me Dr. Weber.",
+        "Can you please always show the diff before committing?",
+        "Would you mind not committing the lock file?",
+        "Könntest du bitte immer zuerst fragen?",
     ],
 )
 def test_a_rule_is_known_in_many_languages(sentence: str) -> None:
@@ -46,6 +50,8 @@ def test_a_rule_is_known_in_many_languages(sentence: str) -> None:
         "It never works on my machine.",
         "I have always liked this library.",
         "Why does it always fail?",
+        "Can you not see the error?",
+        "Would you mind checking the log?",
         "I don't know what happened.",
         "Fix the failing test.",
         "测试为什么总是失败？",

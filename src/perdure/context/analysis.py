@@ -30,6 +30,9 @@ class PatternMatcher:
 
 
 _END = re.compile(r"[\n.!?。！？]")
+# A dot behind one of these ends no sentence.
+_ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|Hr|Fr|Sra?|Dra|Mme|e\.g|i\.e|vs|bzw|z\.B|d\.h|Nr)$")
+_LONGEST_ABBREVIATION = 5
 PLAN = PatternMatcher(
     marks=("next", "then", "remain", "still", "to do", "todo", "[ ] "),
     pattern=re.compile(
@@ -49,8 +52,17 @@ def sentences(text: str) -> list[str]:
     for mark in _END.finditer(prose):
         end = mark.end()
         # A Latin mark inside a word or number ends nothing.
-        if mark[0] not in ".!?" or prose[end : end + 1].isspace():
+        if mark[0] not in ".!?" or (prose[end : end + 1].isspace() and not _is_abbreviation(prose, mark)):
             pieces.append(prose[start:end].strip())
             start = end
     pieces.append(prose[start:].strip())
     return [s for s in pieces if s]
+
+
+def _is_abbreviation(text: str, mark: re.Match[str]) -> bool:
+    at = mark.start()
+    return (
+        mark[0] == "."
+        and text[at + 1] == " "
+        and _ABBREVIATED.search(text[max(0, at - _LONGEST_ABBREVIATION) : at]) is not None
+    )

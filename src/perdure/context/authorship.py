@@ -140,6 +140,8 @@ def _unmarked_lines(text: str) -> Iterator[str]:
             yield _MACHINE
         elif (is_introduced and line.strip()) or _ends_own_words(line):
             yield _MARKED
+            if not pat.FORGED.search(_fold(line)):
+                yield from lines[_letter_end(lines, at) :]
             return
         elif inline := pat.INTRODUCES_INLINE.search(line, 0, 2 * _LONGEST_INTRODUCTION):
             yield line[: inline.end()]
@@ -276,7 +278,8 @@ def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     is_referred |= is_text and any(_refers(lines, i, pat.REFERS_VAGUELY) for i in anchors)
     if not (is_long or is_referred or evidence.is_pasted(has_frame=bool(anchors))):
         return kept
-    return [*kept[: head + 1], *_after_question(kept[tail:])]
+    own = _after_question(kept[tail:])
+    return [*kept[: head + 1], *(own or kept[_letter_end(kept, head + 1) :])]
 
 
 def _refers(lines: Sequence[str], at: int, pattern: re.Pattern[str]) -> bool:
@@ -343,6 +346,8 @@ class _BodyEvidence:
         if not has_frame and len(self.lines) == 1:
             return False  # a single paragraph counts as typed
         text = "\n".join(self.lines)
+        if not has_frame and _is_signed_note(self.lines):
+            return pat.TO_MACHINES.search(_fold(text)) is not None
         if _is_letter(self.lines) or (pat.TO_MACHINES.search(_fold(text)) and (has_frame or len(self.lines) > 1)):
             return True
         if pat.FURNITURE.search(text) and self.statements + self.fragments > 1:
@@ -362,6 +367,34 @@ def _is_fragment(line: str) -> bool:
     if (keyed := pat.KEYED.match(line)) and keyed[1].strip().lower() not in pat.OWN_LABELS:
         return not pat.ORDERS.search(line)
     return len(line) <= _LONGEST_INTRODUCTION and bool(pat.TITLE_CASE.match(line) or pat.ROW.match(line))
+
+
+def _letter_end(lines: Sequence[str], start: int) -> int:
+    """Return where the user speaks again after a letter: at a short order in its own paragraph below the closing."""
+    closing = max((i for i in range(start, len(lines)) if pat.SIGN_OFF.match(lines[i])), default=-1)
+    blocks = [block for block in _blocks(lines) if closing >= 0 and block[-1] > closing]
+    # Below the closing: the rest of its paragraph, and perhaps the name in one of its own.
+    rest = [b for b in blocks if b[0] > closing and not (len(b) == 1 and pat.SIGNED_NAME.match(lines[b[0]]))]
+    if len(rest) != 1 or len(rest[0]) > 2:
+        return len(lines)
+    text = "\n".join(lines[i] for i in rest[0])
+    is_order = len(text) <= _SHORT_QUESTION and (pat.ORDERS.match(pat.PLEASE.sub("", text)) or pat.ASKS.search(text))
+    is_part_of_letter = pat.POSTSCRIPT.match(text) or pat.TO_MACHINES.search(_fold(text)) or pat.FURNITURE.search(text)
+    return rest[0][0] if is_order and not is_part_of_letter else len(lines)
+
+
+def _is_signed_note(body: Sequence[str]) -> bool:
+    """Whether a short message with a closing and a name is one to us: an order or two, without a greeting of others."""
+    closing = next((i for i, line in enumerate(body) if pat.SIGN_OFF.match(line)), -1)
+    if closing < 0 or any(not pat.SIGNED_NAME.match(line) for line in body[closing + 1 :]):
+        return False
+    greeting = pat.SALUTATION.match(body[0])
+    is_to_us = greeting is None or pat.ASSISTANT.search(greeting[0])
+    if not is_to_us and greeting and (pat.TO_OTHERS.search(greeting[0]) or pat.NAMED.search(greeting[0])):
+        return False
+    text = body[1 if greeting else 0 : closing]
+    is_short = 0 < len(text) <= 3 and sum(map(len, text)) <= _LONGEST_INTRODUCTION
+    return is_short and _statements(text) <= 1 and any(pat.ORDERS.search(x) or pat.ADDRESSES.search(x) for x in text)
 
 
 def _is_letter(body: Sequence[str]) -> bool:

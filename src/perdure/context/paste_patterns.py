@@ -194,6 +194,10 @@ SIGN_OFF = re.compile(
     r"|드림)[,，.!。]*\s*(?:[A-Z][\w.]*(?: [A-Z][\w.]*)?)?\s*$",
     re.IGNORECASE,
 )
+# The line below a closing: a name, perhaps with a title.
+SIGNED_NAME = re.compile(r"^\W*(?:[^\W\d_a-z][\w.'’-]*)(?:[ ,]+[^\W\d_a-z][\w.'’-]*){0,3}\s*$")
+POSTSCRIPT = re.compile(r"^\W*(?:p\.? ?s\b|postscript|n\.?b\b|confidential|disclaimer|sent from)", re.IGNORECASE)
+PLEASE = re.compile(r"^\W*(?:please|and|but|so|bitte|por favor)[, ]+", re.IGNORECASE)
 FURNITURE = re.compile(
     r"©|\(c\) ?\d{4}|all rights reserved|privacy policy|terms (?:of|and) (?:service|use|conditions)"
     r"|cookies?\b.*\baccept|subscribe"

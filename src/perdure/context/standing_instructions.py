@@ -211,6 +211,17 @@ _DESCRIBES = re.compile(
     re.IGNORECASE,
 )
 _ASKS = re.compile(r"[?？]\s*[\"”’)]*$|[吗呢]\s*[。.]?$|ですか[。.]?$|ますか[。.]?$|(?:까요|나요|니까|는지)\s*[.]?$")
+# A question in form only: "Can you please always show the diff before committing?"
+_ASKS_POLITELY = re.compile(
+    r"^(?:(?:please|and|but|also|so|ok(?:ay)?|hey|hi)[, ]+)*(?:(?:can|could|would|will) (?:you|we)(?: please| kindly)? "
+    r"(?:always|never|only ever|from now on)\b|(?:can|could|would|will) you (?:please|kindly) "
+    r"(?:not|avoid|stop|refrain)\b"
+    r"|(?:would|do) you mind (?:always|never|not)\b"
+    r"|(?:kannst|könntest|würdest) du (?:bitte )?(?:ab jetzt |in zukunft )?(?:immer|nie|niemals|nicht mehr)\b"
+    r"|(?:peux|pourrais)-tu (?:s'il te plaît )?(?:toujours|ne jamais|ne plus)\b"
+    r"|(?:puedes|podrías) (?:por favor )?(?:siempre|no volver a|nunca)\b)",
+    re.IGNORECASE,
+)
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 _LONGEST = 500
 _SHORTEST = 4
@@ -288,8 +299,10 @@ def may_bind(sentence: str) -> bool:
 
 def is_standing(sentence: str) -> bool:
     """Whether a sentence is a standing instruction, not a statement, a question or a request for one step."""
-    if not _SHORTEST <= len(sentence) <= _LONGEST or _ASKS.search(sentence):
+    if not _SHORTEST <= len(sentence) <= _LONGEST:
         return False
+    if _ASKS.search(sentence):
+        return _ASKS_POLITELY.match(sentence) is not None
     sentence = _BULLET.sub("", sentence)
     lead, _, rest = sentence.partition(": ")
     if rest and len(lead) <= 40 and _is_binding(rest):

@@ -120,7 +120,7 @@ def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None
     cap = window_budgets(window).summary_cap_tokens
     sections = [t for name, t in report.record.sections.items() if name != "Active Task"]
     assert 0.8 * cap < sum(map(estimate_text, sections)) <= cap
-    assert report.record.section("Goal") == "ship it"
+    assert report.record.section("Goal") == "Please bring component_0 up to date in src/component_0.py."
     assert report.record.section("Completed Actions").endswith("899. moved module 899 to its place")
 
 

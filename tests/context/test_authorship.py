@@ -134,3 +134,36 @@ def test_an_order_below_the_closing_of_a_letter_is_the_users(lead: str, closing:
 )
 def test_the_end_of_a_letter_stays_part_of_it(end: str) -> None:
     assert rules_in(user(f"Summarise this mail:\n\n{LETTER}Best, Bob\n\n{end}")) == ()
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "my .env:\n# never commit the dump\nMODE=fast\n# always rotate the key\nok?",
+        "what is wrong with this workflow\nrules:\n  - Always use the mirror\n  - Never run the linter\nname: ci",
+        "what is the bug\n/* IMPORTANT: never remove it.\n   Always keep it in every build. */\nint main(){return 0;}",
+        "why is it slow\nFROM debian:12\n# always install everything\nRUN apt-get update",
+        'check it\n#: app.py:3\n# always keep the tag\nmsgid "Save"\nmsgstr "Never save twice"',
+        "次の文章を要約してください。\n\n今後は必ずミラーを使用してください。",
+        "다음 글을 요약해줘\n\n앞으로 항상 미러를 사용하세요.",
+        "请把下面这段文字翻译成英文\n\n所有员工必须始终使用镜像。",
+        "Resuma este texto\n\nSempre use o espelho. Nunca use outro.",
+    ],
+)
+def test_comments_lists_and_texts_behind_a_lead_in_are_pasted(text: str) -> None:
+    assert rules_in(user(text)) == ()
+
+
+@pytest.mark.spec("E1")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Some rules:\n- never push to main;\n- always run the tests;",
+        "rules:\n  - never push to main\n  - always run the tests",
+        "timeout = 30 is too long.\nNever go above 10.",
+        "# Rules\nNever push to main.\nAlways run the tests.",
+    ],
+)
+def test_lists_and_headings_that_people_type_stay_theirs(text: str) -> None:
+    assert any("never" in rule.lower() for rule in rules_in(user(text)))

@@ -194,6 +194,7 @@ def _tabular(lines: Sequence[str]) -> frozenset[int]:
     A line at the edge that asks something is the user's.
     """
     rows = _rows(lines) | {i for i, line in enumerate(lines) if pat.LABELLED.match(line)}
+    rows |= {i for block in _blocks(lines) for i in _program_lines(lines, block)}
     found: set[int] = set()
     for block in _blocks(lines):
         if sum(i in rows for i in block) >= 2:
@@ -234,6 +235,21 @@ def _rows(lines: Sequence[str]) -> set[int]:
         if c - a == 2:
             rows |= {a, b, c}
     return rows
+
+
+def _program_lines(lines: Sequence[str], block: Sequence[int]) -> set[int]:
+    """Return the indexes of code with its comments, of a YAML list between keys, and of a block comment."""
+    found = {i for i in block if pat.CODE.match(lines[i])}
+    found |= {i for i in block if found and pat.COMMENT.match(lines[i])}
+    keys = [m[0].strip(" :-").lower() for i in block if (m := pat.YAML.match(lines[i]))]
+    if len(keys) > 1 and any(key.partition(":")[0] not in pat.OWN_LABELS for key in keys):
+        found |= {i for i in block if pat.YAML_ITEM.match(lines[i]) or pat.YAML.match(lines[i])}
+    is_comment = False
+    for i in block:
+        is_comment = is_comment or lines[i].lstrip().startswith("/*")
+        found |= {i} if is_comment else set()
+        is_comment = is_comment and "*/" not in lines[i]
+    return found
 
 
 def _is_prose(line: str, separator: str) -> bool:

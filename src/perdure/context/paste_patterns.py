@@ -51,7 +51,15 @@ MAIL = re.compile(
 # A sentence that announces a paste without a colon: "Below is the README.", "I'll paste it here".
 HANDS_OVER = re.compile(
     r"\b(?:below (?:is|are)|here (?:is|are|comes)|here's|I(?:'ll| will|'m going to) paste|pasting|pasted below)\b"
-    rf".*\b{TEXT}\b[^?]*$",
+    rf".*\b{TEXT}\b[^?]*$"
+    r"|(?:次|以下|下記)の(?:文章?|テキスト|記事|メール|内容|手紙|コード).{0,20}(?:要約|翻訳|校正|添削|説明|訳し|直し|読ん).{0,12}$"
+    r"|(?:다음|아래) ?(?:의 )?(?:글|문장|텍스트|기사|메일|이메일|내용|편지).{0,12}(?:요약|번역|교정|설명|고쳐|읽어)"
+    r".{0,10}$"
+    r"|(?:以下|下面|下列).{0,6}(?:话|文字|文章|内容|邮件|文本|信).{0,12}(?:翻译|总结|润色|解释|改写|校对).{0,10}$"
+    r"|(?:翻译|总结|润色|解释|改写|校对)(?:一下)?(?:以下|下面|下列).{0,4}(?:话|文字|文章|内容|邮件|文本|信)[。.：:]?$"
+    r"|\b(?:resum[ae]|tradu(?:z|za|zir)|revis[ae]|corrij[ae]|corrige|expli(?:que|ca))\b.{0,20}"
+    r"\b(?:est[ea]|seguinte|o|a) (?:texto|e-?mail|carta|artigo|mensagem|página)\b[^?]{0,20}$"
+    r"|(?:لخص|ترجم|اشرح|راجع|صحح).{0,20}(?:النص|الرسالة|البريد|المقال).{0,12}$",
     re.IGNORECASE,
 )
 ROLE = r"(?:system|assistant|user|human|tool|admin(?:istrator)?|developer|ai|bot|moderator|support|agent)"
@@ -79,6 +87,14 @@ SPEAKER = re.compile(
 # A row of two values.
 PAIR = re.compile(r"^[^,;\n]{1,40}[,;](?! )[^,;\n]{1,40}$")
 YAML = re.compile(r"^\s*(?:- )?[a-z_][a-z0-9_-]*:(?: \S|\s*$)")
+YAML_ITEM = re.compile(r"^\s+- \S")
+# Lines of a program or a config, and of the comments in one.
+CODE = re.compile(
+    r"^\s*(?:(?:export )?[A-Za-z_][\w.-]*\s*=\s*\S*$|\[[\w.: -]+\]$|(?:FROM|COPY|ENV|CMD|WORKDIR|ENTRYPOINT|ARG|EXPOSE)"
+    r" (?=.*[a-z\d/.])\S|RUN [a-z]|(?:set -\w|export \w+=|if \[|fi$|done$|def \w+\(|class \w+[(:]|import \w+$"
+    r"|from [\w.]+ import |return\b.*;$|msgid \"|msgstr \"|#include|SELECT |\d+$)|.*[{}]$|.*\);$)"
+)
+COMMENT = re.compile(r"^\s*(?:#(?!#)|;|//|--|/\*)\s*\S")
 SEPARATORS = (",", ";", "\t", "|")
 # Labels that people put before their own words.
 OWN_LABELS = frozenset(

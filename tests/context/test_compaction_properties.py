@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -47,12 +48,18 @@ def newest_request(raw: list[dict[str, Any]]) -> tuple[Part, ...]:
 
 
 def must_stay(raw: list[dict[str, Any]]) -> int:
-    """Tokens that no compaction may take away: system messages and the newest request."""
+    """Tokens that no compaction may take away: system messages, the newest request and the last exchange."""
     messages = rules.repair(parsed(raw))
     lead = rules.leading_system(messages)
     newest = next((m for m in reversed(messages) if m.is_request), None)
     kept = [*messages[:lead], *([newest] if newest else [])]
-    return perdure.estimate_tokens(kept)
+    return perdure.estimate_tokens(kept) + last_exchange_tokens(messages)
+
+
+def last_exchange_tokens(messages: Sequence[Message]) -> int:
+    """Tokens of the newest message with calls and everything after it: a tail never begins within it."""
+    start = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].tool_calls), None)
+    return perdure.estimate_tokens(list(messages[start:])) if start is not None else 0
 
 
 def unread_tokens(raw: list[dict[str, Any]]) -> int:

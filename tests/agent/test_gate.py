@@ -64,12 +64,14 @@ def compactions(b: Bench) -> list[str]:
 @pytest.mark.spec("C10", "C4")
 def test_a_summary_is_prepared_near_the_threshold_and_swapped_in_between_calls(tmp_path: Path) -> None:
     writer = Writer()
-    with bench(tmp_path, *["Yes."] * 9, window=WINDOW, summarize=writer) as b:
+    with bench(tmp_path, *["Yes."] * 110, window=WINDOW, summarize=writer) as b:
         b.agent.run_conversation("Go on?", conversation_history=near_the_threshold())
         second = b.agent.run_conversation(filler(2_500))
         assert handoffs(second) == 0, "still being written: the conversation goes on beyond the threshold"
         writer.answer_now()
-        b.agent.run_conversation("And now?")
+        assert writer.finished.wait(60)
+        turns = (b.agent.run_conversation("And now?") for _ in range(100))
+        assert any(handoffs(turn) == 1 for turn in turns), "swapped in before a later call"
         assert handoffs(b.agent.run_conversation("Fine.")) == 1
         assert writer.calls == 1
         assert compactions(b) == ["background"]

@@ -30,13 +30,12 @@ from perdure.context.record.record import prepare
 from perdure.context.sendable import shorten_head
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
-from perdure.context.system_note import compaction_note, needs_note
 from perdure.core.clock import SystemClock
 from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock, LogReader
 from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
-from perdure.models.tokens import estimate_message, estimate_text
+from perdure.models.tokens import estimate_message
 
 
 def repeated_compaction_notice(times: int) -> str:
@@ -306,7 +305,7 @@ class ContextCompressor(ContextEngine):
         retained = (*boundaries.pinned, *range(boundaries.tail_start, boundaries.size))
         plan = history.plan(range(boundaries.head_end), written.message, retained)
         after = sum(history.tokens[: boundaries.lead]) + written.tokens + sum(history.tokens[i] for i in retained)
-        after += self._sent_head_tokens(history, boundaries, written.message) + _note_tokens(history, boundaries)
+        after += self._sent_head_tokens(history, boundaries, written.message) + history.note_tokens
         unread = self._unread_size(history, boundaries)
         is_redone = rewrite is not None and not written.handoff.is_digest
         if not is_redone and after > before - max(_LEAST_GAIN_TOKENS, (before - unread) // 20):
@@ -389,11 +388,12 @@ class ContextCompressor(ContextEngine):
 
     def _boundaries(self, history: CompactionHistory, tail_tokens: int | None = None) -> Boundaries:
         b, s = self.budgets, self._settings
+        added = b.head_tokens + b.handoff_tokens + history.note_tokens + history.seal_tokens
         limits = Limits(
             tail_tokens=b.tail_tokens if tail_tokens is None else tail_tokens,
             head_tokens=b.head_tokens,
-            room_tokens=b.threshold_tokens - b.head_tokens - b.handoff_tokens,
-            unread_tokens=self._unread_tokens(),
+            room_tokens=b.threshold_tokens - added,
+            unread_tokens=self._unread_tokens(added),
             protect_last_n=s.protect_last_n,
             protect_first_n=s.protect_first_n,
             tail_overrun=s.tail_overrun,
@@ -401,12 +401,12 @@ class ContextCompressor(ContextEngine):
         )
         return find_boundaries(history.messages, history.tokens, limits)
 
-    def _unread_tokens(self) -> int:
+    def _unread_tokens(self, added: int) -> int:
         """Size up to which unread tool results stay whole."""
         if self._session_id is not None:
             # The agent has spilled what does not fit, by calibrated counts; these estimates are rougher.
             return 2 * self.budgets.window
-        return self.budgets.room_tokens - self.budgets.head_tokens - self.budgets.handoff_tokens
+        return self.budgets.room_tokens - added
 
     def _unread_size(self, history: CompactionHistory, boundaries: Boundaries) -> int:
         """Tokens of the unread tool results that were kept."""
@@ -462,10 +462,3 @@ class ContextCompressor(ContextEngine):
 
 def _fingerprint(messages: Iterable[Message]) -> tuple[int, ...]:
     return tuple(hash((m.role, m.text)) for m in messages)
-
-
-def _note_tokens(history: CompactionHistory, boundaries: Boundaries) -> int:
-    """Tokens of the note added to the system message of a plain list."""
-    if history.is_logged or not boundaries.lead or not needs_note(history.messages[boundaries.lead - 1]):
-        return 0
-    return estimate_text(compaction_note())

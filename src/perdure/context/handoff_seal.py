@@ -21,6 +21,8 @@ _MARK = "Seal: "
 _HEX_CHARS = 24
 # Length that a seal adds to a handoff.
 SEAL_CHARS = len(_MARK) + _HEX_CHARS + 1
+# Hex digits come to up to one token for each 1.5 of them.
+SEAL_TOKENS = 20
 
 
 def seal(text: str, key: bytes) -> str:

@@ -112,9 +112,6 @@ _OTHER_HEADINGS = "Critical Context"
 # What a summariser reads: a share of the covered text, within bounds.
 _SOURCE_SHARE = 0.16
 _LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 32_000, 160_000
-# Size of banner, source line, headings and end marker; a smaller handoff would be empty.
-_FRAME_TOKENS = 600
-_LEAST_SHORT_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,12 +389,11 @@ class HandoffWriter:
     def _whole_tokens(self, job: CompactionInput) -> int | None:
         """Token limit of the whole handoff, where the kept messages leave less than its parts would take."""
         b = self.budgets
-        usual = b.handoff_cap_tokens or b.summary_cap_tokens + b.record_tokens + _FRAME_TOKENS
-        room = b.threshold_tokens - job.kept_tokens - b.head_tokens
-        if room >= usual:
+        history = job.history
+        room = b.threshold_tokens - job.kept_tokens - b.head_tokens - history.note_tokens - history.seal_tokens
+        if room >= b.handoff_tokens:
             return b.handoff_cap_tokens
-        least = _LEAST_SHORT_TOKENS if b.handoff_cap_tokens is not None else _FRAME_TOKENS
-        return min(usual, max(room, least))
+        return min(b.handoff_tokens, max(room, b.least_handoff_tokens))
 
     def _banner(self, shares: Shares) -> str | None:
         try:

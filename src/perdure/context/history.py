@@ -9,10 +9,11 @@ from typing import Any, cast
 
 from perdure.context.engine import Insert, Step, append_keep
 from perdure.context.handoff import looks_like_handoff, split_merged
-from perdure.context.handoff_seal import default_key, is_sealed
+from perdure.context.handoff_seal import SEAL_TOKENS, default_key, is_sealed
+from perdure.context.system_note import compaction_note, needs_note
 from perdure.core import rules
 from perdure.core.messages import Entry, Message
-from perdure.models.tokens import entry_figures, estimate_figures
+from perdure.models.tokens import entry_figures, estimate_figures, estimate_text
 
 Item = Entry | Message | Mapping[str, Any] | str
 
@@ -59,6 +60,19 @@ class CompactionHistory:
         key_of_size = ("tokens", model)
         tokens = [e.memoized(key_of_size) or tokens_of(e, model) for e in entries]
         return cls(entries, messages, tokens, origins, is_logged, has_parts)
+
+    @property
+    def note_tokens(self) -> int:
+        """Tokens of the note that a compaction adds to the system message of a plain list."""
+        lead = rules.leading_system(self.messages)
+        if self.is_logged or not lead or not needs_note(self.messages[lead - 1]):
+            return 0
+        return estimate_text(compaction_note())
+
+    @property
+    def seal_tokens(self) -> int:
+        """Tokens of the seal that authenticates a handoff in a plain list."""
+        return 0 if self.is_logged else SEAL_TOKENS
 
     def plan(self, head: range, handoff: Message, after: Iterable[int]) -> tuple[Step, ...]:
         """Build the steps: head, handoff, and what follows it."""

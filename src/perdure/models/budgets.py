@@ -24,6 +24,8 @@ _RAISED_ROUTE = ("openai-codex", "gpt-5.5")
 _LEAST_ANSWER_SHARE = 32
 # Banner, headings and addresses of a handoff.
 _FRAME_TOKENS = 600
+# The shortest handoff on a small window: a request, a state line and an address.
+_LEAST_SHORT_TOKENS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,16 @@ class WindowBudgets:
         return self.window - self.window // _LEAST_ANSWER_SHARE
 
     @property
+    def least_handoff_tokens(self) -> int:
+        """What the shortest handoff comes to, however little room there is."""
+        return _LEAST_SHORT_TOKENS if self.handoff_cap_tokens is not None else _FRAME_TOKENS
+
+    @property
     def handoff_tokens(self) -> int:
         """What a whole handoff may come to: its cap, or else its parts and their frame."""
-        return self.handoff_cap_tokens or self.summary_cap_tokens + self.record_tokens + _FRAME_TOKENS
+        if self.handoff_cap_tokens is None:
+            return self.summary_cap_tokens + self.record_tokens + _FRAME_TOKENS
+        return max(self.handoff_cap_tokens, _LEAST_SHORT_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from benchmarks.table import Row
 from benchmarks.token_pieces import FILES, KINDS, Piece, pieces
 from perdure.core.messages import Entry, Message, user
 from perdure.core.usage import CanonicalUsage
-from perdure.models.estimate import family_of
-from perdure.models.tokens import TokenCounter, entry_figures, estimate_text, estimate_tokens
+from perdure.models.tokens import TokenCounter, entry_figures, estimate_text, estimate_tokens, family_of
 
 TITLE = "Token estimates (o200k)"
 Count = Callable[[str], int]

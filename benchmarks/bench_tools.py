@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.table import Row
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.registry import ToolRegistry

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.table import Row
 from perdure.core.messages import Entry, user
 from perdure.providers.http import SseReader
-from perdure.providers.protocols import mode_module
+from perdure.providers.registry import mode_module
 from perdure.providers.transport import Transport
 from perdure.providers.types import ApiMode, Endpoint, ModelRequest
 from perdure.testing.simulator import Say

@@ -12,12 +12,12 @@ from typing import Any
 from benchmarks.table import Row
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.deps import AgentDeps, Delta
-from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import PromptSources
+from perdure.agent.runner import LoopThread
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import assistant
 from perdure.core.usage import CanonicalUsage
 from perdure.models.windows import Window

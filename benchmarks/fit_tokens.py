@@ -1,4 +1,4 @@
-"""Fits the weights of a tokenizer family: `python -m benchmarks.fit_tokens o200k` prints a row for models/estimate.py.
+"""Fits the weights of a tokenizer family: `python -m benchmarks.fit_tokens o200k` prints a row for models/tokens.py.
 
 The vocabulary is `o200k` or `cl100k` (from rs_bpe), a `tokenizer.json` (needs `tokenizers`), or a file of ranks in
 tiktoken's format (needs `tiktoken`). The texts are the recorded sessions, Python's own sources and documentation, the

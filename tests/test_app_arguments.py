@@ -11,7 +11,7 @@ import pytest
 from perdure import Agent, open_store
 from perdure.core.errors import ConfigError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
-from perdure.models.counter import Calibrations
+from perdure.models.tokens import Calibrations
 from perdure.testing.simulator import Call, Say, Simulator
 from perdure.tools.tool import Tool
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from perdure.context.engine import ContextEngine
     from perdure.context.registry import register_context_engine
     from perdure.models.tokens import estimate_tokens
-    from perdure.providers.caching import apply_cache_control
+    from perdure.providers.codec import apply_cache_control
     from perdure.providers.errors.classify import classify_error
     from perdure.providers.usage import normalize_usage
     from perdure.store.store import open_store
@@ -39,7 +39,7 @@ _HOMES = {
     "ContextCompressor": "perdure.context.compressor",
     "ContextEngine": "perdure.context.engine",
     "acompress": "perdure.context.api",
-    "apply_cache_control": "perdure.providers.caching",
+    "apply_cache_control": "perdure.providers.codec",
     "classify_error": "perdure.providers.errors.classify",
     "compress": "perdure.context.api",
     "estimate_tokens": "perdure.models.tokens",

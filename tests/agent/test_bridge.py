@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from perdure.agent.event_loop import LoopThread
+from perdure.agent.runner import LoopThread
 
 
 async def _where() -> str:

@@ -21,8 +21,8 @@ from perdure.agent.agent import ConversationAgent
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices, Reason, RunInThread, Steps
-from perdure.core import foreign_code
-from perdure.core.clock import SystemClock
+from perdure.core import concurrency
+from perdure.core.concurrency import SystemClock
 from perdure.core.events import CallStarted
 from perdure.gateway.executor import run_shielded
 from perdure.store.blobs import FileBlobStore
@@ -231,7 +231,7 @@ class Named(ContextCompressor):
 @pytest.mark.spec("D9")
 def test_a_compaction_leaves_the_threads_for_store_writes_to_other_conversations(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1, "store") as pool, bench(tmp_path, "Fine.", window=200_000, engine=Named) as b:
-        run: Any = partial(foreign_code.run_shielded, executor=pool)
+        run: Any = partial(concurrency.run_shielded, executor=pool)
         with sharing(b, tmp_path / "perdure.db", run=run) as (agent, _):
             with_history(agent)
             assert agent.compress().outcome == "digest"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.embedded import REPLY_TOKENS, EmbeddedSend, embedded_endpoint
+from perdure.app.runtime import EMBEDDED_REPLY_TOKENS, EmbeddedSend, embedded_endpoint
 from perdure.core.messages import assistant
 from perdure.providers.local import LocalServers
 from perdure.providers.types import Endpoint, ModelRequest, Reply
@@ -51,7 +51,7 @@ def test_a_model_that_does_not_know_when_to_stop_is_stopped_unless_told_otherwis
     send = EmbeddedSend(heard, servers, n_ctx=512)
     for asked in (request("hi", max_tokens=None), request("hi", max_tokens=64)):
         asyncio.run(send(embedded_endpoint("smollm2"), asked))
-    assert [sent.max_tokens for _, sent in heard.calls] == [REPLY_TOKENS, 64]
+    assert [sent.max_tokens for _, sent in heard.calls] == [EMBEDDED_REPLY_TOKENS, 64]
 
 
 def test_other_calls_pass_through_untouched_and_start_nothing(servers: LocalServers) -> None:

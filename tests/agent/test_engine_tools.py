@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.event_loop import LoopThread
+from perdure.agent.runner import LoopThread
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.errors import ToolError

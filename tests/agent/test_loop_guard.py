@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.loop_guard import LoopGuard, RepeatedCalls, with_note
+from perdure.agent.turn_limits import LoopGuard, RepeatedCalls, with_note
 from perdure.config.settings import Settings
 from perdure.core.events import CompactionFinished, Notice
 from perdure.core.messages import ImagePart, Message, TextPart, ToolCall, tool_result

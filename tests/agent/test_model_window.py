@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.embedded import embedded_endpoint
-from perdure.app.runtime import ModelInfo
+from perdure.app.runtime import ModelInfo, embedded_endpoint
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.state import MemoryState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.core.messages import Message, ToolCall
-from perdure.providers.reasoning import ReasoningRule
+from perdure.providers.codec import ReasoningRule
 from perdure.providers.types import Endpoint
 from perdure.testing.simulator import Call, Say, ScriptRequest
 from support.agents import Bench, bench

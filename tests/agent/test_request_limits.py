@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.view import LEFT_OUT, surplus_images, without_images
+from perdure.agent.projection import LEFT_OUT, surplus_images, without_images
 from perdure.config.settings import Settings
 from perdure.core.messages import Entry, Message
 from perdure.testing.simulator import Fail, Raw, Say

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.event_loop import RunningLoop
-from perdure.agent.runner import TurnCancellation
+from perdure.agent.runner import RunningLoop, TurnCancellation
 from perdure.context.engine import EngineServices
 from perdure.core.errors import PerdureError
 from perdure.testing.simulator import Say

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.event_loop import LoopThread
+from perdure.agent.runner import LoopThread
 from perdure.app import Agent
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.chat.transcript import ChatTranscript

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.event_loop import LoopThread
+from perdure.agent.runner import LoopThread
 from perdure.commands.command import CommandResult, is_command
 from perdure.commands.registry import all_commands
 from perdure.context.compressor import ContextCompressor

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.event_loop import LoopThread
+from perdure.agent.runner import LoopThread
 from perdure.commands.context import compress
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import user
 from perdure.store import CallRecord, SessionStore, StoredEvent, schema
 from perdure.store.blobs import FileBlobStore

@@ -20,7 +20,7 @@ from perdure.context.handoff import (
     split_merged,
 )
 from perdure.core import rules
-from perdure.core.intervals import merge_intervals
+from perdure.core.datastructures import merge_intervals
 from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Message, TextPart, ToolCall, user
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), max_size=80)

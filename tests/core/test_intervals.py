@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.intervals import intervals_of, merge_intervals
+from perdure.core.datastructures import intervals_of, merge_intervals
 
 
 def test_neighbours_are_merged_and_the_order_is_kept() -> None:

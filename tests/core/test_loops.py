@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import uvloop
 
-from perdure.core.foreign_code import run_main
+from perdure.core.concurrency import run_main
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 

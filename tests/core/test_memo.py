@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from perdure.context.facts.extraction import kind_of, scan
-from perdure.core.memo import Memo
+from perdure.core.datastructures import Memo
 from perdure.redaction import redact
 from perdure.store.search.tokenizer import tokenize
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.api.sse import EventStream
 from perdure.gateway.events.broker import EventChannel, Sink

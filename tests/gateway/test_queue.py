@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.agent.event_loop import RunningLoop
+from perdure.agent.runner import RunningLoop
 from perdure.app.runtime import Shared
 from perdure.config.load import validate_settings
 from perdure.core.events import TextDelta, TurnFinished

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.messages import Entry, Message, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.models.counter import Calibration, Calibrations
-from perdure.models.estimate import family_of
-from perdure.models.tokens import TokenCounter, estimate_tokens
+from perdure.models.tokens import Calibration, Calibrations, TokenCounter, estimate_tokens, family_of
 
 T = TypeVar("T")
 WORDS = "the next step is to read the file and to run its tests "

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rs_bpe.bpe import openai
 
-from perdure.models.estimate import family_names, family_of
 from perdure.models.text_stats import COUNT_NAMES, count_text
-from perdure.models.tokens import estimate_text
+from perdure.models.tokens import estimate_text, family_names, family_of
 
 SAMPLES = {
     "English": (

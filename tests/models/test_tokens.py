@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidMessage
 from perdure.core.messages import ROLES, Entry, Message, ToolCall, assistant, tool_result, user
-from perdure.models.estimate import family_of
-from perdure.models.tokens import entry_figures, estimate_message, estimate_text, estimate_tokens, figures_of
+from perdure.models.tokens import entry_figures, estimate_message, estimate_text, estimate_tokens, family_of, figures_of
 
 PICTURE = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 400).decode()
 TOOLS = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
-from perdure.providers.caching import apply_cache_control, cache_ttl_for, caching_notice, supports_caching
+from perdure.providers.codec import apply_cache_control, cache_ttl_for, caching_notice, supports_caching
 from perdure.providers.types import ModelRequest
 from support.wire_scripts import MODES
 

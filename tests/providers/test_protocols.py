@@ -8,8 +8,15 @@ from ruamel.yaml import YAML
 
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
-from perdure.providers.protocols import mode_module, resolve_mode
-from perdure.providers.registry import MODEL_ROWS, PROVIDERS, find_provider, find_provider_by_url, quirks_of
+from perdure.providers.registry import (
+    MODEL_ROWS,
+    PROVIDERS,
+    find_provider,
+    find_provider_by_url,
+    mode_module,
+    quirks_of,
+    resolve_mode,
+)
 from support.provider_table import rendered
 
 WANTED = (

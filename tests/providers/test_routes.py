@@ -13,10 +13,19 @@ from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.core.messages import Entry, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.providers.auxiliary import AuxiliaryCaller, Summarizer, TaskUsage, auxiliary_chain
 from perdure.providers.credentials import Credentials
 from perdure.providers.registry import find_provider_by_url, missing_key
-from perdure.providers.routes import EndpointChain, RouteCursor, adapt_request, endpoint_for, main_route
+from perdure.providers.routes import (
+    AuxiliaryCaller,
+    EndpointChain,
+    RouteCursor,
+    Summarizer,
+    TaskUsage,
+    adapt_request,
+    auxiliary_chain,
+    endpoint_for,
+    main_route,
+)
 from perdure.providers.transport import Transport
 from perdure.providers.types import Endpoint, ModelRequest, Reply
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.store.ids import TimeIds
 from support.store import FakeClock
 

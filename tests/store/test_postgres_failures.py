@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import NewerSchema, StoreError, StoreUnavailable
 from perdure.core.messages import user
 from perdure.store import SessionStore, open_store, schema

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import StoreError, StoreUnavailable
 from perdure.store.db.database import Transaction
 from perdure.store.db.sqlite import SqliteDatabase, open_sqlite

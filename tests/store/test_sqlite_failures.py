@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import CorruptStore, NewerSchema, StoreError, StoreUnavailable
 from perdure.core.messages import user
 from perdure.core.ports import OutputSink

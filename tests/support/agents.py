@@ -10,13 +10,13 @@ from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.deps import AgentDeps
-from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import PromptSources
+from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import ContextEngine, EngineServices
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.ports import Summarize
 from perdure.core.usage import CanonicalUsage
 from perdure.models.windows import Window

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.gateway.auth.principal import Scope
 from perdure.gateway.auth.tokens import AccessTokens
 from perdure.store import open_store

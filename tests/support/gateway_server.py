@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from perdure.config.load import validate_settings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.gateway.app import build_gateway
 from perdure.gateway.auth.principal import Scope
 from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from perdure.config.settings import Settings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
 from perdure.tools.runtime import ToolScope

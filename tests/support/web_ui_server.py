@@ -11,7 +11,7 @@ from pathlib import Path
 
 from perdure.config.load import validate_settings
 from perdure.config.settings import Settings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.gateway.app import build_gateway
 from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
 from perdure.gateway.observability.logging import LogWriter

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, KeyValue, Refusal
 from perdure.store import open_store

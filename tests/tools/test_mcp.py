@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from perdure.config.settings import McpServerSettings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
 from perdure.tools.mcp import McpServers, qualified_name
 from perdure.tools.registry import ToolRegistry

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
 from perdure.core.messages import ToolCall, canonical_json

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.cancel import CancelToken
+from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ToolError
 from perdure.core.ports import StoredOutput
 from perdure.tools.builtin.terminal import Terminal

@@ -18,7 +18,7 @@ import pytest
 from perdure.agent.callbacks import CallbackApprover, CallbackAsker
 from perdure.agent.event_bus import EventBus
 from perdure.agent.turn import ConversationResult
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, Notice
 from perdure.core.messages import ToolCall, canonical_json

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
 from perdure.tools.builtin.terminal import Terminal

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.config.settings import Settings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
 from perdure.tools.builtin.memory import FileMemory

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.config.keys import all_keys
 from perdure.config.settings import Settings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.store import open_store
 from perdure.tools.builtin.memory import FileMemory
 from perdure.tools.registry import ToolRegistry

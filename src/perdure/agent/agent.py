@@ -7,16 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.agent import context_usage
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.compaction import Emit, compact_on_request
-from perdure.agent.context_usage import ContextUsage
-from perdure.agent.deps import AgentDeps
-from perdure.agent.engine_tools import join_engine_tools
+from perdure.agent.context_usage import ContextUsage, usage_before_first_message
+from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.event_bus import EventBus
-from perdure.agent.event_loop import LoopThread
 from perdure.agent.prompt import assemble
-from perdure.agent.runner import TurnRunner
+from perdure.agent.runner import LoopThread, TurnRunner
 from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
@@ -153,10 +150,9 @@ class ConversationAgent:
     @property
     def gauge(self) -> ContextUsage:
         """Context usage, from the same counter as the gate."""
-        model = self._parts.routes.endpoint.model
         if self._conversation is not None:
-            return context_usage.read(model, self._conversation.live)
-        return self._first_reading if self._first_reading is not None else ContextUsage(model)
+            return self._conversation.live.usage
+        return self._first_reading if self._first_reading is not None else ContextUsage(self.endpoint.model)
 
     def measure(self) -> ContextUsage:
         """Context usage with the window resolved, also before the first message; may query the endpoint once."""
@@ -233,7 +229,7 @@ class ConversationAgent:
 
     async def _measure(self) -> ContextUsage:
         if self._conversation is None and self._wanted_id is None:
-            self._first_reading = await context_usage.read_before_the_first_word(self._parts, self._system_prompt)
+            self._first_reading = await usage_before_first_message(self._parts, self._system_prompt)
         else:
             await (await self._opened(None, None)).caller.fit_window()
         return self.gauge

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from perdure.core.concurrency import await_foreign, call_foreign
 from perdure.core.errors import ToolError
 from perdure.core.events import (
     CallFinished,
@@ -27,7 +28,6 @@ from perdure.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from perdure.core.foreign_code import await_foreign, call_foreign
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 
 _LOG = logging.getLogger(__name__)

@@ -24,9 +24,9 @@ from perdure.context.engine import (
     run_steps,
     unchanged,
 )
+from perdure.core.concurrency import describe_error
+from perdure.core.datastructures import intervals_of
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
-from perdure.core.foreign_code import describe_error
-from perdure.core.intervals import intervals_of
 from perdure.core.messages import Entry
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
 

@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from perdure.agent.budget import Spent, check_spending
 from perdure.agent.compaction import Emit, carry_out, compact
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
+from perdure.agent.projection import spill_results, with_text
 from perdure.agent.session import LiveSession
-from perdure.agent.view import spill_results, with_text
+from perdure.agent.turn_limits import Spent, check_spending
 from perdure.context.background import NEAR, Background
 from perdure.context.boundaries import find_unread
 from perdure.context.engine import Compaction, Reason
@@ -29,7 +29,7 @@ from perdure.core.events import OutputSpilled
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
 from perdure.models.budgets import ContextWindow, WindowBudgets
-from perdure.models.estimate import entry_figures, figures_of, sum_figures
+from perdure.models.tokens import entry_figures, figures_of, sum_figures
 from perdure.store.records import StoredEvent
 
 # Longer than any summary takes: the engine gives up on a slow one by itself.

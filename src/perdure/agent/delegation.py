@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from perdure.agent.compaction import Emit
-from perdure.agent.deps import AgentDeps
-from perdure.agent.engine_tools import join_engine_tools
+from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import OpenConversation, Turn
 from perdure.context.engine import ContextEngine, EngineServices

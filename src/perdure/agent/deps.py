@@ -1,27 +1,30 @@
-"""Dependencies of an agent, injected by `perdure.app`."""
+"""Dependencies of an agent, injected by `perdure.app`, and the context engine's tools among the agent's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.agent.prompt import PromptSources
 from perdure.context.engine import ContextEngine, RunInThread
-from perdure.core.foreign_code import run_shielded
+from perdure.core.concurrency import run_shielded
 from perdure.core.ports import Clock, Memory, MemorySnapshot
 from perdure.core.usage import CanonicalUsage
-from perdure.models.counter import Calibration, Calibrations
+from perdure.models.tokens import Calibration, Calibrations
 from perdure.models.windows import Window
 from perdure.providers.routes import RouteCursor
 from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
 from perdure.store.ids import IdSource
 from perdure.store.store import SessionStore
+from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
+from perdure.tools.tool import Tool
 
 if TYPE_CHECKING:
     from perdure.config.settings import Settings
+
 
 # Every call moves the ratio a little; a change below this moves no decision.
 _RATIO_STEP = 0.02
@@ -101,3 +104,40 @@ class AgentDeps:
         is_news = abs(learned.ratio - previous.ratio) >= _RATIO_STEP or learned.image_tokens != previous.image_tokens
         if is_news:
             self.calibrations.keep(endpoint.provider, endpoint.model, learned)
+
+
+TOOLSET = "context_engine"
+
+
+def join_engine_tools(registry: ToolRegistry, engine: ContextEngine) -> list[str]:
+    """Adds what the engine offers; a tool of the user's keeps its name. Returns why any was left out."""
+    left_out = []
+    for schema in engine.get_tool_schemas():
+        function = schema.get("function", schema)
+        name = str(function.get("name", ""))
+        if name in registry and registry.find(name).toolset != TOOLSET:
+            left_out.append(f"the context engine's tool {name!r} was left out: another tool has that name")
+            continue
+        try:
+            registry.add(_tool(name, function, engine))
+        except ValueError as error:  # a plug-in's slip must not end the conversation
+            left_out.append(f"a tool of the context engine was left out: {error}")
+    return left_out
+
+
+def _tool(name: str, function: Mapping[str, Any], engine: ContextEngine) -> Tool:
+    return Tool(
+        name=name,
+        description=str(function.get("description", "")),
+        parameters=function.get("parameters") or {"type": "object", "properties": {}},
+        handler=_handler(name, engine),
+        toolset=TOOLSET,
+        is_read_only=True,
+    )
+
+
+def _handler(name: str, engine: ContextEngine) -> Callable[..., str | Awaitable[str]]:
+    def handle(**arguments: Any) -> str | Awaitable[str]:
+        return engine.handle_tool_call(name, arguments)
+
+    return handle

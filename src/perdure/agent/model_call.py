@@ -19,7 +19,7 @@ from perdure.core.messages import Message
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.budgets import ContextWindow
 from perdure.models.windows import Window, plausible_window, step_down
-from perdure.providers.protocols import default_max_tokens
+from perdure.providers.registry import default_max_tokens
 from perdure.providers.routes import adapt_request
 from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent

@@ -1,16 +1,219 @@
-"""Project the view to request messages. Never stored; the same view yields the same bytes.
+"""Project the history to request messages. Never stored; the same history yields the same bytes.
 
-The log keeps the original messages; here they are made sendable (`core.rules`): equal neighbours merge into parts, a
-call without a result gets a stub, recalled passages are attached to the message they belong to. Appending costs O(new):
-a message that keeps the rules is added as it is, one that breaks them re-projects the current turn only.
+`SentForms` decides in which form each message is sent: spilled results as previews, shortened reasoning, left-out
+images. `Projection` makes the result sendable (`core.rules`): equal neighbours merge into parts, a call without a
+result gets a stub, recalled passages are attached to the message they belong to. Appending costs O(new): a message that
+keeps the rules is added as it is, one that breaks them re-projects the current turn only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from perdure.core import rules
-from perdure.core.messages import Entry, TextPart
+from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall
+from perdure.core.ports import KeyValue, StoredOutput
+from perdure.providers.codec import ReasoningRule, has_reasoning, shorten_reasoning
+from perdure.tools.output_limits import OutputLimiter, ToolOutcome
+from perdure.tools.registry import ToolRegistry
+from perdure.tools.tool import ToolReply
+
+LEFT_OUT = "[an earlier image is left out here: the service takes no more in one request]"
+_COUNTED_PARTS = frozenset({"image", "document", "file", "input_image", "input_file"})
+
+
+def surplus_images(entries: Sequence[Entry], most: int) -> dict[int, int]:
+    """How many of its first images each message loses, by seq, so that at most `most` images and documents are sent.
+
+    They go in steps of half the limit, so that the cached beginning of the prompt changes once in many messages.
+    """
+    surplus = sum(entry.memo("image_count", _count) for entry in entries) - most
+    if surplus <= 0:
+        return {}
+    step = max(1, most // 2)
+    to_drop = math.ceil(surplus / step) * step
+    dropped: dict[int, int] = {}
+    for entry in entries:
+        if here := min(to_drop, entry.memo("image_count", _count)):
+            dropped[entry.seq] = here
+            to_drop -= here
+    return dropped
+
+
+def without_images(entry: Entry, count: int) -> Entry:
+    """The entry without its first `count` images; the same one each time."""
+    return entry.memo(("without_images", count), partial(_without, entry, count)) if count else entry
+
+
+def _without(entry: Entry, count: int, message: Message) -> Entry:
+    parts: list[Part] = []
+    for part in message.parts:
+        if count and _is_counted(part):
+            count -= 1
+            parts.append(TextPart(LEFT_OUT))
+        else:
+            parts.append(part)
+    return Entry(entry.seq, message.with_content(tuple(parts)), entry.created_at_ms)
+
+
+def _count(message: Message) -> int:
+    return sum(map(_is_counted, message.parts)) if isinstance(message.content, tuple) else 0
+
+
+def _is_counted(part: Part) -> bool:
+    return isinstance(part, ImagePart) or (isinstance(part, OtherPart) and part.raw.get("type") in _COUNTED_PARTS)
+
+
+_KEY = "spilled_results"
+# Older ones were compacted away long ago.
+_MOST_KEPT = 200
+_PERSISTED = "<persisted-output>"
+
+
+class SpilledResults:
+    """Previews that replace spilled results in the view, keyed by message seq."""
+
+    def __init__(self, state: KeyValue) -> None:
+        self._state = state
+        stored = state.get(_KEY)
+        self._texts: dict[int, str] = {int(k): v for k, v in stored.items()} if isinstance(stored, dict) else {}
+        # The same entry each time: what was computed of it is kept with it.
+        self._entries: dict[int, Entry] = {}
+
+    def add(self, texts: Mapping[int, str]) -> None:
+        """Persist before the next request uses it."""
+        newest = sorted({**self._texts, **texts}.items())[-_MOST_KEPT:]
+        self._texts = dict(newest)
+        self._entries = {seq: e for seq, e in self._entries.items() if seq not in texts}
+        self._state.set(_KEY, {str(seq): text for seq, text in newest})
+
+    def of(self, entry: Entry) -> Entry:
+        """The result as it is sent; the entry itself where it was not spilled."""
+        text = self._texts.get(entry.seq)
+        if text is None:
+            return entry
+        visible = self._entries.get(entry.seq)
+        if visible is None:
+            visible = self._entries[entry.seq] = Entry(entry.seq, with_text(entry.message, text), entry.created_at_ms)
+        return visible
+
+
+def with_text(message: Message, text: str) -> Message:
+    """The result with another text; pictures behind it stay."""
+    if isinstance(message.content, tuple):
+        pictures = tuple(p for p in message.parts if not isinstance(p, TextPart))
+        return message.with_content((TextPart(text), *pictures))
+    return message.with_content(text)
+
+
+def spill_results(
+    entries: Sequence[Entry],
+    *,
+    budgets: OutputLimiter,
+    registry: ToolRegistry,
+    conversation_id: str,
+    is_enough: Callable[[Mapping[int, str]], bool],
+) -> tuple[dict[int, str], list[tuple[ToolCall, StoredOutput]]]:
+    """Spills results of the group `entries` (a calling message first) in the order of H2 until `is_enough`.
+
+    Returns the texts to send instead, by seq, and where the whole outputs went.
+    """
+    calls = {call_id: call for call in entries[0].message.tool_calls for call_id in call.ids}
+    # A preview already has its whole output elsewhere.
+    results = [e for e in entries if e.message.role == "tool" and not e.message.text.startswith(_PERSISTED)]
+    outcomes = [_outcome(e.message, calls.get(e.message.tool_call_id or ""), registry) for e in results]
+
+    def changed(now: Sequence[ToolOutcome]) -> dict[int, str]:
+        pairs = zip(results, outcomes, now, strict=True)
+        return {e.seq: new.reply.text for e, old, new in pairs if new.reply.text != old.reply.text}
+
+    done = budgets.spill(outcomes, conversation_id, is_enough=lambda now: is_enough(changed(now)))
+    stored = [
+        (calls[new.call_id], new.spilled)
+        for old, new in zip(outcomes, done, strict=True)
+        if new.spilled is not None and new.spilled is not old.spilled and new.call_id in calls
+    ]
+    return changed(done), stored
+
+
+def _outcome(message: Message, call: ToolCall | None, registry: ToolRegistry) -> ToolOutcome:
+    name = message.name or (call.name if call is not None else "")
+    tool = registry.find(name) if name in registry else None
+    is_reader = tool is not None and tool.max_result_chars == 0
+    source = _source(call) if is_reader and call is not None else None
+    return ToolOutcome(tool, message.tool_call_id or "", ToolReply(message.text, source=source))
+
+
+def _source(call: ToolCall) -> str | None:
+    """What a reading call read, from its arguments."""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except ValueError:
+        return None
+    path = arguments.get("path") if isinstance(arguments, dict) else None
+    if not isinstance(path, str):
+        return None
+    offset = arguments.get("offset")
+    return f"{path} (from line {offset})" if isinstance(offset, int) and offset > 1 else path
+
+
+class SentForms:
+    """Derives each entry's sent form, and hands out the same entry for the same form, so that its sizes and bytes are
+    computed once."""
+
+    def __init__(self, spilled: SpilledResults, rule: ReasoningRule) -> None:
+        self.spilled = spilled
+        self._rule = rule
+        # By seq, whether its tool loop is still open, and whether it is shortened.
+        self._forms: dict[tuple[int, bool, bool], Entry] = {}
+        # Up to this seq reasoning is shortened: it did not fit the window.
+        self._short_up_to = -1
+        # How many of its first images a message is sent without, by seq.
+        self.left_out_images: dict[int, int] = {}
+
+    def apply(self, entries: Sequence[Entry]) -> list[Entry]:
+        """The entries as they are sent."""
+        start = loop_start(entries)
+        return [self.of(e, is_current=i >= start) for i, e in enumerate(entries)]
+
+    def of(self, entry: Entry, *, is_current: bool) -> Entry:
+        form = self._reasoned(entry, is_current=is_current)
+        return without_images(form, self.left_out_images.get(entry.seq, 0)) if self.left_out_images else form
+
+    def _reasoned(self, entry: Entry, *, is_current: bool) -> Entry:
+        """The form of the message with the reasoning that goes with it, all of its images in place."""
+        message = entry.message
+        if message.role == "tool":
+            return self.spilled.of(entry)
+        if message.role != "assistant" or not has_reasoning(message):
+            return entry
+        is_current, is_short = is_current and bool(message.tool_calls), entry.seq <= self._short_up_to
+        key = (entry.seq, is_current, is_short)
+        form = self._forms.get(key)
+        if form is None:
+            sent = self._rule.filter_message(message, is_current=is_current)
+            sent = shorten_reasoning(sent) if is_short else sent
+            form = self._forms[key] = entry if sent is message else Entry(entry.seq, sent, entry.created_at_ms)
+        return form
+
+    def shorten_reasoning(self, up_to_seq: int) -> None:
+        """Of the reasoning that is sent, only the ends from now on, up to the message `up_to_seq`."""
+        self._short_up_to = up_to_seq
+
+
+def loop_start(entries: Sequence[Entry]) -> int:
+    """Where the current tool loop begins: behind the newest request or answer."""
+    for i in range(len(entries) - 1, -1, -1):
+        if ends_loop(entries[i].message):
+            return i + 1
+    return 0
+
+
+def ends_loop(message: Message) -> bool:
+    return message.is_request or (message.role == "assistant" and not message.tool_calls)
 
 
 class Projection:

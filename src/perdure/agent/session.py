@@ -10,19 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 from perdure import prompts
+from perdure.agent.context_usage import Composition, ContextUsage
 from perdure.agent.deps import AgentDeps
-from perdure.agent.projection import Projection
-from perdure.agent.prompt_composition import Composition
-from perdure.agent.view import SentForms, SpilledResults, loop_start, surplus_images
+from perdure.agent.projection import Projection, SentForms, SpilledResults, loop_start, surplus_images
 from perdure.context.sendable import shorten_head
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry, Message, ToolCall
 from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
 from perdure.models.budgets import ContextWindow
-from perdure.models.counter import TokenCounter
-from perdure.models.estimate import entry_figures, sum_figures, text_figures
-from perdure.providers.reasoning import ReasoningRule
+from perdure.models.tokens import TokenCounter, entry_figures, sum_figures, text_figures
+from perdure.providers.codec import ReasoningRule
 from perdure.providers.routes import RouteCursor
 from perdure.store.records import CallRecord, Conversation, Lease, Session, SessionHistory, Span, StoredEvent
 from perdure.store.store import SessionStore
@@ -93,9 +91,9 @@ class LiveSession:
     def __init__(self, parts: AgentDeps, history: SessionHistory) -> None:
         self._parts = parts
         self.lease: Lease | None = None
-        # It is given what is sent, so all the reasoning it sees counts.
         # The visible part of a reply that the user stopped, until the next message.
         self.stopped_text = ""
+        # It is given what is sent, so all the reasoning it sees counts.
         self.counter = TokenCounter(
             model=parts.routes.endpoint.model, sends_reasoning=True, calibration=parts.calibration
         )
@@ -131,6 +129,15 @@ class LiveSession:
         override = self._system_message
         blocks = (self.session.system_prompt if override is None else override, self._note)
         return tuple(b for b in blocks if b)
+
+    @property
+    def usage(self) -> ContextUsage:
+        """Context usage by the counter and window that the gate reads."""
+        model, tokens, window = self.routes.endpoint.model, self.counter.estimate, self.window
+        composition = self.composition.as_dict(tokens)
+        if window is None:
+            return ContextUsage(model, tokens, composition=composition)
+        return ContextUsage(model, tokens, window.tokens, window.threshold_tokens, composition)
 
     @property
     def was_undone(self) -> bool:

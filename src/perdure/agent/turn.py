@@ -14,17 +14,16 @@ from functools import partial
 from typing import Any
 
 from perdure import prompts
-from perdure.agent.budget import SpendingLimit, Spent, Steps
 from perdure.agent.compaction import Emit
 from perdure.agent.compaction_gate import AfterTurn, CompactionGate
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
-from perdure.agent.loop_guard import LoopGuard, with_note
 from perdure.agent.model_call import ModelAnswer, ModelCaller
 from perdure.agent.session import LiveSession
+from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, with_note
+from perdure.core.concurrency import await_foreign, describe_error
 from perdure.core.errors import ProviderError
 from perdure.core.events import Event, ModelSwitched, Notice, Outcome, StatusChanged, TextDelta, TurnStarted
-from perdure.core.foreign_code import await_foreign, describe_error
 from perdure.core.messages import SYSTEM_NOTE, Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply

@@ -15,8 +15,7 @@ from perdure.agent.deps import AgentDeps
 from perdure.agent.event_bus import EventBus
 from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
 from perdure.agent.session import LiveSession
-from perdure.app.runtime import Shared
-from perdure.app.summaries import SummaryRoute
+from perdure.app.runtime import Shared, SummaryRoute
 from perdure.config.env import shell_environment
 from perdure.config.settings import Settings
 from perdure.context.engine import ContextEngine, EngineServices

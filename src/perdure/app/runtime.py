@@ -1,40 +1,87 @@
-"""What agents of one process share: routes, stores, model information."""
+"""What agents of one process share: routes, stores, model information, the embedded model and the summarizers.
+
+The server of the embedded model is started by the first call to it. Summaries are written by the auxiliary chain of the
+`compression` task first, then by the main model. Both are derived from the endpoint that answers now, for every call
+anew: after a fallback or `/model` nothing more of the history goes to the endpoint before it, and a summary that is
+still being written there is cancelled.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import threading
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perdure.agent.embedded import UNSTARTED, EmbeddedSend, embedded_endpoint
-from perdure.agent.event_loop import LoopThread
+from perdure.agent.deps import Send
+from perdure.agent.runner import LoopThread
+from perdure.agent.session import LiveSession
 from perdure.config.env import api_key_for, make_home
 from perdure.config.settings import Settings
 from perdure.context.engine import RunInThread
-from perdure.core.clock import SystemClock
-from perdure.core.errors import ConfigError
-from perdure.core.foreign_code import run_shielded
+from perdure.core.concurrency import SystemClock, run_shielded
+from perdure.core.errors import ConfigError, NoSummaryModel, SummarySuperseded
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
-from perdure.models.counter import Calibrations
+from perdure.models.tokens import Calibrations
 from perdure.models.windows import LearnedLimits, ModelKey, Window, Windows
 from perdure.providers.credentials import Credentials
 from perdure.providers.http import HttpClient
-from perdure.providers.local import DEFAULT_MODEL, LocalServers, OnProgress
+from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
 from perdure.providers.model_probe import EndpointInfo
 from perdure.providers.registry import find_provider
-from perdure.providers.routes import EndpointChain, main_route
+from perdure.providers.routes import AuxiliaryCaller, EndpointChain, Summarizer, TaskUsage, auxiliary_chain, main_route
 from perdure.providers.sdk_client import SdkTransport, endpoint_of
 from perdure.providers.transport import Timeouts, Transport
-from perdure.providers.types import Endpoint
+from perdure.providers.types import ApiMode, Delta, Endpoint, ModelRequest, Reply
 from perdure.store.ids import TimeIds
+from perdure.store.records import CallRecord
+from perdure.store.records import RouteRecord as StoredRoute
 from perdure.store.store import SessionStore, open_store, store_location
+
+EMBEDDED_PROVIDER = "local"
+# Where nothing listens yet: the real address is known once the server has started.
+UNSTARTED = "embedded:"
+# A very small model does not know when to stop: left alone it talks until its window is full.
+EMBEDDED_REPLY_TOKENS = 400
+
+
+def embedded_endpoint(model: str, api_mode: ApiMode = "chat_completions") -> Endpoint:
+    """The embedded model before it is started: naming it touches nothing."""
+    return Endpoint(EMBEDDED_PROVIDER, UNSTARTED, api_mode, model)
+
+
+class EmbeddedSend:
+    """The Send of a process that may have to start its own model first."""
+
+    def __init__(
+        self, send: Send, servers: LocalServers, *, n_ctx: int | None = None, on_progress: OnProgress | None = None
+    ) -> None:
+        self._send = send
+        self._servers = servers
+        self.n_ctx = n_ctx or DEFAULT_N_CTX
+        self._on_progress = on_progress
+
+    async def __call__(
+        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
+    ) -> Reply:
+        if endpoint.base_url != UNSTARTED:
+            return await self._send(endpoint, request, on_event=on_event)
+        model = await asyncio.to_thread(self._started, endpoint.model)
+        if request.tools and not model.can_call_tools:
+            request = replace(request, tools=())
+        if request.max_tokens is None and is_packaged(model.path):
+            request = replace(request, max_tokens=EMBEDDED_REPLY_TOKENS)
+        return await self._send(model.endpoint(endpoint.api_mode), request, on_event=on_event)
+
+    def _started(self, model: str) -> LocalModel:
+        return self._servers.get(model, n_ctx=self.n_ctx, on_progress=self._on_progress)
 
 
 class ModelInfo:
@@ -285,3 +332,89 @@ class Shared:
 def shared_loop() -> LoopThread:
     """The one event loop of this process."""
     return LoopThread()
+
+
+class SummaryRoute:
+    """The summarizers of one conversation; `live` has its current endpoint."""
+
+    def __init__(self, shared: Shared, settings: Settings, live: LiveSession) -> None:
+        self._shared = shared
+        self._settings = settings
+        self._live = live
+
+    @property
+    def side(self) -> Summarizer:
+        """The auxiliary chain; it ends with the main model only where the settings put it first."""
+        return self._summarizer(self._side_chain)
+
+    @property
+    def main(self) -> Summarizer:
+        """The main model, unless the auxiliary chain has it already."""
+        return self._summarizer(self._main_chain)
+
+    def window_tokens(self) -> int | None:
+        """The window that the auxiliary chain's input must fit; None where it is the main model's, or unknown."""
+        configured = self._settings.auxiliary.compression.context_length
+        if configured is not None:
+            return configured
+        try:
+            first = self._side_chain()[0]
+        except ConfigError:  # reported when a summary is wanted; a conversation can begin without one
+            return None
+        return None if _is_same_model(first, self._live.routes.endpoint) else self._shared.knowledge.side_window(first)
+
+    def _side_chain(self) -> tuple[Endpoint, ...]:
+        main = self._live.routes.endpoint
+        if main.base_url == UNSTARTED:
+            raise NoSummaryModel("the embedded model is too small to write summaries")
+        chain = auxiliary_chain("compression", self._settings, main, lookup=api_key_for)
+        return chain[:-1] if len(chain) > 1 and chain[-1] == main else chain
+
+    def _main_chain(self) -> tuple[Endpoint, ...]:
+        main = self._live.routes.endpoint
+        if main in self._side_chain():
+            raise NoSummaryModel("the main model was asked already")
+        return (main,)
+
+    def _summarizer(self, chain: Callable[[], tuple[Endpoint, ...]]) -> Summarizer:
+        shared = self._shared
+        caller = AuxiliaryCaller(shared.send, lambda task: chain(), record=self._record, credentials=shared.credentials)
+        return Summarizer(caller, run=self._until_switched, price=shared.price)
+
+    async def _until_switched(self, work: Coroutine[Any, Any, tuple[Reply, Endpoint]]) -> tuple[Reply, Endpoint]:
+        """Waits for a call, and cancels it as soon as another endpoint answers the conversation."""
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        is_switched = False
+
+        def cancel() -> None:
+            nonlocal is_switched
+            is_switched = True
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
+
+        unsubscribe = self._live.routes.on_move(cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if is_switched:
+                raise SummarySuperseded("the conversation moved on to another model") from None
+            raise
+        finally:
+            unsubscribe()
+
+    def _record(self, used: TaskUsage) -> None:
+        """Have a call stored with the next write of the conversation: this runs on the event loop."""
+        where = used.endpoint
+        self._live.record(
+            CallRecord(
+                session_id=self._live.id,
+                task=used.task,
+                route=StoredRoute(where.provider, where.model, where.api_mode),
+                usage=used.usage,
+                cost_usd=self._shared.knowledge.cost_usd(where, used.usage),
+            )
+        )
+
+
+def _is_same_model(one: Endpoint, other: Endpoint) -> bool:
+    return (one.model, one.base_url) == (other.model, other.base_url)

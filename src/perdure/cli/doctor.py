@@ -12,18 +12,16 @@ from typing import Any, Literal
 
 import click
 
-from perdure.agent.embedded import UNSTARTED
-from perdure.app.runtime import Shared, open_user_store, shared_loop
+from perdure.app.runtime import UNSTARTED, Shared, open_user_store, shared_loop
 from perdure.cli.gateway import local_servers
 from perdure.config.env import api_key_for, make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError, PerdureError
-from perdure.providers.caching import caching_notice
+from perdure.providers.codec import caching_notice
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
-from perdure.providers.protocols import mode_module
-from perdure.providers.registry import PROVIDERS, missing_key
+from perdure.providers.registry import PROVIDERS, missing_key, mode_module
 from perdure.providers.types import Endpoint
 from perdure.store.records import Damage
 from perdure.store.store import SessionStore

@@ -172,7 +172,7 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
     """
     from perdure.app.runtime import open_user_store
     from perdure.config.load import load
-    from perdure.core.clock import SystemClock
+    from perdure.core.concurrency import SystemClock
 
     with translate_import_errors():
         from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
@@ -289,7 +289,7 @@ def add(flags: dict[str, Any] | None, user: str | None, scopes: tuple[Any, ...],
       perdure gateway token add ops --scope admin
     """
     from perdure.cli.usage import open_cli_store
-    from perdure.core.clock import SystemClock
+    from perdure.core.concurrency import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
 
     if user is not None and not user.strip():
@@ -314,7 +314,7 @@ def list_(flags: dict[str, Any] | None) -> None:
     """
     from perdure.cli.style import safe
     from perdure.cli.usage import open_cli_store
-    from perdure.core.clock import SystemClock
+    from perdure.core.concurrency import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
 
     clock = SystemClock()
@@ -341,7 +341,7 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
       perdure gateway token revoke alice
     """
     from perdure.cli.usage import open_cli_store
-    from perdure.core.clock import SystemClock
+    from perdure.core.concurrency import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
 
     clock = SystemClock()
@@ -410,7 +410,7 @@ def _serve(flags: dict[str, object]) -> None:
     from perdure.app.runtime import open_user_store
     from perdure.config.load import load
     from perdure.core.addresses import is_loopback_host
-    from perdure.core.clock import SystemClock
+    from perdure.core.concurrency import SystemClock
 
     with translate_import_errors():
         from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator

@@ -8,7 +8,7 @@ from perdure.context.engine import CompactionReport
 from perdure.context.record.record import call_lines
 from perdure.context.record.sections import describe_state
 from perdure.context.record.state import read_state
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.visibility import Visibility
 from perdure.store.records import Grouping, Span, Totals, UsageRow
 from perdure.store.store import SessionStore

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from perdure.context.engine import Compaction, ContextEngine, RunInThread, run_steps
 from perdure.context.history import tokens_of
-from perdure.core.foreign_code import run_shielded
+from perdure.core.concurrency import run_shielded
 from perdure.core.messages import Entry
 
 # Preparation starts at this share of the threshold, early enough for a slow summary.

@@ -30,7 +30,7 @@ from perdure.context.record.record import prepare
 from perdure.context.sendable import shorten_head
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock, LogReader
 from perdure.core.usage import CanonicalUsage, as_usage

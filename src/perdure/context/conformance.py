@@ -25,8 +25,8 @@ from perdure.context.engine import Compaction, ContextEngine, EngineServices, Re
 from perdure.context.sendable import project
 from perdure.context.state import MemoryState
 from perdure.core import rules
+from perdure.core.concurrency import run_coroutine
 from perdure.core.errors import ErrorVerdict, ProviderError, ToolError
-from perdure.core.foreign_code import run_coroutine
 from perdure.core.messages import Entry, Message, ToolCall, assistant, canonical_json, system, tool_result, user
 from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage

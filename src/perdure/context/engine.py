@@ -30,9 +30,9 @@ from perdure.context.boundaries import find_unread
 from perdure.context.handoff import Handoff
 from perdure.context.sendable import project
 from perdure.context.system_note import with_compaction_note
+from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_shielded
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
-from perdure.core.foreign_code import await_foreign, call_foreign, run_coroutine, run_shielded
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock, KeyValue, LogReader
 from perdure.core.rules import leading_system

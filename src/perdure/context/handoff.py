@@ -24,7 +24,7 @@ from itertools import zip_longest
 from types import MappingProxyType
 
 from perdure import prompts
-from perdure.core.intervals import Interval, merge_intervals
+from perdure.core.datastructures import Interval, merge_intervals
 from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart, clean, kind_of
 
 SECTIONS: tuple[str, ...] = (

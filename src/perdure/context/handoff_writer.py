@@ -38,9 +38,9 @@ from perdure.context.summarizer import (
 )
 from perdure.context.transcript import Transcript, split_record, transcribe
 from perdure.context.user_words import user_texts
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
+from perdure.core.datastructures import intervals_of
 from perdure.core.errors import ConfigError, PerdureError
-from perdure.core.intervals import intervals_of
 from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import LogReader, Summary
 from perdure.models.budgets import WindowBudgets

@@ -20,8 +20,8 @@ from perdure.context.engine import (
 )
 from perdure.context.history import tokens_of
 from perdure.context.state import LEAST_SAVED
+from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import EngineNotFound, PluginBroken
-from perdure.core.foreign_code import call_foreign, describe_error
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
 from perdure.models.budgets import window_budgets

@@ -19,8 +19,8 @@ from perdure.context.engine import Steps, is_async
 from perdure.context.handoff import Handoff
 from perdure.context.sections import has_own_headings, read_sections, shorten
 from perdure.context.transcript import Transcript, size_of
+from perdure.core.concurrency import describe_error
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
-from perdure.core.foreign_code import describe_error
 from perdure.core.messages import clean
 from perdure.core.ports import AsyncSummarize, Summarize, Summary
 from perdure.core.usage import CanonicalUsage

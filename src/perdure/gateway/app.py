@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from perdure.config.settings import Settings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.events import CompactionOutcome
 from perdure.core.visibility import Visibility
 from perdure.gateway.adapters.base import Adapter

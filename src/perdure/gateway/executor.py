@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import ParamSpec, TypeVar
 
-from perdure.core import foreign_code
+from perdure.core import concurrency
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,4 +33,4 @@ async def run_blocking(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
 
 async def run_shielded(work: Callable[[], T]) -> T:
     """Run a store write that is always awaited to completion, even when the calling task is cancelled."""
-    return await foreign_code.run_shielded(work, _store_threads())
+    return await concurrency.run_shielded(work, _store_threads())

@@ -15,13 +15,13 @@ from typing import Any
 import uvicorn
 from fastapi import APIRouter, FastAPI
 
-from perdure.agent.event_loop import RunningLoop
+from perdure.agent.runner import RunningLoop
 from perdure.app.runtime import Shared
 from perdure.config.env import has_proxy
 from perdure.config.settings import GatewaySettings, Settings
 from perdure.core.addresses import is_loopback_host
+from perdure.core.concurrency import DaemonThreads, run_main
 from perdure.core.errors import ConfigError
-from perdure.core.foreign_code import DaemonThreads, run_main
 from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.api.app import create_app
 from perdure.gateway.api.connections import bounded_protocol

@@ -1,8 +1,6 @@
-"""Model catalogue, windows and token estimates.
+"""Model catalogue, context windows and token estimates.
 
-A text becomes figures (`figures`), once; `sizes` says what of a message is sent; `families` weighs the figures for a
-model; `counter` keeps the running sum of a conversation and corrects it by real usage. Beside it: `budgets` shares a
-window out, `limits` finds how large it is and who said so, `catalog` knows windows and prices.
-
-Read `tokens.py` first: it is the way in.
+A text becomes counts (`text_stats`), once; `tokens` weighs them for a model and keeps the running sum of a
+conversation, corrected by reported usage. `windows` finds how large a window is, from which source, and `budgets`
+divides it up; `catalog` knows windows and prices. Read `tokens.py` first.
 """

@@ -1,42 +1,448 @@
-"""Estimate the tokens of a request before the provider reports them.
+"""Estimate the tokens of a request, and correct the estimate by the usage that the provider reports.
 
-A text is looked at once (`figures`), what of a message is sent is decided in `sizes`, what it costs under a model in
-`families`; `counter` keeps the running sum of a conversation and corrects it by real usage. This file is the way in.
+A text is counted once (`text_stats`); a `Family` weighs the counts for a model; a `TokenCounter` keeps the running sum
+of a conversation and calibrates it with each reported usage. `estimate_tokens` is the way in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
-from perdure.core.messages import Message
-from perdure.models.counter import Calibration, TokenCounter
-from perdure.models.estimate import (
-    Family,
-    entry_figures,
-    family_of,
-    figures_of,
-    sum_figures,
-    text_figures,
-    tools_figures,
-)
-from perdure.models.text_stats import NO_FIGURES, TokenFeatures, count_text
+from perdure.core.datastructures import Memo
+from perdure.core.messages import Entry, ImagePart, Message, Part, TextPart, canonical_json
+from perdure.core.ports import KeyValue
+from perdure.core.usage import CanonicalUsage
+from perdure.models.text_stats import NO_COUNTS, NO_FIGURES, Counts, TokenFeatures, add_counts, count_text
 
-__all__ = [
-    "NO_FIGURES",
-    "Calibration",
-    "Family",
-    "TokenCounter",
-    "TokenFeatures",
-    "entry_figures",
-    "estimate_figures",
-    "estimate_message",
-    "estimate_text",
-    "estimate_tokens",
-    "family_of",
-    "figures_of",
-    "sum_figures",
-]
+_Weights = tuple[tuple[float, ...], tuple[float, ...]]  # of ASCII_COUNTS, of SCRIPT_COUNTS
+
+# fmt: off
+_O200K = (
+    (0.054, 0.759, 0.684, 0.001, 0.389, 1.143, 1.202, 0.203, 0.602,
+     0.046, 0.375, 0.187, 1.405, 0.587, 0.398, 0.409, 1.071, 0.921, 1.402, 0.516, 0.578),
+    (0.732, 0.1, 0.708, 0.937, 0.2, 0.263, 0.414, 0.1, 0.512, 0.2, 0.689, 4.367, 1.765, 0.695, 1.032, 0.7, 0.441),
+)
+_CL100K = (
+    (0.046, 0.816, 0.712, 0.025, 0.448, 1.237, 1.178, 0.222, 0.571,
+     0.046, 0.342, 0.16, 1.385, 0.323, 0.394, 0.494, 0.97, 1.049, 0.962, 0.514, 0.563),
+    (1.137, 0.1, 0.933, 2.095, 0.2, 0.293, 1.199, 0.1, 0.7, 0.2, 1.999, 3.721, 2.905, 1.164, 2.556, 2.84, 1.067),
+)
+_CLAUDE = (
+    (0.029, 0.885, 0.69, 0.189, 0.27, 0.719, 0.908, 0.629, 0.614,
+     0.05, 0.913, 0.0, 1.685, 0.304, 0.033, 0.0, 0.496, 0.092, 1.805, 0.994, 0.703),
+    (0.91, 0.1, 0.928, 3.751, 0.2, 0.633, 1.758, 0.1, 0.69, 1.054, 3.16, 3.133, 3.319, 1.052, 2.845, 2.179, 2.1),
+)
+_LLAMA = (
+    (0.046, 0.816, 0.708, 0.025, 0.449, 1.23, 1.179, 0.217, 0.572,
+     0.046, 0.342, 0.16, 1.376, 0.322, 0.393, 0.494, 0.971, 1.046, 0.962, 0.516, 0.562),
+    (0.756, 0.1, 0.636, 1.399, 0.2, 0.329, 0.622, 0.1, 0.704, 0.2, 1.049, 4.099, 1.808, 0.834, 1.093, 0.728, 0.488),
+)
+_DEEPSEEK = (
+    (0.054, 0.764, 0.676, 0.009, 0.786, 0.906, 1.089, 0.322, 0.646,
+     0.071, 0.576, 0.024, 1.78, 0.512, 0.25, 0.323, 0.917, 0.831, 1.555, 0.673, 0.569),
+    (0.49, 0.1, 0.68, 1.823, 0.2, 0.2, 0.483, 0.1, 0.2, 0.2, 1.218, 5.048, 2.037, 0.827, 1.579, 1.331, 0.493),
+)
+_QWEN = (
+    (0.061, 0.724, 0.698, 0.005, 0.172, 1.349, 2.113, 0.0, 1.56,
+     0.055, 0.481, 0.002, 1.305, 0.179, 0.358, 0.416, 0.867, 0.916, 1.107, 0.403, 0.534),
+    (0.536, 0.1, 0.562, 1.469, 0.2, 0.362, 0.907, 0.1, 1.317, 0.2, 1.134, 3.094, 1.968, 0.939, 1.982, 0.535, 0.621),
+)
+_MISTRAL = (
+    (0.065, 0.7, 0.73, 0.08, 0.36, 1.235, 2.1, 0.0, 1.596,
+     0.083, 0.555, 0.0, 1.866, 0.251, 0.346, 0.19, 0.961, 0.796, 1.58, 0.492, 0.582),
+    (0.936, 0.103, 0.642, 1.08, 0.2, 0.205, 0.71, 0.1, 1.262, 0.2, 0.433, 3.842, 1.622, 0.7, 1.173, 0.871, 0.0),
+)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Tokenizers that cut alike. All weights are at least 0, so that more text is never fewer tokens."""
+
+    name: str
+    weights: tuple[float, ...]
+    # What a service adds around a message and around a call: role, separators, ids.
+    per_message: float = 4.0
+    per_call: float = 8.0
+    # An image of about a megapixel, until reported usage gives the real cost.
+    image_tokens: float = 1_000.0
+
+    def text_tokens(self, counts: Counts) -> float:
+        tokens: float = sum(map(mul, self.weights, counts))
+        return tokens
+
+    def request_tokens(
+        self, figures: TokenFeatures, *, image_tokens: float | None = None, sends_reasoning: bool = False
+    ) -> float:
+        """Text, framing and images; thinking only where the route sends it back."""
+        per_image = self.image_tokens if image_tokens is None else image_tokens
+        tokens = self.text_tokens(figures.counts) + per_image * figures.images
+        tokens += self.per_message * figures.messages + self.per_call * figures.calls
+        return tokens + self.text_tokens(figures.reasoning) if sends_reasoning else tokens
+
+
+def family_of(model: str | None) -> Family:
+    """The family of a model by its name, whatever a route puts before it (`anthropic/claude-…`)."""
+    return _BY_NAME[model.lower()] if model else _FAMILIES[_USUAL]
+
+
+def family_names() -> tuple[str, ...]:
+    return tuple(_FAMILIES)
+
+
+def _family(name: str, weights: _Weights, *, image_tokens: float = 1_000.0, scale: float = 1.0) -> Family:
+    return Family(name, tuple(w * scale for w in weights[0] + weights[1]), image_tokens=image_tokens)
+
+
+_FAMILIES = {
+    family.name: family
+    for family in (
+        _family("o200k", _O200K, image_tokens=800.0),
+        _family("cl100k", _CL100K, image_tokens=800.0),
+        _family("claude", _CLAUDE, image_tokens=1_500.0, scale=1.1),
+        _family("llama", _LLAMA),
+        _family("deepseek", _DEEPSEEK),
+        _family("qwen", _QWEN),
+        _family("mistral", _MISTRAL),
+        _family("gemini", (_MISTRAL[0], _O200K[1]), image_tokens=258.0),
+    )
+}
+
+# A name of none of those below, or no name, is taken for the most common cut today.
+_USUAL = "o200k"
+# First match wins.
+_NAMES: tuple[tuple[str, str], ...] = (
+    (r"claude", "claude"),
+    (r"deepseek", "deepseek"),
+    (r"qwen|qwq|qvq", "qwen"),
+    (r"llama", "llama"),
+    (r"mistral|mixtral|ministral|codestral|devstral|magistral|pixtral", "mistral"),
+    (r"gemini|gemma", "gemini"),
+    (r"gpt-3\.5|gpt-35|gpt-4(?![o.\d])", "cl100k"),
+)
+
+
+def _family_by_name(model: str) -> Family:
+    for pattern, name in _NAMES:
+        if re.search(pattern, model):
+            return _FAMILIES[name]
+    return _FAMILIES[_USUAL]
+
+
+_BY_NAME: Memo[str, Family] = Memo(_family_by_name, max_bytes=200_000, bytes_per_char=4)
+
+
+# Parts that carry a picture, a sound or a document, whatever the service calls them: a fixed cost each, never text.
+_ATTACHMENTS = ("image", "audio", "video", "file", "document", "media")
+# Keys whose value is opaque: signatures and ciphers are no prose, and services do not bill their letters.
+_OPAQUE = frozenset(("signature", "encrypted_content", "data", "id", "type", "format", "index"))
+# Keys under which services send thinking back in clear.
+_REASONING_EXTRAS = ("reasoning_content", "thinking")
+
+_MEMO_KEY = "perdure.models.text_stats"
+
+
+def figures_of(message: Message) -> TokenFeatures:
+    """What one message comes to; never raises, whatever odd values the message carries."""
+    counts, images = NO_COUNTS, 0
+    if isinstance(message.content, str):
+        counts = count_text(message.content)
+    else:
+        for part in message.content or ():
+            part_counts, part_images = _count_part(part)
+            counts, images = add_counts(counts, part_counts), images + part_images
+    for call in message.tool_calls:
+        counts = add_counts(add_counts(counts, count_text(call.name)), count_text(call.arguments))
+    if message.name:
+        counts = add_counts(counts, count_text(message.name))
+    return TokenFeatures(counts, _count_reasoning(message), images, messages=1, calls=len(message.tool_calls))
+
+
+def entry_figures(entry: Entry) -> TokenFeatures:
+    """The figures of an entry's message, computed once for as long as the entry lives."""
+    return entry.memo(_MEMO_KEY, figures_of)
+
+
+def sum_figures(many: Iterable[TokenFeatures]) -> TokenFeatures:
+    """One sum; column by column, which is far cheaper than adding pair by pair."""
+    listed = list(many)
+    if not listed:
+        return NO_FIGURES
+    return TokenFeatures(
+        counts=tuple(map(sum, zip(*(f.counts for f in listed), strict=True))),
+        reasoning=tuple(map(sum, zip(*(f.reasoning for f in listed), strict=True))),
+        images=sum(f.images for f in listed),
+        messages=sum(f.messages for f in listed),
+        calls=sum(f.calls for f in listed),
+    )
+
+
+def text_figures(text: str) -> TokenFeatures:
+    """A system prompt or another text that is sent as a message of its own."""
+    return TokenFeatures(count_text(text), messages=1) if text else NO_FIGURES
+
+
+def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> TokenFeatures:
+    """The tools schema as the JSON it is sent as."""
+    return TokenFeatures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
+
+
+def _count_part(part: Part) -> tuple[Counts, int]:
+    if isinstance(part, TextPart):
+        return count_text(part.text), 0
+    if isinstance(part, ImagePart):
+        return NO_COUNTS, 1
+    kind = str(part.raw.get("type", ""))
+    if any(word in kind for word in _ATTACHMENTS):
+        return NO_COUNTS, 1
+    return _count_strings(part.raw), 0
+
+
+def _count_reasoning(message: Message) -> Counts:
+    """Thinking in clear, counted apart; details a provider wants back hold it too, beside their ciphers."""
+    if message.reasoning_details:
+        return _sum_counts(_count_strings(detail) for detail in message.reasoning_details)
+    if message.reasoning:
+        return count_text(message.reasoning)
+    counts = NO_COUNTS
+    for key in _REASONING_EXTRAS:
+        if isinstance(text := message.extra.get(key), str):
+            counts = add_counts(counts, count_text(text))
+    return counts
+
+
+def _count_strings(raw: Any) -> Counts:
+    return _sum_counts(count_text(text) for text in _readable(raw))
+
+
+def _readable(raw: Any) -> Iterator[str]:
+    """Every string in a JSON-like value that a model reads as text, found without recursion: depth is not bounded."""
+    waiting = [raw]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            if not value.startswith("data:"):
+                yield value
+        elif isinstance(value, Mapping):
+            waiting.extend(v for k, v in value.items() if k not in _OPAQUE)
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
+
+
+def _sum_counts(many: Iterable[Counts]) -> Counts:
+    total = NO_COUNTS
+    for counts in many:
+        total = add_counts(total, counts)
+    return total
+
+
+# A service that truncates silently, or that counts what we do not see, must not bend every later estimate.
+RATIO_RANGE = (0.5, 2.0)
+IMAGE_RANGE = (1.0, 20_000.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How far off the estimate is for one model (real over estimated), and what an image costs there."""
+
+    ratio: float = 1.0
+    image_tokens: float | None = None
+
+
+class Calibrations:
+    """Calibrations by provider and model, behind any key-value store that survives a restart."""
+
+    def __init__(self, state: KeyValue) -> None:
+        self._state = state
+
+    def get(self, provider: str, model: str) -> Calibration:
+        """What was learned before; the neutral one where nothing was, or where the record is damaged."""
+        stored = self._state.get(_key(provider, model))
+        if not isinstance(stored, Mapping):
+            return Calibration()
+        ratio = _within(stored.get("ratio"), RATIO_RANGE)
+        return Calibration(1.0 if ratio is None else ratio, _within(stored.get("image_tokens"), IMAGE_RANGE))
+
+    def keep(self, provider: str, model: str, calibration: Calibration) -> None:
+        figures = {"ratio": round(calibration.ratio, 4), "image_tokens": calibration.image_tokens}
+        self._state.set(_key(provider, model), figures)
+
+
+def _key(provider: str, model: str) -> str:
+    return f"calibration:{provider.lower()}:{model.lower()}"
+
+
+def _within(value: object, bounds: tuple[float, float]) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if bounds[0] <= value <= bounds[1] else None
+
+
+# Below this size the ratio reflects the provider's framing, not its tokenizer.
+_RATIO_MIN_TOKENS = 200.0
+# With less thinking than this in what is new, whether it counts is lost among the errors of the estimate.
+_REASONING_MIN_TOKENS = 200.0
+_REASONING_MIN_SHARE = 0.3
+
+
+class TokenCounter:
+    """The size of a conversation's next request. Appending costs what is new; a model switch costs a multiplication."""
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        system: str | Sequence[str] = "",
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        sends_reasoning: bool = False,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self._family = family_of(model)
+        self._sends_reasoning = sends_reasoning
+        # Some services take thinking and leave it out of the prompt they build: the first prompts with any show it.
+        self._is_reasoning_billed = True
+        self._calibration = calibration or Calibration()
+        self._fixed = NO_FIGURES
+        self._history = NO_FIGURES
+        # What the last real prompt held, what the call under way holds, and how large the former really was.
+        self._measured = NO_FIGURES
+        self._sent: TokenFeatures | None = None
+        self._real_tokens: int | None = None
+        self.set_fixed(system=system, tools=tools)
+
+    @property
+    def estimate(self) -> int:
+        """Estimated prompt tokens of the next request."""
+        if self._real_tokens is None:
+            return round(self._tokens(self._request))
+        return max(0, self._real_tokens + round(self._tokens(self._request - self._measured)))
+
+    @property
+    def last_prompt_tokens(self) -> int | None:
+        """The last real prompt size; None until a reply reported one since the start or the last compaction."""
+        return self._real_tokens
+
+    @property
+    def appended_tokens(self) -> int:
+        """The estimated part of the estimate: what no provider has counted yet."""
+        return self.estimate - (self._real_tokens or 0)
+
+    @property
+    def fixed_tokens(self) -> int:
+        """System prompt and tools schema: what no compaction can make smaller."""
+        return round(self._tokens(self._fixed))
+
+    def tokens_of(self, figures: TokenFeatures) -> int:
+        """What figures come to in a request, as the present model counts."""
+        return round(self._tokens(figures))
+
+    @property
+    def calibration(self) -> Calibration:
+        return self._calibration
+
+    def set_fixed(self, *, system: str | Sequence[str] = "", tools: Sequence[Mapping[str, Any]] | None = None) -> None:
+        """The system prompt (one text, or blocks) and the tools schema that go with every request."""
+        blocks = (system,) if isinstance(system, str) else tuple(system)
+        self._fixed = sum_figures([*(text_figures(b) for b in blocks), tools_figures(tools)])
+
+    def append(self, entry: Entry) -> None:
+        self.add(entry_figures(entry))
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        self.add(sum_figures(entry_figures(e) for e in entries))
+
+    def add(self, figures: TokenFeatures) -> None:
+        """Anything else that joins the request, such as a sidecar of recalled passages."""
+        self._history = self._history + figures
+
+    def begin_call(self) -> None:
+        """Marks what the request holds: a reply appended before its usage is read is then not taken for part of it."""
+        self._sent = self._request
+
+    def observe(self, usage: CanonicalUsage) -> None:
+        """Set the counter from reported usage; without a reported prompt the estimate is kept."""
+        sent, self._sent = self._sent or self._request, None
+        if not usage.reported or usage.prompt_tokens <= 0:
+            return
+        self._learn_reasoning(sent, usage.prompt_tokens)
+        self._calibrate(sent, usage.prompt_tokens)
+        self._measured, self._real_tokens = sent, usage.prompt_tokens
+
+    def rebase(self, entries: Iterable[Entry]) -> None:
+        """A compaction gave the history a new view: its size is estimated again, what was learned is kept."""
+        self._history = sum_figures(entry_figures(e) for e in entries)
+        self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
+
+    def switch_model(
+        self, model: str | None, *, sends_reasoning: bool | None = None, calibration: Calibration | None = None
+    ) -> None:
+        """Another model counts otherwise: what the old one taught is forgotten. Costs arithmetic only."""
+        self._family = family_of(model)
+        self._calibration = calibration or Calibration()
+        self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
+        self._is_reasoning_billed = True
+        if sends_reasoning is not None:
+            self._sends_reasoning = sends_reasoning
+
+    @property
+    def _request(self) -> TokenFeatures:
+        return self._fixed + self._history
+
+    def _tokens(self, figures: TokenFeatures) -> float:
+        return self._calibration.ratio * self._text_tokens(figures) + self._per_image * figures.images
+
+    def _text_tokens(self, figures: TokenFeatures) -> float:
+        """Everything but images, uncalibrated."""
+        counts_reasoning = self._sends_reasoning and self._is_reasoning_billed
+        return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=counts_reasoning)
+
+    @property
+    def _per_image(self) -> float:
+        learned = self._calibration.image_tokens
+        return self._family.image_tokens if learned is None else learned
+
+    def _learn_reasoning(self, sent: TokenFeatures, real_tokens: int) -> None:
+        """Whether the service counts the thinking it is sent, from a prompt that much of it was added to."""
+        if not self._sends_reasoning:
+            return
+        added = sent - self._measured
+        reasoning = self._family.text_tokens(added.reasoning)
+        other = self._family.request_tokens(added, image_tokens=0.0)
+        if reasoning < max(_REASONING_MIN_TOKENS, _REASONING_MIN_SHARE * other):
+            return
+        expected = (self._real_tokens or 0) + self._calibration.ratio * other + self._per_image * added.images
+        self._is_reasoning_billed = real_tokens - expected > self._calibration.ratio * reasoning / 2
+
+    def _calibrate(self, sent: TokenFeatures, real_tokens: int) -> None:
+        old = self._calibration
+        text = self._text_tokens(sent)
+        image_tokens = self._learn_image(sent, real_tokens)
+        per_image = self._family.image_tokens if image_tokens is None else image_tokens
+        text_share = real_tokens - sent.images * per_image
+        ratio = old.ratio
+        if text >= _RATIO_MIN_TOKENS and text_share > 0:
+            ratio = _clamp(text_share / text, RATIO_RANGE)
+        self._calibration = Calibration(ratio, image_tokens)
+
+    def _learn_image(self, sent: TokenFeatures, real_tokens: int) -> float | None:
+        """The cost of an image, from a call that added images to a prompt whose size was known."""
+        old = self._calibration.image_tokens
+        added = sent - self._measured
+        if self._real_tokens is None or added.images <= 0:
+            return old
+        text = self._calibration.ratio * self._text_tokens(added)
+        cost = (real_tokens - self._real_tokens - text) / added.images
+        if not IMAGE_RANGE[0] <= cost <= IMAGE_RANGE[1]:
+            return old
+        return cost if old is None else (old + cost) / 2
+
+
+def _clamp(value: float, bounds: tuple[float, float]) -> float:
+    return min(max(value, bounds[0]), bounds[1])
 
 
 def estimate_text(text: str, model: str | None = None) -> int:

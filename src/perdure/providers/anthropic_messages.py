@@ -11,9 +11,10 @@ from typing import Any
 from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall
-from perdure.providers.caching import MARKED_MESSAGES, CacheControl, make_cache_control
 from perdure.providers.codec import (
     EMPTY_TEXT,
+    MARKED_MESSAGES,
+    CacheControl,
     Fragment,
     Piece,
     Thought,
@@ -26,6 +27,7 @@ from perdure.providers.codec import (
     dumps,
     encode_entries,
     json_object,
+    make_cache_control,
     normalize_finish,
     reply_error,
     split_message,

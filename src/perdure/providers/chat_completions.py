@@ -14,9 +14,9 @@ from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ImagePart, Message, Part, TextPart, ToolCall, canonical_json
 from perdure.core.usage import NOT_REPORTED
-from perdure.providers.caching import CacheControl, last_markable, make_cache_control
 from perdure.providers.codec import (
     EMPTY_TEXT,
+    CacheControl,
     Fragment,
     Piece,
     Thought,
@@ -27,6 +27,8 @@ from perdure.providers.codec import (
     dumps,
     encode_entries,
     join_body,
+    last_markable,
+    make_cache_control,
     normalize_finish,
     reply_error,
     texts_of,

@@ -1,4 +1,23 @@
-"""Encoding shared by the protocols: message bodies in, reply parts out."""
+"""Encoding shared by the protocols: message bodies, the reasoning that is sent back, cache_control, reply parts.
+
+Reasoning of earlier replies that a request sends back; the rest stays in the log:
+
+| route                                   | what is sent back                                             |
+|-----------------------------------------|---------------------------------------------------------------|
+| anthropic_messages                      | thinking the service signed, in every turn                    |
+| codex_responses                         | encrypted reasoning items, in every turn                      |
+| chat_completions, `<think>` tags        | all of it: these models are trained to see it again           |
+| chat_completions, a field for reasoning | the current tool loop's; signed or encrypted details always   |
+| chat_completions, no such field         | nothing                                                       |
+
+Services with a field for it need the reasoning between a call and its results, and their chat templates drop that of
+finished turns. Sending it would only fill the window. Signed reasoning is always sent back: it is small or not billed,
+and the cached prefix stays the same.
+
+Prompt caching on Claude routes takes four cache_control blocks, on the system prompt and the last three messages. They
+are set on copies when a request is built: neither the messages passed in nor the encoded bytes cached for a message
+contain them.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +25,16 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
+from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.messages import Content, Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall, clean
 from perdure.core.rules import find_call
-from perdure.providers.types import CallIds, Finish
+from perdure.providers.registry import find_provider, quirks_of
+from perdure.providers.types import ApiMode, CacheTtl, CallIds, Endpoint, Finish, ReasoningField
 
 UNPARSED = "unparsed_arguments"
 EMPTY_TEXT = "(no content)"
@@ -271,3 +291,172 @@ def _with_id(call: ToolCall, index: int, response_id: str) -> ToolCall:
         return call
     seed = f"{response_id}|{index}|{call.name}|{call.arguments}"
     return replace(call, id=f"call_{hashlib.sha256(seed.encode('utf-8', 'replace')).hexdigest()[:16]}")
+
+
+_EXTRAS = ("reasoning_content", "thinking")
+_SHORT_CHARS = 300
+_SEALS = ("signature", "encrypted_content", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningRule:
+    """The reasoning one route sends back."""
+
+    mode: ApiMode
+    field: ReasoningField | None = None
+
+    @classmethod
+    def of(cls, endpoint: Endpoint) -> ReasoningRule:
+        quirks = quirks_of(
+            endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode=endpoint.api_mode
+        )
+        return cls(endpoint.api_mode, quirks.reasoning_field)
+
+    def filter_message(self, message: Message, *, is_current: bool) -> Message:
+        """Return the message with only the reasoning this route sends back; `is_current`: its tool loop is still
+        running."""
+        if not has_reasoning(message):
+            return message
+        if self.mode != "chat_completions":
+            details = message.reasoning_details
+            # All or nothing: the details of two services in one message cannot be separated again.
+            return _with(message, None, details if any(map(_is_sealed, details)) else ())
+        if self.field == "think_tags":
+            return _with(message, message.reasoning, ())
+        text = message.reasoning if is_current and self.field is not None else None
+        if self.field != "reasoning":
+            return _with(message, text, ())
+        return _with(message, text, tuple(d for d in message.reasoning_details if is_current or _is_sealed(d)))
+
+
+def shorten_reasoning(message: Message) -> Message:
+    """Shorten the readable reasoning to its two ends: some services refuse a tool call without any."""
+    text = message.reasoning
+    if not text or len(text) <= 2 * _SHORT_CHARS:
+        return message
+    short = f"{text[:_SHORT_CHARS]} [… reasoning omitted …] {text[-_SHORT_CHARS:]}"
+    return _with(message, short, tuple(d for d in message.reasoning_details if _is_sealed(d)))
+
+
+def has_reasoning(message: Message) -> bool:
+    return bool(message.reasoning or message.reasoning_details) or any(key in message.extra for key in _EXTRAS)
+
+
+def _is_sealed(detail: Mapping[str, Any]) -> bool:
+    return any(detail.get(key) for key in _SEALS) or detail.get("type") == "redacted_thinking"
+
+
+def _with(message: Message, text: str | None, details: tuple[Mapping[str, Any], ...]) -> Message:
+    has_extras = any(key in message.extra for key in _EXTRAS)
+    if text == message.reasoning and details == message.reasoning_details and not has_extras:
+        return message
+    extra = {k: v for k, v in message.extra.items() if k not in _EXTRAS} if has_extras else message.extra
+    return replace(message, reasoning=text, reasoning_details=details, extra=extra)
+
+
+CacheControl = Mapping[str, str]
+
+MARKED_MESSAGES = 3
+
+_CLAUDE = re.compile(r"(?:^|[/.:_~@-])claude(?:$|[^a-z])", re.IGNORECASE)
+
+
+def make_cache_control(ttl: str) -> dict[str, str]:
+    """Return the cache_control value for a TTL; five minutes is the default and is omitted."""
+    if ttl == "5m":
+        return {"type": "ephemeral"}
+    if ttl == "1h":
+        return {"type": "ephemeral", "ttl": "1h"}
+    raise ConfigError(f"prompt_caching.cache_ttl is {ttl!r}; allowed: 5m, 1h")
+
+
+def supports_caching(provider: str, model: str) -> bool:
+    """Whether this is a Claude model on a provider that supports cache_control."""
+    row = find_provider(provider)
+    return row is not None and row.quirks.supports_cache_control and bool(_CLAUDE.search(model))
+
+
+def last_markable(is_markable: Sequence[bool], count: int = MARKED_MESSAGES) -> list[int]:
+    """Return the indexes of the last `count` messages that can carry cache_control, last first."""
+    indexes: list[int] = []
+    for i in range(len(is_markable) - 1, -1, -1):
+        if is_markable[i]:
+            indexes.append(i)
+            if len(indexes) == count:
+                break
+    return indexes
+
+
+def cache_ttl_for(provider: str, model: str, ttl: CacheTtl) -> CacheTtl | None:
+    """Return the cache TTL for a route; None where cache_control is not supported."""
+    make_cache_control(ttl)
+    return ttl if supports_caching(provider, model) else None
+
+
+def caching_notice(provider: str, model: str, ttl: CacheTtl) -> str | None:
+    """Return the line shown at startup; None where caching is off."""
+    return f"prompt caching on ({provider}, {model}, {ttl})" if supports_caching(provider, model) else None
+
+
+def apply_cache_control(
+    messages: Iterable[Mapping[str, Any]], *, ttl: str = "5m", native_anthropic: bool = False
+) -> list[dict[str, Any]]:
+    """Return copies of the messages with up to four cache_control blocks; the arguments are never modified.
+
+    The system prompt takes one, the last three other messages that can carry one take the rest. Existing blocks are
+    removed first, so that there are never more than four.
+    """
+    control = make_cache_control(ttl)
+    out = [_without_cache_control(m) for m in messages]
+    if out and _is_system(out[0]):
+        out[0] = _with_cache_control(out[0], control)
+    markable = [not _is_system(m) and _is_markable(m, native_anthropic=native_anthropic) for m in out]
+    for i in range(len(out) - 1):
+        # Results of parallel calls become one message on Anthropic: only the last carries cache_control.
+        if out[i].get("role") == out[i + 1].get("role") == "tool":
+            markable[i] = False
+    for i in last_markable(markable):
+        out[i] = _with_cache_control(out[i], control)
+    return out
+
+
+def _is_system(message: Mapping[str, Any]) -> bool:
+    return message.get("role") in ("system", "developer")
+
+
+def _is_markable(message: Mapping[str, Any], *, native_anthropic: bool) -> bool:
+    if message.get("role") == "tool":
+        return native_anthropic
+    content = message.get("content")
+    if content is None or isinstance(content, str):
+        return True
+    return isinstance(content, list | tuple) and (not content or _is_markable_part(content[-1]))
+
+
+def _is_markable_part(part: object) -> bool:
+    """Thinking blocks take no cache_control, and an empty text block is refused."""
+    if not isinstance(part, Mapping) or part.get("type") in ("thinking", "redacted_thinking"):
+        return False
+    return part.get("type") != "text" or bool(part.get("text"))
+
+
+def _with_cache_control(message: dict[str, Any], control: CacheControl) -> dict[str, Any]:
+    content = message.get("content")
+    if message.get("role") == "tool" or not content:
+        return {**message, "cache_control": dict(control)}
+    if isinstance(content, str):
+        return {**message, "content": [{"type": "text", "text": content, "cache_control": dict(control)}]}
+    if not isinstance(content, list | tuple) or not isinstance(content[-1], Mapping):
+        return message
+    return {**message, "content": [*content[:-1], {**content[-1], "cache_control": dict(control)}]}
+
+
+def _without_cache_control(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy without cache_control, also in its parts; nested values are shared."""
+    out = {k: v for k, v in message.items() if k != "cache_control"}
+    content = out.get("content")
+    if isinstance(content, list | tuple):
+        out["content"] = [
+            {k: v for k, v in p.items() if k != "cache_control"} if isinstance(p, Mapping) else p for p in content
+        ]
+    return out

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError
 from perdure.providers.http import certificates_for, url_of
-from perdure.providers.protocols import mode_module
+from perdure.providers.registry import mode_module
 from perdure.providers.types import Endpoint
 
 if TYPE_CHECKING:

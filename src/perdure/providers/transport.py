@@ -35,11 +35,18 @@ from perdure.providers.errors.messages import (
     refusal_error,
     was_never_sent,
 )
-from perdure.providers.http import HttpClient, HttpResponse, HttpxClient, SseReader, push_chunks
-from perdure.providers.protocols import mode_module
-from perdure.providers.registry import is_own_host, missing_key
+from perdure.providers.http import (
+    HttpClient,
+    HttpResponse,
+    HttpxClient,
+    Retries,
+    SseReader,
+    StreamTimer,
+    Timeouts,
+    push_chunks,
+)
+from perdure.providers.registry import is_own_host, missing_key, mode_module
 from perdure.providers.sdk_client import SdkTransport
-from perdure.providers.timeouts import Retries, StreamTimer, Timeouts
 from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply, SseEvent
 
 __all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]

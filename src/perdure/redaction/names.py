@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from perdure.core.memo import Memo
+from perdure.core.datastructures import Memo
 from perdure.redaction.entropy import (
     class_switches,
     is_filler,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from perdure.core.datastructures import merge_intervals
 from perdure.core.errors import StoreError
-from perdure.core.intervals import merge_intervals
 from perdure.store.records import NewHandoff, Plan, Span, StoredHandoff
 
 View = tuple[Span, ...]

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
 from perdure.core.visibility import EVERYONE, Visibility

@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from perdure.config.settings import McpServerSettings
+from perdure.core.concurrency import await_foreign, run_loop
 from perdure.core.errors import ToolError
-from perdure.core.foreign_code import await_foreign, run_loop
 from perdure.core.messages import ImagePart, clean
 from perdure.prompt_injection import screen
 from perdure.tools.tool import Tool, ToolReply

@@ -12,10 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from perdure.core.cancel import CancelToken
+from perdure.core.concurrency import CancelToken, await_foreign, call_foreign, describe_error, describe_object
 from perdure.core.errors import ToolError, ToolRefused
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted, ToolState
-from perdure.core.foreign_code import await_foreign, call_foreign, describe_error, describe_object
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome

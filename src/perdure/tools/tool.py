@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from perdure.core.cancel import CancelToken
+from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ToolError
 from perdure.core.messages import Part
 from perdure.core.ports import OutputSink, StoredOutput

@@ -9,8 +9,8 @@ from typing import Any
 
 from perdure import plugins
 from perdure.config.settings import Settings
+from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import PluginError
-from perdure.core.foreign_code import call_foreign, describe_error
 from perdure.core.ports import Approver, Asker, Clock, KeyValue, Memory, Outputs, Search, Spawner
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Plans, SessionSearch, TodoTool

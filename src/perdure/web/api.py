@@ -13,7 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import NotFound, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.core.visibility import Visibility

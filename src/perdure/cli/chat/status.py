@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.agent.embedded import PROVIDER
+from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.commands.conversations import last_exchange
 from perdure.commands.format import bar, money, share, tokens, usage_lines
-from perdure.providers.caching import caching_notice
+from perdure.providers.codec import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.registry import missing_key
 
@@ -35,7 +35,7 @@ def route_lines(surface: ChatCommandContext) -> Iterator[str]:
 def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
     """Who answers where no key is set, and what to expect of it."""
     endpoint = surface.agent.endpoint
-    weights = packaged_weights() if endpoint.provider == PROVIDER else None
+    weights = packaged_weights() if endpoint.provider == EMBEDDED_PROVIDER else None
     if weights is not None and endpoint.model in (DEFAULT_MODEL, weights.stem, str(weights)):
         yield f"the embedded model answers, {FIT_FOR}"
 

@@ -25,7 +25,7 @@ from perdure.cli.chat.prompt import ChatCompleter, Line, PromptBox, PromptHandle
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.style import Style, fit_lines, safe
-from perdure.core.foreign_code import DaemonThreads
+from perdure.core.concurrency import DaemonThreads
 
 if TYPE_CHECKING:
     from perdure.cli.chat.controller import ChatController

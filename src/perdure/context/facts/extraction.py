@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from perdure.core.memo import Memo
+from perdure.core.datastructures import Memo
 
 FactKind = Literal["url", "path", "pair", "file", "number", "id", "code", "name", "dotted"]
 

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.config.settings import GatewaySettings
-from perdure.core.clock import SystemClock
+from perdure.core.concurrency import SystemClock
 from perdure.core.errors import PerdureError
 from perdure.core.ports import Clock
 from perdure.gateway.auth.hosts import HostCheckMiddleware, HostNames

@@ -13,7 +13,7 @@ from perdure.agent.agent import ConversationAgent
 from perdure.agent.turn import ConversationResult
 from perdure.commands.command import CommandResult, Commands, is_command
 from perdure.commands.titles import title_of
-from perdure.core.cancel import CancelToken
+from perdure.core.concurrency import CancelToken
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreError
 from perdure.core.events import Event, Notice, Outcome, TurnFinished
 from perdure.core.messages import Message

@@ -14,8 +14,7 @@ from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.errors.body import strip_tags
 from perdure.providers.errors.retry_after import MAX_WAIT_S
-from perdure.providers.http import url_of
-from perdure.providers.timeouts import LONG_WAIT_S
+from perdure.providers.http import LONG_WAIT_S, url_of
 from perdure.providers.types import Endpoint
 
 # Limit for quoted error text: HTML pages and stack traces are cut here.

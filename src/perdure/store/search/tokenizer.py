@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.core.memo import Memo
+from perdure.core.datastructures import Memo
 from perdure.core.messages import Message, clean
 
 # Increment with every change of the tokens: stores then rebuild their index when opened.

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from perdure.core.cancel import CancelToken
+from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ToolError
 
 

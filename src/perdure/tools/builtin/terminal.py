@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from perdure.core.cancel import CancelToken
+from perdure.core.concurrency import CancelToken
 from perdure.core.errors import StoreError, ToolError
 from perdure.core.ports import OutputSink, StoredOutput
 from perdure.tools.builtin.sandbox import Sandbox

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urljoin, urlsplit
 
 from perdure.core.addresses import is_in_networks, is_public_address
-from perdure.core.cancel import CancelToken
+from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ToolError
 from perdure.tools.builtin.isolated import IsolatedScript
 from perdure.tools.tool import Tool, ToolReply, tool_from_function

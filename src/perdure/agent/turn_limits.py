@@ -1,8 +1,9 @@
-"""Detect a model that repeats the same tool calls with the same results.
+"""Limits of a turn: model calls, money, and the same tool calls over and over.
 
-Every finished call leaves a digest of its name, arguments and result. When the newest digests are one cycle repeated
-often enough, the person is warned and the model is told once, in the result it is about to read. The digests live
-beside the view, so a compaction hides no loop; those of a turn that a crash cut off are derived from the history.
+A limit stops *before* the call that would pass it. For repeated calls, every finished call leaves a digest of its name,
+arguments and result. When the newest digests are one cycle repeated often enough, the user is warned and the model is
+warned once, in the result it is about to read. The digests live beside the view, so a compaction hides no loop; those
+of a turn that a crash cut off are derived from the history.
 """
 
 from __future__ import annotations
@@ -12,8 +13,54 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from perdure.core.errors import PerdureError
 from perdure.core.messages import Message, TextPart, ToolCall, canonical_json
+
+if TYPE_CHECKING:
+    from perdure.config.settings import LimitsSettings
+
+
+class SpendingLimit(PerdureError):
+    """A call was not made because it would pass a limit the user set."""
+
+
+@dataclass(slots=True)
+class Steps:
+    """The model calls of one turn."""
+
+    most: int
+    used: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.used >= self.most
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What has been spent, in US dollars, as far as prices are known."""
+
+    turn_usd: float = 0.0
+    session_usd: float = 0.0
+    day_usd: float = 0.0
+
+
+def check_spending(limits: LimitsSettings, spent: Spent, next_call_usd: float | None) -> None:
+    """Raises SpendingLimit when the next call would pass a limit; a call of unknown price counts as nothing."""
+    about = next_call_usd or 0.0
+    for name, limit, used in (
+        ("limits.max_cost_per_turn", limits.max_cost_per_turn, spent.turn_usd),
+        ("limits.max_cost_per_session", limits.max_cost_per_session, spent.session_usd),
+        ("limits.max_cost_per_day", limits.max_cost_per_day, spent.day_usd),
+    ):
+        if limit is not None and used + about > limit:
+            raise SpendingLimit(
+                f"The next call was not made: ${used:.4f} is spent, it would cost about ${about:.4f}, and {name} is "
+                f"${limit:.4f}. Raise the limit with `perdure config set {name} …`, or start afresh with /new."
+            )
+
 
 # A longer cycle is work with a plan; a turn makes about ninety calls.
 _LONGEST_CYCLE = 20

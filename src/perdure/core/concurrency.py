@@ -1,4 +1,9 @@
-"""Call code that is not ours (tools, hooks, callbacks, plug-ins) and keep event loops running."""
+"""Threads, event loops, cancellation and the clock: everything about when and where code runs.
+
+`SystemClock` and `CancelToken` are handed to whoever needs the time or may be stopped. `call_foreign` and
+`await_foreign` call code that is not ours (tools, hooks, callbacks, plug-ins), `run_shielded` and `DaemonThreads` run
+blocking work, and `run_loop` keeps an event loop running whatever escapes from a task.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,61 @@ import logging
 import queue
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
+
+
+class SystemClock:
+    """Wall time and a stopwatch, from the operating system."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
+class CancelToken:
+    """A one-way cancellation flag, safe to set from any thread; each callback runs exactly once."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], object]] = []
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Block until cancelled or the timeout expires; return whether it was cancelled."""
+        return self._event.wait(timeout_s)
+
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Register a callback, run at once if already cancelled; return a function that unregisters it."""
+        with self._lock:
+            if not self._event.is_set():
+                self._callbacks.append(callback)
+                return lambda: self._unregister(callback)
+        callback()
+        return lambda: None
+
+    def cancel(self) -> None:
+        with self._lock:
+            if self._event.is_set():
+                return
+            self._event.set()
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def _unregister(self, callback: Callable[[], object]) -> None:
+        with self._lock:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

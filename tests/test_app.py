@@ -10,7 +10,7 @@ import pytest
 
 from perdure import Agent, open_store
 from perdure.agent.turn import ConversationResult
-from perdure.core.events import Notice
+from perdure.core.events import Event, HelperFinished, HelperStarted, Notice, ToolFinished
 from perdure.store.records import CallRecord as CallRecord
 from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 
@@ -112,6 +112,28 @@ def test_a_smaller_window_of_a_helper_leaves_the_limits_of_its_parent_alone(tmp_
         assert agent.gauge.window == 64_000
         agent.close()
     assert len(page) > 30_000, "one page for a window of 64,000 tokens, not for one of 8,000"
+
+
+def test_the_steps_of_a_delegated_agent_carry_its_id_between_its_start_and_its_end(tmp_path: Path) -> None:
+    def reply(asked: ScriptRequest) -> Say | str:
+        texts = [str(m.get("content")) for m in asked.body["messages"]]
+        if "look into it" in texts[1]:
+            return "Looked." if len(texts) > 2 else Say(calls=(Call("terminal", {"command": "echo one"}),))
+        return "Done." if len(texts) > 2 else Say(calls=(Call("delegate_task", {"tasks": ["look into it"]}),))
+
+    heard: list[Event] = []
+    with Simulator(window=64_000, script=reply) as sim:
+        agent = _agent(sim, tmp_path)
+        stop = agent.events.listen(heard.append)
+        agent.run_conversation("have it done")
+        stop()
+        agent.close()
+    started = next(e for e in heard if isinstance(e, HelperStarted))
+    assert (started.task, started.helper[:2]) == ("look into it", "c_")
+    steps = [(e.call.name, e.helper) for e in heard if isinstance(e, ToolFinished)]
+    assert steps == [("terminal", started.helper), ("delegate_task", "")]
+    (end,) = [e for e in heard if isinstance(e, HelperFinished)]
+    assert (end.helper, end.outcome) == (started.helper, "completed")
 
 
 def store_totals(calls: Sequence[CallRecord]) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.core import rules
 from perdure.core.errors import ConfigError, ProviderError
-from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.core.messages import ToolCall, assistant, tool_result, user
 from perdure.providers.errors.classify import classify_error
 from perdure.providers.errors.messages import EndpointLabel
@@ -245,6 +245,15 @@ def test_waits_grow_are_capped_and_spread() -> None:
     assert low == [0.5, 1.0, 2.0, 4.0, 4.0]
     assert high == [1.0, 2.0, 4.0, 8.0, 8.0]
     assert policy.wait_s(9, retry_after_s=None, random=0.0) is None
+
+
+def test_a_retry_is_announced_with_its_wait_before_it_begins() -> None:
+    naps, heard = Naps(), []
+    with Simulator(script=[Fail("openai_rate_limit", headers={"retry-after": "7"}), "ok"]) as sim:
+        way = Transport(sleep=naps, random=lambda: 0.0)
+        asyncio.run(way.send(endpoint(sim, "chat_completions"), request("hi"), on_event=heard.append))
+    assert isinstance(heard[0], RetryScheduled)
+    assert (heard[0].verdict.kind, heard[0].wait_s, heard[0].attempt) == ("rate_limit", 7.0, 2)
 
 
 def test_retry_after_is_honoured_and_never_undercut() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ToolError
-from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted
+from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, Hooks, ToolRuntime, ToolScope
-from perdure.tools.tool import Tool, ToolContext, ToolReply, tool, tool_from_function
+from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolReply, tool, tool_from_function
 from support.outputs import MemoryOutputs
 
 SCOPE = ToolScope(task_id="t_1", conversation_id="c_1", user_key="u")
@@ -243,3 +243,27 @@ def test_calls_that_write_the_same_file_run_in_call_order() -> None:
     _run(_runtime(saving), *(_call("save", f"call_{text}", path=path, text=text) for path, text in calls))
     assert [item for item in order if "a.txt" in item] == ["a.txt 1", "./a.txt 2", "a.txt 4"]
     assert order[0] == "b.txt 3"
+
+
+def test_the_output_of_a_running_tool_is_an_event_and_none_follows_its_result() -> None:
+    late: list[ToolContext] = []
+
+    def build(context: ToolContext) -> str:
+        """Prints while it runs."""
+        context.show_output(OutputPreview("one\n", "", 1))
+        late.append(context)
+        return "done"
+
+    events: list[Event] = []
+    runtime = _runtime(build)
+
+    async def run() -> None:
+        await runtime.batch([_call("build")], SCOPE, events.append).run()
+        late[0].show_output(OutputPreview("too late\n", "", 1))
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    kinds = [type(e) for e in events]
+    assert kinds == [ToolStarted, ToolOutput, ToolFinished]
+    assert isinstance(events[1], ToolOutput)
+    assert events[1].first == "one\n"

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ import pytest
 from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ToolError
 from perdure.core.ports import StoredOutput
-from perdure.tools.builtin.terminal import Terminal
-from perdure.tools.tool import ToolContext
+from perdure.tools.builtin.terminal import OutputCapture, Terminal
+from perdure.tools.tool import OutputPreview, ToolContext
 
 HERE = ToolContext("call_1", task_id="t_1")
 
@@ -175,3 +176,40 @@ def test_shell_state_persists_across_tasks_of_a_conversation(terminal: Terminal)
     second = ToolContext("c", task_id="t_2", conversation_id="c_1")
     terminal.terminal(first, "mkdir deep; cd deep")
     assert terminal.terminal(second, "basename $PWD").text == "[exit 0]\ndeep"
+
+
+def test_a_running_command_shows_what_it_has_printed(terminal: Terminal, tmp_path: Path) -> None:
+    shown: list[OutputPreview] = []
+    has_shown = tmp_path / "shown"
+
+    def show(preview: OutputPreview) -> None:
+        shown.append(preview)
+        has_shown.touch()
+
+    # It ends only after its output was shown.
+    command = f"printf '\\033[1mone\\033[0m\\ntwo\\n'; until [ -e {has_shown} ]; do sleep 0.02; done; echo three"
+    reply = terminal.terminal(replace(HERE, show_output=show), command, timeout_s=60)
+    assert shown[0] == OutputPreview("one\ntwo\n", "", 2)
+    assert reply.text == "[exit 0]\none\ntwo\nthree"
+
+
+def test_the_preview_of_a_large_output_is_bounded() -> None:
+    capture = OutputCapture(None, max_chars=10_000)
+    for n in range(50_000):
+        capture.feed(f"line {n}\n".encode())
+    preview = capture.preview()
+    assert preview.lines == 50_000
+    assert preview.first.startswith("line 0\n")
+    assert preview.last.endswith("line 49999\n")
+    assert preview.last.startswith("line ")
+    assert len(preview.first) + len(preview.last) < 2_000
+
+
+def test_background_processes_are_listed_until_they_end(terminal: Terminal) -> None:
+    terminal.terminal(HERE, "sleep 600", background=True)
+    (running,) = terminal.processes()
+    assert (running.id, running.command, running.status, running.is_running) == ("p1", "sleep 600", "running", True)
+    terminal.process(HERE, "kill", "p1")
+    (ended,) = terminal.processes()
+    assert not ended.is_running
+    assert ended.status.startswith("ended")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -21,6 +22,7 @@ from perdure.core.events import (
     Notice,
     ReasoningDelta,
     Recovered,
+    RetryScheduled,
     StatusChanged,
     TextDelta,
     ToolCallParsed,
@@ -132,6 +134,8 @@ def status_line(event: Event) -> str | None:
             return message or f"compacted: about {before:,} → {after:,} tokens"
         case Recovered(verdict=verdict, action=action):
             return f"{verdict.kind.replace('_', ' ')}: {action}"
+        case RetryScheduled(verdict=verdict, wait_s=wait_s, attempt=attempt):
+            return f"{verdict.kind.replace('_', ' ')}: trying again in {math.ceil(wait_s)} s (attempt {attempt})"
         case ModelSwitched(old, new, reason):
             return f"model {old} → {new} ({reason})"
         case Notice(text=text):

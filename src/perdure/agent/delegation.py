@@ -13,7 +13,16 @@ from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import OpenConversation, Turn
 from perdure.context.engine import ContextEngine, EngineServices
-from perdure.core.events import Event, Notice, ToolFinished, ToolStarted
+from perdure.core.events import (
+    Event,
+    HelperFinished,
+    HelperStarted,
+    Notice,
+    Outcome,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+)
 from perdure.core.messages import user
 from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
@@ -64,7 +73,15 @@ class Children:
         parts = self._child_parts(max_iterations)
         live = await parts.keep(partial(self._open, parts))
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
-        result = await Turn(parts, OpenConversation(parts, live, self._hear), task_id=parts.ids.new("t_")).run(message)
+        helper, started_s = live.conversation_id, parts.clock.monotonic_s()
+        conversation = OpenConversation(parts, live, partial(self._hear, helper))
+        self._emit(HelperStarted(helper, task))
+        outcome: Outcome = "interrupted"
+        try:
+            result = await Turn(parts, conversation, task_id=parts.ids.new("t_")).run(message)
+            outcome = result.outcome
+        finally:
+            self._emit(HelperFinished(helper, outcome, parts.clock.monotonic_s() - started_s))
         parts.engine.on_session_end(live.id)
         if result.outcome == "failed":
             return f"The helper failed: {result.error}"
@@ -103,7 +120,9 @@ class Children:
         engine, routes = self._make_engine(), parts.routes.fork()
         return replace(parts, settings=settings, engine=engine, routes=routes, tools=tools, source="delegate")
 
-    def _hear(self, event: Event) -> None:
-        """A child's tools and notices are seen; its words are not, for they are not the answer."""
-        if isinstance(event, ToolStarted | ToolFinished | Notice):
+    def _hear(self, helper: str, event: Event) -> None:
+        """Forward a child's tool events with its id, and its notices; its words are not the answer."""
+        if isinstance(event, ToolStarted | ToolOutput | ToolFinished):
+            self._emit(replace(event, helper=helper))
+        elif isinstance(event, Notice):
             self._emit(event)

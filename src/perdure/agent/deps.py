@@ -15,7 +15,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import Calibration, Calibrations
 from perdure.models.windows import Window
 from perdure.providers.routes import RouteCursor
-from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
+from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
 from perdure.store.ids import IdSource
 from perdure.store.store import SessionStore
 from perdure.tools.registry import ToolRegistry
@@ -34,7 +34,7 @@ class Send(Protocol):
     """Send one request. Raises ProviderError; cancelling closes the connection."""
 
     async def __call__(
-        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
+        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[RequestEvent], None] | None = None
     ) -> Reply: ...
 
 

@@ -21,7 +21,7 @@ from perdure.models.budgets import ContextWindow
 from perdure.models.windows import Window, plausible_window, step_down
 from perdure.providers.registry import default_max_tokens
 from perdure.providers.routes import adapt_request
-from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
+from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 
 T = TypeVar("T")
@@ -425,7 +425,7 @@ class _StreamTee:
         self._emit = emit
         self._pieces: list[str] = []
 
-    def __call__(self, event: Delta) -> None:
+    def __call__(self, event: RequestEvent) -> None:
         if isinstance(event, TextDelta):
             self._pieces.append(event.text)
         self._emit(event)

@@ -39,7 +39,7 @@ from perdure.providers.registry import find_provider
 from perdure.providers.routes import AuxiliaryCaller, EndpointChain, Summarizer, TaskUsage, auxiliary_chain, main_route
 from perdure.providers.sdk_client import SdkTransport, endpoint_of
 from perdure.providers.transport import Timeouts, Transport
-from perdure.providers.types import ApiMode, Delta, Endpoint, ModelRequest, Reply
+from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Reply, RequestEvent
 from perdure.store.ids import TimeIds
 from perdure.store.records import CallRecord
 from perdure.store.records import RouteRecord as StoredRoute
@@ -69,7 +69,7 @@ class EmbeddedSend:
         self._on_progress = on_progress
 
     async def __call__(
-        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[Delta], None] | None = None
+        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[RequestEvent], None] | None = None
     ) -> Reply:
         if endpoint.base_url != UNSTARTED:
             return await self._send(endpoint, request, on_event=on_event)

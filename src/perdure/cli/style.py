@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -39,6 +40,26 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
         yield from textwrap.wrap(
             line, width, initial_indent="", subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
         )
+
+
+def cut_row(text: str, width: int) -> str:
+    """One row no wider than `width` columns, with "…" where something is left out."""
+    if len(text) <= width // 2:
+        return text
+    used = 0
+    for n, character in enumerate(text):
+        used += _columns(character)
+        if used > width or (used == width and n + 1 < len(text)):
+            return f"{text[:n]}…"
+    return text
+
+
+def _columns(character: str) -> int:
+    if character < "\u0300":
+        return 1
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def _with_shorter_bar(line: str, excess: int) -> str:

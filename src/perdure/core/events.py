@@ -63,8 +63,31 @@ class CallFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryScheduled:
+    """A request failed in passing and is sent again after a wait; `attempt` is the number of the next one."""
+
+    verdict: ErrorVerdict
+    wait_s: float
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class ToolStarted:
     call: ToolCall
+    # The id of the delegated agent whose call it is; "" for the agent itself.
+    helper: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a running tool has printed so far: the start and the end, bounded. The next one replaces it."""
+
+    call: ToolCall
+    first: str
+    # "" where `first` is all of it.
+    last: str
+    lines: int
+    helper: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +100,7 @@ class ToolFinished:
     exit_code: int | None = None
     # False where the model made the tool's name up.
     is_registered: bool = True
+    helper: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +110,21 @@ class OutputSpilled:
     call: ToolCall
     address: str
     chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class HelperStarted:
+    """A delegated agent began its task; its tool events name it by the same id."""
+
+    helper: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class HelperFinished:
+    helper: str
+    outcome: Outcome
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +185,13 @@ Event = (
     | ReasoningDelta
     | ToolCallParsed
     | CallFinished
+    | RetryScheduled
     | ToolStarted
+    | ToolOutput
     | ToolFinished
     | OutputSpilled
+    | HelperStarted
+    | HelperFinished
     | CompactionStarted
     | CompactionFinished
     | ModelSwitched

@@ -20,7 +20,7 @@ from typing import Any
 from perdure.core.error_policy import is_retryable
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.event_queue import coalesce
-from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.providers.errors.messages import (
     EndpointLabel,
     call_error,
@@ -47,11 +47,11 @@ from perdure.providers.http import (
 )
 from perdure.providers.registry import is_own_host, missing_key, mode_module
 from perdure.providers.sdk_client import SdkTransport
-from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply, SseEvent
+from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply, RequestEvent, SseEvent
 
 __all__ = ["Delta", "OnEvent", "Retries", "Timeouts", "Transport"]
 
-OnEvent = Callable[[Delta], None]
+OnEvent = Callable[[RequestEvent], None]
 
 # Limit for a response body: no model reply is longer.
 MAX_BODY_BYTES = 64 << 20
@@ -99,6 +99,8 @@ class Transport:
                 wait_s = self._retry_delay_s(call, error.verdict, attempt)
                 if wait_s is None:
                     raise
+                if on_event is not None:
+                    on_event(RetryScheduled(error.verdict, wait_s, attempt + 1))
             await self._sleep(wait_s)
 
     async def aclose(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 
@@ -15,6 +15,8 @@ Finish = Literal["stop", "tool_calls", "length", "refusal", "context_overflow", 
 CacheTtl = Literal["5m", "1h"]
 # Emitted while a reply is streamed.
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
+# What a caller hears of a request while it is under way.
+RequestEvent = Delta | RetryScheduled
 
 
 ReasoningField = Literal["reasoning_content", "reasoning", "think_tags"]

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 from perdure.core.concurrency import CancelToken, await_foreign, call_foreign, describe_error, describe_object
 from perdure.core.errors import ToolError, ToolRefused
-from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolStarted, ToolState
+from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted, ToolState
 from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
+from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
 from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import Tool, ToolContext, ToolReply, validate_arguments
+from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolReply, validate_arguments
 
 # Return None to let the call run, or a reason to refuse it: the model reads the reason.
 PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
@@ -103,6 +104,7 @@ class ToolRuntime:
         hooks: Hooks | None = None,
         guard: Guard | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        processes: Callable[[], Sequence[BackgroundProcess]] = lambda: (),
     ) -> None:
         self.registry = registry
         self.clock = clock
@@ -111,6 +113,8 @@ class ToolRuntime:
         self.hooks = hooks or Hooks()
         self.guard = guard
         self.timeout_s = timeout_s
+        # The commands that run in the background, for surfaces that show them.
+        self.processes = processes
 
     def batch(
         self, calls: Sequence[ToolCall], scope: ToolScope, on_event: Callable[[Event], None] = lambda _: None
@@ -277,7 +281,22 @@ class Batch:
             cancel=token,
             open_sink=open_sink if outputs is not None else None,
             max_result_chars=self._limiter.limits.result_chars,
+            show_output=self._preview_emitter(call, token),
         )
+
+    def _preview_emitter(self, call: ToolCall, token: CancelToken) -> Callable[[OutputPreview], None]:
+        """Return a function that emits previews on the event loop, until the call has ended."""
+        loop = asyncio.get_running_loop()
+
+        def emit(preview: OutputPreview) -> None:
+            if not token.is_cancelled:
+                self._emit(ToolOutput(call, preview.first, preview.last, preview.lines))
+
+        def show(preview: OutputPreview) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(emit, preview)
+
+        return show
 
     async def _limit(self, outcome: ToolOutcome) -> ToolOutcome:
         if len(outcome.reply.text) <= self._limiter.limits.preview_chars:

@@ -172,6 +172,19 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
+class OutputPreview:
+    """What a tool has printed so far: the start, the end where that is not all of it, and the number of lines."""
+
+    first: str
+    last: str
+    lines: int
+
+
+def _ignore_preview(preview: OutputPreview) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolContext:
     """The context of one call: its owner, a sink for large output, and its cancellation token."""
 
@@ -184,6 +197,8 @@ class ToolContext:
     open_sink: Callable[[], OutputSink] | None = None
     # The most characters of a result that the model's window has room for.
     max_result_chars: int = 100_000
+    # Shows the user what a running tool has printed so far; from any thread, a few times a second at most.
+    show_output: Callable[[OutputPreview], None] = _ignore_preview
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from perdure.tools.builtin.files import FileEditor, FileReader
 from perdure.tools.builtin.memory import MemoryTool
 from perdure.tools.builtin.sandbox import Sandbox
 from perdure.tools.builtin.search import FileSearch
-from perdure.tools.builtin.terminal import Terminal
+from perdure.tools.builtin.terminal import BackgroundProcess, Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
 from perdure.tools.mcp import McpServers
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
@@ -104,6 +104,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         sources.outputs, OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size)
     )
 
+    processes: Callable[[], Sequence[BackgroundProcess]] = tuple
     registry, hooks, closers = ToolRegistry(), Hooks(), []  # type: ToolRegistry, Hooks, list[Callable[[], None]]
     guard, warnings = None, []  # type: ApprovalGuard | None, list[str]
     if sources.workspace is not None:
@@ -111,6 +112,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         warnings += [sandbox.problem] if sandbox is not None and sandbox.problem is not None else []
         terminal = Terminal(sources.workspace, sources.environment, sandbox=sandbox)
         closers.append(terminal.close)
+        processes = terminal.processes
         _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
         guard = _build_guard(sources, terminal)
     _add_all(registry, _other_tools(sources))
@@ -129,6 +131,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         hooks=hooks,
         guard=guard or _build_guard(sources, None),
         timeout_s=settings.tools.timeout_s,
+        processes=processes,
     )
     return Toolbox(runtime, warnings, closers)
 

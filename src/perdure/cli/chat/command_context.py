@@ -13,6 +13,7 @@ from perdure.config.load import load
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
+from perdure.tools.builtin.terminal import BackgroundProcess
 
 Progress = Callable[[str, float], None]
 
@@ -69,6 +70,10 @@ class ChatCommandContext:
     def session_id(self) -> str | None:
         """The present session, without making an agent for it."""
         return self._agent.session_id if self._agent is not None else self._next_id
+
+    def processes(self) -> Sequence[BackgroundProcess]:
+        """The commands that run in the background, ended ones too; empty before the agent is made."""
+        return self._agent.parts.tools.processes() if self._agent is not None else ()
 
     def interrupt(self) -> bool:
         """Stops what the agent is doing; whether it was doing anything yet."""

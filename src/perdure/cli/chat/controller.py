@@ -23,6 +23,7 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
 from perdure.providers.registry import PROVIDERS
+from perdure.tools.builtin.terminal import BackgroundProcess
 
 
 def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
@@ -181,6 +182,10 @@ class ChatController:
     def warm_up(self) -> None:
         """Imports what the first answer needs, while the person is still reading or typing."""
         import perdure.cli.chat.markdown  # noqa: F401  # for the import alone
+
+    def processes(self) -> Sequence[BackgroundProcess]:
+        """The commands that run in the background of this conversation; from any thread."""
+        return self.surface.processes()
 
     def status(self) -> str:
         return status_line(self.surface)

@@ -19,11 +19,13 @@ from perdure.core.events import (
     CompactionFinished,
     CompactionStarted,
     Event,
+    HelperStarted,
     ModelSwitched,
     Notice,
     OutputSpilled,
     ReasoningDelta,
     Recovered,
+    RetryScheduled,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -53,13 +55,15 @@ class PlainScreen:
                 self.line(running_line(call, 0.0).removesuffix(" … 0 s"))
             case ToolFinished():
                 self.line(finished_line(event, None, _INK).rstrip("\n"))
+            case HelperStarted(task=task):
+                self.line(f"helper: {' '.join(task.split())}")
             case OutputSpilled():
                 self.line(spilled_line(event, _INK).rstrip("\n"))
             case CompactionStarted(reason=reason) if self._begin_compaction(reason):
                 self.line(f"[{status_text(event)}]")
             case CompactionFinished() | Notice() if self._is_answered:
                 pass
-            case CompactionFinished() | Recovered() | ModelSwitched() | Notice():
+            case CompactionFinished() | Recovered() | RetryScheduled() | ModelSwitched() | Notice():
                 self.line(f"[{status_text(event)}]")
             case TurnFinished(outcome=outcome, error=error):
                 self.line(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from perdure.cli.style import Style, safe
-from perdure.core.events import ToolFinished
+from perdure.core.events import ToolFinished, ToolOutput
 
 _INDENT = "  "
 _EXIT = re.compile(r"\A\[?exit (-?\d+)\]?\n?")
@@ -32,6 +32,21 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style) -> I
         yield from _diff(text.splitlines(), 2 * most, width, ink)
     else:
         yield from _shortened(text.splitlines(), most, width, ink.dim, ink)
+
+
+def shorten_preview(output: ToolOutput, *, most: int, width: int, ink: Style) -> Iterator[str]:
+    """The first and the last lines of what a running tool has printed; more of the end, which is the news."""
+    if most <= 0:
+        return
+    first = safe(output.first).splitlines()
+    last = safe(output.last).splitlines()
+    if not last and len(first) <= most + 1:
+        yield from (ink.dim(_fit(line, width)) for line in first)
+        return
+    end = (last or first)[-max(1, most - 1) :]
+    yield ink.dim(_fit(first[0], width))
+    yield ink.dim(_fit(f"… {max(1, output.lines - len(end) - 1):,} more lines", width))
+    yield from (ink.dim(_fit(line, width)) for line in end)
 
 
 def plain_output(event: ToolFinished) -> str:

@@ -7,20 +7,30 @@ import time
 from collections.abc import Callable
 
 from perdure.agent.callbacks import status_line as status_text
+from perdure.cli.chat.activity import (
+    TARGET_CHARS,
+    Activity,
+    is_plan_done,
+    named_call,
+    plan_lines,
+    plan_summary,
+)
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
 from perdure.cli.chat.tool_output import output_lines, plain_output
 from perdure.cli.style import Style, fit_lines, safe
-from perdure.core.display import call_target
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
     CompactionStarted,
     Event,
+    HelperFinished,
+    HelperStarted,
     ModelSwitched,
     Notice,
     OutputSpilled,
     ReasoningDelta,
     Recovered,
+    RetryScheduled,
     TextDelta,
     ToolFinished,
     ToolStarted,
@@ -28,18 +38,17 @@ from perdure.core.events import (
 )
 from perdure.core.messages import ToolCall
 
-_TARGET_CHARS = 60
 # How the guard reports a call that was not allowed.
 _NOT_ALLOWED = re.compile(r"Error: \S+ was not run, (?:the user refused|no one is available)")
 _STORED_OUTPUT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
 
 
 def running_line(call: ToolCall, seconds: float) -> str:
-    return f"● {_named(call)} … {seconds:.0f} s"
+    return f"● {named_call(call)} … {seconds:.0f} s"
 
 
-def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style) -> str:
-    """`● terminal pytest tests/ · exit 1 · 0.8 s · 3,204 characters`."""
+def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style, *, width: int = 0) -> str:
+    """`● terminal pytest tests/ · exit 1 · 0.8 s · 3,204 characters`, in one row of `width` where that is given."""
     mark = ink.bad("✗") if event.is_error else ink.good("●")
     text = event.result.text
     size, address = (spilled.chars, spilled.address) if spilled is not None else _stored_output(text) or (len(text), "")
@@ -48,12 +57,14 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
         figures.insert(0, _failure(event))
     if address:
         figures.append(f"kept at {address}")
-    return f"{mark} {_named(event.call)} {ink.dim('· ' + ' · '.join(figures))}\n"
+    end = f"· {' · '.join(figures)}"
+    room = width - len(end) - len(event.call.name) - 4 if width else TARGET_CHARS
+    return f"{mark} {named_call(event.call, min(TARGET_CHARS, room))} {ink.dim(end)}\n"
 
 
 def stopped_line(call: ToolCall, ink: Style) -> str:
     """The line of a call that was interrupted before it had a result."""
-    return f"{ink.warn('■')} {_named(call)} {ink.dim('· stopped')}\n"
+    return f"{ink.warn('■')} {named_call(call)} {ink.dim('· stopped')}\n"
 
 
 def _failure(event: ToolFinished) -> str:
@@ -72,10 +83,6 @@ def _stored_output(text: str) -> tuple[int, str] | None:
     """Size and address of an output that its tool kept by itself, while it ran; None for one that is shown whole."""
     match = _STORED_OUTPUT.search(text)
     return (int(match[1].replace(",", "")), match[2]) if match else None
-
-
-def _named(call: ToolCall) -> str:
-    return safe(f"{call.name} {call_target(call, max_chars=_TARGET_CHARS)}").rstrip()
 
 
 # A live block beyond this is drawn as plain text: what is drawn many times must stay cheap.
@@ -114,7 +121,8 @@ class ChatTranscript:
         self._thinks_since_s: float | None = None
         # What is going on, and since when.
         self._activity: tuple[str, float] | None = None
-        self._tools: dict[str, tuple[ToolCall, float]] = {}
+        self._work = Activity(ink, tool_lines=tool_lines)
+        self._has_new_plan = False
         self._spilled: dict[str, OutputSpilled] = {}
         self._is_answered = False
         self._drawn: tuple[tuple[str, int], str] = (("", 0), "")
@@ -123,6 +131,7 @@ class ChatTranscript:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def show(self, event: Event) -> None:
+        self._work.take(event)
         match event:
             case TextDelta(text):
                 self._end_thinking()
@@ -131,14 +140,13 @@ class ChatTranscript:
                 self._think(text)
             case CallStarted():
                 self.busy("thinking")
-            case ToolStarted(call):
+            case ToolStarted():
                 self._end_text()
-                self._tools[call.id] = (call, time.monotonic())
-            case ToolFinished(call=call):
-                self._tools.pop(call.id, None)
-                self._write(finished_line(event, self._spilled.pop(call.id, None), self._ink))
-                self._show_output(event)
-            case OutputSpilled(call=call):
+            case ToolFinished():
+                self._show_call(event)
+            case HelperStarted() | HelperFinished():
+                self._show_helper(event)
+            case OutputSpilled():
                 self._note_spill(event)
             case CompactionStarted(reason=reason, before_tokens=before):
                 self._end_text()
@@ -147,7 +155,7 @@ class ChatTranscript:
                 self.busy(f"compacting about {before:,} tokens")
             case TurnFinished():
                 self._finish(event)
-            case CompactionFinished() | Recovered() | ModelSwitched() | Notice():
+            case CompactionFinished() | Recovered() | RetryScheduled() | ModelSwitched() | Notice():
                 self._tell(event)
             case _:
                 pass
@@ -163,9 +171,8 @@ class ChatTranscript:
     def stop(self) -> None:
         """End what was going on: what was shown of an answer stays, and calls without a result are marked."""
         self._end_text()
-        for call, _began in self._tools.values():
-            self._write(stopped_line(call, self._ink))
-        self._tools.clear()
+        for running in self._work.end():
+            self._write(stopped_line(running.call, self._ink))
         self._is_answered = False
         self.idle()
 
@@ -184,8 +191,8 @@ class ChatTranscript:
         if self._shows_reasoning and self._thought:
             lines = [*lines, *(self._ink.dim(line) for line in self._thought.split("\n")[-3:])]
         now_s = time.monotonic()
-        lines += [self._ink.key(running_line(call, now_s - began)) for call, began in self._tools.values()]
-        if self._activity is not None and not self._tools:
+        lines += self._work.lines(width)
+        if self._activity is not None and not self._work.is_waiting:
             what, began = self._activity
             lines.append(self._ink.dim(f"{_turning(now_s)} {what} … {now_s - began:.0f} s"))
         return "\n".join(lines[-rows:]) if rows > 0 else ""
@@ -251,14 +258,38 @@ class ChatTranscript:
         self._print([*self._blocks.feed(unseen), *self._blocks.end()])
         self._has_gap = False
 
+    def _show_call(self, event: ToolFinished) -> None:
+        call, helper = event.call, self._work.helper(event.helper)
+        if helper is not None:
+            line = finished_line(event, None, self._ink, width=self._width() - 4)
+            self._write(f"  {self._ink.dim(str(helper.number))} {line}")
+        elif call.name == "todo" and self._work.plan and not event.is_error:
+            self._has_new_plan = True
+            self._write_words(f"● {plan_summary(self._work.plan)}", self._ink.good)
+        else:
+            self._write(finished_line(event, self._spilled.pop(call.id, None), self._ink, width=self._width()))
+            self._show_output(event)
+
+    def _show_helper(self, event: HelperStarted | HelperFinished) -> None:
+        helper = self._work.helper(event.helper)
+        if helper is None:
+            return
+        if isinstance(event, HelperStarted):
+            self._end_text()
+            self._write_words(f"◇ helper {helper.number}: {helper.task}", self._ink.key)
+            return
+        end = "done" if event.outcome == "completed" else f"ended ({event.outcome})"
+        steps = f"{helper.steps} step{'' if helper.steps == 1 else 's'}"
+        self._write(self._ink.dim(f"◇ helper {helper.number} {end} · {event.seconds:.1f} s · {steps}") + "\n")
+
     def _show_output(self, event: ToolFinished) -> None:
-        self._last_output = (_named(event.call), plain_output(event))
+        self._last_output = (named_call(event.call), plain_output(event))
         for line in output_lines(event, most=self._tool_lines, width=self._width(), ink=self._ink):
             self._write(f"{line}\n")
 
     def _note_spill(self, event: OutputSpilled) -> None:
         """Report a spill on its tool's line, or on a separate line if that one is printed already."""
-        if event.call.id in self._tools:
+        if self._work.is_running(event.call):
             self._spilled[event.call.id] = event
         else:
             self._write(spilled_line(event, self._ink))
@@ -267,7 +298,9 @@ class ChatTranscript:
         self._end_text()
         self.idle()
         if (status := status_text(event)) and not self._is_answered:
-            is_loud = isinstance(event, Recovered) or (isinstance(event, Notice) and event.level == "warning")
+            is_loud = isinstance(event, Recovered | RetryScheduled) or (
+                isinstance(event, Notice) and event.level == "warning"
+            )
             self._write_words(f"· {safe(status)}", self._ink.warn if is_loud else self._ink.dim)
 
     def _write_words(self, text: str, in_colour: Callable[[str], str]) -> None:
@@ -276,6 +309,10 @@ class ChatTranscript:
 
     def _finish(self, event: TurnFinished) -> None:
         self.stop()
+        if self._has_new_plan and not is_plan_done(self._work.plan):
+            lines = [plan_summary(self._work.plan), *plan_lines(self._work.plan)]
+            self._write_words("\n".join(lines), self._ink.dim)
+        self._has_new_plan = False
         if event.outcome == "failed":
             self._write_words(safe(event.error or "the turn failed"), self._ink.bad)
         elif event.outcome == "interrupted":

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from perdure.cli.chat.controller import ChatController
     from perdure.cli.chat.transcript import ChatTranscript
     from perdure.core.events import Event
+    from perdure.tools.builtin.terminal import BackgroundProcess
 
 
 @contextmanager
@@ -53,6 +54,7 @@ _log = logging.getLogger(__name__)
 
 _LEAVE_WITHIN_S = 2.0
 _TICK_S = 0.2
+_PROCESS_CHARS = 40
 _QUICK_S = 2.0
 _SWITCH_S = 0.0005
 # How long leaving waits for what is still opening, and for a turn to stop.
@@ -106,6 +108,7 @@ class ChatApp:
         self._waiting: list[Line] = []
         self._inbox = EventInbox(self._show, self._box.call, self._box.later)
         self._panel: QuestionPanel | None = None
+        self._processes: list[BackgroundProcess] = []
         self._is_working = False
         # An interrupt that came before there was anything to stop: it is tried again until there is.
         self._is_stopping = False
@@ -183,8 +186,24 @@ class ChatApp:
             await asyncio.sleep(_TICK_S)
             if self._is_stopping and self._is_working and self._desk is not None:
                 self._is_stopping = not self._desk.interrupt()
-            if self._is_working or self._desk is None:
+            self._follow_processes()
+            if self._is_working or self._desk is None or self._processes:
                 self._box.redraw()
+
+    def _follow_processes(self) -> None:
+        """Note what runs in the background, and report what has ended since."""
+        everything = self._desk.processes() if self._desk is not None else ()
+        running = {p.id for p in self._processes}
+        for process in everything:
+            if process.id in running and not process.is_running:
+                name = _short(safe(process.command), _PROCESS_CHARS)
+                line = f"· {process.id} ({name}) {process.status} after {process.seconds:.0f} s"
+                self._box.write(self._page([line]))
+        self._processes = [p for p in everything if p.is_running]
+
+    def _process_rows(self, width: int) -> list[str]:
+        rows = [f"◌ {p.id} {_short(safe(p.command), width)} … {p.seconds:.0f} s" for p in self._processes]
+        return [self.ink.dim(_short(row, width)) for row in rows]
 
     # -- the prompt's thread -----------------------------------------------------------------------------------------
 
@@ -280,8 +299,9 @@ class ChatApp:
 
     def _above(self, width: int, rows: int) -> str:
         question_lines = self._panel.lines(width, rows, self.ink) if self._panel is not None else []
+        processes = self._process_rows(width)
         waiting = [self.ink.dim(f"  then: {_short(line.text, width)}") for line in self._waiting]
-        lines = [*waiting[: max(0, rows - len(question_lines))], *question_lines]
+        lines = [*processes, *waiting][: max(0, rows - len(question_lines))] + question_lines
         live = self._transcript.live(width=width, rows=rows - len(lines)) if self._transcript is not None else ""
         return "\n".join([live, *lines] if live else lines)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from threading import get_ident
 
 from perdure.core.event_queue import EventQueue, delta_kind, join_deltas
-from perdure.core.events import ReasoningDelta, TextDelta
+from perdure.core.events import ReasoningDelta, TextDelta, ToolOutput
 from perdure.core.ports import Clock
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.gateway.events.serialize import is_final
@@ -28,6 +28,8 @@ MAX_RUNNING_EVENTS = 5_000
 MAX_FINISHED_EVENTS = 24
 # Disconnect a subscriber whose queue is this long; it can reconnect with its last event number.
 MAX_BUFFERED_EVENTS = 2_000
+# Superseded by later events of the same turn.
+_PASSING = (TextDelta, ReasoningDelta, ToolOutput)
 
 
 class Subscriber:
@@ -166,10 +168,8 @@ class EventChannel:
             self.unsubscribe(subscriber)
 
     def _compact_buffer(self, turn_id: str) -> None:
-        """Drop the deltas of a finished turn, whose final event has the whole text, and old finished turns."""
-        events = [
-            n for n in self._buffer if n.turn_id != turn_id or not isinstance(n.event, TextDelta | ReasoningDelta)
-        ]
+        """Drop the deltas and previews of a finished turn, which later events replace, and old finished turns."""
+        events = [n for n in self._buffer if n.turn_id != turn_id or not isinstance(n.event, _PASSING)]
         running = {n.turn_id for n in events} - {n.turn_id for n in events if is_final(n.event)}
         finished = [n for n in events if n.turn_id not in running][-MAX_FINISHED_EVENTS:]
         retained_ids = {id(n) for n in finished}

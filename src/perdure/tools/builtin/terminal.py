@@ -24,7 +24,7 @@ from perdure.core.errors import StoreError, ToolError
 from perdure.core.ports import OutputSink, StoredOutput
 from perdure.tools.builtin.sandbox import Sandbox
 from perdure.tools.output_limits import persisted_block
-from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
+from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolReply, tool_from_function
 
 _FLUSH_CHARS = 1 << 18
 # ANSI colours, cursor movement and titles.
@@ -66,12 +66,22 @@ class OutputCapture:
         self._tail = ""
         self._sink: OutputSink | None = None
         self._store_error = ""
+        self._lines = 0
+
+    def preview(self) -> OutputPreview:
+        """Return the start and the end of the output so far."""
+        if self._total_chars <= self._head_chars:
+            return OutputPreview(strip_ansi(self._head), "", self._lines)
+        # The tail begins in the middle of a line.
+        whole_lines = self._tail.partition("\n")[2] or self._tail
+        return OutputPreview(strip_ansi(self._head), strip_ansi(whole_lines), self._lines)
 
     def feed(self, data: bytes, *, is_last: bool = False) -> None:
         text = self._decoder.decode(data, is_last)
         if not text:
             return
         self._total_chars += len(text)
+        self._lines += text.count("\n")
         if len(self._head) < self._head_chars:
             self._head += text[: self._head_chars - len(self._head)]
         self._tail = (self._tail + text[-self._tail_chars :])[-self._tail_chars :]
@@ -134,6 +144,29 @@ _INTERNAL_VARIABLES = ("PERDURE_STATE_FILE", "_", "SHLVL", "PWD", "OLDPWD")
 _GRACE_S = 2.0
 
 
+# How often a running command's output is shown.
+_PREVIEW_EVERY_S = 0.25
+
+
+class OutputPreviews:
+    """Shows the output of a running command: a few times a second, and only where there is more of it."""
+
+    def __init__(self, capture: OutputCapture, show: Callable[[OutputPreview], None]) -> None:
+        self._capture = capture
+        self._show = show
+        self._shown: OutputPreview | None = None
+        self._next_s = float("-inf")
+
+    def update(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        preview = self._capture.preview()
+        if preview != self._shown and preview.first:
+            self._show(preview)
+            self._shown, self._next_s = preview, now_s + _PREVIEW_EVERY_S
+
+
 @dataclass(frozen=True, slots=True)
 class ShellState:
     """The working folder and environment of a shell."""
@@ -185,6 +218,7 @@ def run_command(
     timeout_s: float,
     cancel: CancelToken,
     sandbox: Sandbox | None = None,
+    show_output: Callable[[OutputPreview], None] = lambda preview: None,
 ) -> ShellResult:
     """Run a command until it exits, times out or is cancelled; its process group is stopped in every case."""
     with tempfile.TemporaryDirectory(prefix="perdure-shell-") as scratch:
@@ -193,7 +227,7 @@ def run_command(
         unregister = cancel.on_cancel(lambda: stop_group(process, grace_s=0))
         deadline = time.monotonic() + timeout_s
         try:
-            is_timed_out = not _drain(process, capture, deadline)
+            is_timed_out = not _drain(process, capture, deadline, OutputPreviews(capture, show_output))
         finally:
             unregister()
             # Includes background children that hold our pipe open: they would never end otherwise.
@@ -226,7 +260,7 @@ def read_state(file: Path, before: ShellState) -> ShellState:
     return ShellState(Path(os.fsdecode(folder)), environment or before.environment)
 
 
-def _drain(process: subprocess.Popen[bytes], capture: OutputCapture, deadline: float) -> bool:
+def _drain(process: subprocess.Popen[bytes], capture: OutputCapture, deadline: float, previews: OutputPreviews) -> bool:
     """Read output until the command exits; return False at the deadline."""
     assert process.stdout is not None
     fd = process.stdout.fileno()
@@ -237,6 +271,7 @@ def _drain(process: subprocess.Popen[bytes], capture: OutputCapture, deadline: f
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 return False
+            previews.update()
             if selector.select(min(remaining_s, 0.1)):
                 data = os.read(fd, 1 << 16)
                 if not data:
@@ -258,12 +293,26 @@ _MAX_STATES = 256
 _BATCH_MODE = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_EDITOR": "true", "GIT_TERMINAL_PROMPT": "0"}
 
 
+@dataclass(frozen=True, slots=True)
+class BackgroundProcess:
+    """A command that runs, or ran, in the background; `status` is "running" or how it ended."""
+
+    id: str
+    command: str
+    status: str
+    seconds: float
+    is_running: bool
+
+
 @dataclass(slots=True)
 class _BackgroundJob:
     command: str
     process: subprocess.Popen[bytes]
     log: Path
+    started_s: float
     read_bytes: int = 0
+    # Set when the end is first noticed.
+    ended_s: float | None = None
 
 
 class Terminal:
@@ -312,7 +361,13 @@ class Terminal:
         seconds = min(max(0.1, timeout_s), MAX_TIMEOUT_S)
         try:
             result = run_command(
-                command, state, capture=capture, timeout_s=seconds, cancel=context.cancel, sandbox=self._sandbox
+                command,
+                state,
+                capture=capture,
+                timeout_s=seconds,
+                cancel=context.cancel,
+                sandbox=self._sandbox,
+                show_output=context.show_output,
             )
         except OSError as error:
             raise ToolError(f"the shell could not be started: {error}") from None
@@ -351,6 +406,10 @@ class Terminal:
             _wait(job, min(max(0.0, timeout_s), MAX_TIMEOUT_S), context)
         return f"{process_id}: {_status(job)}\n{_new_output(job)}".rstrip()
 
+    def processes(self) -> list[BackgroundProcess]:
+        """Return the background processes, ended ones too; from any thread."""
+        return [_describe_job(name, job) for name, job in tuple(self._background.items())]
+
     def close(self) -> None:
         """Stop all background processes and delete their output."""
         for job in self._background.values():
@@ -368,7 +427,7 @@ class Terminal:
             with log.open("wb") as out:
                 state_file = Path(self._logs.name) / f"{name}.state"
                 process = start_command(command, state, state_file, stdout=out.fileno(), sandbox=self._sandbox)
-            self._background[name] = _BackgroundJob(command, process, log)
+            self._background[name] = _BackgroundJob(command, process, log, time.monotonic())
         return f"Started in the background as {name}. Look at it with process(action='poll', process_id='{name}')."
 
 
@@ -386,6 +445,14 @@ def _status(job: _BackgroundJob) -> str:
     if code is None:
         return "running"
     return f"ended, exit {code}" if code >= 0 else f"ended by signal {-code}"
+
+
+def _describe_job(name: str, job: _BackgroundJob) -> BackgroundProcess:
+    is_running = job.process.poll() is None
+    if not is_running and job.ended_s is None:
+        job.ended_s = time.monotonic()
+    end_s = job.ended_s if job.ended_s is not None else time.monotonic()
+    return BackgroundProcess(name, job.command, _status(job), end_s - job.started_s, is_running)
 
 
 def _wait(job: _BackgroundJob, seconds: float, context: ToolContext) -> None:

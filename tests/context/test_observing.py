@@ -40,5 +40,5 @@ def test_a_compaction_asked_for_early_reads_what_was_left():
 
     made = engine.compress(entries, reason="user")
 
-    assert made.handoff is not None
-    assert "src/app/main.py" in "".join(made.handoff.sections.values())
+    assert made.record is not None
+    assert "src/app/main.py" in "".join(made.record.sections.values())

@@ -17,17 +17,13 @@ from perdure.agent.runner import LoopThread, TurnRunner
 from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
-from perdure.core.errors import PerdureError
+from perdure.core.errors import InvalidMessage, TurnFailed
 from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, parse_user_message
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.providers.types import Endpoint
 from perdure.store.leases import holder_id, is_holder_dead
 from perdure.store.records import Lease, RouteRecord, damage_notice
-
-
-class TurnFailed(PerdureError):
-    """Raised when a turn ends without an answer; the message gives the cause and the next step."""
 
 
 class ConversationAgent:
@@ -76,6 +72,7 @@ class ConversationAgent:
         task_id: str | None = None,
     ) -> ConversationResult:
         """Run one turn; errors are reported in the result."""
+        _check_message(user_message)
         return self._runner.run(self._turn(user_message, system_message, conversation_history, task_id))
 
     async def arun_conversation(
@@ -85,6 +82,7 @@ class ConversationAgent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
+        _check_message(user_message)
         return await self._runner.arun(self._turn(user_message, system_message, conversation_history, task_id))
 
     async def afinish_turn(self, task_id: str | None = None) -> ConversationResult:
@@ -93,6 +91,7 @@ class ConversationAgent:
 
     async def stream(self, text: str) -> AsyncIterator[Event]:
         """Stream the events of one turn; the last one is TurnFinished."""
+        _check_message(text)
         subscription = self._bus.subscribe()
         future = self._runner.start(self._turn(text, None, None, None))
         future.add_done_callback(lambda _: subscription.close())
@@ -107,6 +106,25 @@ class ConversationAgent:
         finally:
             subscription.close()
             # After the last event the agent may be busy with the next turn already.
+            if not is_over and not future.done():
+                self.interrupt()
+
+    def stream_here(self, text: str) -> Iterator[Event]:
+        """The same as `stream` for a thread without an event loop; blocks between events."""
+        _check_message(text)
+        subscription = self._bus.subscribe()
+        future = self._runner.start(self._turn(text, None, None, None))
+        future.add_done_callback(lambda _: subscription.close())
+        is_over = False
+        try:
+            for event in subscription:
+                is_over = isinstance(event, TurnFinished)
+                yield event
+                if is_over:
+                    break
+            future.result()
+        finally:
+            subscription.close()
             if not is_over and not future.done():
                 self.interrupt()
 
@@ -192,7 +210,8 @@ class ConversationAgent:
         """End the conversation for the engine and close its tools; leaves the store open."""
         if self._conversation is not None:
             self._conversation.live.flush()
-            self._parts.engine.on_session_end(self._conversation.live.id)
+            self._wanted_id = self._conversation.live.id
+            self._parts.engine.on_session_end(self._wanted_id)
             self._conversation = None
         for close in self._closers:
             close()
@@ -326,6 +345,12 @@ class ConversationAgent:
         live.move_to(history.session, history.entries)
         self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
         self._bus.emit(Notice(description))
+
+
+def _check_message(message: object) -> None:
+    """Raises InvalidMessage for what cannot start a turn, before anything is opened for it."""
+    if not isinstance(message, str | Mapping | Message):
+        raise InvalidMessage(f"a message is a text or a dict like {{'role': 'user', …}}, not {message!r:.80}")
 
 
 def _new_messages(history: list[Message], entries: Sequence[Entry]) -> list[Message] | None:

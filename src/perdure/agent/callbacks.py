@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 import logging
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from perdure.core.concurrency import await_foreign, call_foreign
-from perdure.core.errors import ToolError
+from perdure.core.errors import ConfigError, ToolError
 from perdure.core.events import (
     CallFinished,
     CallStarted,
@@ -98,6 +99,19 @@ class Callbacks:
     clarify_callback: Callable[[str, Sequence[str]], str] | None = None
     # (action, reason) → "once" | "session" | "always" | "no"
     approval_callback: Callable[[str, str], ApprovalAnswer] | None = None
+
+    @classmethod
+    def from_mapping(cls, callbacks: Mapping[str, Any]) -> Callbacks:
+        """Callbacks by name. Raises ConfigError for an unknown name, or for what cannot be called."""
+        known = [f.name for f in fields(cls)]
+        for name, callback in callbacks.items():
+            if name not in known:
+                near = difflib.get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+                raise ConfigError(f"there is no callback {name!r}; {hint}")
+            if callback is not None and not callable(callback):
+                raise ConfigError(f"{name} takes a function, not {callback!r:.80}")
+        return cls(**callbacks)
 
     def hear(self, event: Event) -> None:
         """Dispatch an event to its callback."""

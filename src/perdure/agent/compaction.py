@@ -124,7 +124,7 @@ def _write(
         "prompt_before": prompt_before,
         "prompt_after": live.counter.estimate,
         "threshold": live.window.threshold_tokens if live.window is not None else None,
-        "cost_usd": compaction.handoff.cost_usd if compaction.handoff is not None else None,
+        "cost_usd": compaction.record.cost_usd if compaction.record is not None else None,
     }
     live.record(StoredEvent(live.id, "compaction", payload))
     live.flush()
@@ -170,7 +170,7 @@ def report(compaction: Compaction, entries: Sequence[Entry]) -> CompactionReport
         after_tokens=compaction.after_tokens,
         message=compaction.message,
         notices=compaction.notices,
-        record=compaction.handoff,
+        record=compaction.record,
     )
 
 
@@ -186,7 +186,7 @@ def plan_over_log(compaction: Compaction, entries: Sequence[Entry]) -> Plan:
 
 
 def _new_handoff(step: Insert, compaction: Compaction) -> NewHandoff:
-    handoff = compaction.handoff
+    handoff = compaction.record
     if handoff is None:
         return NewHandoff(step.message)
     return NewHandoff(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from perdure.core.event_queue import EventQueue
 from perdure.core.events import Event
@@ -65,7 +65,7 @@ class EventBus:
 
 
 class Subscription:
-    """A subscriber's bounded queue, read as an async iterator or drained to a listener."""
+    """A subscriber's bounded queue, read as an iterator, plain or async, or drained to a listener."""
 
     def __init__(self, on_close: Callable[[Subscription], None]) -> None:
         self._queue = EventQueue[Event](max_items=MAX_WAITING, merge_above=MAX_SINGLE_DELTAS)
@@ -83,6 +83,14 @@ class Subscription:
 
     def drain_to(self, listener: Listener) -> None:
         """Call the listener with each event until the queue is closed; blocks."""
+        for event in self:
+            try:
+                listener(event)
+            except BaseException:  # third-party code: the turn and this thread must survive it
+                _log.exception("an event listener failed on %s", type(event).__name__)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield each event until the queue is closed; blocks between them."""
         arrived = threading.Event()
         self._queue.on_ready = arrived.set
         while True:
@@ -93,11 +101,7 @@ class Subscription:
                     return
                 arrived.wait()
                 continue
-            event = self._queue.pop()
-            try:
-                listener(event)
-            except BaseException:  # third-party code: the turn and this thread must survive it
-                _log.exception("an event listener failed on %s", type(event).__name__)
+            yield self._queue.pop()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         loop, arrived = asyncio.get_running_loop(), asyncio.Event()

@@ -24,6 +24,7 @@ from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, wi
 from perdure.core.concurrency import await_foreign, describe_error
 from perdure.core.errors import ProviderError
 from perdure.core.events import Event, ModelSwitched, Notice, Outcome, StatusChanged, TextDelta, TurnStarted
+from perdure.core.mapping_access import MappingAccess
 from perdure.core.messages import SYSTEM_NOTE, Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply
@@ -39,7 +40,7 @@ STEP_LIMIT = "The step limit of this turn was reached before the work was done."
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationResult:
+class ConversationResult(MappingAccess):
     """The result of a turn: outcome, response, messages, usage."""
 
     outcome: Outcome

@@ -7,4 +7,7 @@ embedded model is started when the first call needs it.
 
 from perdure.app.agent import Agent
 
-__all__ = ["Agent"]
+# The name other agents have for it.
+AIAgent = Agent
+
+__all__ = ["AIAgent", "Agent"]

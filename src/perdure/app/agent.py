@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
 from perdure.config.env import home_dir
+from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.ports import Approver, Asker
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class Agent:
         from perdure.app.runtime import Shared
 
         configured = {"name": model, "provider": provider, "base_url": base_url}
-        listeners = callbacks if isinstance(callbacks, Callbacks) else Callbacks(**(callbacks or {}))
+        self._is_closed = False
+        listeners = callbacks if isinstance(callbacks, Callbacks) else Callbacks.from_mapping(callbacks or {})
         if approver is None and listeners.approval_callback is not None:
             approver = CallbackApprover(listeners.approval_callback)
         if asker is None and listeners.clarify_callback is not None:
@@ -108,10 +110,10 @@ class Agent:
 
     def chat(self, text: str) -> str:
         """Run one turn and return its final response. Raises TurnFailed."""
-        return self._agent.chat(text)
+        return self._opened.chat(text)
 
     async def achat(self, text: str) -> str:
-        return await self._agent.achat(text)
+        return await self._opened.achat(text)
 
     def run_conversation(
         self,
@@ -121,7 +123,7 @@ class Agent:
         task_id: str | None = None,
     ) -> ConversationResult:
         """Run one turn; errors are reported in the result."""
-        return self._agent.run_conversation(user_message, system_message, conversation_history, task_id)
+        return self._opened.run_conversation(user_message, system_message, conversation_history, task_id)
 
     async def arun_conversation(
         self,
@@ -130,11 +132,11 @@ class Agent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        return await self._agent.arun_conversation(user_message, system_message, conversation_history, task_id)
+        return await self._opened.arun_conversation(user_message, system_message, conversation_history, task_id)
 
-    def stream(self, text: str) -> AsyncIterator[Event]:
-        """Stream the events of one turn; the last one is TurnFinished."""
-        return self._agent.stream(text)
+    def stream(self, text: str) -> EventStream:
+        """Stream the events of one turn, with `for` or `async for`; the last one is TurnFinished."""
+        return EventStream(self._opened, text)
 
     def interrupt(self) -> bool:
         """Cancel the running turn, from any thread; return whether there was one."""
@@ -144,22 +146,25 @@ class Agent:
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
         """Compact now, at any context usage, and return a report."""
-        return self._agent.compress(focus_topic)
+        return self._opened.compress(focus_topic)
 
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
-        return await self._agent.acompress(focus_topic)
+        return await self._opened.acompress(focus_topic)
 
     def undo(self) -> str:
         """Undo the last compaction and return the id of the session that continues; deletes nothing."""
-        return self._agent.undo()
+        return self._opened.undo()
 
-    def switch_model(self, route: EndpointChain) -> None:
-        """Switch to another model; the history is made to fit before the next call."""
-        self._agent.switch_model(route)
+    def switch_model(self, model: str | EndpointChain) -> None:
+        """Switch to another model (`name` or `provider/name`); the history is made to fit before the next call."""
+        from perdure.app.runtime import route_to
+
+        route = route_to(self._shared.settings, model) if isinstance(model, str) else model
+        self._opened.switch_model(route)
 
     def measure(self) -> ContextUsage:
         """Context usage with the window resolved, also before the first message; may query the endpoint once."""
-        return self._agent.measure()
+        return self._opened.measure()
 
     @property
     def gauge(self) -> ContextUsage:
@@ -170,7 +175,7 @@ class Agent:
 
     def open(self) -> OpenConversation:
         """Open the conversation (resume or create it) without running a turn."""
-        return self._agent.open()
+        return self._opened.open()
 
     @property
     def session_id(self) -> str | None:
@@ -207,9 +212,16 @@ class Agent:
 
         Agents at the same path share one store, which is closed with the last of them. A store passed in stays open.
         """
+        self._is_closed = True
         self._agent.stop()
         self._agent.close()
         self._shared.close()
+
+    @property
+    def _opened(self) -> ConversationAgent:
+        if self._is_closed:
+            raise PerdureError("this agent is closed; make another with session_id=… to go on with its conversation")
+        return self._agent
 
     def __enter__(self) -> Agent:
         return self
@@ -218,6 +230,34 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class EventStream:
+    """The events of one turn, which starts with the first one read; leaving early interrupts it."""
+
+    def __init__(self, agent: ConversationAgent, text: str) -> None:
+        if not isinstance(text, str | Mapping):
+            raise InvalidMessage(f"stream takes a text, not {text!r:.80}")
+        self._agent = agent
+        self._text = text
+        self._source: AsyncIterator[Event] | None = None
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._agent.stream_here(self._text)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._source is None:
+            self._source = self._agent.stream(self._text)
+        return await anext(self._source)
+
+    async def aclose(self) -> None:
+        """Interrupt the turn if it is still running."""
+        close = getattr(self._source, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _settings(

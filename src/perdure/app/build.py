@@ -20,6 +20,7 @@ from perdure.config.env import shell_environment
 from perdure.config.settings import Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
+from perdure.core.errors import ConfigError
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
@@ -28,10 +29,13 @@ from perdure.tools.builtin.memory import FileMemory, SharedMemory
 from perdure.tools.output_limits import OutputLimiter
 from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
+from perdure.tools.tool import Tool, tool_from_function
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
 from perdure.tools.workspace import Workspace
 
 AnyTools = Iterable[Any]
+# In a list of tools: all those that are offered where no list is handed in.
+DEFAULT_TOOLS = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class Wiring:
             models=shared.knowledge,
             calibrations=shared.calibrations,
             engine=self._engine(),
-            tools=self._default_tools(memory) if tools is None else self._only(tools),
+            tools=self._tools(memory, tools),
             memory=memory,
             prompt_sources=self._prompt_sources,
             settings=self.settings,
@@ -142,6 +146,20 @@ class Wiring:
             run_coroutine=shared.bridge.run,
         )
 
+    def _tools(self, memory: Memory, tools: AnyTools | None) -> ToolRuntime:
+        """The default tools where none are handed in, those named in a list beside the caller's own, or only these."""
+        if isinstance(tools, str) or not isinstance(tools, Iterable | None):
+            raise ConfigError(f"tools takes a list of functions, tools and names of tools, not {tools!r:.80}")
+        items = list(tools) if tools is not None else [DEFAULT_TOOLS]
+        names = [item for item in items if isinstance(item, str)]
+        own = [_as_tool(item) for item in items if not isinstance(item, str)]
+        if not names:
+            return self._only(own)
+        runtime = self._default_tools(memory, own)
+        if DEFAULT_TOOLS not in names:
+            runtime.registry.keep_only([*names, *(tool.name for tool in own)])
+        return runtime
+
     def _only(self, tools: AnyTools) -> ToolRuntime:
         """Exactly the tools handed in. They are the caller's own: only an approver that came with them is asked."""
         shared, approver = self.shared, self.speaker.approver
@@ -155,7 +173,7 @@ class Wiring:
             ToolRegistry(tools), clock=shared.clock, output_limiter=limiter, outputs=outputs, guard=guard
         )
 
-    def _default_tools(self, memory: Memory) -> ToolRuntime:
+    def _default_tools(self, memory: Memory, own: AnyTools) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker
         keys = [variable for s in PROVIDERS for variable in s.key_variables]
         self.toolbox = build_toolbox(
@@ -175,7 +193,8 @@ class Wiring:
                 spawner=self,
                 approver=speaker.approver,
                 approvals=shared.store.state("approvals"),
-            )
+            ),
+            own,
         )
         self.warnings += self.toolbox.warnings
         return self.toolbox.runtime
@@ -204,6 +223,18 @@ class Wiring:
             if speaker.has_shell
             else f"The user talks to you through: {speaker.source}.",
         )
+
+
+def _as_tool(item: Any) -> Tool:
+    """Raises ConfigError for what is no tool and cannot be made one."""
+    if isinstance(item, Tool):
+        return item
+    if not callable(item):
+        raise ConfigError(f"{item!r:.80} is no tool: hand in a typed function, a Tool, or a tool's name")
+    try:
+        return tool_from_function(item)
+    except (AttributeError, NameError, TypeError, ValueError) as error:
+        raise ConfigError(f"{item!r:.80} cannot be made a tool: {error}") from error
 
 
 def _without_programs(settings: Settings) -> Settings:

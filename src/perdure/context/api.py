@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, Required, TypedDict, Unpack
 
 from pydantic import ValidationError
 
 from perdure.config.deprecated import rename_settings
 from perdure.config.settings import CompressionSettings, Settings
 from perdure.context.compressor import ContextCompressor
-from perdure.context.engine import Compaction, CompactionReport, Insert, Steps, run_steps, run_steps_here
+from perdure.context.engine import CompactionReport, Steps, run_steps, run_steps_here
 from perdure.context.summarizer import AnySummarize
 from perdure.core import rules
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Message
+from perdure.models.tokens import estimate_tokens
+
+
+class CompressOptions(TypedDict, total=False):
+    """The arguments that `compress` and its variants have in common; see `compress`."""
+
+    context_length: Required[int]
+    summarize: AnySummarize | None
+    focus_topic: str | None
+    settings: CompressionSettings | Settings | Mapping[str, Any] | None
+    handoff_max_chars: int | None
+    handoff_key: bytes | None
 
 
 def compress(
@@ -27,7 +40,9 @@ def compress(
     handoff_max_chars: int | None = None,
     handoff_key: bytes | None = None,
 ) -> CompactionReport:
-    """Compact a message list if there is anything to compact; without `summarize`, by code alone.
+    """Compact a message list now, however little of the window it fills; without `summarize`, by code alone.
+
+    In a loop, `compress_if_needed` waits until the window fills up.
 
     `summarize` takes the prompt, and `max_tokens` if it has such a parameter, and returns the text; it may be async.
 
@@ -49,59 +64,85 @@ def compress(
     )
 
 
-async def acompress(
-    messages: Sequence[Mapping[str, Any]],
-    *,
-    context_length: int,
-    summarize: AnySummarize | None = None,
-    focus_topic: str | None = None,
-    settings: CompressionSettings | Settings | Mapping[str, Any] | None = None,
-    handoff_max_chars: int | None = None,
-    handoff_key: bytes | None = None,
-) -> CompactionReport:
+async def acompress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> CompactionReport:
     """The same as `compress` without blocking the event loop; `summarize` is awaited in it."""
-    return await run_steps(
-        _compress(
-            messages,
-            context_length=context_length,
-            summarize=summarize,
-            focus_topic=focus_topic,
-            settings=settings,
-            handoff_max_chars=handoff_max_chars,
-            handoff_key=handoff_key,
-        )
-    )
+    return await run_steps(_compress(messages, **options))
 
 
-def _compress(
+def compress_if_needed(
     messages: Sequence[Mapping[str, Any]],
     *,
-    context_length: int,
-    summarize: AnySummarize | None,
-    focus_topic: str | None,
-    settings: CompressionSettings | Settings | Mapping[str, Any] | None,
-    handoff_max_chars: int | None,
-    handoff_key: bytes | None,
+    prompt_tokens: int | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    **options: Unpack[CompressOptions],
+) -> CompactionReport:
+    """Compact a message list once it fills the window up to `compression.threshold`; until then change nothing.
+
+    `prompt_tokens` is the size of the last request as the service reported it; without it the messages, and `tools`
+    where they are handed in, are estimated. The other arguments are those of `compress`.
+    """
+    return run_steps_here(_compress_if_needed(messages, prompt_tokens, tools, options))
+
+
+async def acompress_if_needed(
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    prompt_tokens: int | None = None,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    **options: Unpack[CompressOptions],
+) -> CompactionReport:
+    """The same as `compress_if_needed` without blocking the event loop; `summarize` is awaited in it."""
+    return await run_steps(_compress_if_needed(messages, prompt_tokens, tools, options))
+
+
+def _compress_if_needed(
+    messages: Sequence[Mapping[str, Any]],
+    prompt_tokens: int | None,
+    tools: Sequence[Mapping[str, Any]] | None,
+    options: CompressOptions,
 ) -> Steps[CompactionReport]:
-    if not isinstance(context_length, int) or isinstance(context_length, bool) or context_length < 1:
-        raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
-    engine = ContextCompressor(
-        context_length=context_length,
-        summarize=summarize,
-        settings=compression_settings(settings),
-        handoff_max_chars=handoff_max_chars,
-        handoff_key=handoff_key,
-    )
-    done = yield from engine.steps(messages, focus_topic=focus_topic, reason="user")
+    engine = _engine(options)
+    if prompt_tokens is not None and (not isinstance(prompt_tokens, int) or isinstance(prompt_tokens, bool)):
+        raise ConfigError(f"prompt_tokens is a number of tokens, or None; given: {prompt_tokens!r}")
+    tokens = prompt_tokens if prompt_tokens is not None else estimate_tokens(messages, tools=tools)
+    if not engine.should_compress(tokens):
+        at = engine.budgets.threshold_tokens
+        message = f"Nothing to compact yet: about {tokens:,} tokens, compacts at {at:,}."
+        return CompactionReport(_sendable(list(map(dict, messages))), "nothing_to_do", "", tokens, tokens, message)
+    return (yield from _compress(messages, **options))
+
+
+def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> Steps[CompactionReport]:
+    engine = _engine(options)
+    done = yield from engine.steps(messages, focus_topic=options.get("focus_topic"), reason="user")
     return CompactionReport(
         messages=_sendable(done.messages) if done.is_noop else done.messages,
         outcome=done.outcome,
-        handoff=_handoff_text(done),
+        handoff=done.handoff,
         before_tokens=done.before_tokens,
         after_tokens=done.after_tokens,
         message=done.message,
         notices=done.notices,
-        record=done.handoff,
+        record=done.record,
+    )
+
+
+def _engine(options: CompressOptions) -> ContextCompressor:
+    """The engine for these arguments. Raises ConfigError."""
+    if unknown := sorted(options.keys() - CompressOptions.__annotations__.keys()):
+        near = get_close_matches(unknown[0], CompressOptions.__annotations__, n=1)
+        raise ConfigError(f"compress takes no {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    context_length, summarize = options.get("context_length"), options.get("summarize")
+    if not isinstance(context_length, int) or isinstance(context_length, bool) or context_length < 1:
+        raise ConfigError(f"context_length is the model's window in tokens, at least 1; given: {context_length!r}")
+    if summarize is not None and not callable(summarize):
+        raise ConfigError(f"summarize is a function from a prompt to a text, not {summarize!r:.80}")
+    return ContextCompressor(
+        context_length=context_length,
+        summarize=summarize,
+        settings=compression_settings(options.get("settings")),
+        handoff_max_chars=options.get("handoff_max_chars"),
+        handoff_key=options.get("handoff_key"),
     )
 
 
@@ -124,8 +165,3 @@ def _sendable(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Repair a list that was not compacted; a valid one is returned unchanged."""
     read = [Message.from_dict(m) for m in messages]
     return messages if rules.is_valid(read) else [m.to_dict() for m in rules.repair(read)]
-
-
-def _handoff_text(done: Compaction) -> str:
-    inserted = (s.message for s in done.plan if isinstance(s, Insert) and s.message.kind == "handoff")
-    return next((m.text for m in inserted), "")

@@ -315,7 +315,7 @@ class ContextCompressor(ContextEngine):
         done = Compaction(
             "digest" if written.handoff.is_digest else "compacted",
             plan,
-            handoff=written.handoff,
+            record=written.handoff,
             before_tokens=before,
             after_tokens=after,
             message=self._describe(written, before, after, len((rewrite[1] if rewrite else boundaries).middle), unread),

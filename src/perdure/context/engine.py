@@ -33,6 +33,7 @@ from perdure.context.system_note import with_compaction_note
 from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_shielded
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
+from perdure.core.mapping_access import MappingAccess
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock, KeyValue, LogReader
 from perdure.core.rules import leading_system
@@ -178,7 +179,8 @@ class Compaction:
 
     outcome: CompactionOutcome
     plan: tuple[Step, ...]
-    handoff: Handoff | None = None
+    # What the inserted handoff says, as a value; None where there is none.
+    record: Handoff | None = None
     before_tokens: int = 0
     after_tokens: int = 0
     # One or two plain sentences: what was done, or why nothing was.
@@ -202,6 +204,12 @@ class Compaction:
         return end == len(self.source)
 
     @property
+    def handoff(self) -> str:
+        """The handoff's text as the model reads it; "" where there is none."""
+        inserted = (s.message for s in self.plan if isinstance(s, Insert) and s.message.kind == "handoff")
+        return next((m.text for m in inserted), "")
+
+    @property
     def messages(self) -> list[Any]:
         """The new history, valid and ready to send: dicts if the input was dicts, else `Message` values."""
         if self.is_noop:
@@ -214,7 +222,7 @@ class Compaction:
             return visible
         originals = {id(m): item for m, item in zip(plain, applied, strict=True) if isinstance(item, Mapping)}
         out = [originals.get(id(m)) or m.to_dict() for m in visible]
-        return with_compaction_note(out, leading_system(visible)) if self.handoff is not None else out
+        return with_compaction_note(out, leading_system(visible)) if self.record is not None else out
 
     def apply(self, items: Sequence[T]) -> list[T | Message]:
         """Apply the plan: kept items unchanged, inserted messages between them."""
@@ -235,7 +243,7 @@ Compressed: TypeAlias = Compaction | Sequence[Message] | Sequence[Entry]
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionReport:
+class CompactionReport(MappingAccess):
     """The result of a compaction as returned to the caller: messages to send, and a report to show."""
 
     messages: list[dict[str, Any]]
@@ -450,8 +458,8 @@ def _validate_compaction(result: Compaction, messages: Sequence[Entry]) -> Compa
         steps.append(step)
     if result.outcome not in get_args(CompactionOutcome):
         raise PluginBroken(f"the outcome {result.outcome!r} is not one of {', '.join(get_args(CompactionOutcome))}")
-    if not isinstance(result.handoff, Handoff | None):
-        raise PluginBroken(f"the handoff is {type(result.handoff).__name__}; expected a Handoff or None")
+    if not isinstance(result.record, Handoff | None):
+        raise PluginBroken(f"the record is {type(result.record).__name__}; expected a Handoff or None")
     for name in ("before_tokens", "after_tokens", "calls", "head_tokens"):
         if not isinstance(getattr(result, name), int):
             raise PluginBroken(f"{name} is {getattr(result, name)!r}; expected an integer")

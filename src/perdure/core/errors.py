@@ -16,7 +16,8 @@ PerdureError
 │   ├── NotFound           no such conversation, session, message or output
 │   └── LeaseLost          another process writes this session now
 ├── SummarySuperseded    another model answers by now: drop what was being summarised
-└── ToolError            becomes a tool result the model can read
+├── ToolError            becomes a tool result the model can read
+└── TurnFailed           a turn ended without an answer; the text says why and what to do
 """
 
 from __future__ import annotations
@@ -133,6 +134,10 @@ class LeaseLost(StoreError):
 
 class ToolError(PerdureError):
     """A tool could not do its work; the model reads the text as the call's result."""
+
+
+class TurnFailed(PerdureError):
+    """Raised when a turn ends without an answer; the message gives the cause and the next step."""
 
 
 class ToolRefused(ToolError):

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.core.mapping_access import MappingAccess
+
 
 @dataclass(frozen=True, slots=True)
-class CanonicalUsage:
+class CanonicalUsage(MappingAccess):
     """Token usage by class. `reported` distinguishes a real zero from missing usage."""
 
     input_tokens: int = 0

@@ -13,6 +13,7 @@ from operator import mul
 from typing import Any
 
 from perdure.core.datastructures import Memo
+from perdure.core.errors import InvalidMessage
 from perdure.core.messages import Entry, ImagePart, Message, Part, TextPart, canonical_json
 from perdure.core.ports import KeyValue
 from perdure.core.usage import CanonicalUsage
@@ -467,7 +468,9 @@ def estimate_tokens(
     tools: Sequence[Mapping[str, Any]] | None = None,
     model: str | None = None,
 ) -> int:
-    """The size of a whole request: history, system prompt and tools schema."""
+    """The size of a whole request: history, system prompt and tools schema. Raises InvalidMessage."""
+    if isinstance(messages, str | bytes | Mapping):
+        raise InvalidMessage('estimate_tokens takes a list of messages, like [{"role": "user", "content": "…"}]')
     history = sum_figures(figures_of(Message.from_dict(m)) for m in messages)
     return estimate_figures(sum_figures([history, text_figures(system or ""), tools_figures(tools)]), model)
 

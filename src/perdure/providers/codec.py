@@ -420,6 +420,13 @@ def apply_cache_control(
     return out
 
 
+def apply_anthropic_cache_control(
+    messages: Iterable[Mapping[str, Any]], cache_ttl: str = "5m", native_anthropic: bool = False
+) -> list[dict[str, Any]]:
+    """The same as `apply_cache_control`, under the name and with the arguments other agents have for it."""
+    return apply_cache_control(messages, ttl=cache_ttl, native_anthropic=native_anthropic)
+
+
 def _is_system(message: Mapping[str, Any]) -> bool:
     return message.get("role") in ("system", "developer")
 

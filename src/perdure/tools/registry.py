@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from perdure.core.errors import ToolError
+from perdure.core.errors import ConfigError, ToolError
 from perdure.tools.tool import Tool, tool_from_function
 
 
@@ -34,6 +34,16 @@ class ToolRegistry:
         matches = difflib.get_close_matches(toolset, sorted(names), n=1)
         hint = f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(sorted(names))}"
         return f"tools.disabled: there is no tool or toolset {toolset!r}, so nothing was disabled; {hint}"
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Remove every tool but these, by name or toolset. Raises ConfigError for a name that nothing bears."""
+        wanted = set(names)
+        there = {n for t in self._tools.values() for n in (t.name, t.toolset)}
+        for name in sorted(wanted - there):
+            matches = difflib.get_close_matches(name, sorted(there), n=1)
+            hint = f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(sorted(there))}"
+            raise ConfigError(f"there is no tool or toolset {name!r}; {hint}")
+        self._tools = {n: t for n, t in self._tools.items() if wanted & {t.name, t.toolset}}
 
     def switch_on(self, toolset: str) -> None:
         self._off.discard(toolset)

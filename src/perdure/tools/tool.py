@@ -63,7 +63,7 @@ class ArgumentModel:
             elif e["type"] == "extra_forbidden":
                 problems.append(f"`{where}` is not an argument{_did_you_mean(where, self._names)}")
             else:
-                problems.append(f"`{where}`: {e['msg'].lower()}, but got {_shorten(e['input'])}")
+                problems.append(f"`{where}`: {_lower_first(e['msg'])}, but got {_shorten(e['input'])}")
         return f"bad arguments for {tool_name}: {'; '.join(problems)}. It takes: {describe_schema(self.schema)}"
 
 
@@ -156,6 +156,11 @@ def _without_titles(schema: Any) -> Any:
             if not (k == "title" and isinstance(x, str))
         }
     return [_without_titles(x) for x in schema] if isinstance(schema, list) else schema
+
+
+def _lower_first(text: str) -> str:
+    """The first letter alone: allowed values inside the message keep theirs."""
+    return f"{text[:1].lower()}{text[1:]}"
 
 
 def _did_you_mean(name: str, names: list[str]) -> str:

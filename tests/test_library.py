@@ -1,0 +1,202 @@
+"""What a program that imports Perdure meets: tools, streams, results, exceptions, wrong arguments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import perdure
+from perdure import Agent
+from perdure.core.events import TextDelta, TurnFinished
+from perdure.testing.simulator import Call, Fail, Say, Simulator
+
+LONG = [
+    {"role": "user" if i % 2 == 0 else "assistant", "content": f"turn {i}: " + f"the parser has rule {i} " * 40}
+    for i in range(40)
+]
+
+
+def agent(sim: Simulator, folder: Path, **options: Any) -> Agent:
+    return Agent(model="m-1", base_url=sim.base_url, home=folder, settings={}, store=folder / "perdure.db", **options)
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"rain in {city}"
+
+
+def offered(one: Agent) -> set[str]:
+    return {tool.name for tool in one.parts.tools.registry}
+
+
+# -- tools -----------------------------------------------------------------------------------------------------------
+
+
+def test_own_tools_are_offered_beside_the_default_ones(tmp_path: Path) -> None:
+    with Simulator(script=[Say(calls=(Call("weather", {"city": "Oslo"}),)), "It rains."]) as sim:
+        both = agent(sim, tmp_path, tools=["default", weather])
+        assert {"weather", "terminal", "read_file"} <= offered(both)
+        assert both.chat("How is Oslo?") == "It rains."
+        assert offered(agent(sim, tmp_path, tools=[weather])) == {"weather"}
+        assert offered(agent(sim, tmp_path, tools=["read_file", weather])) == {"weather", "read_file"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        (["termnal"], "did you mean 'terminal'"),
+        ([5], "5 is no tool"),
+        ("terminal", "tools takes a list"),
+        ([lambda x: x], "cannot be made a tool"),
+    ],
+)
+def test_what_is_no_tool_is_refused_in_plain_words(tmp_path: Path, tools: Any, message: str) -> None:
+    with Simulator() as sim, pytest.raises(perdure.ConfigError, match=message):
+        agent(sim, tmp_path, tools=tools)
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_read_with_for_and_with_async_for(tmp_path: Path) -> None:
+    with Simulator(script=["One.", "Two."]) as sim, agent(sim, tmp_path, tools=()) as one:
+        plain = list(one.stream("hello"))
+        assert "".join(e.text for e in plain if isinstance(e, TextDelta)) == "One."
+        assert isinstance(plain[-1], TurnFinished)
+
+        async def read() -> list[Any]:
+            return [event async for event in one.stream("again")]
+
+        awaited = asyncio.run(read())
+        assert "".join(e.text for e in awaited if isinstance(e, TextDelta)) == "Two."
+
+
+def test_leaving_a_stream_early_interrupts_its_turn(tmp_path: Path) -> None:
+    slow = Say("word " * 2_000, chunk_delay_s=0.2)
+    with Simulator(script=[slow, "Next."]) as sim, agent(sim, tmp_path, tools=()) as one:
+        for event in one.stream("hello"):
+            if isinstance(event, TextDelta):
+                break
+        one.conversation.stop()
+        assert one.chat("again") == "Next."
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["hi"]])
+def test_what_is_no_message_starts_no_turn(tmp_path: Path, wrong: Any) -> None:
+    with Simulator() as sim, agent(sim, tmp_path, tools=()) as one:
+        calls: list[Callable[[Any], Any]] = [one.chat, one.run_conversation, one.stream]
+        for call in calls:
+            with pytest.raises(perdure.InvalidMessage, match="text"):
+                call(wrong)
+        assert one.session_id is None
+
+
+def test_a_closed_agent_says_how_to_go_on(tmp_path: Path) -> None:
+    with Simulator(script=["One."]) as sim:
+        with agent(sim, tmp_path, tools=()) as one:
+            one.chat("hello")
+        with pytest.raises(perdure.PerdureError, match=r"closed.*session_id"):
+            one.chat("again")
+        assert one.session_id is not None
+
+
+def test_the_model_is_switched_by_its_name(tmp_path: Path) -> None:
+    with Simulator() as sim, agent(sim, tmp_path, tools=()) as one:
+        one.switch_model("m-2")
+        assert (one.endpoint.model, one.endpoint.base_url) == ("m-2", sim.base_url)
+
+
+def test_a_failed_turn_raises_an_exported_exception(tmp_path: Path) -> None:
+    with (
+        Simulator(script=[Fail(status=400, body={"error": {"message": "no"}})]) as sim,
+        agent(sim, tmp_path, tools=()) as one,
+    ):
+        with pytest.raises(perdure.TurnFailed):
+            one.chat("hello")
+        assert issubclass(perdure.TurnFailed, perdure.PerdureError)
+
+
+def test_an_unknown_callback_is_refused(tmp_path: Path) -> None:
+    with Simulator() as sim:
+        with pytest.raises(perdure.ConfigError, match="did you mean 'step_callback'"):
+            agent(sim, tmp_path, callbacks={"step_calback": print})
+        with pytest.raises(perdure.ConfigError, match="step_callback takes a function"):
+            agent(sim, tmp_path, callbacks={"step_callback": "print"})
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("P5")
+def test_results_are_read_as_mappings_too(tmp_path: Path) -> None:
+    with Simulator(script=["One."]) as sim, agent(sim, tmp_path, tools=()) as one:
+        result = one.run_conversation("hello")
+        assert result["final_response"] == result.final_response == "One."
+        assert result["messages"][-1]["content"] == "One."
+        assert result["usage"]["output_tokens"] == result.usage.output_tokens
+        assert (result.get("nothing", 7), "error" in result, "nothing" in result) == (7, True, False)
+        assert dict(result)["outcome"] == result.outcome
+        with pytest.raises(KeyError, match="final_response"):
+            result["response"]
+    report = perdure.compress(LONG, context_length=16_000)
+    assert report["outcome"] == report.outcome
+    assert report["messages"] == report.messages
+
+
+@pytest.mark.spec("P5")
+def test_names_that_other_agents_have_are_there() -> None:
+    assert perdure.AIAgent is perdure.Agent
+    messages = [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}]
+    marked = perdure.apply_anthropic_cache_control(messages, cache_ttl="1h")
+    assert marked == perdure.apply_cache_control(messages, ttl="1h")
+
+
+def test_the_handoff_of_a_compaction_is_text_whoever_made_it() -> None:
+    report = perdure.compress(LONG, context_length=16_000)
+    done = perdure.ContextCompressor(context_length=16_000).compress(LONG)
+    assert isinstance(report.handoff, str)
+    assert isinstance(done.handoff, str)
+    assert report.handoff and done.handoff
+
+
+# -- compaction ------------------------------------------------------------------------------------------------------
+
+
+def test_compaction_waits_for_the_threshold_where_it_is_asked_to() -> None:
+    waits = perdure.compress_if_needed(LONG, context_length=200_000)
+    assert (waits.outcome, waits.messages) == ("nothing_to_do", LONG)
+    assert "compacts at" in waits.message
+    assert perdure.compress_if_needed(LONG, context_length=16_000).outcome == "digest"
+    assert perdure.compress_if_needed(LONG, context_length=200_000, prompt_tokens=150_000).outcome == "digest"
+    assert asyncio.run(perdure.acompress_if_needed(LONG, context_length=16_000)).outcome == "digest"
+    assert perdure.compress(LONG, context_length=200_000).outcome == "digest"  # at once, however little there is
+
+
+def test_tools_count_for_the_threshold() -> None:
+    huge = [{"type": "function", "function": {"name": "f", "description": "word " * 40_000, "parameters": {}}}]
+    assert perdure.compress_if_needed(LONG, context_length=60_000).outcome == "nothing_to_do"
+    assert perdure.compress_if_needed(LONG, context_length=60_000, tools=huge).outcome == "digest"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"summarize": "gpt-4"}, "summarize is a function"),
+        ({"context_length": "8k"}, "context_length is the model's window"),
+        ({"prompt_tokens": "many"}, "prompt_tokens is a number"),
+        ({"focus": "tests"}, "did you mean 'focus_topic'"),
+    ],
+)
+def test_wrong_arguments_of_a_compaction_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(perdure.ConfigError, match=message):
+        perdure.compress_if_needed(LONG, **{"context_length": 16_000, **wrong})
+
+
+def test_a_text_is_no_list_of_messages() -> None:
+    with pytest.raises(perdure.InvalidMessage, match="a list of messages"):
+        perdure.estimate_tokens("hello world")  # type: ignore[arg-type]  # the mistake under test
+

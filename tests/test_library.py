@@ -160,7 +160,7 @@ def test_the_handoff_of_a_compaction_is_text_whoever_made_it() -> None:
     done = perdure.ContextCompressor(context_length=16_000).compress(LONG)
     assert isinstance(report.handoff, str)
     assert isinstance(done.handoff, str)
-    assert report.handoff and done.handoff
+    assert all((report.handoff, done.handoff))
 
 
 # -- compaction ------------------------------------------------------------------------------------------------------

@@ -134,9 +134,9 @@ class Agent:
     ) -> ConversationResult:
         return await self._opened.arun_conversation(user_message, system_message, conversation_history, task_id)
 
-    def stream(self, text: str) -> EventStream:
+    def stream(self, text: str) -> TurnEvents:
         """Stream the events of one turn, with `for` or `async for`; the last one is TurnFinished."""
-        return EventStream(self._opened, text)
+        return TurnEvents(self._opened, text)
 
     def interrupt(self) -> bool:
         """Cancel the running turn, from any thread; return whether there was one."""
@@ -232,7 +232,7 @@ class Agent:
         self.close()
 
 
-class EventStream:
+class TurnEvents:
     """The events of one turn, which starts with the first one read; leaving early interrupts it."""
 
     def __init__(self, agent: ConversationAgent, text: str) -> None:

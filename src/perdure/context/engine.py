@@ -179,7 +179,7 @@ class Compaction:
 
     outcome: CompactionOutcome
     plan: tuple[Step, ...]
-    # What the inserted handoff says, as a value; None where there is none.
+    # The inserted handoff as a value; None where there is none.
     record: Handoff | None = None
     before_tokens: int = 0
     after_tokens: int = 0

@@ -17,7 +17,7 @@ PerdureError
 │   └── LeaseLost          another process writes this session now
 ├── SummarySuperseded    another model answers by now: drop what was being summarised
 ├── ToolError            becomes a tool result the model can read
-└── TurnFailed           a turn ended without an answer; the text says why and what to do
+└── TurnFailed           a turn ended without an answer; the text gives the cause
 """
 
 from __future__ import annotations

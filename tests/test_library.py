@@ -199,4 +199,3 @@ def test_wrong_arguments_of_a_compaction_are_named(wrong: dict[str, Any], messag
 def test_a_text_is_no_list_of_messages() -> None:
     with pytest.raises(perdure.InvalidMessage, match="a list of messages"):
         perdure.estimate_tokens("hello world")  # type: ignore[arg-type]  # the mistake under test
-

@@ -22,9 +22,9 @@ from perdure.agent.model_call import ModelAnswer, ModelCaller
 from perdure.agent.session import LiveSession
 from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, with_note
 from perdure.core.concurrency import await_foreign, describe_error
+from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import ProviderError
 from perdure.core.events import Event, ModelSwitched, Notice, Outcome, StatusChanged, TextDelta, TurnStarted
-from perdure.core.mapping_access import MappingAccess
 from perdure.core.messages import SYSTEM_NOTE, Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply

@@ -31,9 +31,9 @@ from perdure.context.handoff import Handoff
 from perdure.context.sendable import project
 from perdure.context.system_note import with_compaction_note
 from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_shielded
+from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
-from perdure.core.mapping_access import MappingAccess
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import Clock, KeyValue, LogReader
 from perdure.core.rules import leading_system

@@ -1,9 +1,10 @@
-"""Data structures: intervals of message positions, and a memo bounded in bytes."""
+"""Data structures: intervals of message positions, a memo bounded in bytes, dataclasses read as mappings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sized
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import fields
+from typing import Any, TypeVar
 
 # Both ends are included.
 Interval = tuple[int, int]
@@ -75,3 +76,36 @@ class Memo(dict[K, V]):
     def clear(self) -> None:
         super().clear()
         self.used_bytes = 0
+
+
+class MappingAccess:
+    """Adds the reading methods of a mapping to a dataclass: its fields and its public properties are the keys.
+
+    It is no `Mapping`: a result is never mistaken for a message, and it has no length, so that it is always true.
+    """
+
+    __slots__ = ()
+
+    def keys(self) -> list[str]:
+        """The names of the fields, then those of the properties."""
+        kind: Any = type(self)
+        properties = (name for name in dir(kind) if isinstance(getattr(kind, name), property))
+        return [f.name for f in fields(kind)] + [name for name in properties if not name.startswith("_")]
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a field or property. Raises KeyError."""
+        if name not in self.keys():
+            raise KeyError(f"{name!r}; there are: {', '.join(self.keys())}")
+        return getattr(self, name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return getattr(self, name) if name in self.keys() else default
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def items(self) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name)) for name in self.keys()]

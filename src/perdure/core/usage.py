@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.mapping_access import MappingAccess
+from perdure.core.datastructures import MappingAccess
 
 
 @dataclass(frozen=True, slots=True)

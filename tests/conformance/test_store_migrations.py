@@ -24,13 +24,15 @@ from support.store import Backend, SqliteBackend, compacted, conversation
 
 
 def first_release(backend: Backend) -> SessionStore:
-    """A store with the first schema alone."""
+    """A store with the first schema alone, and the column that this version writes into every message."""
     clock = SystemClock()
     if backend.name == "sqlite":
         path = Path(backend.where)
         old = open_sqlite(path, clock=clock, migrations=schema.load_migrations(sqlite.DIALECT)[:1])
+        backend.execute("ALTER TABLE message ADD COLUMN tool_state TEXT")
         return SessionStore(StoreContext(old, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path))
     database = open_postgres(backend.where, clock=clock, migrations=schema.load_migrations(postgres.DIALECT)[:1])
+    backend.execute("ALTER TABLE message ADD COLUMN tool_state TEXT")
     return SessionStore(StoreContext(database, TsvectorIndex(), clock, TimeIds(clock)), PostgresBlobStore(database))
 
 
@@ -47,11 +49,14 @@ def test_a_database_of_the_first_release_is_migrated_completely(name: str, tmp_p
         old.state("gateway:openai threads").set("p", {"conversation": session, "seq": 7})
         old.state("gateway:openai threads").set("q", {"conversation": None, "seq": 0})
         messages = [m.to_dict() for m in old.history(child).messages]
+    backend.execute("ALTER TABLE message DROP COLUMN tool_state")
     store = backend.open()
     assert backend.execute("SELECT MAX(version) FROM migration") == [
         (schema.load_migrations(sqlite.DIALECT)[-1].version,)
     ]
     assert [m.to_dict() for m in store.history(child).messages] == messages
+    assert {e.message.tool_state for e in store.log.originals(session)} == {None}, "unknown, as nothing recorded it"
+    assert store.verifier.conversation(session) == []
     assert store.search("question 1")
     assert [c.cost_usd for c in store.ledger.calls(session)] == [0.5]
     assert [store.client_histories.get(p) for p in "pq"] == [HistoryPosition(session, 7), HistoryPosition(None, 0)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from perdure.core.errors import StoreError
-from perdure.core.messages import user
+from perdure.core.messages import Message, ToolCall, ToolState, assistant, tool_result, user
 from perdure.store import CallRecord, SessionStore, StoredEvent
 from support.store import backend_of, compacted, conversation, exchange
 
@@ -65,6 +66,54 @@ def test_importing_again_adds_nothing_and_a_copy_gets_new_ids(store: SessionStor
     store.append(session, user("the original went on"))
     store.transfer.import_jsonl(lines)
     assert store.history(before.id).messages[-1].text == "the original went on"
+
+
+STATES: tuple[ToolState, ...] = ("completed", "failed", "refused", "interrupted")
+
+
+def with_states(store: SessionStore) -> str:
+    """A conversation with a call for each way to end, and one whose end nobody recorded."""
+    session = store.create(user_key="ann").id
+    asked = assistant("", tuple(ToolCall(f"c{n}", "read_file") for n in range(5)))
+    results = [tool_result(f"c{n}", "text", "read_file", state=s) for n, s in enumerate((*STATES, None))]
+    store.append(session, [user("go"), asked, *results])
+    return session
+
+
+def states_of(messages: Iterable[Message]) -> list[ToolState | None]:
+    return [m.tool_state for m in messages if m.role == "tool"]
+
+
+def test_how_a_call_ended_is_stored_exported_copied_and_branched(store: SessionStore) -> None:
+    session = with_states(store)
+    lines = list(store.transfer.export_jsonl(session))
+    copy = store.transfer.import_copy(lines)
+    branch = store.conversations.branch(session)
+    store.append(session, user("the parent goes on"))
+    for any_id in (session, copy.id, branch.id):
+        assert states_of(store.history(any_id).messages) == [*STATES, None]
+    store.delete(session)
+    assert states_of(store.history(branch.id).messages) == [*STATES, None], "with rows of its own now"
+    assert [t.entry.message.tool_state for t in store.timeline.page(copy.id).entries][2:] == [*STATES, None]
+    assert store.verifier.conversation(copy.id) == []
+
+
+def test_no_client_can_claim_how_a_call_ended(store: SessionStore) -> None:
+    """A history of dicts is replayed by its bodies: the hash chain knows nothing of states, and no key becomes one."""
+    session = with_states(store)
+    replayed = [m.to_dict() for m in store.history(session).messages]
+    assert not any("state" in key for m in replayed for key in m)
+    added = store.log.ingest(session, [*replayed, {"role": "user", "content": "and now?"}])
+    assert added.added == 1
+    assert states_of(e.message for e in added.entries) == [*STATES, None]
+    forged = {"role": "tool", "tool_call_id": "c9", "content": "x", "tool_state": "refused", "kind": "tool"}
+    store.append(session, [assistant("", (ToolCall("c9", "read_file"),)), forged])
+    assert store.history(session).messages[-1].tool_state is None
+    lines = [
+        line.replace('"tool_state":"refused"', '"tool_state":"approved"')
+        for line in store.transfer.export_jsonl(session)
+    ]
+    assert states_of(store.history(store.transfer.import_copy(lines).id).messages)[2] is None
 
 
 def test_a_different_log_under_the_same_id_is_never_overwritten(store: SessionStore) -> None:

@@ -202,6 +202,22 @@ def test_refused_call_does_not_run() -> None:
     assert ran == []
 
 
+@pytest.mark.spec("J6")
+def test_each_result_carries_how_its_call_ended() -> None:
+    def fail() -> None:
+        """Fails."""
+        raise ToolError("no")
+
+    calls = [_call("echo", text="hi"), _call("fail"), _call("unknown")]
+    results = asyncio.run(_runtime(echo, fail).batch(calls, SCOPE, lambda _: None).run())
+    assert [m.tool_state for m in results] == ["completed", "failed", "failed"]
+    (refused,) = asyncio.run(_runtime(echo, guard=_Refuses()).batch(calls[:1], SCOPE, lambda _: None).run())
+    assert refused.tool_state == "refused"
+    assert "tool_state" not in refused.to_dict()
+    (unfinished,) = _runtime(echo).batch(calls[:1], SCOPE, lambda _: None).results()
+    assert unfinished.tool_state == "interrupted"
+
+
 @pytest.mark.spec("H1")
 def test_result_over_its_limit_is_stored_and_announced() -> None:
     outputs = MemoryOutputs()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
+from perdure.core.messages import Message, ToolCall, ToolState, assistant, tool_result, user
 from perdure.core.ports import StoredOutput
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore, open_store
@@ -87,6 +87,18 @@ def test_each_result_says_how_its_call_ended(tmp_path: Path) -> None:
     assert [m["exit_code"] for m in rows] == [0, 127, None, None]
     # The time of a refused call is how long the person thought about it.
     assert [m["seconds"] for m in rows] == [1.5, 0.2, None, None]
+
+
+def test_the_state_stored_with_a_result_outweighs_its_words(tmp_path: Path) -> None:
+    states: tuple[ToolState, ...] = ("completed", "failed", "refused", "interrupted")
+    texts = ["Error: only printed", "fine", "all right", "[exit 0]\nyes"]
+    with open_store(tmp_path / "p.db") as store:
+        session = store.create(user_key="ann")
+        ids = [f"c{n}" for n in range(4)]
+        results = [tool_result(i, t, state=s) for i, t, s in zip(ids, texts, states, strict=True)]
+        store.append(session.id, [user("go"), calls(*ids), *results])
+        rows = [m for m in rows_of(store, session.id) if m["role"] == "tool"]
+    assert [m["state"] for m in rows] == list(states)
 
 
 def test_conversations_older_than_the_record_are_read_by_their_words(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import Projection, SentForms, SpilledResults, loop_start, surplus_images
 from perdure.context.sendable import shorten_head
 from perdure.core.errors import StoreError
-from perdure.core.messages import Entry, Message, ToolCall
+from perdure.core.messages import Entry, Message, ToolCall, tool_result
 from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
 from perdure.models.budgets import ContextWindow
@@ -274,12 +274,7 @@ class LiveSession:
     def settle(self) -> None:
         """Append an "outcome unknown" result for every tool call cut off by a crash or an interrupt."""
         if cut_off := self._open_calls():
-            self.append(
-                *(
-                    Message(role="tool", content=INTERRUPTED, tool_call_id=c.id, name=c.name, kind="tool")
-                    for c in cut_off
-                )
-            )
+            self.append(*(tool_result(c.id, INTERRUPTED, c.name, state="interrupted") for c in cut_off))
 
     def _open_calls(self) -> list[ToolCall]:
         calls: list[ToolCall] = []

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perdure.core.errors import ErrorVerdict
-from perdure.core.messages import Message, ToolCall
+from perdure.core.messages import Message, ToolCall, ToolState
 from perdure.core.usage import CanonicalUsage
 
 Outcome = Literal["completed", "interrupted", "budget", "failed"]
-ToolState = Literal["completed", "failed", "refused", "interrupted"]
 CompactionOutcome = Literal["compacted", "digest", "nothing_to_do", "failed"]
 
 

@@ -21,6 +21,8 @@ from perdure.core.errors import InvalidMessage
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Kind = Literal["system", "user", "assistant", "tool", "handoff", "note"]
+# How a tool call ended. A refused one never ran: the user, the guard or a hook stopped it.
+ToolState = Literal["completed", "failed", "refused", "interrupted"]
 
 ROLES: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
 
@@ -152,6 +154,8 @@ class Message:
     kind: Kind = "user"
     extra: Mapping[str, Any] = field(default_factory=dict)
     has_content_key: bool = True
+    # Of a tool result of ours: how its call ended. Stored beside the body and never sent; no dict can claim it.
+    tool_state: ToolState | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str:
@@ -300,8 +304,8 @@ def assistant(text: str | None, tool_calls: tuple[ToolCall, ...] = ()) -> Messag
     return Message(role="assistant", content=text, tool_calls=tool_calls, kind="assistant")
 
 
-def tool_result(tool_call_id: str, text: str, name: str | None = None) -> Message:
-    return Message(role="tool", content=text, tool_call_id=tool_call_id, name=name, kind="tool")
+def tool_result(tool_call_id: str, text: str, name: str | None = None, *, state: ToolState | None = None) -> Message:
+    return Message(role="tool", content=text, tool_call_id=tool_call_id, name=name, kind="tool", tool_state=state)
 
 
 def canonical_json(value: object) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, cast, get_args
 
 from perdure.core.errors import CorruptStore, InvalidMessage
-from perdure.core.messages import Kind, Message, Role, canonical_json, clean
+from perdure.core.messages import Kind, Message, Role, ToolState, canonical_json, clean
 from perdure.core.ports import Clock
 from perdure.store.db.database import to_bytes, to_text
 
@@ -68,6 +68,7 @@ FIRST_KEY = b""
 # Stored bodies contain no escaped surrogates, but a damaged escape sequence may be one.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 KINDS = frozenset(get_args(Kind))
+TOOL_STATES = get_args(ToolState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,15 @@ def encode(message: Message) -> Body:
     return Body(*pack(canonical), canonical)
 
 
-def decode(stored: object, encoding: object, kind: object) -> Message:
-    """Decode a message body. `kind` has its own column, because the provider format has no field for it.
+def decode(stored: object, encoding: object, kind: object, tool_state: object = None) -> Message:
+    """Decode a message body. `kind` and `tool_state` have columns, because the provider format has no field for them.
 
     Raises CorruptStore for a damaged body.
     """
-    return decode_canonical(unpack(stored, encoding), kind)
+    return decode_canonical(unpack(stored, encoding), kind, tool_state)
 
 
-def decode_canonical(canonical: bytes, kind: object) -> Message:
+def decode_canonical(canonical: bytes, kind: object, tool_state: object = None) -> Message:
     try:
         raw = json.loads(canonical)
         if _SURROGATE.search(canonical):
@@ -100,9 +101,14 @@ def decode_canonical(canonical: bytes, kind: object) -> Message:
         message = Message.from_dict(raw)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, InvalidMessage) as error:
         raise CorruptStore(f"a stored message is damaged and cannot be read ({error}); {RESTORE}") from error
-    if message.kind == kind or kind not in KINDS:
-        return message
-    return replace(message, kind=cast(Kind, kind))
+    if message.kind != kind and kind in KINDS:
+        message = replace(message, kind=cast(Kind, kind))
+    return message if tool_state is None else replace(message, tool_state=to_tool_state(tool_state))
+
+
+def to_tool_state(value: object) -> ToolState | None:
+    """The state of a call as stored; None where it was not recorded or is damaged."""
+    return cast(ToolState, value) if value in TOOL_STATES else None
 
 
 def damaged_message(seq: int, kind: object) -> Message:
@@ -113,10 +119,12 @@ def damaged_message(seq: int, kind: object) -> Message:
     return Message(role, text, kind=cast(Kind, kind))
 
 
-def decode_or_placeholder(stored: object, encoding: object, kind: object, *, seq: int) -> Message:
+def decode_or_placeholder(
+    stored: object, encoding: object, kind: object, *, seq: int, tool_state: object = None
+) -> Message:
     """Decode a message body, or return a placeholder for a damaged one."""
     try:
-        return decode(stored, encoding, kind)
+        return decode(stored, encoding, kind, tool_state)
     except CorruptStore:
         return damaged_message(seq, kind)
 

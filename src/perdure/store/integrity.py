@@ -36,7 +36,15 @@ class ChainReader:
         self.damage: list[Damage] = []
 
     def message(
-        self, seq: int, created_at: object, body: object, encoding: object, kind: object, key: object, chained: object
+        self,
+        seq: int,
+        created_at: object,
+        body: object,
+        encoding: object,
+        kind: object,
+        key: object,
+        chained: object,
+        tool_state: object,
     ) -> Message:
         """Return the message of a row, or a placeholder for a damaged one."""
         stored_key = to_bytes(key)
@@ -45,7 +53,7 @@ class ChainReader:
         self._next_seq = seq + 1
         try:
             canonical = unpack(body, encoding)
-            message = decode_canonical(canonical, kind)
+            message = decode_canonical(canonical, kind, tool_state)
         except CorruptStore:
             if chained:
                 self._previous = self._computed = stored_key
@@ -56,7 +64,9 @@ class ChainReader:
             if body_key(canonical) != digest and (digest is not None or _REDACTED not in canonical):
                 self._report(seq, "changed")
                 return message
-        if detail := _column_problem(message, created_at, body, encoding, kind, key, chained):
+        if tool_state is not None and (message.role != "tool" or message.tool_state is None):
+            self._report(seq, "inconsistent", f"has the tool state {to_text(tool_state)!r}, which it cannot have")
+        elif detail := _column_problem(message, created_at, body, encoding, kind, key, chained):
             self._report(seq, "inconsistent", detail)
         return message
 

@@ -29,7 +29,7 @@ from perdure.store.search.progress import IndexProgress, load_progress, store_pr
 from perdure.store.search.tokenizer import VERSION
 from perdure.store.search.vectors import record_removal
 
-_MESSAGE_COLUMNS = "seq, session, role, kind, body, encoding, chars, key, chained, created_at"
+_MESSAGE_COLUMNS = "seq, session, role, kind, body, encoding, chars, key, chained, created_at, tool_state"
 _HANDOFF_COLUMNS = "seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
 _BATCH = 500
 # A few seconds of work, enough for most indexes; a very large one is not rewritten for each deletion.

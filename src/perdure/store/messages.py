@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.core.errors import CorruptStore, StoreError
-from perdure.core.messages import Entry, Message, clean
+from perdure.core.messages import Entry, Message, ToolState, clean
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, to_bytes, to_time_ms
-from perdure.store.ids import Body, decode_or_placeholder, encode, ingest_key, unpack
+from perdure.store.ids import Body, decode_or_placeholder, encode, ingest_key, to_tool_state, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
 from perdure.store.ledger import insert_records
 from perdure.store.queries import (
@@ -49,7 +49,7 @@ from perdure.store.structure import check_conversation, check_session
 
 AnyMessage = Message | Mapping[str, Any] | str
 
-_COLUMNS = "id, conversation, seq, session, role, kind, body, encoding, chars, key, chained, created_at"
+_COLUMNS = "id, conversation, seq, session, role, kind, body, encoding, chars, key, chained, created_at, tool_state"
 _INSERT = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUMNS.split(',')))})"
 
 
@@ -84,7 +84,7 @@ class PreparedMessage:
         message, body = self.message, self.body
         return (
             number, conversation_id, seq, session_id, message.role, message.kind, body.stored, body.encoding,
-            len(message.text), key, int(is_original), now_ms,
+            len(message.text), key, int(is_original), now_ms, message.tool_state,
         )  # fmt: skip
 
 
@@ -316,12 +316,12 @@ class MessageLog:
         key = key_at(tx, lineage, after_seq)
         stored = _chain(tx, lineage, Span(after_seq + 1, conversation.last_seq))
         existing: list[Entry] = []
-        for message, (seq, stored_key, created_at) in zip(prepared, stored, strict=False):
+        for message, (seq, stored_key, created_at, state) in zip(prepared, stored, strict=False):
             expected = ingest_key(key, message.body.canonical)
             if expected != stored_key:
                 raise StoreError(f"the messages differ from the log at m:{seq}; branch there to keep both")
             key = stored_key
-            existing.append(Entry(seq, message.message, created_at))
+            existing.append(Entry(seq, replace(message.message, tool_state=state), created_at))
         missing = prepared[len(existing) :]
         if not missing:
             return AppendResult(conversation.id, conversation.tip_session_id, tuple(existing), 0)
@@ -347,12 +347,12 @@ def _named_session(tx: Transaction, any_id: str, conversation: Conversation) -> 
     return session_of_row(row) if row is not None else get_session(tx, conversation.tip_session_id)
 
 
-def _chain(tx: Transaction, lineage: Lineage, span: Span) -> list[tuple[int, bytes, int]]:
+def _chain(tx: Transaction, lineage: Lineage, span: Span) -> list[tuple[int, bytes, int, ToolState | None]]:
     return [
-        (seq, to_bytes(key), to_time_ms(created_at))
+        (seq, to_bytes(key), to_time_ms(created_at), to_tool_state(state))
         for segment in segments_of(lineage, span)
-        for seq, key, created_at in tx.rows(
-            "SELECT seq, key, created_at FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
+        for seq, key, created_at, state in tx.rows(
+            "SELECT seq, key, created_at, tool_state FROM message WHERE conversation = ? AND seq BETWEEN ? AND ?"
             " AND chained = 1 ORDER BY seq",
             segment,
         )

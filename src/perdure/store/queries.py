@@ -49,7 +49,7 @@ SESSION = (
     " last_seq, started_at, ended_at, end_reason"
 )
 _HANDOFF = "conversation, seq, session, covers, replaced, model, focus, previous, cost_usd, usage, verified, created_at"
-_ENTRY = "seq, created_at, body, encoding, kind, key, chained"
+_ENTRY = "seq, created_at, body, encoding, kind, key, chained, tool_state"
 # A conversation with the end of its log and whether its tip exists, which its row must agree with.
 CHECKED_CONVERSATION = (
     f"{CONVERSATION}, (SELECT MAX(m.seq) FROM message m WHERE m.conversation = conversation.id),"

@@ -120,13 +120,13 @@ def _clamp(limit: int) -> int:
 def _read_page(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineEntry, ...]:
     return tuple(
         TimelineEntry(
-            Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq), to_time_ms(created_at)),
+            Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq, tool_state=state), to_time_ms(created_at)),
             to_text(session),
             bool(chained),
         )
         for segment in segments_of(lineage, span)
-        for seq, body, encoding, kind, created_at, session, chained in tx.rows(
-            "SELECT seq, body, encoding, kind, created_at, session, chained FROM message"
+        for seq, body, encoding, kind, created_at, session, chained, state in tx.rows(
+            "SELECT seq, body, encoding, kind, created_at, session, chained, tool_state FROM message"
             " WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
             segment,
         )

@@ -15,7 +15,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations, insert_conversation, insert_session
 from perdure.store.db.database import Database, Row, Transaction, to_bytes, to_text, to_time_ms
-from perdure.store.ids import BODY_KEY_BYTES, FIRST_KEY, body_key, decode_or_placeholder, ingest_key
+from perdure.store.ids import BODY_KEY_BYTES, FIRST_KEY, body_key, decode_or_placeholder, ingest_key, to_tool_state
 from perdure.store.integrity import record_scrubbed
 from perdure.store.ledger import Ledger, insert_call, insert_event
 from perdure.store.messages import AnyMessage, MessageLog, PreparedMessage, insert_step, reserve_ids, scoped_text
@@ -33,7 +33,7 @@ from perdure.store.records import CallRecord, Conversation, RouteRecord, Session
 
 VERSION = 1
 _BATCH = 500
-_MESSAGE = "seq, session, kind, body, encoding, key, chained, created_at"
+_MESSAGE = "seq, session, kind, body, encoding, key, chained, created_at, tool_state"
 
 
 class Exporter:
@@ -99,14 +99,17 @@ def _readable(tx: Transaction, owner: str, seq: int) -> dict[str, Any]:
         row = tx.row(f"SELECT {_MESSAGE} FROM message WHERE conversation = ? AND seq = ?", (owner, seq))
         if row is not None:
             return _message(row)
-    return _message((seq, "", "user", b"", 0, b"", 1, 0))
+    return _message((seq, "", "user", b"", 0, b"", 1, 0, None))
 
 
 def _message(row: Row) -> dict[str, Any]:
-    seq, session, kind, body, encoding, key, chained, created_at = row
-    message = decode_or_placeholder(body, encoding, kind, seq=seq)
+    seq, session, kind, body, encoding, key, chained, created_at, tool_state = row
+    message = decode_or_placeholder(body, encoding, kind, seq=seq, tool_state=tool_state)
+    # Only where it is known: the rest of an export stays as older versions wrote it.
+    state = {} if message.tool_state is None else {"tool_state": message.tool_state}
     return {
         "message": {
+            **state,
             "seq": seq,
             "session": to_text(session),
             "kind": message.kind,
@@ -258,7 +261,9 @@ def _parse_conversation(records: Records, renamed: Mapping[str, str]) -> Convers
 
 
 def _prepare(raw: Mapping[str, Any]) -> PreparedMessage:
-    return PreparedMessage.of(replace(Message.from_dict(raw["body"]), kind=raw["kind"]))
+    message = Message.from_dict(raw["body"])
+    state = to_tool_state(raw.get("tool_state")) if message.role == "tool" else None
+    return PreparedMessage.of(replace(message, kind=raw["kind"], tool_state=state))
 
 
 def _parse_session(raw: Mapping[str, Any], renamed: Mapping[str, str]) -> Session:

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from perdure.core.concurrency import CancelToken, await_foreign, call_foreign, describe_error, describe_object
 from perdure.core.errors import ToolError, ToolRefused
-from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted, ToolState
-from perdure.core.messages import Message, TextPart, ToolCall, clean, tool_result
+from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
+from perdure.core.messages import Message, TextPart, ToolCall, ToolState, clean, tool_result
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
@@ -408,7 +408,7 @@ def _state_of(outcome: ToolOutcome | None) -> ToolState:
 
 def _as_message(call: ToolCall, outcome: ToolOutcome | None) -> Message:
     if outcome is None:
-        return tool_result(call.id, INTERRUPTED, call.name)
+        return tool_result(call.id, INTERRUPTED, call.name, state="interrupted")
     reply = outcome.reply
-    message = tool_result(call.id, reply.text, call.name)
+    message = tool_result(call.id, reply.text, call.name, state=_state_of(outcome))
     return message.with_content((TextPart(reply.text), *reply.parts)) if reply.parts else message

@@ -38,8 +38,6 @@ from perdure.core.events import (
 )
 from perdure.core.messages import ToolCall
 
-# How the guard reports a call that was not allowed.
-_NOT_ALLOWED = re.compile(r"Error: \S+ was not run, (?:the user refused|no one is available)")
 _STORED_OUTPUT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
 
 
@@ -68,7 +66,7 @@ def stopped_line(call: ToolCall, ink: Style) -> str:
 
 
 def _failure(event: ToolFinished) -> str:
-    if event.state == "refused" or _NOT_ALLOWED.match(event.result.text):
+    if event.state == "refused":
         return "not allowed"
     if event.state == "interrupted":
         return "stopped"

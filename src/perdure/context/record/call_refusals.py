@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from perdure.context.record.call_text import one_line
 from perdure.context.record.types import Outcome
+from perdure.core.messages import ToolState
 
 _HEAD_CHARS = 600
 _REASON_CHARS = 4_000
@@ -21,6 +22,7 @@ _OWN_REFUSALS = tuple(
         r" was stopped by a hook: ()",
     )
 )
+_NOT_BY_USER = ("no one is available", "by a hook")
 # How other agents report one.
 _OTHER_REFUSALS = tuple(
     re.compile(pattern, re.S)
@@ -64,16 +66,25 @@ class UnfinishedCall:
     outcome: Outcome
     message: str
     words: str = ""
+    is_by_user: bool = True
 
 
-def read_refusal(result: str, *, tool: str, is_foreign: Callable[[], bool]) -> UnfinishedCall | None:
-    """Recognise a refused or interrupted call by the beginning or the end of its result.
+def read_refusal(
+    result: str, *, tool: str, state: ToolState | None, is_foreign: Callable[[], bool]
+) -> UnfinishedCall | None:
+    """Recognise a refused or interrupted call by its recorded state, or else by its result's beginning or end.
 
-    Where `is_foreign` the result may hold a text that somebody else wrote, such as a page or a file: there no refusal
-    is believed, whatever its form, and the words of the user are not taken from it.
+    A call with a state was refused only if the state says so, whatever its result reads like. Without one, where
+    `is_foreign` the result may hold a text that somebody else wrote, such as a page or a file: there no refusal is
+    believed, and the words of the user are not taken from it.
     """
+    if state == "refused":
+        text = one_line(result.strip().removeprefix("Error: "), 300)
+        return _read_own(result, tool) or UnfinishedCall("refused", text, is_by_user=False)
+    if state == "interrupted":
+        return UnfinishedCall("interrupted", "interrupted before it finished")
     head = result[:_HEAD_CHARS].lower()
-    if any(hint in head for hint in _REFUSAL_HINTS) and not is_foreign():
+    if state is None and any(hint in head for hint in _REFUSAL_HINTS) and not is_foreign():
         refusal = _read_own(result, tool) or _read_other(result)
         if refusal is not None:
             return refusal
@@ -101,7 +112,8 @@ def _match_refusal(patterns: Sequence[re.Pattern[str]], text: str, position: int
     for pattern in patterns:
         if (match := pattern.match(text, position)) is not None:
             words = (match[1] or "").strip()
-            return UnfinishedCall("refused", one_line(words or text, 300), words)
+            is_by_user = bool(words) or not any(hint in text for hint in _NOT_BY_USER)
+            return UnfinishedCall("refused", one_line(words or text, 300), words, is_by_user)
     return None
 
 

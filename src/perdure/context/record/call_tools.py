@@ -100,8 +100,7 @@ def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     if refusal.words:
         finding = CallFinding(f"REFUSED by the user: “{one_line(refusal.words, 700)}”", rows, worth=1.0)
     else:
-        is_user = "no one is available" not in refusal.message and "by a hook" not in refusal.message
-        reason = "REFUSED by the user" if is_user else f"REFUSED: {one_line(refusal.message, 200)}"
+        reason = "REFUSED by the user" if refusal.is_by_user else f"REFUSED: {one_line(refusal.message, 200)}"
         finding = CallFinding(reason, rows, worth=0.8)
     composed = _compose(name, kind, _target(kind, arguments), what, finding, "refused")
     return replace(composed, user_words=refusal.words)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from perdure.context.record.call_refusals import UnfinishedCall, read_refusal
+from perdure.context.record.call_refusals import read_refusal
 from perdure.context.record.call_text import list_names, one_line
 from perdure.context.record.call_tools import (
     DESCRIBERS,
@@ -22,7 +22,7 @@ from perdure.context.record.call_tools import (
     holds_foreign_text,
 )
 from perdure.context.record.types import CallKind, CallLine
-from perdure.core.messages import ToolCall
+from perdure.core.messages import ToolCall, ToolState
 
 _MAX_ARGUMENT_CHARS = 400_000
 
@@ -45,21 +45,24 @@ _NAMES: Mapping[CallKind, str] = {
 }
 
 
-def describe_call(call: ToolCall, result: str | None) -> CallLine:
-    """Describe a call and what came of it. Pure, and linear in the size of the result; never raises on odd input."""
+def describe_call(call: ToolCall, result: str | None, state: ToolState | None = None) -> CallLine:
+    """Describe a call and what came of it. Pure, and linear in the size of the result; never raises on odd input.
+
+    `state` is how the call ended as the log records it; None for histories that have no such record.
+    """
     arguments = call.parsed_arguments() if len(call.arguments) <= _MAX_ARGUMENT_CHARS else None
     if arguments is None:
         arguments = {"input": call.arguments[:_MAX_ARGUMENT_CHARS]} if call.arguments.strip() else {}
     kind = _kind_of(call.name, arguments)
-    if result and (refusal := _refusal(call.name, kind, arguments, result)) is not None:
-        return describe_refusal(call.name, kind, arguments, refusal)
+    if result:
+        refusal = read_refusal(
+            result, tool=call.name, state=state, is_foreign=lambda: holds_foreign_text(call.name, kind, arguments)
+        )
+        if refusal is not None:
+            return describe_refusal(call.name, kind, arguments, refusal)
     if result is None:
         return describe_missing(call.name, kind, arguments)
     return DESCRIBERS.get(kind, describe_other)(call.name, kind, arguments, result)
-
-
-def _refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> UnfinishedCall | None:
-    return read_refusal(result, tool=name, is_foreign=lambda: holds_foreign_text(name, kind, arguments))
 
 
 def _kind_of(name: str, arguments: Mapping[str, Any]) -> CallKind:

@@ -188,13 +188,15 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
 
 
 def _describe_calls(entry: Entry, behind: Sequence[Entry]) -> tuple[CallLine, ...]:
-    results: dict[str, str] = {}
+    results: dict[str, Entry] = {}
     for result in behind:
-        results.setdefault(result.message.tool_call_id or "", redacted(result).text)
-    return tuple(
-        describe_call(call, next((results[i] for i in call.ids if i in results), None))
-        for call in redacted(entry).tool_calls
-    )
+        results.setdefault(result.message.tool_call_id or "", result)
+    lines: list[CallLine] = []
+    for call in redacted(entry).tool_calls:
+        answer = next((results[i] for i in call.ids if i in results), None)
+        text, state = (redacted(answer).text, answer.message.tool_state) if answer is not None else (None, None)
+        lines.append(describe_call(call, text, state))
+    return tuple(lines)
 
 
 def prepare(entries: Sequence[Entry]) -> None:

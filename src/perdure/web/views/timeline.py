@@ -271,6 +271,8 @@ class _Rows:
         if message.role != "tool":
             return None
         recorded = self._runs.get((timeline_entry.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
+        if message.tool_state is not None:
+            return replace(recorded, state=message.tool_state)
         guessed = guessed_run(message)
         return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 

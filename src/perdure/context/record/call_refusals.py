@@ -74,8 +74,8 @@ def read_refusal(
 ) -> UnfinishedCall | None:
     """Recognise a refused or interrupted call by its recorded state, or else by its result's beginning or end.
 
-    A call with a state was refused only if the state says so, whatever its result reads like. Without one, where
-    `is_foreign` the result may hold a text that somebody else wrote, such as a page or a file: there no refusal is
+    A call with a state was refused only if that is its state, whatever its result reads like. Without one, where
+    `is_foreign` the result may hold a text of another author, such as a page or a file: there no refusal is
     believed, and the words of the user are not taken from it.
     """
     if state == "refused":

@@ -107,7 +107,7 @@ def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], re
 
 
 def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> bool:
-    """Whether the result of a call may begin with a text that somebody else wrote."""
+    """Whether the result of a call may begin with a text of another author."""
     if kind == "shell":
         return reads_foreign_text(_command(arguments))
     if kind == "other":

@@ -36,7 +36,7 @@ _ROW_CHARS = 300
 # Rows up to this length share a line.
 _SHORT_ROW_CHARS = 70
 _MISSING = "–"
-# An object with fewer members is told as "a.b".
+# An object with fewer members is shown as "a.b".
 _LEAST_GROUP = 4
 
 Row = dict[str, str]
@@ -183,7 +183,7 @@ def _label(item: Mapping[str, Any]) -> str:
 
 
 def _table(items: Sequence[Any], rows: Sequence[Row], limit: int) -> list[str]:
-    """Rows under the names of their columns; what all rows have in common is told once."""
+    """Rows under the names of their columns; what all rows have in common is shown once."""
     names = list(dict.fromkeys(n for r in rows for n in r))
     names = [n for n in names if not _is_secondary(n, names)]
     rows = [{n: r[n] for n in names if n in r} for r in rows]

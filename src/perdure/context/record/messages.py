@@ -89,7 +89,7 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
 
 
 def _note(text: str) -> Statement:
-    """A summary that another program inserted, or a remark of a repair: background, nobody's words."""
+    """A summary that another program inserted, or a remark of a repair: background, written by no person."""
     if not text.startswith(SUMMARY_OPENINGS):
         return NOTHING_STATED
     return Statement(

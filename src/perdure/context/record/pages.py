@@ -106,7 +106,7 @@ def _label(match: re.Match[str]) -> str:
 
 
 def _linked_lines(text: str) -> Iterator[str]:
-    """The lines with the labels of their links; one that is only short labels leads elsewhere and says nothing here."""
+    """The lines with the labels of their links; one that is only short labels leads elsewhere and has no content."""
     for line in text.split("\n"):
         if _OPEN not in line:
             yield line
@@ -122,7 +122,7 @@ def _linked_lines(text: str) -> Iterator[str]:
 
 
 def _is_text(line: str) -> bool:
-    """Whether a line says something: not a button or a counter."""
+    """Whether a line has content: not a button or a counter."""
     stripped = line.strip()
     if not stripped or _STRUCTURE.match(line) is not None or _DATE.search(stripped) is not None:
         return True

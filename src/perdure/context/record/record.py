@@ -39,7 +39,7 @@ _BARE_WEIGHT = 0.3
 # Sentences that differ only in their numbers count less each from this many on.
 _MOST_ALIKE = 4
 _NO_DIGITS = str.maketrans("", "", "0123456789")
-# The best sentence of a reply: a question says little without its answer.
+# The best sentence of a reply: a question means little without its answer.
 _BEST_FACTOR = 2.5
 # A reply that the user agreed to with a word or two.
 _AGREED_FACTOR = 1.6
@@ -391,7 +391,7 @@ class _Drawing:
             self._add_statement(seq, report, age, is_old=False)
             return
         brief, whole, detail = self._brief(line), self._local(line.line), self._local(line.detail or line.line)
-        # An earlier plan is told by its line; the newest has its items.
+        # An earlier plan is represented by its line; the newest has its items.
         has_detail = (line.kind != "task" or line is self._newest_plan) and document is None
         texts = (brief, whole, *_openings(detail), detail) if has_detail else (brief, whole)
         is_looked_at = line.kind == "read" and line.target in self._changed

@@ -10,8 +10,8 @@ import perdure
 from perdure.context.handoff import SECTIONS
 from perdure.context.sections import read_sections, shorten
 from perdure.context.user_intent import OpenRequests, active_task, parse_active_task
-from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_text
+from perdure.models.windows import window_budgets
 from support.long_histories import working_session
 
 

@@ -9,8 +9,8 @@ import pytest
 import perdure
 from perdure.context.transcript import CLEARED, MESSAGE_CHARS, transcribe
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall, assistant, tool_result
-from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_text
+from perdure.models.windows import window_budgets
 from support.long_histories import working_session
 from support.summarisers import GOOD, Scripted
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.config.settings import CompressionSettings
-from perdure.models.budgets import threshold_for, window_budgets
+from perdure.models.windows import threshold_for, window_budgets
 
 
 @pytest.mark.spec("C2", "B5", "D2", "C8")

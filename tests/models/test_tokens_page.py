@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.models.budgets import window_budgets
-from perdure.models.windows import DEFAULT_WINDOW, LADDER
+from perdure.models.windows import DEFAULT_WINDOW, LADDER, window_budgets
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tokens.md").read_text("utf-8")
 ROW = re.compile(r"^\| ([\d,]+)([^|]*)\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", re.MULTILINE)

@@ -28,8 +28,8 @@ from perdure.context.engine import Compaction, Reason
 from perdure.core.events import OutputSpilled
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
-from perdure.models.budgets import ContextWindow, WindowBudgets
 from perdure.models.tokens import entry_figures, figures_of, sum_figures
+from perdure.models.windows import ContextWindow, WindowBudgets
 from perdure.store.records import StoredEvent
 
 # Longer than any summary takes: the engine gives up on a slow one by itself.

@@ -10,9 +10,8 @@ from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import assemble, memory_part
 from perdure.context.history import tokens_of
 from perdure.core.messages import Entry, canonical_json
-from perdure.models.budgets import ContextWindow, window_budgets
 from perdure.models.tokens import TokenCounter, estimate_text
-from perdure.models.windows import Window
+from perdure.models.windows import ContextWindow, Window, window_budgets
 from perdure.providers.types import Endpoint
 from perdure.tools.output_limits import OutputLimits
 

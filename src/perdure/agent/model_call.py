@@ -17,8 +17,7 @@ from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import Message
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
-from perdure.models.budgets import ContextWindow
-from perdure.models.windows import Window, plausible_window, step_down
+from perdure.models.windows import ContextWindow, Window, plausible_window, step_down
 from perdure.providers.registry import default_max_tokens
 from perdure.providers.routes import adapt_request
 from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent

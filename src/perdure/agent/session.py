@@ -18,8 +18,8 @@ from perdure.core.errors import StoreError
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
-from perdure.models.budgets import ContextWindow
 from perdure.models.tokens import TokenCounter, entry_figures, sum_figures, text_figures
+from perdure.models.windows import ContextWindow
 from perdure.providers.codec import ReasoningRule
 from perdure.providers.routes import RouteCursor
 from perdure.store.records import CallRecord, Conversation, Lease, Session, SessionHistory, Span, StoredEvent

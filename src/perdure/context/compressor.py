@@ -34,8 +34,8 @@ from perdure.core.concurrency import SystemClock
 from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock, LogReader
 from perdure.core.usage import CanonicalUsage, as_usage
-from perdure.models.budgets import WindowBudgets, threshold_for, window_budgets
 from perdure.models.tokens import estimate_message
+from perdure.models.windows import WindowBudgets, threshold_for, window_budgets
 
 
 def repeated_compaction_notice(times: int) -> str:

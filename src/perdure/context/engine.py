@@ -309,7 +309,7 @@ def _blocking(ask: Callable[..., Any] | None, run: RunCoroutine) -> Callable[...
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it makes a coroutine; it may be an object with an async `__call__`."""
-    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+    return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
 class ContextEngine(ABC):

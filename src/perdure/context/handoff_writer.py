@@ -43,9 +43,8 @@ from perdure.core.datastructures import intervals_of
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import LogReader, Summary
-from perdure.models.budgets import WindowBudgets
 from perdure.models.tokens import estimate_message
-from perdure.models.windows import plausible_window
+from perdure.models.windows import WindowBudgets, plausible_window
 
 # Upper bound of messages read back from the log: the record of older ones is carried over.
 MOST_MESSAGES = 10_000

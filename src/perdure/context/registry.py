@@ -24,8 +24,8 @@ from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import EngineNotFound, PluginBroken
 from perdure.core.messages import Entry
 from perdure.core.usage import CanonicalUsage
-from perdure.models.budgets import window_budgets
 from perdure.models.tokens import estimate_message
+from perdure.models.windows import window_budgets
 from perdure.plugins import Factory, PluginRegistry, Started
 
 T = TypeVar("T")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -71,6 +72,7 @@ def is_loopback_host(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+@lru_cache(maxsize=256)  # the client asks for the same few URLs with every request
 def is_loopback_url(url: str) -> bool:
     """Whether a URL points at this machine; False for an invalid URL."""
     return is_loopback_host(_host_of(url))

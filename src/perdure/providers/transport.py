@@ -21,7 +21,7 @@ from perdure.core.error_policy import is_retryable
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.event_queue import coalesce
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
-from perdure.providers.errors.messages import (
+from perdure.providers.errors.classify import (
     EndpointLabel,
     call_error,
     find_invalid_header,

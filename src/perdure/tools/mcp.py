@@ -239,6 +239,7 @@ class _McpConnection:
             env={k: self._expand(v) for k, v in s.env.items()} | _search_path(self._environment, s.env),
             cwd=s.cwd,
         )
+        # Not in a `with` block (SIM115): the server writes to it as long as it runs.
         self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         return Client(stdio_client(parameters, errlog=self._stderr), read_timeout_seconds=s.timeout_s)
 

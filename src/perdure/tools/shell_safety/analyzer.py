@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from perdure.tools.shell_safety.expand import ShellVariables
@@ -302,7 +302,7 @@ class _CommandAnalyzer:
         """Assign the variables of a command, and return them as arguments of `export`."""
         out = []
         for a in node.assignments:
-            run = lambda s: self._substitution(s, frame)  # noqa: E731
+            run = partial(self._substitution, frame=frame)
             fields = (
                 [f for v in a.values for f in scope.fields(v, run)] if a.is_array else [scope.text(a.values[0], run)]
             )

@@ -1,13 +1,19 @@
-"""Contexts that hold a secret whatever its format: URLs, authorization headers, cookies, private key blocks."""
+"""Find secrets in a text and replace them.
+
+Three searches: for keys that carry their issuer's prefix (`prefixes.py`), for values of telling names
+(`assignments.py`), and, here, for contexts that hold a secret whatever its format: URLs, authorization headers,
+cookies, private key blocks.
+"""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from perdure.redaction.entropy import is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
-from perdure.redaction.prefixes import may_begin
+from perdure.redaction.assignments import named_values
+from perdure.redaction.entropy import MARK, is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
+from perdure.redaction.prefixes import may_begin, prefixed_keys
 from perdure.redaction.scan import ScanText, Secret
 
 _URL_LOGIN = re.compile(
@@ -201,3 +207,60 @@ def _azure_secrets(page: ScanText) -> Iterator[Secret]:
     for match in page.matches(b"~", _AZURE, back=5):
         if may_begin(page.text, match.start()):
             yield Secret("azure-client-secret", *match.span())
+
+
+# Between texts that are looked at together: no name, value or key goes on across it.
+_APART = "\n\n\0\n\n"
+
+
+def find_secrets(text: str) -> list[Secret]:
+    """Every secret in the text, in order and apart from each other; never raises."""
+    page = ScanText(text)
+    secrets = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
+    secrets.sort(key=lambda s: (s.start, -s.end, not s.visible_prefix))
+    apart: list[Secret] = []
+    for secret in secrets:
+        if _is_redacted(text, secret):
+            continue
+        if apart and secret.start < apart[-1].end:
+            last = apart[-1]
+            if secret.end > last.end:
+                apart[-1] = Secret(last.kind, last.start, secret.end, last.visible_prefix)
+            elif (
+                secret.start == last.start
+                and secret.end == last.end
+                and secret.visible_prefix
+                and not last.visible_prefix
+            ):
+                apart[-1] = secret
+            continue
+        apart.append(secret)
+    return apart
+
+
+def redact(text: str) -> str:
+    """The text with every secret replaced by its recognisable start and [REDACTED]; a second time changes nothing."""
+    # Taking one secret out can bring another to light beside it, so look again until there is none. Every round
+    # takes at least one character that no later round can bring back, so this ends; mostly after the first look.
+    while secrets := find_secrets(text):
+        pieces, at = [], 0
+        for secret in secrets:
+            pieces += [text[at : secret.start], f"{secret.visible_prefix}…{MARK}" if secret.visible_prefix else MARK]
+            at = secret.end
+        text = "".join(pieces) + text[at:]
+    return text
+
+
+def are_clean(texts: Iterable[str]) -> bool:
+    """Whether none of some texts holds a secret; one look at many short ones is several times quicker than many.
+
+    Errs on the side of caution: a mark in one and a value in the next may count together.
+    """
+    return not find_secrets(_APART.join(texts))
+
+
+def _is_redacted(text: str, secret: Secret) -> bool:
+    """Whether an earlier round was here; a key block keeps its mark alone, so that a half-redacted one is finished."""
+    if secret.kind == "private-key":
+        return text[secret.start : secret.end] == MARK
+    return MARK in text[secret.start : secret.end] or text.startswith((MARK, f"…{MARK}"), secret.end)

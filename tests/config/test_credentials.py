@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import perdure
-from perdure.config.env import api_key_for
+from perdure.config.api_keys import api_key_for
 
 
 def test_a_key_is_found_and_cleaned_of_pasted_white_space() -> None:

@@ -22,7 +22,8 @@ from typing import Any
 from perdure.agent.deps import Send
 from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
-from perdure.config.env import api_key_for, make_home
+from perdure.config.api_keys import api_key_for
+from perdure.config.env import make_home
 from perdure.config.settings import Settings
 from perdure.context.engine import RunInThread
 from perdure.core.concurrency import SystemClock, run_shielded

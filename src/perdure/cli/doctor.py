@@ -14,7 +14,8 @@ import click
 
 from perdure.app.runtime import UNSTARTED, Shared, open_user_store, shared_loop
 from perdure.cli.gateway import local_servers
-from perdure.config.env import api_key_for, make_home
+from perdure.config.api_keys import api_key_for
+from perdure.config.env import make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError, PerdureError
@@ -95,7 +96,8 @@ def _keys() -> Check:
     names = list(dict.fromkeys(v for s in PROVIDERS for v in s.key_variables if api_key_for(v)))
     if names:
         return Check("keys", "ok", f"set: {', '.join(names)}")
-    return Check("keys", "note", "none in the environment", "export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …")
+    remedy = "`perdure login PROVIDER`, or export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …"
+    return Check("keys", "note", "none in the environment, none stored", remedy)
 
 
 def _embedded() -> Check:

@@ -75,12 +75,6 @@ def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iter
     return {k: v for k, v in environ.items() if k not in hidden}
 
 
-def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """The key in `variable`, or None where it is unset or blank; a pasted key's stray white space is dropped."""
-    environ = os.environ if environ is None else environ
-    return environ.get(variable, "").strip() or None
-
-
 FILE, FOLDER = "SSL_CERT_FILE", "SSL_CERT_DIR"
 
 

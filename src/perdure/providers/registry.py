@@ -302,7 +302,10 @@ def missing_key(endpoint: Endpoint) -> str | None:
     row = find_provider(endpoint.provider)
     if endpoint.api_key or row is None or not row.needs_key:
         return None
-    return f"no key for {row.name!r}: set {row.key_variables[0]}, or `credentials.command` to a command that prints it"
+    return (
+        f"no key for {row.name!r}: run `perdure login {row.name}`, set {row.key_variables[0]}, "
+        "or set `credentials.command` to a command that prints it"
+    )
 
 
 def is_own_host(endpoint: Endpoint) -> bool:

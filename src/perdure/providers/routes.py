@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from perdure.config.settings import RouteSettings, Settings
 
 
-# The value of an environment variable, or None: `config.credentials.api_key_for`, or a test's own.
+# The value of an environment variable, or None: `config.api_keys.api_key_for`, or a test's own.
 KeyLookup = Callable[[str], str | None]
 
 

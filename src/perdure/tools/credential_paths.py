@@ -77,6 +77,7 @@ _BY_NAME = (
 _ELSEWHERE = (
     r"/\.ssh/?\Z|/\.aws\Z|/\.aws/\*\Z|/etc/g?shadow-?\Z|/etc/sudoers|/etc/ssl/private|/etc/kubernetes/admin\.conf"
     r"|/(?:var/)?run/secrets|/proc/[^/]+/environ\Z|/\.terraform\.d/credentials|(?:^|/)rclone\.conf\Z"
+    r"|(?:^|/)perdure-keys\.json\Z"
     r"|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|/[Cc]ookies(?:\.sqlite|\.binarycookies)?\Z|\.kdbx\Z|/wallet\.dat\Z"
 )
 # Searched in an absolute path with forward slashes.
@@ -91,5 +92,6 @@ CREDENTIAL_SAMPLES = (
     "/etc/sudoers",
     "~/.ssh/id_rsa",
     "~/.ssh/id_ed25519",
+    "~/.perdure/perdure-keys.json",
     *(f"~/{name}" for name in _HOME_FILES),
 )

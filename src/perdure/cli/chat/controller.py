@@ -18,7 +18,8 @@ from perdure.cli.style import Style
 from perdure.commands.command import CommandResult
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
-from perdure.config.env import api_key_for, wants_color
+from perdure.config.api_keys import api_key_for
+from perdure.config.env import wants_color
 from perdure.core.errors import PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from perdure.config.env import api_key_for
+from perdure.config.api_keys import api_key_for
 from perdure.config.settings import GatewaySettings, TelegramSettings
 from perdure.core.errors import ConfigError
 from perdure.gateway.adapters.base import Adapter

@@ -1,0 +1,158 @@
+"""API keys: from the environment, else as `perdure login` stored them.
+
+Stored keys are in the system keyring where one is usable, else in a file that only its owner can read.
+
+A small file in the home folder lists which keys are stored and where, so that a start without stored keys never waits
+for a keyring. With a keyring the file holds names alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from perdure.config.env import home_dir, make_home
+from perdure.core.errors import ConfigError
+from perdure.core.files import PRIVATE_MODE, replace_file
+
+FILE = "perdure-keys.json"
+SERVICE = "perdure"
+Place = Literal["keyring", "file"]
+
+
+class Keyring(Protocol):
+    """The part of a keyring backend that is used; each call may raise."""
+
+    def get_password(self, service: str, username: str) -> str | None: ...
+
+    def set_password(self, service: str, username: str, password: str) -> None: ...
+
+    def delete_password(self, service: str, username: str) -> None: ...
+
+
+def system_keyring() -> Keyring | None:
+    """The keyring of the desktop or the system; None where the package is missing or no backend is usable."""
+    try:
+        backend: Any = import_module("keyring").get_keyring()
+        # Backends that refuse everything or store nothing have a low priority; a plain file is no better than ours.
+        is_usable = float(backend.priority) >= 1 and "Plaintext" not in type(backend).__name__
+    except Exception:  # not installed; or a backend failed, which may probe D-Bus, sockets and other programs
+        return None
+    return backend if is_usable else None
+
+
+class StoredKeys:
+    """Keys by the name of the environment variable they stand in for."""
+
+    def __init__(self, home: Path, *, open_keyring: Callable[[], Keyring | None] = system_keyring) -> None:
+        self._home = home
+        self._open_keyring = open_keyring
+
+    @property
+    def path(self) -> Path:
+        return self._home / FILE
+
+    def places(self) -> dict[str, Place]:
+        """The names of the stored keys and where each is. Raises ConfigError for a file that cannot be read."""
+        return {name: "file" if "key" in entry else "keyring" for name, entry in self._read().items()}
+
+    def get(self, name: str) -> str | None:
+        """The key, or None. Raises ConfigError where a keyring that has it cannot be opened."""
+        entry = self._read().get(name)
+        if entry is None:
+            return None
+        if "key" in entry:
+            return str(entry["key"]) or None
+        backend = self._open_keyring()
+        if backend is None:
+            raise ConfigError(f"{name} is in the system keyring, which cannot be used here; set the variable instead")
+        with _explain_errors(name):
+            return backend.get_password(SERVICE, name)
+
+    def put(self, name: str, key: str) -> Place:
+        """Store a key and return where. Raises ConfigError."""
+        backend = self._open_keyring()
+        if backend is not None:
+            try:
+                backend.set_password(SERVICE, name, key)
+            except Exception:  # locked, or refused by the user: the file is there for that
+                backend = None
+        with _locked_home(self._home):
+            entries: dict[str, dict[str, Any]] = {}
+            with contextlib.suppress(ConfigError):  # a damaged file is replaced
+                entries = self._read()
+            self._write({**entries, name: {} if backend is not None else {"key": key}})
+        return "keyring" if backend is not None else "file"
+
+    def remove(self, name: str) -> bool:
+        """Remove a key; False where none is stored. Raises ConfigError."""
+        entry = self._read().get(name)
+        if entry is None:
+            return False
+        backend = self._open_keyring() if "key" not in entry else None
+        if backend is not None:
+            with _explain_errors(name):
+                if backend.get_password(SERVICE, name) is not None:
+                    backend.delete_password(SERVICE, name)
+        with _locked_home(self._home):
+            self._write({stored: entry for stored, entry in self._read().items() if stored != name})
+        return True
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        try:
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot read the stored keys in {self.path}: {error}; `perdure login` again") from None
+        entries = data.items() if isinstance(data, dict) else ()
+        return {str(name): entry for name, entry in entries if isinstance(entry, dict)}
+
+    def _write(self, entries: dict[str, dict[str, Any]]) -> None:
+        try:
+            replace_file(self.path, json.dumps(entries, indent=2).encode(), mode=PRIVATE_MODE)
+        except OSError as error:
+            raise ConfigError(f"cannot write {self.path}: {error.strerror}; nothing was stored") from None
+
+
+@contextlib.contextmanager
+def _explain_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # backends raise what their own libraries raise
+        raise ConfigError(f"the system keyring did not give {name}: {type(error).__name__}; set the variable") from None
+
+
+@contextlib.contextmanager
+def _locked_home(home: Path) -> Iterator[None]:
+    """One writer at a time; where files cannot be locked the last one wins."""
+    handle = os.open(make_home(home), os.O_RDONLY)
+    try:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def overrides_stored_key(variable: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment itself holds a key in `variable`, which goes before a stored one."""
+    environ = os.environ if environ is None else environ
+    return bool(environ.get(variable, "").strip())
+
+
+def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """The key in `variable`, else the one `perdure login` stored for it, else None; stray white space is dropped.
+
+    With an `environ` of the caller's own, stored keys are not looked at.
+    """
+    if environ is not None:
+        return environ.get(variable, "").strip() or None
+    return os.environ.get(variable, "").strip() or StoredKeys(home_dir()).get(variable)

@@ -1,0 +1,156 @@
+"""`perdure login`: keys are stored out of sight, found by the routes, listed and removed without being shown."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from perdure.cli.main import cli
+from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for
+from perdure.core.errors import ConfigError
+from perdure.tools.credential_paths import CREDENTIAL_PATTERN
+
+KEY = "sk-ant-not-a-real-key-0123456789"
+
+
+class MemoryKeyring:
+    """A keyring in memory; `is_locked` makes it refuse."""
+
+    def __init__(self, *, is_locked: bool = False) -> None:
+        self.entries: dict[tuple[str, str], str] = {}
+        self.is_locked = is_locked
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self._check()
+        return self.entries.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._check()
+        self.entries[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        self._check()
+        del self.entries[service, username]
+
+    def _check(self) -> None:
+        if self.is_locked:
+            raise RuntimeError("the keyring is locked")
+
+
+def no_keyring() -> Keyring | None:
+    return None
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("PERDURE_HOME", str(home))
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+def run(*arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(cli, ["login", *arguments], input=typed, catch_exceptions=False)
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stored_key_is_used_listed_and_removed_and_never_shown(home: Path) -> None:
+    stored = run("anthropic", typed=f"{KEY}\n")
+    assert stored.exit_code == 0
+    assert "Stored the key of anthropic" in stored.output
+    assert api_key_for("ANTHROPIC_API_KEY") == KEY
+    listed = run("--list")
+    assert "anthropic" in listed.output
+    assert str(home / FILE) in listed.output
+    removed = run("--remove", "anthropic")
+    assert removed.exit_code == 0
+    assert api_key_for("ANTHROPIC_API_KEY") is None
+    assert KEY not in stored.output + listed.output + removed.output
+    assert run("--remove", "anthropic").exit_code == 2
+    assert "No keys yet" in run("--list").output
+
+
+def test_the_file_is_its_owners_alone_and_no_tool_reads_it_unasked(home: Path) -> None:
+    run("openai", typed=KEY)
+    path = home / FILE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert CREDENTIAL_PATTERN.search(path.as_posix())
+
+
+def test_the_environment_goes_before_a_stored_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
+    assert "goes before it" in run("openai", typed=KEY).output
+    assert api_key_for("OPENAI_API_KEY") == "sk-from-the-environment"
+    assert "environment, then" in run("--list").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "message"),
+    [
+        (["antropic"], KEY, "Did you mean 'anthropic'?"),
+        (["ollama"], KEY, "needs no key"),
+        ([], KEY, "name a provider"),
+        (["openai"], "  \n", "no key was given"),
+        (["openai"], "two words", "that is no key"),
+        (["openai"], "x" * 5_000, "that is no key"),
+    ],
+)
+def test_what_is_no_key_or_no_provider_stores_nothing(
+    home: Path, arguments: list[str], typed: str, message: str
+) -> None:
+    result = run(*arguments, typed=typed)
+    assert (result.exit_code, message in result.output) == (2, True), result.output
+    assert not (home / FILE).exists()
+
+
+# -- where keys are --------------------------------------------------------------------------------------------------
+
+
+def test_with_a_keyring_the_file_holds_names_alone(tmp_path: Path) -> None:
+    keyring = MemoryKeyring()
+    keys = StoredKeys(tmp_path, open_keyring=lambda: keyring)
+    assert keys.put("OPENAI_API_KEY", KEY) == "keyring"
+    assert KEY not in keys.path.read_text()
+    assert (keys.get("OPENAI_API_KEY"), keys.places()) == (KEY, {"OPENAI_API_KEY": "keyring"})
+    assert keys.remove("OPENAI_API_KEY")
+    assert (keyring.entries, keys.get("OPENAI_API_KEY")) == ({}, None)
+
+
+def test_a_keyring_that_refuses_leaves_the_file(tmp_path: Path) -> None:
+    keys = StoredKeys(tmp_path, open_keyring=lambda: MemoryKeyring(is_locked=True))
+    assert keys.put("OPENAI_API_KEY", KEY) == "file"
+    assert keys.get("OPENAI_API_KEY") == KEY
+
+
+def test_a_keyring_that_is_gone_says_what_to_do(tmp_path: Path) -> None:
+    keyring = MemoryKeyring()
+    StoredKeys(tmp_path, open_keyring=lambda: keyring).put("OPENAI_API_KEY", KEY)
+    with pytest.raises(ConfigError, match="set the variable"):
+        StoredKeys(tmp_path, open_keyring=no_keyring).get("OPENAI_API_KEY")
+    keyring.is_locked = True
+    with pytest.raises(ConfigError, match="RuntimeError; set the variable"):
+        StoredKeys(tmp_path, open_keyring=lambda: keyring).get("OPENAI_API_KEY")
+
+
+def test_without_stored_keys_no_keyring_is_opened(tmp_path: Path) -> None:
+    def never() -> Keyring | None:
+        raise AssertionError("a keyring was opened")
+
+    keys = StoredKeys(tmp_path, open_keyring=never)
+    assert (keys.get("OPENAI_API_KEY"), keys.places(), keys.remove("OPENAI_API_KEY")) == (None, {}, False)
+
+
+def test_a_damaged_file_is_named_and_replaced_by_the_next_login(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("{", encoding="utf-8")
+    keys = StoredKeys(tmp_path, open_keyring=no_keyring)
+    with pytest.raises(ConfigError, match="cannot read the stored keys"):
+        keys.get("OPENAI_API_KEY")
+    keys.put("OPENAI_API_KEY", KEY)
+    assert keys.get("OPENAI_API_KEY") == KEY

@@ -15,10 +15,9 @@ from benchmarks.table import Row
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.tools.approval import ApprovalGuard
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.shell_safety.analyzer import ShellContext, find_dangers
-from perdure.tools.tool import tool
+from perdure.tools.tool import ToolRegistry, tool
 from perdure.tools.workspace import Workspace
 
 TITLE = "Tools"

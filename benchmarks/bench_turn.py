@@ -26,8 +26,8 @@ from perdure.providers.types import Endpoint, ModelRequest, Reply
 from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore, open_store
 from perdure.tools.builtin.memory import FileMemory
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
+from perdure.tools.tool import ToolRegistry
 
 TITLE = "The turn: own overhead per call"
 WINDOW = 100_000_000

@@ -16,8 +16,8 @@ from perdure.context.engine import EngineServices
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, Notice, ToolFinished
 from perdure.testing.simulator import Call, Say
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
+from perdure.tools.tool import ToolRegistry
 from support.agents import Bench, bench
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from perdure.agent.callbacks import Callbacks, status_line
-from perdure.agent.event_bus import MAX_WAITING, EventBus
+from perdure.agent.runner import MAX_WAITING, EventBus
 from perdure.core.errors import ErrorVerdict
 from perdure.core.events import (
     CallFinished,

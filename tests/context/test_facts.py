@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.facts import facts_of
-from perdure.context.facts.extraction import kind_of, parts_in, scan
-from perdure.context.facts.ranking import weigh
+from perdure.context.facts import facts_of, kind_of, parts_in, scan, weigh
 from perdure.context.record.index import ValueUse, draw_index
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 

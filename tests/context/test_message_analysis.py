@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from perdure.context.analysis import sentences
 from perdure.context.record.messages import read_statement
+from perdure.context.text import sentences
 from perdure.context.user_words import typed_text
 from perdure.core.messages import user
 

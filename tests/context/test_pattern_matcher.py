@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from perdure.context.analysis import PLAN, PatternMatcher
 from perdure.context.record.decisions import CHOICE
+from perdure.context.text import PLAN, PatternMatcher
 from perdure.context.transcript import EXIT
 from support.alternatives import alternatives
 

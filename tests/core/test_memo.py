@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from perdure.context.facts.extraction import kind_of, scan
+from perdure.context.facts import kind_of, scan
 from perdure.core.datastructures import Memo
 from perdure.redaction import redact
 from perdure.store.search.tokenizer import tokenize

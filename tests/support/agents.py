@@ -28,8 +28,8 @@ from perdure.store.ids import TimeIds
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Simulator, strict
 from perdure.tools.builtin.memory import FileMemory
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
+from perdure.tools.tool import ToolRegistry
 from support.simulator import endpoint
 
 PROMPT = "You are a careful assistant."

@@ -17,9 +17,8 @@ from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.files import FileEditor, FileReader
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.terminal import ShellState, Terminal
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
-from perdure.tools.tool import tool
+from perdure.tools.tool import ToolRegistry, tool
 from perdure.tools.workspace import Workspace
 
 

@@ -17,9 +17,8 @@ from perdure.config.settings import McpServerSettings
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
 from perdure.tools.mcp import McpServers, qualified_name
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime, ToolScope
-from perdure.tools.tool import Tool
+from perdure.tools.tool import Tool, ToolRegistry
 
 pytest.importorskip("mcp", reason="the mcp package is not installed")
 

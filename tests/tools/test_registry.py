@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 import pytest
 
 from perdure.core.errors import ToolError
-from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import Tool, ToolContext, tool, tool_from_function, validate_arguments
+from perdure.tools.tool import Tool, ToolContext, ToolRegistry, tool, tool_from_function, validate_arguments
 
 
 def search(

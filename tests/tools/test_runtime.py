@@ -14,9 +14,8 @@ from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
 from perdure.core.messages import ToolCall, canonical_json
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, Hooks, ToolRuntime, ToolScope
-from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolReply, tool, tool_from_function
+from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, tool, tool_from_function
 from support.outputs import MemoryOutputs
 
 SCOPE = ToolScope(task_id="t_1", conversation_id="c_1", user_key="u")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from perdure.agent.callbacks import CallbackApprover, CallbackAsker
-from perdure.agent.event_bus import EventBus
+from perdure.agent.runner import EventBus
 from perdure.agent.turn import ConversationResult
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ToolError
@@ -25,9 +25,8 @@ from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalRequest
 from perdure.testing.simulator import Call, Say
 from perdure.tools import runtime as runtime_module
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, Batch, Hooks, ToolRuntime, ToolScope
-from perdure.tools.tool import Tool, ToolReply, tool_from_function
+from perdure.tools.tool import Tool, ToolRegistry, ToolReply, tool_from_function
 from perdure.tools.toolbox import load_plugins, tool_plugins
 from support.agents import bench
 

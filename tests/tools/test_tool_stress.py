@@ -20,9 +20,8 @@ from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
 from perdure.tools.builtin.terminal import Terminal
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
-from perdure.tools.tool import ToolContext, ToolReply
+from perdure.tools.tool import ToolContext, ToolRegistry, ToolReply
 
 WORKER = Path(__file__).parents[1] / "support" / "large_output.py"
 HOSTILE = [

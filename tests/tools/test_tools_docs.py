@@ -14,9 +14,8 @@ from perdure.config.settings import Settings
 from perdure.core.concurrency import SystemClock
 from perdure.store import open_store
 from perdure.tools.builtin.memory import FileMemory
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.shell_safety.types import KINDS
-from perdure.tools.tool import Tool
+from perdure.tools.tool import Tool, ToolRegistry
 from perdure.tools.toolbox import ToolSources, build_toolbox
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")

@@ -11,9 +11,8 @@ from perdure.agent.callbacks import Callbacks
 from perdure.agent.compaction import Emit, compact_on_request
 from perdure.agent.context_usage import ContextUsage, usage_before_first_message
 from perdure.agent.deps import AgentDeps, join_engine_tools
-from perdure.agent.event_bus import EventBus
 from perdure.agent.prompt import assemble
-from perdure.agent.runner import LoopThread, TurnRunner
+from perdure.agent.runner import EventBus, LoopThread, TurnRunner
 from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason

@@ -18,9 +18,8 @@ from perdure.providers.routes import RouteCursor
 from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
 from perdure.store.ids import IdSource
 from perdure.store.store import SessionStore
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
-from perdure.tools.tool import Tool
+from perdure.tools.tool import Tool, ToolRegistry
 
 if TYPE_CHECKING:
     from perdure.config.settings import Settings

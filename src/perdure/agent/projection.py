@@ -18,8 +18,7 @@ from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, Te
 from perdure.core.ports import KeyValue, StoredOutput
 from perdure.providers.codec import ReasoningRule, has_reasoning, shorten_reasoning
 from perdure.tools.output_limits import OutputLimiter, ToolOutcome
-from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import ToolReply
+from perdure.tools.tool import ToolRegistry, ToolReply
 
 LEFT_OUT = "[an earlier image is left out here: the service takes no more in one request]"
 _COUNTED_PARTS = frozenset({"image", "document", "file", "input_image", "input_file"})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perdure.agent.agent import ConversationAgent
     from perdure.agent.context_usage import ContextUsage
     from perdure.agent.deps import AgentDeps
-    from perdure.agent.event_bus import EventBus
+    from perdure.agent.runner import EventBus
     from perdure.agent.turn import ConversationResult, OpenConversation
     from perdure.app.build import AnyTools
     from perdure.config.settings import Settings

@@ -12,8 +12,8 @@ from perdure.agent.agent import ConversationAgent
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.delegation import Children, StoredPlans
 from perdure.agent.deps import AgentDeps
-from perdure.agent.event_bus import EventBus
 from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
+from perdure.agent.runner import EventBus
 from perdure.agent.session import LiveSession
 from perdure.app.runtime import Shared, SummaryRoute
 from perdure.config.env import shell_environment
@@ -27,9 +27,8 @@ from perdure.providers.routes import RouteCursor
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.memory import FileMemory, SharedMemory
 from perdure.tools.output_limits import OutputLimiter
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import ToolRuntime
-from perdure.tools.tool import Tool, tool_from_function
+from perdure.tools.tool import Tool, ToolRegistry, tool_from_function
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
 from perdure.tools.workspace import Workspace
 

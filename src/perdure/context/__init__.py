@@ -6,7 +6,7 @@
       boundaries      split a history into head, middle and tail
       transcript      the middle as short, redacted text
       summarizer      request a summary, validate it; sections parses it
-      digest, facts/, grounding, user_intent   what code extracts and verifies without a model
+      facts, grounding, user_intent            what code extracts and verifies without a model
       handoff_writer, assembly, handoff, head  one handoff between head and tail, ready to send
     background      prepare a compaction while the conversation goes on
     api             `perdure.compress` and `acompress`: dicts in, dicts out

@@ -9,8 +9,7 @@ from functools import cache
 from perdure import prompts
 from perdure.context.boundaries import Boundaries
 from perdure.context.engine import EngineServices, Steps
-from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts
-from perdure.context.facts.extraction import scan
+from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts, scan
 from perdure.context.grounding import check_summary, user_claims, without_marked
 from perdure.context.handoff import Handoff, handoff_of, render
 from perdure.context.handoff_assembly import HandoffParts, Shares, assemble, handoff_message, newest_image, share_out

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from perdure.context.analysis import PatternMatcher
 from perdure.context.facts import facts_in
+from perdure.context.text import PatternMatcher
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
 
 PRUNE_CHARS = 200

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from perdure.context.analysis import sentences
 from perdure.context.authorship import is_for_machines, is_role_play, is_statement
 from perdure.context.standing_instructions import is_standing, may_bind
+from perdure.context.text import sentences
 from perdure.context.user_words import goes_on, is_bare, own_words
 from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact

@@ -108,8 +108,19 @@ class StreamTimer:
         return f"{reason}: the service is slow or stuck. Try again, or choose another model."
 
 
+_SENDABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?|")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
+
+
+def find_invalid_header(headers: Mapping[str, str]) -> str | None:
+    """Return the name of a header with a value HTTP cannot carry, e.g. a key pasted with a line break."""
+    return next((name for name, value in headers.items() if not _SENDABLE.fullmatch(value)), None)
+
+
+def is_html(body: bytes) -> bool:
+    """Whether a body is markup, as proxies and login pages send it instead of JSON."""
+    return body.lstrip()[:1] == b"<"
 
 
 class SseReader:

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
-from perdure.providers.errors.classify import quote
+from perdure.providers.errors.messages import quote
 from perdure.providers.http import HttpResponse
 from perdure.providers.types import ApiMode, Endpoint
 

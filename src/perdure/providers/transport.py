@@ -21,12 +21,10 @@ from perdure.core.error_policy import is_retryable
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.event_queue import coalesce
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
-from perdure.providers.errors.classify import (
+from perdure.providers.errors.messages import (
     EndpointLabel,
     call_error,
-    find_invalid_header,
     invalid_header_error,
-    is_html,
     is_refusal,
     is_refusal_status,
     is_worth_retrying,
@@ -43,6 +41,8 @@ from perdure.providers.http import (
     SseReader,
     StreamTimer,
     Timeouts,
+    find_invalid_header,
+    is_html,
     push_chunks,
 )
 from perdure.providers.registry import is_own_host, missing_key, mode_module
@@ -123,7 +123,6 @@ class _Attempt:
         self.body = body
         self.is_streaming = is_streaming
         self.on_event = on_event
-        self.label = EndpointLabel.of(endpoint)
         # A byte of the response has arrived: no retry from here on.
         self.has_begun = False
         self.may_retry = True
@@ -134,6 +133,11 @@ class _Attempt:
         self._size = 0
         self._texts: list[str] = []
         self._network_errors: tuple[type[BaseException], ...] = ()
+
+    @property
+    def label(self) -> EndpointLabel:
+        """The endpoint as error messages name it."""
+        return EndpointLabel.of(self.endpoint)
 
     @property
     def partial_text(self) -> str:

@@ -19,8 +19,7 @@ from perdure.core.messages import Message, TextPart, ToolCall, ToolState, clean,
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
-from perdure.tools.registry import ToolRegistry
-from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolReply, validate_arguments
+from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, validate_arguments
 
 # Return None to let the call run, or a reason to refuse it: the model reads the reason.
 PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]

@@ -22,9 +22,8 @@ from perdure.tools.builtin.terminal import BackgroundProcess, Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
 from perdure.tools.mcp import McpServers
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
-from perdure.tools.registry import ToolRegistry
 from perdure.tools.runtime import Hooks, ToolRuntime
-from perdure.tools.tool import Tool
+from perdure.tools.tool import Tool, ToolRegistry
 from perdure.tools.workspace import Workspace
 
 ENTRY_POINTS = "perdure.tools"

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from perdure.context.analysis import PatternMatcher, sentences
-from perdure.context.facts.quoting import tidy
 from perdure.context.record.task import TaskDecision
+from perdure.context.text import PatternMatcher, sentences, tidy
 from perdure.context.user_words import own_words
 from perdure.core.messages import Message
 from perdure.redaction import redact

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.context.facts.extraction import PLACES, kind_of, parts_in
-from perdure.context.facts.ranking import Weights, weigh
-from perdure.context.facts.reading import MessageFacts
+from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.record.passages import clip
 
 _FILES = "Files"

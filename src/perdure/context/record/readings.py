@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from perdure.context.analysis import PLAN, sentences
-from perdure.context.facts.quoting import beginning, ending, tidy
 from perdure.context.record.decisions import assistant_choices, choices_among, takes_back
+from perdure.context.text import PLAN, beginning, ending, sentences, tidy
 from perdure.context.user_intent import corrections_among, remarks_among, rules_among, sentences_of_user
 from perdure.context.user_words import is_bare, own_words, typed_text
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message

@@ -7,8 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from perdure.context.analysis import sentences
-from perdure.context.facts.quoting import beginning, tidy
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.task import (
     BEFORE_LOG,
@@ -19,6 +17,7 @@ from perdure.context.record.task import (
     TouchedFile,
     UserRequest,
 )
+from perdure.context.text import beginning, sentences, tidy
 from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, MOST_REQUESTS, OPEN, quote
 from perdure.redaction import redact
 

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perdure.context.analysis import sentences
 from perdure.context.authorship import before_fiction
-from perdure.context.facts.quoting import beginning
 from perdure.context.grounding import MARK
 from perdure.context.record.decisions import DecisionLog
 from perdure.context.record.readings import (
@@ -37,6 +35,7 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.record.types import CallFacts, CallLine
+from perdure.context.text import beginning, sentences
 from perdure.context.user_intent import parse_active_task
 from perdure.core.messages import Entry
 from perdure.redaction import redact

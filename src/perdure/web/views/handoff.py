@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from perdure.context.facts.extraction import kind_of, scan
+from perdure.context.facts import kind_of, scan
 from perdure.context.grounding import MARK
 from perdure.context.handoff import parse_handoff
 from perdure.core.errors import NotFound

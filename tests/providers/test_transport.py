@@ -15,7 +15,8 @@ from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.core.messages import ToolCall, assistant, tool_result, user
 from perdure.providers.errors.body import MAX_WAIT_S
-from perdure.providers.errors.messages import EndpointLabel, classify_error
+from perdure.providers.errors.classify import classify_error
+from perdure.providers.errors.messages import EndpointLabel
 from perdure.providers.http import HttpxClient, url_of
 from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.providers.transport import Retries, Timeouts, Transport

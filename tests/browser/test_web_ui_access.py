@@ -19,7 +19,7 @@ VIEWS = {
     "usage": "/usage",
     "new": "/new",
 }
-SETTLED = "document.querySelector('.row, .story .message, .plot .area, .sections .fact, .tiles, .intro')"
+SETTLED = "document.querySelector('.row, .timeline .message, .plot .area, .sections .fact, .tiles, .intro')"
 
 
 def go(page: Page, story: Story, view: str) -> None:
@@ -88,7 +88,7 @@ def test_the_keyboard_alone_opens_a_conversation(page: Page, told: Told) -> None
     assert seen[0] == "skip"
     assert seen[-1] == "row-title"
     page.press("Enter")
-    page.wait("document.querySelector('.story')")
+    page.wait("document.querySelector('.timeline')")
 
 
 def test_the_theme_can_be_chosen_and_is_kept(page: Page, told: Told) -> None:

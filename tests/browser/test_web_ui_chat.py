@@ -75,16 +75,16 @@ def test_a_conversation_begins_streams_and_goes_on(page: Page, server: WebUIServ
         "document.querySelector('.turn .assistant .prose')?.innerText.length > 20"
         "&& !document.querySelector('.stop').hidden"
     )
-    page.wait("document.querySelector('.story .assistant strong') && document.querySelector('.stop').hidden")
+    page.wait("document.querySelector('.timeline .assistant strong') && document.querySelector('.stop').hidden")
     assert page.run("location.hash").startswith("#/c/c_")
     assert page.count(".turn") == 0
-    assert page.text(".story .prose ul").split() == ["one", "two"]
+    assert page.text(".timeline .prose ul").split() == ["one", "two"]
     assert page.text(".thinking summary").startswith("Thinking")
     # The gauge: tokens, window, and a tick where compaction begins.
     assert "of 8k" in page.text(".desk .gauge-words")
     assert page.count(".gauge-tick") == 1
     say(page, "And again.")
-    page.wait("document.querySelectorAll('.story .message').length === 4 && !document.querySelector('.turn')")
+    page.wait("document.querySelectorAll('.timeline .message').length === 4 && !document.querySelector('.turn')")
 
 
 def test_stop_ends_the_turn_and_keeps_what_came(page: Page, server: WebUIServer) -> None:
@@ -92,8 +92,8 @@ def test_stop_ends_the_turn_and_keeps_what_came(page: Page, server: WebUIServer)
     say(page, "Say it slowly.")
     page.wait("document.querySelector('.turn .assistant')?.innerText.length > 100")
     page.click(".stop")
-    page.wait("document.querySelector('.story') && document.querySelector('.stop')?.hidden", timeout_s=5)
-    page.wait_text("The lease is held", inside=".story")
+    page.wait("document.querySelector('.timeline') && document.querySelector('.stop')?.hidden", timeout_s=5)
+    page.wait_text("The lease is held", inside=".timeline")
 
 
 def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: WebUIServer) -> None:
@@ -101,8 +101,8 @@ def test_a_message_sent_meanwhile_waits_for_its_turn(page: Page, server: WebUISe
     say(page, "Tell me something.")
     page.wait("document.querySelector('.turn .assistant')")
     say(page, "And another thing.")
-    page.wait("document.querySelectorAll('.story .message').length === 4 && !document.querySelector('.turn')")
-    assert said(page, ".story") == [
+    page.wait("document.querySelectorAll('.timeline .message').length === 4 && !document.querySelector('.turn')")
+    assert said(page, ".timeline") == [
         "Tell me something.",
         "And another thing.",
     ]
@@ -121,8 +121,8 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: WebUIServer,
     assert page.count(".question:not(.closed)") == 1
     assert axe_findings(page) == []
     page.click(f"text/{choice}")
-    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')", timeout_s=8)
-    assert outcome in page.run("document.querySelector('.story').textContent").lower()
+    page.wait("document.querySelector('.timeline .tool-call') && !document.querySelector('.turn')", timeout_s=8)
+    assert outcome in page.run("document.querySelector('.timeline').textContent").lower()
 
 
 @pytest.mark.parametrize("width", [1440, 390])
@@ -139,7 +139,7 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     assert shown.count("echo again") == 300
     assert page.text(".question mark").startswith("rm -rf ~/perdure-nothing/<U+202E>")
     # The row of the call above the question is as honest.
-    row = page.run("document.querySelector('details.fold').textContent")
+    row = page.run("document.querySelector('details.tool-call').textContent")
     assert "<U+202E>txt.elif<U+202C>" in row
     assert "\u202e" not in row
     covers = page.text(".question .covers")
@@ -160,8 +160,8 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     assert first == second
     assert page.count(".question button.primary") == 0
     page.click("text/Refuse")
-    page.wait("document.querySelector('.story .fold.refused')", timeout_s=8)
-    assert page.text(".story .fold.refused .state") == "refused"
+    page.wait("document.querySelector('.timeline .tool-call.refused')", timeout_s=8)
+    assert page.text(".timeline .tool-call.refused .state") == "refused"
 
 
 def test_a_question_of_the_models_is_answered(page: Page, server: WebUIServer) -> None:
@@ -171,14 +171,14 @@ def test_a_question_of_the_models_is_answered(page: Page, server: WebUIServer) -
     page.run("document.querySelector('.own-words input').focus()")
     page.type("blue, please")
     page.press("Enter")
-    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .tool-call') && !document.querySelector('.turn')")
     page.wait_text("The tool said: blue, please")
 
 
 def test_an_open_question_is_there_again_after_a_reload(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Hello there.")
-    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
     say(page, "Ask me which.")
     page.wait_text("Which colour?")
     page.call("Page.reload")
@@ -191,7 +191,7 @@ def test_what_was_written_and_not_sent_is_there_again(page: Page, server: WebUIS
     session = server.store.create(user_key="", title="Drafts")
     server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])
     page.open(server.link(f"/c/{session.conversation_id}"))
-    page.wait("document.querySelector('.story .user')")
+    page.wait("document.querySelector('.timeline .user')")
     page.click("#say")
     page.type("half a thought")
     page.run("location.hash = '#/usage'")
@@ -204,7 +204,7 @@ def test_what_was_written_and_not_sent_is_there_again(page: Page, server: WebUIS
     page.wait("document.querySelector('#say')?.value === 'half a thought'")
     page.click("#say")
     page.press("Enter")
-    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
     page.call("Page.reload")
     page.wait("document.querySelector('#say')?.value === ''")
 
@@ -233,19 +233,19 @@ def test_a_turn_under_way_goes_on_after_a_reload_and_can_be_stopped(page: Page, 
     page.wait(f"document.querySelector('.turn .assistant').innerText.length > {came} + 200")
     streamed = page.text(".turn .assistant .prose")
     assert (POEM * 20).startswith(streamed.strip())
-    assert said(page, ".story") == ["Say it slowly."]
+    assert said(page, ".timeline") == ["Say it slowly."]
     assert said(page, ".turns") == ["And then quickly."]
     assert page.text("button[type=submit]") == "Queue"
     page.click(".stop")
-    page.wait("document.querySelectorAll('.story .user').length === 2 && document.querySelector('.stop').hidden")
+    page.wait("document.querySelectorAll('.timeline .user').length === 2 && document.querySelector('.stop').hidden")
     page.wait("!document.querySelector('.turn')")
-    assert page.text(".story .assistant .prose") == "Right away."
+    assert page.text(".timeline .assistant .prose") == "Right away."
 
 
 def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Hello there.")
-    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
     conversation_id = page.run("location.hash").removeprefix("#/c/")
     sent = httpx.post(
         f"{server.url}/api/messages",
@@ -260,13 +260,13 @@ def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, serv
     assert said(page, "main") == ["Hello there.", "Say it slowly."]
     page.click(".stop")
     page.wait("document.querySelector('.stop').hidden && !document.querySelector('.turn')")
-    page.wait_text("A reply was cut off (interrupted)", inside=".story")
+    page.wait_text("A reply was cut off (interrupted)", inside=".timeline")
 
 
 def test_slash_commands_complete_and_answer(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Tell me about leases.")
-    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
     page.click("#say")
     page.type("/")
     page.wait("document.querySelectorAll('.commands li').length > 5")
@@ -288,11 +288,11 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
     for turn in range(3):
         say(page, f"Question {turn}: " + "some words to fill the window with. " * 90)
         page.wait(
-            f"document.querySelectorAll('.story .user').length === {turn + 1} && !document.querySelector('.turn')"
+            f"document.querySelectorAll('.timeline .user').length === {turn + 1} && !document.querySelector('.turn')"
         )
     say(page, "/compress leases")
     page.wait_text("Compacted", inside=".answered")
-    page.wait("document.querySelector('.story .handoff')")
+    page.wait("document.querySelector('.timeline .handoff')")
     page.click("text/Open the handoff and its sources")
     page.wait_text("What the model reads now")
     page.wait_text("because you asked for it")
@@ -305,15 +305,15 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
 def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server: WebUIServer) -> None:
     page.open(server.link("/new"))
     say(page, "Please fail.")
-    failure = "document.querySelector('.story .happening.turn_failed')?.innerText.includes('cannot')"
+    failure = "document.querySelector('.timeline .event.turn_failed')?.innerText.includes('cannot')"
     page.wait(failure)
     say(page, "Tell me about leases.")
-    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
     # It stays where it happened, for whoever reads it later.
     page.call("Page.reload")
-    order = "[...document.querySelectorAll('.story .message, .story .happening')].map(e => e.classList[1])"
+    order = "[...document.querySelectorAll('.timeline .message, .timeline .event')].map(e => e.classList[1])"
     page.wait(f"{failure} && ({order}).slice(0, 3).join() === 'user,turn_failed,user'")
-    assert said(page, ".story") == [
+    assert said(page, ".timeline") == [
         "Please fail.",
         "Tell me about leases.",
     ]
@@ -344,9 +344,9 @@ def test_a_lost_connection_is_taken_up_again_where_it_broke(page: Page, server: 
     page.wait("document.querySelector('#say')")
     page.run(BREAK_ONCE)
     say(page, "Tell me about leases.")
-    page.wait("document.querySelector('.story .assistant') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
     assert any(url.endswith("/events") for url in page.requests)
-    assert page.text(".story .assistant").count("The lease is held by one.") == POEM.count("The lease is held by one.")
+    assert page.text(".timeline .assistant").count("The lease is held by one.") == POEM.count("The lease is held by one.")
     assert page.count(".problem") == 0
 
 

@@ -25,7 +25,7 @@ def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
     page.type("lose their lease")
     page.wait("document.querySelector('.snippet mark')")
     page.click(f".row[data-id='{story.long}'] a[href*='/m/']")
-    page.wait("document.querySelector('.story .is-target')")
+    page.wait("document.querySelector('.timeline .is-target')")
     assert "lease" in page.text(".is-target").lower()
 
     page.click("text/Context over time")
@@ -74,8 +74,8 @@ def test_a_spilled_output_opens_and_pages(page: Page, told: Told) -> None:
     server, story = told
     page.open(server.link(f"/c/{story.long}/m/1"))
     page.wait("document.activeElement?.id === 'm-1'")
-    page.click(".fold.spilled summary")
-    page.click(".fold.spilled .opened button")
+    page.click(".tool-call.spilled summary")
+    page.click(".tool-call.spilled .opened button")
     page.wait("document.querySelector('.opened-text')?.textContent.includes('row 00007')")
     page.click(".pager button:nth-child(2)")
     page.wait("!document.querySelector('.opened-text').textContent.includes('row 00007')")
@@ -106,7 +106,7 @@ def test_the_chart_answers_to_the_keyboard_the_mouse_and_a_click(page: Page, tol
 def test_titles_are_edited_where_they_stand(page: Page, told: Told) -> None:
     server, story = told
     page.open(server.link(f"/c/{story.branch}"))
-    page.wait("document.querySelector('.story .message')")
+    page.wait("document.querySelector('.timeline .message')")
     page.click("h1 .rename")
     page.wait("document.querySelector('.renaming input')")
     page.run("document.querySelector('.renaming input').select()")

@@ -72,7 +72,7 @@ def go(page: Page, story: Story, view: str) -> None:
     """To another view by its address, as a link does."""
     path = view.format(long=story.long, branch=story.branch, delegate=story.delegate)
     page.run(f"document.querySelector('main').replaceChildren(); location.hash = {('#' + path)!r}")
-    page.wait("document.querySelector('.row, .story .message, .plot .area, .sections, .tiles')")
+    page.wait("document.querySelector('.row, .timeline .message, .plot .area, .sections, .tiles')")
 
 
 def echo(asked: ScriptRequest) -> Say:
@@ -106,7 +106,7 @@ def test_markup_typed_into_any_field_stays_text(page: Page, parrot: WebUIServer,
     page.run("document.querySelector('.own-words input').focus()")
     page.type(evil)
     page.press("Enter")
-    page.wait("document.querySelector('.story .fold') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('.timeline .tool-call') && !document.querySelector('.turn')")
     assert_harmless(page)
     # The title, by the field and by the command; the answer of a command that does not exist.
     page.click("h1 .rename")
@@ -118,7 +118,7 @@ def test_markup_typed_into_any_field_stays_text(page: Page, parrot: WebUIServer,
     page.click("#say")
     page.type("/" + evil)
     page.press("Enter")
-    page.wait("document.querySelector('.answered, .turn .problem, .story .message:nth-child(5)')")
+    page.wait("document.querySelector('.answered, .turn .problem, .timeline .message:nth-child(5)')")
     assert_harmless(page)
     page.run("location.hash = '#/?q=' + encodeURIComponent(" + repr(evil.replace("\n", " ")) + ")")
     page.wait("document.querySelector('.row, .empty')")
@@ -154,14 +154,16 @@ https://example.org/b. `<i>` **<u>x</u>** _y_
     assert set(found["tags"]) <= {
         "a",
         "blockquote",
+        "button",
         "code",
         "div",
         "em",
-        "h4",
+        "h3",
         "li",
         "ol",
         "p",
         "pre",
+        "span",
         "strong",
         "table",
         "tbody",
@@ -181,9 +183,55 @@ https://example.org/b. `<i>` **<u>x</u>** _y_
         assert kept in found["text"]
 
 
+def test_markdown_knows_what_models_write(page: Page, parrot: WebUIServer) -> None:
+    page.open(parrot.link())
+    text = """### Plan
+- [x] ~~old~~
+- [ ] new
+  - two
+    - three
+
+| left | right | centre |
+|:--|--:|:-:|
+| a \\| b | 1 | 2 |
+
+one\\
+two, \\*not emphasis\\*, mail me@example.org
+![A chart](https://example.org/chart.png)
+
+```python
+def f():  # why
+    return "x", 12
+```
+
+10. ten
+11. eleven
+"""
+    built = page.run(
+        "import('/assets/js/markdown.js').then(({ markdown }) => { const d = document.createElement('div');"
+        f"d.append(...markdown({json.dumps(text)}));"
+        "const texts = (s) => [...d.querySelectorAll(s)].map(e => e.textContent);"
+        "return { del: texts('del'), tasks: [...d.querySelectorAll('.task')].map(e => e.ariaLabel),"
+        "deep: texts('li li li'), cells: [...d.querySelectorAll('td')].map(e => [e.textContent, e.className]),"
+        "breaks: texts('p br').length, paragraph: texts('p')[0], image: d.querySelector('.image-link')?.href,"
+        "loaded: d.querySelectorAll('img').length, colours: texts('pre span'), start: d.querySelector('ol').start,"
+        "copy: texts('.code button'), headings: texts('h3') } })"
+    )
+    assert built["del"] == ["old"]
+    assert built["tasks"] == ["done", "to do"]
+    assert built["deep"] == ["three"]
+    assert built["cells"] == [["a | b", ""], ["1", "right"], ["2", "centre"]]
+    assert built["breaks"] == 1
+    assert "*not emphasis*" in built["paragraph"]
+    # An image by address is a link: nothing is fetched before somebody clicks.
+    assert (built["image"], built["loaded"]) == ("https://example.org/chart.png", 0)
+    assert built["colours"] == ["def", "# why", "return", '"x"', "12"]
+    assert (built["start"], built["copy"], built["headings"]) == (10, ["Copy"], ["Plan"])
+
+
 def test_no_text_can_choke_the_markdown(page: Page, parrot: WebUIServer) -> None:
     page.open(parrot.link())
-    units = ["> ", "* ", "`", "**", "[", "_a ", "| ", "- \n", "#", "![](", "<!--", "`a ``b "]
+    units = ["> ", "* ", "`", "**", "[", "_a ", "| ", "- \n", "#", "![](", "<!--", "`a ``b ", "~~", "a@", "***a", "<http://", "```\n"]
     slowest_ms = page.run(
         "import('/assets/js/markdown.js').then(({ markdown }) =>"
         f"Math.max(...{json.dumps(units)}.map(unit => {{ const t = performance.now(); markdown(unit.repeat(20000));"

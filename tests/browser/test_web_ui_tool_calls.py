@@ -14,7 +14,7 @@ from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
 Told = tuple[WebUIServer, Story]
-STATES = "[...document.querySelectorAll('.fold')].map(e => e.querySelector('.state').innerText)"
+STATES = "[...document.querySelectorAll('.tool-call')].map(e => e.querySelector('.state').innerText)"
 
 
 def called(*ids: str) -> Message:
@@ -35,13 +35,13 @@ def test_calls_and_results_in_different_blocks_are_one(page: Page, told: Told) -
     server, _ = told
     conversation = cut_in_the_middle(server.store)
     page.open(server.link(f"/c/{conversation}/m/41"))
-    page.wait("document.querySelectorAll('.fold').length >= 2")
+    page.wait("document.querySelectorAll('.tool-call').length >= 2")
     assert page.run(STATES)[:2] == ["", "exit 3"]
     # The result is found by its own address, inside the fold of its call.
     assert "run a" in page.text("#m-41 .target")
     assert page.run("document.activeElement.id") == "m-41"
     page.open(server.link(f"/c/{conversation}"))
-    page.wait("document.querySelectorAll('.fold').length >= 2")
+    page.wait("document.querySelectorAll('.tool-call').length >= 2")
     assert "running" not in page.run(STATES)
 
 
@@ -58,7 +58,7 @@ def test_a_result_that_comes_later_completes_a_call_at_the_end_of_a_block(page: 
     page.wait(f"({STATES}).join() === ','")
     server.store.append(session.id, assistant("Both are done."))
     page.wait_text("Both are done.")
-    assert page.count(".fold") == 2
+    assert page.count(".tool-call") == 2
 
 
 def test_refused_stopped_and_failed_calls_do_not_look_like_successes(page: Page, told: Told, tmp_path: Path) -> None:
@@ -75,16 +75,16 @@ def test_refused_stopped_and_failed_calls_do_not_look_like_successes(page: Page,
     known = {"seconds": dict.fromkeys(states, 0.5), "states": states, "exit_codes": {"good": 0, "bad": 1, "kept": 0}}
     store.append(session.id, said, events=[StoredEvent(session.id, "tools", known)])
     page.open(server.link(f"/c/{session.conversation_id}"))
-    page.wait("document.querySelectorAll('.fold').length === 5")
+    page.wait("document.querySelectorAll('.tool-call').length === 5")
     assert page.run(STATES) == ["", "exit 1", "refused", "stopped", ""]
-    colour = "[...document.querySelectorAll('.fold .state')].map(e => getComputedStyle(e).color)"
+    colour = "[...document.querySelectorAll('.tool-call .state')].map(e => getComputedStyle(e).color)"
     colours = page.run(colour)
     assert colours[1] != colours[0] != colours[2] != colours[1]
     # What was kept apart opens, and the page does not show where on the machine it lies.
-    assert "200k chars" in page.text(".fold.spilled .size")
-    page.click(".fold.spilled summary")
-    assert "persisted-output" not in page.text(".fold.spilled .result")
-    page.click(".fold.spilled .result button")
+    assert "200k chars" in page.text(".tool-call.spilled .size")
+    page.click(".tool-call.spilled summary")
+    assert "persisted-output" not in page.text(".tool-call.spilled .result")
+    page.click(".tool-call.spilled .result button")
     page.wait(
-        "document.querySelector('.fold.spilled .opened pre, .fold.spilled .opened .plain')?.innerText.length > 10000"
+        "document.querySelector('.tool-call.spilled .opened pre, .tool-call.spilled .opened .plain')?.innerText.length > 10000"
     )

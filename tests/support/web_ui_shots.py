@@ -72,7 +72,7 @@ VIEWS = (
     ("context", "/c/{long}/context", "document.querySelector('.plot .area')"),
     ("handoff", "/c/{long}/handoff", "document.querySelector('.sections .fact')"),
     ("usage", "/usage", "document.querySelector('.tiles')"),
-    ("chat", "/c/{long}", "document.querySelector('.story .message')"),
+    ("chat", "/c/{long}", "document.querySelector('.timeline .message')"),
 )
 PHONE = ("conversations", "context", "chat")
 

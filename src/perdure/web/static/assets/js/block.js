@@ -1,8 +1,8 @@
-// A stretch of the story: some forty messages that are built when they come near the window and let go when they are far.
+// A stretch of the timeline: some forty messages that are built when they come near the window and let go when they are far.
 
-import { Fold } from "./fold.js";
+import { ToolCallCard } from "./tool_call.js";
 import { h } from "./dom.js";
-import { happeningElement } from "./happening.js";
+import { eventElement } from "./event.js";
 import { messageElement } from "./message.js";
 
 export class Block {
@@ -11,7 +11,7 @@ export class Block {
     this.lo = lo;
     this.hi = hi;
     this.element = h("div", { class: "block" });
-    this.folds = new Map();
+    this.cards = new Map();
     this.seen = new Set();
     this.isShown = false;
     this.last = lo - 1;
@@ -25,7 +25,7 @@ export class Block {
 
   // Whether a call has no result yet.
   get isWaiting() {
-    return [...this.folds.values()].some((fold) => !fold.isComplete);
+    return [...this.cards.values()].some((card) => !card.isComplete);
   }
 
   // Builds what is not there yet: the same for the first time and for what came since.
@@ -46,30 +46,30 @@ export class Block {
     if (message.kind === "tool") this.addResult(message);
     else this.element.append(messageElement(message, this.conversationId));
     for (const call of message.tool_calls) {
-      const fold = new Fold(call, this.conversationId);
-      this.folds.set(call.id, fold);
-      this.element.append(fold.element);
+      const card = new ToolCallCard(call, this.conversationId);
+      this.cards.set(call.id, card);
+      this.element.append(card.element);
     }
   }
 
   addResult(message) {
-    let fold = this.folds.get(message.tool_call_id);
-    if (!fold || fold.isComplete) {
+    let card = this.cards.get(message.tool_call_id);
+    if (!card || card.isComplete) {
       // A result without a call: an imported history may have such.
-      fold = new Fold(
+      card = new ToolCallCard(
         { id: message.tool_call_id, name: message.tool_name ?? "tool", target: "", arguments: null },
         this.conversationId,
       );
-      this.element.append(fold.element);
+      this.element.append(card.element);
     }
-    fold.complete(message);
+    card.complete(message);
   }
 
   happen(event) {
     const key = `${event.kind}/${event.after_seq}/${event.created_at}`;
     if (this.seen.has(key)) return;
     this.seen.add(key);
-    this.element.append(happeningElement(event, this.conversationId));
+    this.element.append(eventElement(event, this.conversationId));
   }
 
   // Lets go of everything but the room it took.
@@ -77,7 +77,7 @@ export class Block {
     if (!this.isShown) return;
     this.reserve(this.element.offsetHeight);
     this.element.replaceChildren();
-    this.folds.clear();
+    this.cards.clear();
     this.seen.clear();
     this.isShown = false;
     this.last = this.lo - 1;

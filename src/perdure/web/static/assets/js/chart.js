@@ -1,10 +1,10 @@
 // The context over time, drawn: layers per call, window and threshold, and a cursor that mouse and keyboard move.
 
 import { clear, h, svg } from "./dom.js";
-import { markLane } from "./marks.js";
+import { markLane } from "./chart_marks.js";
 import { places, scale, ticks } from "./scale.js";
 import { areas, columns, layersOf, steps, totalOf } from "./stack.js";
-import { count, partName, short, timeOfDay } from "./words.js";
+import { count, partName, short, timeOfDay } from "./format.js";
 
 const PAD = { left: 50, right: 10, top: 8, bottom: 26 };
 

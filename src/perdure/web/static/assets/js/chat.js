@@ -7,7 +7,7 @@ import { Gauge } from "./gauge.js";
 import { chatOf, hearOf, newChat, openQuestions, say, stop, stopTurn, unanswered } from "./gateway.js";
 import { Question } from "./question.js";
 import { linkTo } from "./route.js";
-import { StreamedTurn } from "./turn.js";
+import { LiveTurn } from "./live_turn.js";
 
 const SPOKEN_CHARS = 400;
 
@@ -28,7 +28,7 @@ export class Chat {
     return this.running.size > 0;
   }
 
-  // Whether a stream tells the story itself, so that the log need not be read meanwhile.
+  // Whether a stream shows the turn itself, so that the log need not be read meanwhile.
   get isTelling() {
     return [...this.running].some((turn) => !turn.isTail);
   }
@@ -36,7 +36,7 @@ export class Chat {
   async send(text) {
     const elsewhere = { "/new": "#/new", "/quit": "#/" }[text];
     if (elsewhere) return void (location.hash = elsewhere);
-    const turn = new StreamedTurn(text, this.conversationId, { tail: this.isRunning && !this.isTelling });
+    const turn = new LiveTurn(text, this.conversationId, { tail: this.isRunning && !this.isTelling });
     this.add(turn);
     this.follow(true);
     const { chat, conversationId, signal } = this;
@@ -50,7 +50,7 @@ export class Chat {
     if (!found.length || this.isRunning || this.signal.aborted) return;
     const wasAtEnd = this.isAtEnd();
     const turns = found.map(({ turn_id: id, state, text }) => {
-      const turn = new StreamedTurn(state === "queued" ? text : "", this.conversationId, { tail: true, id });
+      const turn = new LiveTurn(state === "queued" ? text : "", this.conversationId, { tail: true, id });
       this.add(turn);
       return turn;
     });
@@ -127,7 +127,7 @@ export class Chat {
     await (first?.id ? stopTurn(first.id) : stop(this.chat)).catch((error) => announce(error.message));
   }
 
-  // What streamed is in the log now and stands in the story. What is not in the log stays, until the next turn is over:
+  // What streamed is in the log now and is in the timeline. What is not in the log stays, until the next turn is over:
   // a command's answer, why a turn failed, a question that is still open.
   letGo() {
     let kept = [];

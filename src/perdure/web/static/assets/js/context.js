@@ -3,17 +3,17 @@
 import { conversationPath, read } from "./api.js";
 import { Chart } from "./chart.js";
 import { clear, h } from "./dom.js";
-import { SIGNS } from "./happening.js";
+import { SIGNS } from "./event.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
-import { KIND_NAMES } from "./marks.js";
-import { oneAtATime } from "./once.js";
+import { KIND_NAMES } from "./chart_marks.js";
+import { singleFlight } from "./single_flight.js";
 import { Readout } from "./readout.js";
 import { messageLink, nameProperly } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
 import { wideTable } from "./table.js";
-import { lastCompaction, sentence, whyPanel, whySentence } from "./why.js";
-import { count, partName } from "./words.js";
+import { lastCompaction, sentence, whyPanel, whySentence } from "./compaction_reason.js";
+import { count, partName } from "./format.js";
 
 const TABLE_CALLS = 500;
 const RANGES = [
@@ -33,7 +33,7 @@ export async function open({ place, route, signal }) {
     if (data.calls.length !== content.calls) show(content, data, known, signal);
     content.calls = data.calls.length;
   };
-  const refresh = oneAtATime(async () => {
+  const refresh = singleFlight(async () => {
     const now = await read(conversationPath(known.id), {}, signal);
     head.show(now);
     Object.assign(known, now);
@@ -65,7 +65,7 @@ function show(content, data, known, signal) {
   const caption = h("figcaption", {}, h("h2", {}, "What filled the prompt, call by call"), ranges(data, chart));
   const figure = h("figure", {}, caption, whySentence(data), chart.element, keys());
   const grid = h("div", { class: "context-grid" }, h("div", {}, figure, whyPanel(data, known)), readout.element);
-  clear(content, grid, happenings(data, known), figures(data));
+  clear(content, grid, eventList(data, known), figures(data));
   // What people come for is the last compaction: it is chosen before anybody touches the chart.
   chart.select(Math.min(lastCompaction(data)?.at ?? last, last));
 }
@@ -104,7 +104,7 @@ function keys() {
   );
 }
 
-function happenings(data, known) {
+function eventList(data, known) {
   if (!data.marks.length) return null;
   return h(
     "section",
@@ -112,7 +112,7 @@ function happenings(data, known) {
     h("h2", {}, "What happened, in order"),
     h(
       "ol",
-      { class: "happenings" },
+      { class: "events" },
       data.marks.map((mark) =>
         h(
           "li",

@@ -1,13 +1,13 @@
-// One conversation: its head, its story, and the place to go on with it. #/new is the same with nothing said yet.
+// One conversation: its head, its timeline, and the place to go on with it. #/new is the same with nothing said yet.
 
 import { conversationPath, read } from "./api.js";
 import { Chat } from "./chat.js";
 import { clear, h } from "./dom.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
-import { oneAtATime } from "./once.js";
+import { singleFlight } from "./single_flight.js";
 import { linkTo, nameProperly } from "./route.js";
-import { Story } from "./story.js";
+import { Timeline } from "./timeline.js";
 
 export async function open({ place, route, signal }) {
   return route.name === "new" ? openNew(place, signal) : openKept(place, route, signal);
@@ -47,39 +47,39 @@ async function openKept(place, route, signal) {
   const path = conversationPath(route.id);
   const known = await read(path, {}, signal);
   nameProperly(route, known.id);
-  const head = new Head(known, "story");
-  const story = new Story(known.id, known.last_seq, signal);
+  const head = new Head(known, "timeline");
+  const timeline = new Timeline(known.id, known.last_seq, signal);
   const chat = new Chat({ conversationId: known.id, signal, onKept: () => refresh(), onDone: (id) => settle(id) });
-  clear(place, head.element, story.element, chat.turns, chat.element);
+  clear(place, head.element, h("h2", { class: "unseen" }, "Messages"), timeline.element, chat.turns, chat.element);
   chat.gauge.show(known.gauge);
-  const refresh = oneAtATime(async () => {
+  const refresh = singleFlight(async () => {
     const now = await read(path, {}, signal);
     head.show(now);
     chat.gauge.show(now.gauge);
-    await story.grow(now.last_seq);
+    await timeline.grow(now.last_seq);
   });
   const settle = async (id) => {
     if (id && id !== known.id) return reopen(id);
     await refresh().catch(() => {});
     chat.letGo();
   };
-  // While this page's own turn streams, the stream itself tells the story.
+  // While this page's own turn streams, the stream itself tells the timeline.
   onChange((change) => {
     if (!concerns(change, known.id) || chat.isTelling) return;
     refresh().catch(() => {});
     if (!chat.isRunning) chat.takeUp();
   }, signal);
-  const isThere = (seq) => seq !== null && seq >= 1 && seq <= story.lastSeq;
-  await story.begin(isThere(route.seq) ? route.seq : null);
-  if (route.asked !== null && !isThere(route.seq)) head.element.after(missing(route.asked, story.lastSeq));
+  const isThere = (seq) => seq !== null && seq >= 1 && seq <= timeline.lastSeq;
+  await timeline.begin(isThere(route.seq) ? route.seq : null);
+  if (route.asked !== null && !isThere(route.seq)) head.element.after(missing(route.asked, timeline.lastSeq));
   chat.takeUp();
-  return { follow: (next) => followWithin(next, known.id, story, isThere) };
+  return { follow: (next) => followWithin(next, known.id, timeline, isThere) };
 }
 
-function followWithin(next, id, story, isThere) {
+function followWithin(next, id, timeline, isThere) {
   if (next.name !== "conversation" || next.id !== id || !isThere(next.seq)) return false;
   document.querySelector(".missing")?.remove();
-  story.goTo(next.seq).catch(() => {});
+  timeline.goTo(next.seq).catch(() => {});
   return true;
 }
 

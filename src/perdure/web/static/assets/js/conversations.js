@@ -6,7 +6,7 @@ import { clear, h } from "./dom.js";
 import { filterForm, isFiltered } from "./filters.js";
 import { onChange } from "./live.js";
 import { conversationRow, hitRow } from "./rows.js";
-import { dayName, plural } from "./words.js";
+import { dayName, plural } from "./format.js";
 
 const PAGE = 50;
 

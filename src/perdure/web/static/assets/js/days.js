@@ -2,7 +2,7 @@
 
 import { clear, h, svg } from "./dom.js";
 import { places, scale, ticks } from "./scale.js";
-import { count, dollars, short } from "./words.js";
+import { count, dollars, short } from "./format.js";
 
 const KINDS = [
   ["read", "Cache read", "cache_read_tokens"],

@@ -50,7 +50,7 @@ async function* untilOver(seen, connect, signal) {
       if (signal?.aborted || error.status > 0 || tries >= TRIES) throw error;
     }
     if (tries >= TRIES)
-      throw new Refused(0, "The connection was lost. The turn goes on; its answer will be in the story.");
+      throw new Refused(0, "The connection was lost. The turn goes on; its answer will be in the timeline.");
     await new Promise((resolve) => setTimeout(resolve, 250 * 2 ** tries));
   }
 }

@@ -1,7 +1,7 @@
 // The context meter: what fills the window, part by part, with a tick where compaction begins.
 
 import { clear, h } from "./dom.js";
-import { count, partName, percent, short } from "./words.js";
+import { count, partName, percent, short } from "./format.js";
 
 export class Gauge {
   constructor(href = null) {

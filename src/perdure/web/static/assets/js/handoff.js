@@ -4,12 +4,12 @@ import { conversationPath, read } from "./api.js";
 import { clear, h } from "./dom.js";
 import { Facts } from "./facts.js";
 import { handoffActions } from "./handoff_actions.js";
-import { REASONS } from "./happening.js";
+import { REASONS } from "./event.js";
 import { Head } from "./head.js";
-import { openedText } from "./opened.js";
+import { lazyText } from "./lazy_text.js";
 import { linkTo, messageLink, nameProperly } from "./route.js";
 import { Sources } from "./sources.js";
-import { count, dollars, moment, plural } from "./words.js";
+import { count, dollars, moment, plural } from "./format.js";
 
 export async function open({ place, route, signal }) {
   const known = await read(conversationPath(route.id), {}, signal);
@@ -151,9 +151,9 @@ function left(conversationId, handoff) {
             " ",
             h("code", {}, cover.address),
             " ",
-            h("a", { href: messageLink(conversationId, cover.lo) }, "in the story"),
+            h("a", { href: messageLink(conversationId, cover.lo) }, "in the timeline"),
           ),
-          openedText({
+          lazyText({
             conversationId,
             address: cover.address,
             label: `Open ${plural(cover.messages, "message")} as text`,

@@ -12,7 +12,7 @@ export function handoffActions(known, handoff, signal) {
     told.textContent = words;
     try {
       told.textContent = await command(known.id, text, signal);
-      told.append(" ", h("a", { href: linkTo(known.id) }, "Go to the story"));
+      told.append(" ", h("a", { href: linkTo(known.id) }, "Go to the timeline"));
     } catch (error) {
       told.textContent = error.message;
       for (const control of controls) control.disabled = false;

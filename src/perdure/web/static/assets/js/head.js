@@ -4,7 +4,7 @@ import { clear, h } from "./dom.js";
 import { Gauge } from "./gauge.js";
 import { linkTo } from "./route.js";
 import { Title } from "./title.js";
-import { count, dollars, moment, percent, plural } from "./words.js";
+import { count, dollars, moment, percent, plural } from "./format.js";
 
 export class Head {
   constructor(known, view) {
@@ -17,7 +17,7 @@ export class Head {
     this.element = h(
       "section",
       { class: "head", "aria-label": "About this conversation" },
-      h("div", { class: "head-row" }, this.title.element, view === "story" ? null : this.gauge.element),
+      h("div", { class: "head-row" }, this.title.element, view === "timeline" ? null : this.gauge.element),
       this.facts,
       this.tabs,
     );
@@ -70,7 +70,7 @@ function parent(known) {
 function tabs(known, view) {
   const newest = known.handoffs.at(-1);
   const all = [
-    ["story", "Story", linkTo(known.id)],
+    ["timeline", "Timeline", linkTo(known.id)],
     ["context", "Context over time", linkTo(known.id, "/context")],
   ];
   if (newest !== undefined) {

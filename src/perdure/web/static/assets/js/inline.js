@@ -1,47 +1,71 @@
-// Code, strong, emphasis and links within a paragraph of Markdown. Each form is bounded, so no text can choke it.
+// Inline Markdown: code, emphasis, strikethrough, links and images. Every pattern is bounded, so parsing stays linear.
 
 import { h } from "./dom.js";
 
-// Links open elsewhere, and only where a person would expect: the web or a mail.
-const FORMS = [
+const PUNCTUATION = /\\([!-/:-@[-`{-~])/g;
+const URL_END = "[^\\s<>\"'`)\\]\\uE000\\uE001]";
+
+// Tried at each position in this order; links lead to web and mail addresses only.
+const PATTERNS = [
   [/(?<!`)(`{1,3})(?!`)(.{1,1000}?)(?<!`)\1(?!`)/gs, ([, , code]) => h("code", {}, code.replace(/^ (.+) $/, "$1"))],
-  [/\[([^\]\n]{1,500})\]\(((?:https?:\/\/|mailto:)[^\s)]{1,2000})\)/gi, ([, words, url]) => link(url, words)],
-  [/\bhttps?:\/\/[^\s<>"'`)\]]{0,2000}[^\s<>"'`)\].,;:!?]/gi, ([url]) => link(url, url)],
-  [/\*\*(?=\S)([^*\n]{1,2000}?)\*\*/g, ([, words]) => h("strong", {}, inline(words))],
-  [/(?<![\w*])\*(?=\S)([^*\n]{1,2000}?)(?<=\S)\*(?![\w*])/g, ([, words]) => h("em", {}, inline(words))],
-  [/(?<!\w)_(?=\S)([^_\n]{1,2000}?)(?<=\S)_(?!\w)/g, ([, words]) => h("em", {}, inline(words))],
+  [PUNCTUATION, ([, character]) => character],
+  [/(?: {2,}|\\)\n/g, () => h("br")],
+  [/!\[([^\]\n]{0,500})\]\((https?:\/\/[^\s)]{1,2000})(?: "[^"\n]{0,300}")?\)/gi, ([, alt, url]) => image(url, alt)],
+  [
+    /\[([^\]\n]{1,500})\]\(((?:https?:\/\/|mailto:)[^\s)]{1,2000})(?: "[^"\n]{0,300}")?\)/gi,
+    ([, text, url]) => link(url, text),
+  ],
+  [/<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/gi, ([, url]) => link(url, url.replace(/^mailto:/i, ""))],
+  [new RegExp(`\\bhttps?://${URL_END}{0,2000}(?![.,;:!?])${URL_END}`, "gi"), ([url]) => link(url, url)],
+  [/(?<![\w.+@-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}(?!\w)/g, ([mail]) => link(`mailto:${mail}`, mail)],
+  [/\*\*\*(?=\S)([^*\n]{1,1000}?)(?<=\S)\*\*\*/g, ([, text], o) => h("strong", {}, h("em", {}, inline(text, o)))],
+  [/\*\*(?=\S)((?:[^*\n]|\*(?!\*)){1,1000}?)(?<=\S)\*\*(?!\*)/g, ([, text], o) => h("strong", {}, inline(text, o))],
+  [/(?<!\w)__(?=\S)([^_\n]{1,1000}?)(?<=\S)__(?!\w)/g, ([, text], o) => h("strong", {}, inline(text, o))],
+  [/~~(?=\S)([^~\n]{1,1000}?)(?<=\S)~~/g, ([, text], o) => h("del", {}, inline(text, o))],
+  [/(?<![\w*])\*(?=\S)([^*\n]{1,1000}?)(?<=\S)\*(?![\w*])/g, ([, text], o) => h("em", {}, inline(text, o))],
+  [/(?<!\w)_(?=\S)([^_\n]{1,1000}?)(?<=\S)_(?!\w)/g, ([, text], o) => h("em", {}, inline(text, o))],
 ];
 
-export function inline(text) {
+// With `links: false` addresses stay text, for places where the text is inside a control.
+export function inline(text, options = { links: true }) {
   const pieces = [];
-  const next = FORMS.map(([form, make]) => ({ form, make, found: firstFrom(form, text, 0) }));
+  const matches = PATTERNS.map(([pattern, build]) => ({ pattern, build, match: matchFrom(pattern, text, 0) }));
   for (let at = 0; at < text.length;) {
-    const best = earliest(next, text, at);
-    if (!best) {
+    const next = earliest(matches, text, at);
+    if (!next) {
       pieces.push(text.slice(at));
       break;
     }
-    if (best.found.index > at) pieces.push(text.slice(at, best.found.index));
-    pieces.push(best.make(best.found));
-    at = best.found.index + best.found[0].length;
+    const { match, build } = next;
+    if (match.index > at) pieces.push(text.slice(at, match.index));
+    const built = build(match, options);
+    pieces.push(built.localName === "a" && !options.links ? match[0] : built);
+    at = match.index + match[0].length;
   }
   return pieces;
 }
 
-function firstFrom(form, text, at) {
-  form.lastIndex = at;
-  return form.exec(text);
+function matchFrom(pattern, text, at) {
+  pattern.lastIndex = at;
+  return pattern.exec(text);
 }
 
-function earliest(next, text, at) {
-  let best = null;
-  for (const one of next) {
-    if (one.found && one.found.index < at) one.found = firstFrom(one.form, text, at);
-    if (one.found && (best === null || one.found.index < best.found.index)) best = one;
+function earliest(matches, text, at) {
+  let first = null;
+  for (const one of matches) {
+    if (one.match && one.match.index < at) one.match = matchFrom(one.pattern, text, at);
+    if (one.match && (first === null || one.match.index < first.match.index)) first = one;
   }
-  return best;
+  return first;
 }
 
-function link(url, words) {
-  return h("a", { href: url, rel: "noopener noreferrer nofollow", target: "_blank" }, words);
+function link(url, text) {
+  return h("a", { href: url, rel: "noopener noreferrer nofollow", target: "_blank" }, text);
+}
+
+// An image by address is a link: nothing is fetched from another machine before a click, and then in another tab.
+function image(url, alt) {
+  const host = URL.canParse(url) ? new URL(url).host : url;
+  const label = `Image: ${alt || url.split("/").at(-1) || host}`;
+  return h("a", { class: "image-link", href: url, rel: "noopener noreferrer nofollow", target: "_blank" }, `${label} (${host})`);
 }

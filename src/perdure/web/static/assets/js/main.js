@@ -10,10 +10,10 @@ import { keepToken, takeToken } from "./token.js";
 // Each view's module and its own stylesheets.
 const VIEWS = {
   conversations: [() => import("./conversations.js"), []],
-  conversation: [() => import("./conversation.js"), ["story", "chat"]],
-  new: [() => import("./conversation.js"), ["story", "chat"]],
-  context: [() => import("./context.js"), ["story", "chart"]],
-  handoff: [() => import("./handoff.js"), ["story", "handoff"]],
+  conversation: [() => import("./conversation.js"), ["timeline", "chat"]],
+  new: [() => import("./conversation.js"), ["timeline", "chat"]],
+  context: [() => import("./context.js"), ["timeline", "chart"]],
+  handoff: [() => import("./handoff.js"), ["timeline", "handoff"]],
   usage: [() => import("./usage.js"), ["chart", "usage"]],
 };
 const STATES = { live: "", lost: "Not connected; trying again…", locked: "" };

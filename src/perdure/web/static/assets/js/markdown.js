@@ -1,42 +1,61 @@
-// A safe part of Markdown, turned into elements one by one. What is not known stays the text it was.
+// Markdown as elements, built one by one from text. HTML stays text; anything unknown stays what it was.
 
+import { codeBlock } from "./code_block.js";
 import { h } from "./dom.js";
 import { inline } from "./inline.js";
 
-const FENCE = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
-const HEADING = /^(#{1,6})\s+(.*)$/;
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const RULE = /^\s{0,3}([-*_])(\s*\1){2,}\s*$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)/;
+const HEADING = /^ {0,3}(#{1,6})\s+(.*?)(?:\s+#+)?\s*$/;
+const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +(.*)|)$/;
+const RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const TABLE_RULE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
+const TASK = /^\[([ xX])\]\s+/;
 
-// What nests deeper than anybody writes is somebody's attempt to choke the page: it stays text.
-const MAX_DEPTH = 6;
+// Deeper nesting is not real text: it is not parsed, so that parsing stays linear.
+const MAX_DEPTH = 8;
 const MAX_TABLE_LINE = 2000;
 
-export function markdown(text, depth = 0) {
-  if (depth > MAX_DEPTH) return [h("p", {}, text)];
-  const lines = text.split("\n");
-  const blocks = [];
-  for (let at = 0; at < lines.length;) {
-    const block = blockAt(lines, at, depth);
-    if (block.element) blocks.push(block.element);
-    at = block.next;
-  }
-  return blocks;
+// Headings continue at `heading` (level 3 below a view's own headings) and never skip a level.
+export function markdown(text, { links = true, heading = 3 } = {}) {
+  const context = { links, heading, level: heading - 1 };
+  return blocks(text.replaceAll("\r\n", "\n").split("\n").map(untabbed), 0, context);
 }
 
-function blockAt(lines, at, depth) {
+function untabbed(line) {
+  return line.replace(/^[ \t]+/, (space) => space.replaceAll("\t", "    "));
+}
+
+function blocks(lines, depth, context) {
+  if (depth > MAX_DEPTH) return [h("p", {}, lines.join("\n"))];
+  const elements = [];
+  for (let at = 0; at < lines.length;) {
+    const block = blockAt(lines, at, depth, context);
+    if (block.element) elements.push(block.element);
+    at = block.next;
+  }
+  return elements;
+}
+
+function blockAt(lines, at, depth, context) {
   const line = lines[at];
   if (!line.trim()) return { next: at + 1 };
   if (FENCE.test(line)) return fenced(lines, at);
   if (RULE.test(line)) return { element: h("hr"), next: at + 1 };
   const heading = HEADING.exec(line);
-  // A message sits below the page's own headings, so its own begin at the fourth level.
-  if (heading) return { element: h(`h${Math.min(6, heading[1].length + 3)}`, {}, inline(heading[2])), next: at + 1 };
-  if (line.startsWith(">")) return quoted(lines, at, depth);
-  if (ITEM.test(line)) return list(lines, at, depth);
-  if (isTable(line, lines[at + 1] ?? "")) return table(lines, at);
-  return paragraph(lines, at);
+  if (heading) return { element: headingElement(heading, context), next: at + 1 };
+  if (isQuote(line)) return quoted(lines, at, depth, context);
+  if (ITEM.test(line)) return list(lines, at, depth, context);
+  if (isTable(line, lines[at + 1] ?? "")) return table(lines, at, context);
+  return paragraph(lines, at, context);
+}
+
+function headingElement([, marks, text], context) {
+  context.level = Math.min(6, context.heading + marks.length - 1, context.level + 1);
+  return h(`h${context.level}`, { class: `size-${marks.length}` }, inline(text, context));
+}
+
+function isQuote(line) {
+  return /^ {0,3}>/.test(line);
 }
 
 function isTable(line, next) {
@@ -44,89 +63,106 @@ function isTable(line, next) {
 }
 
 function fenced(lines, at) {
-  const [, fence] = FENCE.exec(lines[at]);
+  const [, fence, language] = FENCE.exec(lines[at]);
+  const indent = lines[at].search(/\S/);
   let end = at + 1;
   while (end < lines.length && !lines[end].trim().startsWith(fence)) end += 1;
-  const code = lines.slice(at + 1, end).join("\n");
-  return { element: h("pre", { tabindex: "0" }, h("code", {}, code)), next: end + 1 };
+  const code = lines.slice(at + 1, end).map((line) => dedent(line, indent));
+  return { element: codeBlock(code.join("\n"), language), next: end + 1 };
 }
 
-function quoted(lines, at, depth) {
+function dedent(line, most) {
+  const indent = line.search(/\S/);
+  return line.slice(indent < 0 ? line.length : Math.min(indent, most));
+}
+
+function quoted(lines, at, depth, context) {
   let end = at;
-  while (end < lines.length && lines[end].startsWith(">")) end += 1;
-  const inner = lines
-    .slice(at, end)
-    .map((line) => line.replace(/^> ?/, ""))
-    .join("\n");
-  return { element: h("blockquote", {}, markdown(inner, depth + 1)), next: end };
+  while (end < lines.length && isQuote(lines[end])) end += 1;
+  const inner = lines.slice(at, end).map((line) => line.replace(/^ {0,3}> ?/, ""));
+  return { element: h("blockquote", { dir: "auto" }, blocks(inner, depth + 1, context)), next: end };
 }
 
-function list(lines, at, depth) {
-  const [, indent, sign] = ITEM.exec(lines[at]);
+// Lenient about indentation, as models are: two spaces more than its list nest a line.
+function list(lines, at, depth, context) {
+  const [, space, sign] = ITEM.exec(lines[at]);
+  const indent = space.length;
   const isOrdered = /\d/.test(sign);
   const items = [];
   let end = at;
-  for (; end < lines.length; end += 1) {
+  for (let content = 0; end < lines.length; end += 1) {
     const item = ITEM.exec(lines[end]);
-    if (item && item[1].length <= indent.length && /\d/.test(item[2]) === isOrdered) items.push([item[3]]);
-    else if (belongs(lines, end, indent.length))
-      items.at(-1).push(lines[end].slice(indent.length).replace(/^ {1,4}/, ""));
+    if (item && item[1].length < indent + 2) {
+      if (item[1].length < indent - 1 || /\d/.test(item[2]) !== isOrdered || RULE.test(lines[end])) break;
+      content = item[1].length + item[2].length + 1;
+      items.push([item[3] ?? ""]);
+    } else if (belongs(lines, end, indent)) items.at(-1).push(dedent(lines[end], content));
     else break;
   }
-  const first = isOrdered && Number.parseInt(sign, 10) !== 1 ? { start: Number.parseInt(sign, 10) } : {};
-  return {
-    element: h(
-      isOrdered ? "ol" : "ul",
-      first,
-      items.map((item) => listItem(item, depth)),
-    ),
-    next: end,
-  };
+  const first = Number.parseInt(sign, 10);
+  const attributes = isOrdered && first !== 1 ? { start: first } : {};
+  const children = items.map((item) => listItem(item, depth, context));
+  return { element: h(isOrdered ? "ol" : "ul", attributes, children), next: end };
 }
 
+// Whether a line that begins no item of the list goes on with its last one.
 function belongs(lines, at, indent) {
-  const line = lines[at];
-  if (!line.trim()) return /^\s+\S/.test(lines[at + 1] ?? "") || ITEM.test(lines[at + 1] ?? "");
-  return line.search(/\S/) > indent;
+  if (lines[at].trim()) return lines[at].search(/\S/) >= indent + 2 || isLazy(lines[at - 1], lines[at]);
+  const next = lines[at + 1] ?? "";
+  return next.search(/\S/) >= indent + 2 || (ITEM.test(next) && next.search(/\S/) >= indent - 1);
 }
 
-function listItem(lines, depth) {
-  const rest = lines.slice(1).join("\n");
-  return h("li", {}, inline(lines[0]), rest.trim() ? markdown(rest, depth + 1) : null);
+// A paragraph may go on without the indentation of its item.
+function isLazy(before, line) {
+  return Boolean(before.trim()) && !FENCE.test(before.trim()) && !begins(line) && !line.includes("|");
 }
 
-function table(lines, at) {
+function listItem(lines, depth, context) {
+  const task = TASK.exec(lines[0]);
+  const first = task ? lines[0].slice(task[0].length) : lines[0];
+  const isDone = task && task[1] !== " ";
+  const box = task && h("span", { class: "task", role: "img", "aria-label": isDone ? "done" : "to do" }, isDone ? "☑" : "☐");
+  const [lead, ...rest] = blocks([first, ...lines.slice(1)], depth + 1, context);
+  // The text of an item stands on the line of its marker.
+  const text = lead?.localName === "p" ? [...lead.childNodes] : [lead];
+  return h("li", { class: task ? "task-item" : null, dir: "auto" }, box, text, rest);
+}
+
+function table(lines, at, context) {
   let end = at + 2;
   while (end < lines.length && lines[end].includes("|")) end += 1;
-  const head = cells(lines[at]).map((cell) => h("th", { scope: "col" }, inline(cell)));
-  const rows = lines.slice(at + 2, end).map((line) =>
+  const sides = cells(lines[at + 1]).map(side);
+  const row = (line, tag, scope) =>
     h(
       "tr",
       {},
-      cells(line).map((cell) => h("td", {}, inline(cell))),
-    ),
-  );
-  const made = h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows));
-  return {
-    element: h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Table" }, made),
-    next: end,
-  };
+      cells(line).map((cell, i) => h(tag, { scope, class: sides[i], dir: "auto" }, inline(cell, context))),
+    );
+  const body = lines.slice(at + 2, end).map((line) => row(line, "td"));
+  const built = h("table", {}, h("thead", {}, row(lines[at], "th", "col")), h("tbody", {}, body));
+  return { element: h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": "Table" }, built), next: end };
+}
+
+function side(rule) {
+  const [left, right] = [rule.startsWith(":"), rule.endsWith(":")];
+  return left && right ? "centre" : right ? "right" : null;
 }
 
 function cells(line) {
   return line
     .trim()
-    .replace(/^\||\|$/g, "")
-    .split("|")
-    .map((cell) => cell.trim());
+    .replace(/^\||(?<!\\)\|$/g, "")
+    .split(/(?<!\\)\|/)
+    .map((cell) => cell.trim().replaceAll("\\|", "|"));
 }
 
-function paragraph(lines, at) {
+function paragraph(lines, at, context) {
   let end = at + 1;
   while (end < lines.length && lines[end].trim() && !begins(lines[end])) end += 1;
-  return { element: h("p", {}, inline(lines.slice(at, end).join("\n"))), next: end };
+  const text = lines.slice(at, end).map((line) => line.trimStart()).join("\n");
+  return { element: h("p", { dir: "auto" }, inline(text, context)), next: end };
 }
 
 function begins(line) {
-  return FENCE.test(line) || HEADING.test(line) || ITEM.test(line) || line.startsWith(">");
+  return FENCE.test(line) || HEADING.test(line) || ITEM.test(line) || isQuote(line);
 }

@@ -1,10 +1,11 @@
-// One message of the story: who spoke, what was said, what was thought, what was shown.
+// One message of the timeline: author, text, reasoning, images, and what can be done with it.
 
+import { copyButton } from "./copy.js";
 import { h, isSafeImage } from "./dom.js";
 import { markdown } from "./markdown.js";
-import { openedText } from "./opened.js";
+import { lazyText } from "./lazy_text.js";
 import { linkTo, messageLink } from "./route.js";
-import { count, moment, plural, size, timeOfDay } from "./words.js";
+import { moment, plural, size, timeOfDay } from "./format.js";
 
 const SPEAKERS = {
   user: "You",
@@ -15,7 +16,8 @@ const SPEAKERS = {
   system: "System",
 };
 
-export function messageElement(message, conversationId) {
+// `actions(message)` returns further buttons of a message, such as Edit.
+export function messageElement(message, conversationId, actions = () => null) {
   return h(
     "article",
     {
@@ -24,7 +26,7 @@ export function messageElement(message, conversationId) {
       tabindex: "-1",
       "aria-label": `${speaker(message)}, message ${message.seq}`,
     },
-    heading(message, conversationId),
+    heading(message, conversationId, actions(message)),
     message.reasoning ? thinking(message.reasoning) : null,
     message.kind === "handoff" ? handoffCard(message, conversationId) : body(message, conversationId),
     message.images.map(picture),
@@ -40,7 +42,7 @@ export function speaker(message) {
   return SPEAKERS[message.kind] ?? SPEAKERS[message.role] ?? message.role;
 }
 
-function heading(message, conversationId) {
+function heading(message, conversationId, actions) {
   return h(
     "header",
     {},
@@ -50,7 +52,8 @@ function heading(message, conversationId) {
       { datetime: new Date(message.created_at).toISOString(), title: moment(message.created_at) },
       timeOfDay(message.created_at),
     ),
-    h("span", { title: "estimated tokens" }, `${count(message.tokens)} tok`),
+    h("span", { title: "estimated" }, plural(message.tokens, "token")),
+    h("span", { class: "tools" }, actions, message.text && !message.is_cut ? copyButton(() => message.text, "Copy message") : null),
     h(
       "a",
       {
@@ -65,17 +68,17 @@ function heading(message, conversationId) {
 
 function body(message, conversationId) {
   if (!message.text) return null;
-  // Only what a model wrote is read as Markdown; what people and tools say is shown letter by letter.
+  // Only a model's text is Markdown; text of people and tools is shown verbatim.
   const isWritten = message.kind === "assistant" && !message.is_cut;
   const text = isWritten
     ? h("div", { class: "prose" }, markdown(message.text))
-    : h("div", { class: "plain" }, message.text);
+    : h("div", { class: "plain", dir: "auto" }, message.text);
   if (!message.is_cut) return text;
   return h(
     "div",
     {},
     text,
-    openedText({
+    lazyText({
       conversationId,
       address: `m:${message.seq}`,
       label: `Show all ${size(message.chars)}`,
@@ -89,17 +92,17 @@ export function thinking(text) {
     "details",
     { class: "thinking" },
     h("summary", {}, `Thinking · ${size(text.length)}`),
-    h("div", { class: "plain" }, text),
+    h("div", { class: "plain", dir: "auto" }, text),
   );
 }
 
 function handoffCard(message, conversationId) {
   const open = { class: "button", href: linkTo(conversationId, `/handoff/${message.seq}`) };
-  const text = h("div", { class: "plain handoff-text", tabindex: "0" }, message.text);
+  const text = h("div", { class: "plain handoff-text", tabindex: "0", role: "group", "aria-label": "Text of the handoff" }, message.text);
   return h(
     "div",
     { class: "handoff-card" },
-    h("p", {}, "From here on, this handoff stands for the messages before it. They are all still here, above."),
+    h("p", {}, "From here on, this handoff replaces the messages before it in the prompt. They are all stored, above."),
     h("p", {}, h("a", open, "Open the handoff and its sources")),
     h("details", {}, h("summary", {}, `Its text · ${plural(message.tokens, "token")}`), text),
   );
@@ -107,6 +110,6 @@ function handoffCard(message, conversationId) {
 
 function picture(image) {
   if (isSafeImage(image.data_url))
-    return h("img", { class: "shown", src: image.data_url, alt: "Picture sent with this message", loading: "lazy" });
-  return h("p", { class: "muted small" }, `Picture kept elsewhere, not loaded: ${image.source}`);
+    return h("img", { class: "shown", src: image.data_url, alt: "Image sent with this message", loading: "lazy" });
+  return h("p", { class: "muted small" }, `Image not loaded: ${image.source}`);
 }

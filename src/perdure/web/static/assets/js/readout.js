@@ -3,8 +3,8 @@
 import { clear, h } from "./dom.js";
 import { messageLink } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
-import { sentence } from "./why.js";
-import { count, dollars, moment, partName, percent } from "./words.js";
+import { sentence } from "./compaction_reason.js";
+import { count, dollars, moment, partName, percent } from "./format.js";
 
 export class Readout {
   constructor(chart, conversationId) {

@@ -3,7 +3,7 @@
 import { h, marked } from "./dom.js";
 import { linkTo, messageLink } from "./route.js";
 import { Title } from "./title.js";
-import { dayName, moment, plural, timeOfDay } from "./words.js";
+import { dayName, moment, plural, timeOfDay } from "./format.js";
 
 const KINDS = { branch: "branch", delegate: "delegated" };
 

@@ -2,9 +2,9 @@
 
 import { announce } from "./announce.js";
 import { clear, h } from "./dom.js";
-import { openText } from "./opened.js";
+import { openText } from "./lazy_text.js";
 import { messageLink } from "./route.js";
-import { count, plural } from "./words.js";
+import { count, plural } from "./format.js";
 
 const SHOWN = 5;
 const AROUND_CHARS = 600;

@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { dayChart } from "./days.js";
 import { clear, h } from "./dom.js";
 import { wideTable } from "./table.js";
-import { count, dollars, percent, plural, short } from "./words.js";
+import { count, dollars, percent, plural, short } from "./format.js";
 
 const CLASSES = ["input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"];
 const RANGES = [

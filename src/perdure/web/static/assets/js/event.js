@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { linkTo } from "./route.js";
-import { count, size, timeOfDay } from "./words.js";
+import { count, size, timeOfDay } from "./format.js";
 
 export const SIGNS = {
   compaction: "⇣",
@@ -54,11 +54,11 @@ function compacted(p) {
   return `Compacted${figures}${why}.`;
 }
 
-export function happeningElement(event, conversationId) {
+export function eventElement(event, conversationId) {
   const chart = h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart");
   return h(
     "div",
-    { class: `happening ${event.kind}`, role: "note" },
+    { class: `event ${event.kind}`, role: "note" },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[event.kind] ?? "·"),
     h("span", { class: "words" }, sentence(event), event.kind === "compaction" ? [" ", chart] : null),
     h("time", {}, timeOfDay(event.created_at)),

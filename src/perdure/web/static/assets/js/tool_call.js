@@ -1,14 +1,14 @@
 // A tool call, folded: its name, what it was aimed at, how it ended, how long it took, how much came back.
 
 import { clear, h } from "./dom.js";
-import { openedText } from "./opened.js";
+import { lazyText } from "./lazy_text.js";
 import { messageLink } from "./route.js";
-import { seconds, size, visible } from "./words.js";
+import { seconds, size, visible } from "./format.js";
 
 // How a call ended, in words; one that simply worked shows how much came back.
 const STATES = { failed: "failed", refused: "refused", interrupted: "stopped" };
 
-export class Fold {
+export class ToolCallCard {
   constructor(call, conversationId) {
     this.call = call;
     this.conversationId = conversationId;
@@ -19,7 +19,7 @@ export class Fold {
     this.result = h("div", { class: "result" });
     this.element = h(
       "details",
-      { class: "fold", tabindex: "-1" },
+      { class: "tool-call", tabindex: "-1" },
       h(
         "summary",
         {},
@@ -68,14 +68,14 @@ export class Fold {
     const { conversationId } = this;
     if (message.output_id) {
       this.element.classList.add("spilled");
-      return openedText({
+      return lazyText({
         conversationId,
         address: `output:${message.output_id}`,
         label: `Open the whole output · ${size(message.output_chars)}`,
       });
     }
     if (!message.is_cut) return null;
-    return openedText({
+    return lazyText({
       conversationId,
       address: `m:${message.seq}`,
       label: `Show all ${size(message.chars)}`,

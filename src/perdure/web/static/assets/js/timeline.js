@@ -11,7 +11,7 @@ const KEPT_PAGES = 24;
 const SETTLE_MS = 40;
 const MARGIN = "1200px 0px";
 
-export class Story {
+export class Timeline {
   constructor(conversationId, lastSeq, signal) {
     this.id = conversationId;
     this.signal = signal;
@@ -19,7 +19,7 @@ export class Story {
     this.blocks = [];
     this.pages = new Map();
     this.height = BLOCK * 90;
-    this.element = h("div", { class: "story" });
+    this.element = h("div", { class: "timeline" });
     this.observer = new IntersectionObserver((seen) => this.onSeen(seen), { rootMargin: MARGIN });
     signal.addEventListener("abort", () => this.observer.disconnect());
     this.lengthen(lastSeq);
@@ -60,8 +60,8 @@ export class Story {
     this.learnHeight(block);
     if (isQuiet) return this.toEnd();
     const target = document.getElementById(`m-${seq}`) ?? block.element;
-    const fold = target.matches("details") ? target : target.querySelector(".handoff-card details");
-    if (fold) fold.open = true;
+    const card = target.matches("details") ? target : target.querySelector(".handoff-card details");
+    if (card) card.open = true;
     target.scrollIntoView({ block: "center" });
     target.classList.add("is-target");
     target.focus({ preventScroll: true });

@@ -2,7 +2,7 @@
 
 import { conversationPath, read } from "./api.js";
 import { clear, h } from "./dom.js";
-import { count } from "./words.js";
+import { count } from "./format.js";
 
 const PAGE_CHARS = 20_000;
 
@@ -11,7 +11,7 @@ export function openText(conversationId, address, offset = 0, signal = undefined
 }
 
 // A button that becomes the text. With `replaces`, the cut text goes away once the whole is there.
-export function openedText({ conversationId, address, label, replaces = null }) {
+export function lazyText({ conversationId, address, label, replaces = null }) {
   const place = h("div", { class: "opened" });
   const opener = h("button", { type: "button", onclick: () => turn(0) }, label);
   const text = h("pre", { class: "plain opened-text", tabindex: "0" });

@@ -1,6 +1,6 @@
 // Work that never runs twice at a time: asked for meanwhile, it runs once more, and whoever asked waits for that.
 
-export function oneAtATime(work) {
+export function singleFlight(work) {
   let current = null;
   let isAskedAgain = false;
   const run = async () => {

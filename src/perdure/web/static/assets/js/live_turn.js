@@ -2,10 +2,10 @@
 // The tail of one that was begun before the page was there: only what the log does not have yet, below what it has.
 
 import { clear, h } from "./dom.js";
-import { Fold } from "./fold.js";
-import { REASONS, SIGNS } from "./happening.js";
+import { ToolCallCard } from "./tool_call.js";
+import { REASONS, SIGNS } from "./event.js";
 import { StreamedText } from "./streamed.js";
-import { count } from "./words.js";
+import { count } from "./format.js";
 
 const STATUSES = {
   thinking: "Thinking…",
@@ -15,11 +15,11 @@ const STATUSES = {
   idle: "",
 };
 
-export class StreamedTurn {
+export class LiveTurn {
   constructor(text, conversationId, { tail: isTail = false, id = null } = {}) {
     Object.assign(this, { conversationId, isTail, id });
     this.onKept = async () => {};
-    this.folds = new Map();
+    this.cards = new Map();
     this.movedTo = null;
     this.hasFailed = false;
     this.isOnlyAnswer = text.startsWith("/");
@@ -50,7 +50,7 @@ export class StreamedTurn {
     this.isOnlyAnswer = false;
   }
 
-  // All that was shown of a tail so far is in the log by now: the story takes it over.
+  // All that was shown of a tail so far is in the log by now: the timeline takes it over.
   async setAside() {
     if (!this.isTail || this.element.matches(".stays")) return;
     const shown = [this.said, ...this.parts.children].filter(Boolean);
@@ -88,18 +88,18 @@ export class StreamedTurn {
   on_tool_started({ call }) {
     this.text = null;
     if (this.isTail) return;
-    const fold = new Fold(
+    const card = new ToolCallCard(
       { id: call.id, name: call.name, target: target(call), arguments: pretty(call.arguments) },
       this.conversationId,
     );
-    this.folds.set(call.id, fold);
-    this.parts.append(fold.element);
+    this.cards.set(call.id, card);
+    this.parts.append(card.element);
   }
 
   on_tool_finished({ call, result, seconds, is_error: isError, state, exit_code: exitCode }) {
     const ended = state ?? (isError ? "failed" : "completed");
     const { text = "", chars } = result ?? {};
-    this.folds.get(call.id)?.finish({ text, chars, took_s: seconds, state: ended, exitCode });
+    this.cards.get(call.id)?.finish({ text, chars, took_s: seconds, state: ended, exitCode });
   }
 
   on_call_finished() {
@@ -148,13 +148,13 @@ export class StreamedTurn {
     if (!this.isTail && !this.parts.querySelector(".assistant") && final) this.on_text_delta({ text: final });
     this.text = null;
     if (outcome === "failed") this.tellFailure(error ?? "The turn failed.");
-    for (const fold of this.folds.values()) fold.stop();
+    for (const card of this.cards.values()) card.stop();
     if (outcome === "interrupted") this.happen("notice", "Stopped. What had come is kept.");
     if (outcome === "budget") this.happen("notice", "The turn's budget is used up. Say “go on” to continue.");
     clear(this.status);
   }
 
-  // The log has the reason too: the story shows it once the turn is over.
+  // The log has the reason too: the timeline shows it once the turn is over.
   tellFailure(error) {
     if (!this.conversationId) this.element.classList.add("stays", "failed");
     this.parts.append(h("p", { class: "problem", role: "alert" }, error));
@@ -165,7 +165,7 @@ export class StreamedTurn {
     this.parts.append(
       h(
         "div",
-        { class: `happening ${kind}`, role: "note" },
+        { class: `event ${kind}`, role: "note" },
         h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[kind]),
         h("span", {}, text),
       ),

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { linkTo } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
-import { count, partName, percent } from "./words.js";
+import { count, partName, percent } from "./format.js";
 
 // The one sentence to read before the drawing.
 export function whySentence(chart) {

@@ -1,8 +1,8 @@
 // What happened between calls, as signs above the chart. Signs that would overlap stand together as one with a count.
 
 import { h } from "./dom.js";
-import { SIGNS } from "./happening.js";
-import { plural } from "./words.js";
+import { SIGNS } from "./event.js";
+import { plural } from "./format.js";
 
 export const KIND_NAMES = {
   compaction: "compaction",

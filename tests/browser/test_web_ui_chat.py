@@ -346,7 +346,9 @@ def test_a_lost_connection_is_taken_up_again_where_it_broke(page: Page, server: 
     say(page, "Tell me about leases.")
     page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
     assert any(url.endswith("/events") for url in page.requests)
-    assert page.text(".timeline .assistant").count("The lease is held by one.") == POEM.count("The lease is held by one.")
+    assert page.text(".timeline .assistant").count("The lease is held by one.") == POEM.count(
+        "The lease is held by one."
+    )
     assert page.count(".problem") == 0
 
 

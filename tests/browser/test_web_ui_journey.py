@@ -132,7 +132,7 @@ def test_filters_narrow_the_list_and_stay_in_the_address(page: Page, told: Told)
 def test_every_hit_of_a_search_can_be_listed(page: Page, told: Told) -> None:
     server, _ = told
     page.open(server.link("/?q=invoice&show=hits"))
-    page.wait_text("inside a tool output kept apart")
+    page.wait_text("inside a stored tool output")
 
 
 @pytest.mark.spec("I5")
@@ -164,9 +164,10 @@ def test_usage_shows_each_class_of_tokens_and_what_was_saved(page: Page, told: T
         "By task",
         "Cache read",
         "Cache write",
-        "Fresh",
+        "Fresh input",
         "gpt-5-mini",
-        "compression",
+        "Compaction summaries",
+        "Most expensive conversations",
     ):
         assert words in page.text("main")
     page.run("document.querySelector('.day-plot').focus()")
@@ -181,3 +182,22 @@ def test_an_unknown_conversation_and_a_missing_token_are_told_plainly(page: Page
     page.run("sessionStorage.clear()")
     page.open(server.url + "/?again#/")
     page.wait_text("A token is needed")
+
+
+def test_the_list_is_sorted_by_cost_with_one_click_and_the_order_stays_in_the_address(page: Page, told: Told) -> None:
+    server, _ = told
+    page.resize(1440, 900)
+    page.open(server.link())
+    page.wait("document.querySelector('.row')")
+    page.click(".columns [data-sort=cost]")
+    page.wait_text("By cost, highest first")
+    costs = page.run("[...document.querySelectorAll('.figures .cost')].map(e => Number(e.textContent.slice(1)) || 0)")
+    assert costs == sorted(costs, reverse=True)
+    assert page.run("location.hash") == "#/?sort=cost"
+    page.click(".columns [data-sort=cost]")
+    page.wait_text("By cost, lowest first")
+    page.open(server.link("/?only=compacted&sort=failures"))
+    page.wait_text("By failures, highest first")
+    assert page.count(".row") == page.run(
+        "[...document.querySelectorAll('.figures')].filter(e => e.textContent.includes('compaction')).length"
+    )

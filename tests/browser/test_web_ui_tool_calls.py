@@ -85,6 +85,4 @@ def test_refused_stopped_and_failed_calls_do_not_look_like_successes(page: Page,
     page.click(".tool-call.spilled summary")
     assert "persisted-output" not in page.text(".tool-call.spilled .result")
     page.click(".tool-call.spilled .result button")
-    page.wait(
-        "document.querySelector('.tool-call.spilled .opened pre, .tool-call.spilled .opened .plain')?.innerText.length > 10000"
-    )
+    page.wait("document.querySelector('.tool-call.spilled .opened pre')?.innerText.length > 10000")

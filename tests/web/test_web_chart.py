@@ -58,8 +58,7 @@ def test_a_compaction_says_why_in_a_plain_sentence(told: Told) -> None:
         cause = {
             "preflight": f"because the prompt reached the threshold of {threshold:,}",
             "threshold": f"because the prompt had reached the threshold of {threshold:,} when the turn ended",
-            "background": f"because the prompt reached the threshold of {threshold:,}"
-            " (it had been made ready in the background)",
+            "background": f"because the prompt reached the threshold of {threshold:,} (prepared in the background)",
         }[event.payload["reason"]]
         assert mark["text"] == f"compacted: {before:,} → {after:,} tokens, {cause}"
         # The prompt before it was larger than the one after it, and the mark stands between the two.
@@ -73,7 +72,7 @@ def test_spills_switches_and_recoveries_are_marked_with_their_reason(told: Told)
     for mark in marks:
         texts.setdefault(mark["kind"], []).append(mark["text"])
     assert re.fullmatch(
-        r"dump_table said [\d,]+ characters, too many for the context: all of it is at output:o_\w+", texts["spill"][0]
+        r"dump_table returned [\d,]+ characters, too many for the context: stored at output:o_\w+", texts["spill"][0]
     )
     assert "model switched: gpt-5-nano → gpt-5, because you chose it" in texts["model_switch"]
     assert "model switched: gpt-5-mini → gpt-5-nano, because of rate limit" in texts["model_switch"]
@@ -85,11 +84,11 @@ def test_spills_switches_and_recoveries_are_marked_with_their_reason(told: Told)
 
 REASONS = {
     "threshold": "because the prompt had reached the threshold of 16,000 when the turn ended",
-    "background": "because the prompt reached the threshold of 16,000 (it had been made ready in the background)",
-    "overflow": "because the service said that the prompt was too long for the model",
+    "background": "because the prompt reached the threshold of 16,000 (prepared in the background)",
+    "overflow": "because the provider reported that the prompt was too long for the model",
     "user": "because you asked for it",
     "a plug-in's own": "because of a plug-in's own",
-    "": "for a reason nobody wrote down",
+    "": "for an unrecorded reason",
 }
 
 

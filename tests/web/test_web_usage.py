@@ -176,3 +176,18 @@ def test_days_are_whole_days_and_today_is_one_of_them(tmp_path: Path) -> None:
     assert today["by_day"][0]["group"] == "2027-01-17"
     assert today["saved_by_cache_usd"] is None
     assert today["saved_by_compaction_usd"] is None
+
+
+def test_the_most_expensive_conversations_and_models_come_first(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_store(tmp_path / "p.db", clock=clock) as store:
+        spent = {"Cheap": (0.1, "a-model"), "Dear": (3.0, "z-model"), "Old": (9.0, "old")}
+        for title, (cost, model) in spent.items():
+            session = store.create(user_key="ann", title=title)
+            when = clock.now_ms() - (40 * DAY_MS if title == "Old" else 0)
+            call = CallRecord(session.id, route=RouteRecord("x", model), cost_usd=cost, started_at_ms=when)
+            store.ledger.record_call(call)
+        store.ledger.record_call(CallRecord(store.create(user_key="bob", title="Not ann's").id, cost_usd=99.0))
+        usage = Asking(store, clock=clock).get("/usage", days=7)
+        assert [(c["title"], c["totals"]["cost_usd"]) for c in usage["costliest"]] == [("Dear", 3.0), ("Cheap", 0.1)]
+        assert [g["group"] for g in usage["by_model"]] == ["z-model", "a-model"]

@@ -278,6 +278,18 @@ class Ledger:
         rows = self._context.database.read(lambda tx: tx.rows(sql, [*values, *more]))
         return [UsageRow(_group_name(by, group), _totals(sums)) for group, *sums in rows]
 
+    def costliest(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE, limit: int = 10) -> list[UsageRow]:
+        """Return totals of the conversations that cost most, by their id, the most expensive first."""
+        user_key = visibility.stored_key
+        where, values = ("", []) if user_key is None else (" AND c.user_key = ?", [text(user_key)])
+        sql = (
+            f"SELECT k.conversation, {_SUMS} FROM call k JOIN conversation c ON c.id = k.conversation"
+            f" WHERE k.started_at >= ?{where} GROUP BY 1"
+            " ORDER BY COALESCE(SUM(k.cost_usd), 0) DESC, COUNT(*) DESC, 1 LIMIT ?"
+        )
+        rows = self._context.database.read(lambda tx: tx.rows(sql, [since_ms, *values, limit]))
+        return [UsageRow(to_text(group), _totals(sums)) for group, *sums in rows]
+
 
 def insert_records(
     tx: Transaction, conversation_id: str, records: Sequence[CallRecord | StoredEvent], *, now_ms: int

@@ -1,4 +1,4 @@
-"""List conversations filtered by source, model, time and title, with what a list view displays."""
+"""List conversations, filtered and ordered, with what a list view displays."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase
 
+from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.context import StoreContext
 from perdure.store.conversations import list_cursor, parse_list_cursor
 from perdure.store.db.database import Row, Transaction, Value, text, to_time_ms
+from perdure.store.figures import ORDER_SQL, ConversationFigures, OrderKey, load_figures
 from perdure.store.ids import decode_or_placeholder
 from perdure.store.queries import CONVERSATION, conversation_of_row
 from perdure.store.records import Conversation
 
 _COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
 _FROM = "FROM conversation c LEFT JOIN session s ON s.id = c.tip"
-_ORDER = "ORDER BY c.updated_at DESC, c.id DESC LIMIT ?"
+_NEWEST_FIRST = "c.updated_at DESC, c.id DESC"
+_PLAIN_ORDERS = {"updated": "c.updated_at", "messages": "c.last_seq"}
 _MAX_PAGE = 1_000
 # Escapes LIKE wildcards, and lowercases ASCII only, as both databases do.
 _LIKE = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"} | dict(zip(ascii_uppercase, ascii_lowercase, strict=True)))
@@ -44,6 +47,9 @@ class ConversationFilter:
     parent_id: str | None = None
     title: str | None = None
     ids: Sequence[str] | None = None
+    # Only conversations that were compacted, or in which a turn failed.
+    is_compacted: bool = False
+    has_failed_turn: bool = False
 
     def conditions(self) -> tuple[list[str], list[Value]]:
         parts: list[str] = []
@@ -63,12 +69,38 @@ class ConversationFilter:
         if self.title is not None:
             parts.append("LOWER(c.title) LIKE ? ESCAPE '\\'")
             values.append(f"%{text(self.title).translate(_LIKE)}%")
+        if self.is_compacted:
+            parts.append("c.id IN (SELECT conversation FROM session WHERE began_by = 'compression')")
+        if self.has_failed_turn:
+            parts.append("c.id IN (SELECT conversation FROM event WHERE kind = 'turn_failed')")
         if self.ids is not None:
             parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")
             values += [text(i) for i in self.ids]
         elif self.parent_id is None:
             parts.append("COALESCE(c.kind, '') <> 'delegate'")
         return parts, values
+
+
+@dataclass(frozen=True, slots=True)
+class ListOrder:
+    """The order of a list: by default the most recently used first."""
+
+    by: OrderKey = "updated"
+    is_ascending: bool = False
+
+    @property
+    def is_default(self) -> bool:
+        return self.by == "updated" and not self.is_ascending
+
+    @property
+    def sql(self) -> tuple[str, str]:
+        """The JOIN that computes the figure, and the ORDER BY terms; without a figure counts as the least."""
+        figure = _PLAIN_ORDERS.get(self.by, "COALESCE(f.figure, -1)")
+        join = f" LEFT JOIN ({ORDER_SQL[self.by]}) f ON f.conversation = c.id" if self.by in ORDER_SQL else ""
+        return join, f"{figure} {'ASC' if self.is_ascending else 'DESC'}, {_NEWEST_FIRST}"
+
+
+NEWEST_FIRST = ListOrder()
 
 
 class ConversationListing:
@@ -78,22 +110,38 @@ class ConversationListing:
         self._context = context
 
     def page(
-        self, filter_: ConversationFilter, *, cursor: str | None = None, limit: int = 50
+        self,
+        filter_: ConversationFilter,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        order: ListOrder = NEWEST_FIRST,
     ) -> tuple[tuple[ListedConversation, ...], str | None]:
-        """Return a page, most recently used first, and the next page's cursor. Raises StoreError for a bad cursor."""
+        """Return a page and the next page's cursor. Raises StoreError for a bad cursor."""
         limit = max(1, min(limit, _MAX_PAGE))
         where, values = filter_.conditions()
-        if cursor is not None:
+        join, terms = order.sql
+        offset = 0
+        if cursor is not None and order.is_default:
             where.append("(c.updated_at, c.id) < (?, ?)")
             values += parse_list_cursor(cursor)
+        elif cursor is not None:
+            offset = _parse_offset(cursor)
         where_sql = f"WHERE {' AND '.join(where)}" if where else ""
+        sql = f"SELECT {_COLUMNS}, s.model {_FROM}{join} {where_sql} ORDER BY {terms} LIMIT ? OFFSET ?"
 
         def load(tx: Transaction) -> tuple[tuple[ListedConversation, ...], str | None]:
-            rows = tx.rows(f"SELECT {_COLUMNS}, s.model {_FROM} {where_sql} {_ORDER}", [*values, limit + 1])
+            rows = tx.rows(sql, [*values, limit + 1, offset])
             page = tuple(_listed(tx, row) for row in rows[:limit])
-            return page, list_cursor(rows[limit - 1][:-1]) if len(rows) > limit else None
+            if len(rows) <= limit:
+                return page, None
+            return page, list_cursor(rows[limit - 1][:-1]) if order.is_default else f"offset:{offset + limit}"
 
         return self._context.database.read(load)
+
+    def figures(self, ids: Sequence[str]) -> dict[str, ConversationFigures]:
+        """Return cost, tokens, context usage, compactions and failures of some conversations, by id."""
+        return self._context.database.read(lambda tx: load_figures(tx, ids))
 
     def sources(self, visibility: Visibility) -> list[str]:
         """Return the sources of all visible conversations."""
@@ -109,6 +157,13 @@ class ConversationListing:
         values = [] if user_key is None else [text(user_key)]
         rows = self._context.database.read(lambda tx: tx.rows(sql + where_sql, values))
         return sorted(str(row[0]) for row in rows if row[0])
+
+
+def _parse_offset(cursor: str) -> int:
+    prefix, _, number = cursor.partition(":")
+    if prefix != "offset" or not number.isdecimal() or len(number) > 9:
+        raise StoreError(f"{cursor[:80]!r} is not a valid cursor of this order")
+    return int(number)
 
 
 def _listed(tx: Transaction, row: Row) -> ListedConversation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,7 +18,8 @@ from perdure.core.errors import NotFound, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.core.visibility import Visibility
 from perdure.models.catalog import Catalog
-from perdure.store.listing import ConversationFilter
+from perdure.store.figures import OrderKey
+from perdure.store.listing import ConversationFilter, ListOrder
 from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
 from perdure.web import schemas
@@ -40,12 +41,12 @@ def opened_page(scope: ScopedStore, conversation: Conversation, address: str, *,
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
-# Packing a shorter answer takes longer than sending it.
+# Compressing a shorter response takes longer than sending it.
 _WORTH_PACKING = 16_384
 
 
 class WebUIRoute(APIRoute):
-    """A route that packs what is long and refuses in plain words, whatever was asked for."""
+    """A route that compresses long responses and reports errors as one plain sentence."""
 
     def get_route_handler(self) -> Handler:
         answer = super().get_route_handler()
@@ -66,7 +67,7 @@ class WebUIRoute(APIRoute):
 
 
 async def _packed(response: Response, request: Request) -> Response:
-    """A body that is long and wanted packed, packed; a stream has none."""
+    """Compress a long body if the client accepts it; a stream has none."""
     body = getattr(response, "body", b"")
     if len(body) < _WORTH_PACKING or "gzip" not in request.headers.get("accept-encoding", "").lower():
         return response
@@ -103,6 +104,7 @@ Moment = Annotated[int | None, Query(ge=0, le=_MOST, description="UTC epoch mill
 Seq = Annotated[int | None, Query(ge=0, le=_MOST)]
 Words = Annotated[str, Query(max_length=1_000)]
 Name = Annotated[str | None, Query(max_length=200)]
+Only = Annotated[Literal["compacted", "failed"] | None, Query(description="Compacted, or with a failed turn.")]
 AnyId = Annotated[str, Path(max_length=100)]
 
 
@@ -152,12 +154,24 @@ def conversations(
     model: Name = None,
     since: Moment = None,
     until: Moment = None,
+    only: Only = None,
+    sort: OrderKey = "updated",
+    direction: Literal["asc", "desc"] = "desc",
     cursor: Name = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Response:
-    """Conversations, last used first; with `q` those it is found in, the best first."""
-    filters = ConversationFilter(scope.visibility, source or None, model or None, since, until)
-    return _json(conversation_page(scope, filters, query=q, cursor=cursor or None, limit=limit))
+    """Conversations, by default the last used first; with `q` the matching ones, the best first."""
+    filters = ConversationFilter(
+        scope.visibility,
+        source or None,
+        model or None,
+        since,
+        until,
+        is_compacted=only == "compacted",
+        has_failed_turn=only == "failed",
+    )
+    order = ListOrder(sort, is_ascending=direction == "asc")
+    return _json(conversation_page(scope, filters, query=q, cursor=cursor or None, limit=limit, order=order))
 
 
 def search(
@@ -175,7 +189,7 @@ def search(
 
 
 def what_to_filter_by(scope: Seen) -> Response:
-    """Which sources and models there are."""
+    """The sources and models to filter by."""
     return _json(filters(scope))
 
 
@@ -192,12 +206,12 @@ def timeline(
     around: Seq = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> Response:
-    """A page of its story: the newest, or those before, after or around a message; oldest first."""
+    """A page of the timeline: the newest, or those before, after or around a message; oldest first."""
     return _json(timeline_page(scope, scope.conversation(any_id), TimelineCursor(before, after, around), limit=limit))
 
 
 def context(scope: Seen, any_id: AnyId) -> Response:
-    """What filled the window, call by call."""
+    """The parts of the prompt, call by call."""
     return _json(context_chart(scope, scope.conversation(any_id)))
 
 
@@ -218,14 +232,14 @@ def open_address(
 
 
 def usage(scope: Seen, days: Annotated[int, Query(ge=1, le=3_650)] = 30) -> Response:
-    """Tokens and money of the last days, today included."""
+    """Tokens and cost of the last days, today included."""
     return _json(usage_view(scope, days=days))
 
 
 async def live(
     request: Request, scope: Seen, cursor: Annotated[str | None, Query(max_length=5_000)] = None
 ) -> Response:
-    """Server-sent events: what changes anywhere, within a second."""
+    """Server-sent events for changed conversations."""
     feed = cast(LiveFeed, request.state.page_feed)
     # A reconnecting browser sends its cursor as Last-Event-ID.
     stream = feed.stream(scope.visibility, request.headers.get("last-event-id") or cursor or None)

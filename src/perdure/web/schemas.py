@@ -1,19 +1,19 @@
-"""What the page's API answers. The routes, all GET, all under `/api/page`, all narrowed to what the person may see:
+"""Responses of the web UI's API. The routes, all GET, all under `/api/page`, limited to what the principal may see:
 
-    /conversations?q=&source=&model=&since=&until=&cursor=&limit=   ConversationListResponse
+    /conversations?q=&source=&model=&only=&sort=&cursor=&limit=…    ConversationListResponse
     /search?q=&source=&since=&until=&limit=                         SearchPage
     /filters                                                        Filters
     /conversations/{any_id}                                         ConversationHead
-    /conversations/{any_id}/timeline?before=&after=&around=&limit=  TimelinePage, oldest first in a page
+    /conversations/{any_id}/timeline?before=&after=&around=&limit=  TimelineResponse, oldest first in a page
     /conversations/{any_id}/context                                 ContextChart
     /conversations/{any_id}/handoffs/{seq}                          HandoffView
     /conversations/{any_id}/open?address=&offset=&limit=            OpenedPage           (m:…, h:…, output:…)
     /usage?days=                                                    UsageView
-    /live?cursor=                                                   server-sent events of `Changed`, within a second
+    /live?cursor=                                                   server-sent events of `ConversationChanged`
 
 Times are UTC epoch milliseconds; money is dollars, null where no price is known; an `any_id` is any session or
 conversation id. Offsets in a text count characters (code points, so that an emoji is one). User text is never markup:
-the page puts it in as text.
+the web UI inserts it as text.
 """
 
 from __future__ import annotations
@@ -33,9 +33,23 @@ class RecordModel(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Any answer but 200: one plain sentence."""
+    """An error: one plain sentence."""
 
     detail: str
+
+
+class FiguresRow(RecordModel):
+    """What a conversation cost and how it went; the cost leaves out the unpriced calls."""
+
+    calls: int
+    tokens: int
+    cost_usd: float | None
+    unpriced_calls: int
+    context_tokens: int | None
+    window: int | None = Field(validation_alias="window_tokens")
+    compactions: int
+    failed_turns: int
+    failed_tool_calls: int
 
 
 class ConversationRow(BaseModel):
@@ -48,6 +62,7 @@ class ConversationRow(BaseModel):
     created_at: int
     updated_at: int
     messages: int
+    figures: FiguresRow | None = None
     # Where a search brought it up: a piece of text with the hits as [start, end) offsets.
     snippet: str | None = None
     marks: list[tuple[int, int]] = []
@@ -228,6 +243,8 @@ class ContextChart(BaseModel):
     parts: list[str]
     calls: list[CallPoint]
     marks: list[ChartMark]
+    # Calls that are not on the chart, by task: summaries and other helpers, each with a prompt of its own.
+    auxiliary_calls: dict[str, int]
 
 
 class ChartMark(BaseModel):
@@ -301,6 +318,14 @@ class UsageGroup(RecordModel):
     totals: TotalsRow
 
 
+class ConversationUsage(BaseModel):
+    """A conversation of the usage view."""
+
+    id: str
+    title: str
+    totals: TotalsRow
+
+
 class UsageView(BaseModel):
     """`saved_by_cache_usd`: what cache reads would have cost fresh, less what they and the writes did cost.
     `saved_by_compaction_tokens`: prompt tokens that later calls did not carry; null where it cannot be known."""
@@ -310,6 +335,8 @@ class UsageView(BaseModel):
     by_model: list[UsageGroup]
     by_source: list[UsageGroup]
     by_task: list[UsageGroup]
+    # The most expensive conversations, the most expensive first.
+    costliest: list[ConversationUsage]
     totals: TotalsRow
     saved_by_cache_usd: float | None
     saved_by_compaction_tokens: int | None

@@ -1,8 +1,9 @@
-"""The context over time: each call with what filled its prompt, and what happened in between, with the reason."""
+"""The context over time: each call with the parts of its prompt, and the events in between with their reasons."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,8 @@ _ACTIONS = {
 def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChart:
     """Calls of the main task in order; auxiliary calls have prompts of their own and would only confuse."""
     store = scope.store
-    calls = [c for c in store.ledger.calls(conversation.id) if c.task == "main"]
+    every_call = store.ledger.calls(conversation.id)
+    calls = [c for c in every_call if c.task == "main"]
     # Kind by kind: most events are of none of these.
     raw_events = [
         e for kind in _CHART_EVENTS for e in store.ledger.events(conversation.id, kind=kind, limit=_MOST_MARKS)
@@ -43,7 +45,8 @@ def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChar
         for event, seq in zip(events, seqs[len(calls) :], strict=True)
     ]
     points = [_point(call, seq) for call, seq in zip(calls, seqs, strict=False)]
-    return ContextChart(parts=list(PARTS), calls=points, marks=marks)
+    auxiliary = Counter(c.task for c in every_call if c.task != "main")
+    return ContextChart(parts=list(PARTS), calls=points, marks=marks, auxiliary_calls=dict(auxiliary))
 
 
 class _Around:
@@ -101,7 +104,7 @@ def _compaction(payload: Mapping[str, Any], around: _Around) -> str:
         return f"compaction failed at {before} tokens; it was tried {why}"
     if outcome == "nothing_to_do":
         return f"nothing to compact at {before} tokens; it was tried {why}"
-    by_code = " (by code alone: no summary could be made)" if outcome == "digest" else ""
+    by_code = " (by code alone: no summary was written)" if outcome == "digest" else ""
     return f"compacted: {before} → {after} tokens, {why}{by_code}"
 
 
@@ -110,18 +113,16 @@ def _why(reason: str, threshold: object) -> str:
     return {
         "preflight": f"because the prompt reached {limit}",
         "threshold": f"because the prompt had reached {limit} when the turn ended",
-        "background": f"because the prompt reached {limit} (it had been made ready in the background)",
-        "overflow": "because the service said that the prompt was too long for the model",
-        "hygiene": "because what came in was too long to begin with",
+        "background": f"because the prompt reached {limit} (prepared in the background)",
+        "overflow": "because the provider reported that the prompt was too long for the model",
+        "hygiene": "because the history was too long to begin with",
         "user": "because you asked for it",
-    }.get(reason, f"because of {reason}" if reason else "for a reason nobody wrote down")
+    }.get(reason, f"because of {reason}" if reason else "for an unrecorded reason")
 
 
 def _spill(payload: Mapping[str, Any], around: _Around) -> str:
     tool, address = payload.get("tool") or "a tool", payload.get("address", "")
-    return (
-        f"{tool} said {_tokens(payload.get('chars'))} characters, too many for the context: all of it is at {address}"
-    )
+    return f"{tool} returned {_tokens(payload.get('chars'))} characters, too many for the context: stored at {address}"
 
 
 def _switch(payload: Mapping[str, Any], around: _Around) -> str:

@@ -10,13 +10,14 @@ from perdure.core.errors import NotFound
 from perdure.core.ports import SearchHit, SearchReport
 from perdure.core.search_text import describe_report
 from perdure.store.ledger import COMPACTED, prompt_sizes
-from perdure.store.listing import ConversationFilter, ListedConversation
+from perdure.store.listing import NEWEST_FIRST, ConversationFilter, ListedConversation, ListOrder
 from perdure.store.records import CallRecord, Conversation
 from perdure.store.store import SessionStore
 from perdure.web.schemas import (
     ConversationHead,
     ConversationListResponse,
     ConversationRow,
+    FiguresRow,
     Filters,
     GaugeRow,
     SearchHitRow,
@@ -86,19 +87,33 @@ def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> 
     return after if newest.kind == "compaction" else before
 
 
-# Of a search that lists conversations, so many of the best hits are looked at.
+# A search that lists conversations groups this many of the best hits.
 _MOST_HITS = 200
+# Conversations that match by their title alone come last.
+_MOST_TITLED = 20
 
 
 def conversation_page(
-    scoped: ScopedStore, filters: ConversationFilter, *, query: str = "", cursor: str | None = None, limit: int = 50
+    scoped: ScopedStore,
+    filters: ConversationFilter,
+    *,
+    query: str = "",
+    cursor: str | None = None,
+    limit: int = 50,
+    order: ListOrder = NEWEST_FIRST,
 ) -> ConversationListResponse:
-    """A page of conversations, last used first; with a query those it is found in, the best first, on one page."""
+    """A page of conversations in the given order; with a query the matching ones, the best first, on one page."""
     if query.strip():
         rows, note = _matching_rows(scoped, filters, query, limit)
-        return ConversationListResponse(conversations=rows, next_cursor=None, note=note)
-    page, following = scoped.store.listing.page(filters, cursor=cursor, limit=limit)
-    return ConversationListResponse(conversations=[row_of(b) for b in page], next_cursor=following)
+        return ConversationListResponse(conversations=_with_figures(scoped, rows), next_cursor=None, note=note)
+    page, following = scoped.store.listing.page(filters, cursor=cursor, limit=limit, order=order)
+    rows = _with_figures(scoped, [row_of(b) for b in page])
+    return ConversationListResponse(conversations=rows, next_cursor=following)
+
+
+def _with_figures(scoped: ScopedStore, rows: Sequence[ConversationRow]) -> list[ConversationRow]:
+    figures = scoped.store.listing.figures([row.id for row in rows])
+    return [row.model_copy(update={"figures": FiguresRow.model_validate(figures[row.id])}) for row in rows]
 
 
 def search_page(scoped: ScopedStore, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:
@@ -154,19 +169,20 @@ def _report(scoped: ScopedStore, filters: ConversationFilter, query: str, limit:
 def _matching_rows(
     scoped: ScopedStore, filters: ConversationFilter, query: str, limit: int
 ) -> tuple[list[ConversationRow], str]:
-    """Conversations that match by title, then by content, and what was searched."""
-    titled, _ = scoped.store.listing.page(replace(filters, title=query.strip()), limit=limit)
-    rows = {b.conversation.id: row_of(b) for b in titled}
+    """Conversations in the order of their best hit, as every search ranks, then those that match by title alone."""
+    titled, _ = scoped.store.listing.page(replace(filters, title=query.strip()), limit=_MOST_TITLED)
+    rows: dict[str, ConversationRow] = {}
     report = _report(scoped, filters, query, _MOST_HITS)
     rows_by_id = _rows_of(scoped, filters, report.hits)
     for hit in report.hits:
-        row = rows.get(hit.conversation_id) or rows_by_id.get(hit.conversation_id)
-        if row is None or row.snippet is not None:
+        row = rows_by_id.get(hit.conversation_id)
+        if row is None or row.id in rows:
             continue
         visible = hit_row(hit, title=row.title)
         update = {"snippet": visible.snippet, "marks": visible.marks, "hit_seq": visible.seq}
         rows[row.id] = row.model_copy(update=update)
-    return list(rows.values())[:limit], describe_report(report)
+    by_title = [row_of(b) for b in titled if b.conversation.id not in rows][: limit - 1]
+    return [*list(rows.values())[: limit - len(by_title)], *by_title], describe_report(report)
 
 
 def _rows_of(scoped: ScopedStore, filters: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:

@@ -16,12 +16,15 @@ from collections.abc import Callable, Sequence
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog, Prices
 from perdure.store.ledger import CompactionSavings, RouteCacheUsage
+from perdure.store.listing import ConversationFilter
 from perdure.store.records import Grouping, RouteRecord, Totals, UsageRow
-from perdure.web.schemas import TotalsRow, UsageGroup, UsageView
+from perdure.web.schemas import ConversationUsage, TotalsRow, UsageGroup, UsageView
 from perdure.web.scoped_store import ScopedStore
+from perdure.web.views.conversations import row_of
 
 DAY_MS = 86_400_000
 _PER_MTOK = 1_000_000
+_MOST_COSTLY = 10
 
 PricesOf = Callable[[RouteRecord], Prices]
 
@@ -38,14 +41,31 @@ def usage_view(scope: ScopedStore, *, days: int) -> UsageView:
     return UsageView(
         days=days,
         by_day=_groups(by_day),
-        by_model=_groups(grouped("model")),
-        by_source=_groups(grouped("source")),
-        by_task=_groups(grouped("task")),
+        by_model=_groups(_by_cost(grouped("model"))),
+        by_source=_groups(_by_cost(grouped("source"))),
+        by_task=_groups(_by_cost(grouped("task"))),
+        costliest=_costliest(scope, since),
         totals=TotalsRow.model_validate(_sum([r.totals for r in by_day], compactions=len(spared))),
         saved_by_cache_usd=saved_by_cache(savings.cached(since_ms=since, visibility=scope.visibility), prices),
         saved_by_compaction_tokens=sum(s.removed_tokens * calls for s in spared for _, calls in s.calls),
         saved_by_compaction_usd=saved_by_compaction(spared, prices),
     )
+
+
+def _costliest(scope: ScopedStore, since_ms: int) -> list[ConversationUsage]:
+    rows = scope.store.ledger.costliest(since_ms=since_ms, visibility=scope.visibility, limit=_MOST_COSTLY)
+    filter_ = ConversationFilter(scope.visibility, ids=tuple(r.group for r in rows))
+    page, _ = scope.store.listing.page(filter_, limit=_MOST_COSTLY)
+    titles = {listed.conversation.id: row_of(listed).title for listed in page}
+    return [
+        ConversationUsage(id=r.group, title=titles[r.group], totals=TotalsRow.model_validate(r.totals))
+        for r in rows
+        if r.group in titles
+    ]
+
+
+def _by_cost(rows: Sequence[UsageRow]) -> list[UsageRow]:
+    return sorted(rows, key=lambda r: (-(r.totals.cost_usd or 0.0), -r.totals.usage.total_tokens, r.group))
 
 
 def prices_by(catalog: Catalog) -> PricesOf:

@@ -3,7 +3,7 @@
 import { announce } from "./announce.js";
 import { read } from "./api.js";
 import { clear, h } from "./dom.js";
-import { filterForm, isFiltered } from "./filters.js";
+import { columnHeads, filterForm, isFiltered, orderName } from "./filters.js";
 import { onChange } from "./live.js";
 import { conversationRow, hitRow } from "./rows.js";
 import { dayName, plural } from "./format.js";
@@ -14,7 +14,7 @@ export async function open({ place, route, signal }) {
   document.title = "Conversations · Perdure";
   const list = new List(signal);
   const form = filterForm(route.parameters, (asked) => list.show(asked), signal);
-  clear(place, h("h1", { class: "unseen" }, "Conversations"), form, list.element);
+  clear(place, h("h1", { class: "unseen" }, "Conversations"), form, columnHeads(form), list.element);
   onChange(() => list.refreshSoon(), signal);
   await list.show(route.parameters);
 }
@@ -51,8 +51,10 @@ class List {
   }
 
   page(cursor, limit = PAGE) {
-    const { q, source, model, since, until } = this.asked;
-    return read("/conversations", { q, source, model, ...span(since, until), cursor, limit }, this.signal);
+    const { q, source, model, since, until, only } = this.asked;
+    const [sort, direction] = (this.asked.sort ?? "").split(".");
+    const narrowed = { q, source, model, ...span(since, until), only, sort, direction };
+    return read("/conversations", { ...narrowed, cursor, limit }, this.signal);
   }
 
   hits() {
@@ -73,20 +75,28 @@ class List {
   }
 
   add({ conversations, next_cursor }) {
-    for (const row of conversations) this.dayOf(row).append(conversationRow(row, { isUnderDay: !this.asked.q }));
+    const isUnderDay = !this.asked.q && !this.asked.sort;
+    for (const row of conversations) this.groupOf(row).append(conversationRow(row, { isUnderDay }));
     this.cursor = next_cursor;
     this.more.hidden = next_cursor === null;
   }
 
-  // A search ranks by how well it fits, so only the plain list is told apart by days.
-  dayOf(row) {
-    const name = this.asked.q ? "Best first" : dayName(row.updated_at);
+  // Only the list by time is grouped by day; matches in a title alone stand before the ranked ones.
+  groupOf(row) {
+    const name = this.groupName(row);
     if (!this.days.has(name)) {
       const rows = h("ul", { class: "rows" });
-      this.results.append(h("section", { class: "day" }, h("h2", {}, name), rows));
+      const section = h("section", { class: "day" }, h("h2", {}, name), rows);
+      if (this.asked.q && !row.snippet) this.results.prepend(section);
+      else this.results.append(section);
       this.days.set(name, rows);
     }
     return this.days.get(name);
+  }
+
+  groupName(row) {
+    if (this.asked.q) return row.snippet ? "Best first" : "Only the title matches";
+    return this.asked.sort ? orderName(this.asked.sort) : dayName(row.updated_at);
   }
 
   showHits(hits) {

@@ -4,10 +4,59 @@ import { read } from "./api.js";
 import { h } from "./dom.js";
 
 const NARROW_PX = 640;
-const NAMES = ["q", "show", "source", "model", "since", "until"];
+const NAMES = ["q", "show", "source", "model", "since", "until", "only", "sort"];
+const ORDERS = {
+  "": "last used",
+  cost: "cost",
+  tokens: "tokens",
+  context: "context fill",
+  compactions: "compactions",
+  failures: "failures",
+  messages: "messages",
+};
+const COLUMNS = ["", "cost", "tokens", "context", "compactions", "failures"];
 
 export function isFiltered(asked) {
-  return NAMES.some((name) => name !== "show" && asked[name]);
+  return NAMES.some((name) => name !== "show" && name !== "sort" && asked[name]);
+}
+
+// A sort is the name of a figure, with `.asc` for the lowest first.
+export function orderName(sort) {
+  if (sort === "updated.asc") return "Oldest first";
+  const [by, direction] = sort.split(".");
+  return `By ${ORDERS[by] ?? by}, ${direction === "asc" ? "lowest" : "highest"} first`;
+}
+
+// Headings of the figures on a wide screen: a click sorts by one, a second click turns the order round.
+export function columnHeads(form) {
+  const buttons = COLUMNS.map((name) => h("button", { type: "button", class: "quiet", "data-sort": name }));
+  const show = () => {
+    const [name, direction] = form.elements.sort.value.split(".");
+    const by = name === "updated" ? "" : name;
+    for (const button of buttons) {
+      const isChosen = button.dataset.sort === by;
+      const label = ORDERS[button.dataset.sort];
+      const arrow = isChosen ? (direction === "asc" ? " ▴" : " ▾") : "";
+      button.textContent = `${label[0].toUpperCase()}${label.slice(1)}${arrow}`;
+      button.setAttribute("aria-pressed", String(isChosen));
+    }
+  };
+  const sort = ({ currentTarget: button }) => {
+    const { sort: select } = form.elements;
+    const name = button.dataset.sort;
+    select.value = select.value === name ? `${name || "updated"}.asc` : name;
+    select.dispatchEvent(new Event("change", { bubbles: true }));
+  };
+  for (const button of buttons) button.addEventListener("click", sort);
+  form.addEventListener("change", show);
+  show();
+  return h("div", { class: "columns", role: "group", "aria-label": "Sort by" }, buttons);
+}
+
+function orderChoices() {
+  return Object.entries(ORDERS).flatMap(([name, label]) =>
+    name ? [[name, `most ${label}`], [`${name}.asc`, `least ${label}`]] : [[name, label], ["updated.asc", "oldest"]],
+  );
 }
 
 export function filterForm(asked, changed, signal) {
@@ -36,13 +85,19 @@ export function filterForm(asked, changed, signal) {
         ]),
         choice("source", "Source", asked.source, [["", "any source"]]),
         choice("model", "Model", asked.model, [["", "any model"]]),
+        choice("only", "Only", asked.only, [
+          ["", "all"],
+          ["compacted", "compacted"],
+          ["failed", "with a failed turn"],
+        ]),
         day("since", "From", asked.since),
         day("until", "To", asked.until),
+        choice("sort", "Sort", asked.sort, orderChoices()),
       ),
     ),
   );
   wire(form, changed, signal);
-  // Without them the list still works; why they are missing is told where the list itself is fetched.
+  // The list works without them, and reports its own errors.
   offer(form, asked, signal).catch(() => {});
   return form;
 }
@@ -54,7 +109,7 @@ function choice(name, label, chosen, options) {
     options.map(([value, word]) => h("option", { value }, word)),
   );
   select.value = chosen ?? "";
-  return h("div", {}, h("label", { for: select.id }, label), select);
+  return h("div", { class: name }, h("label", { for: select.id }, label), select);
 }
 
 function day(name, label, value) {

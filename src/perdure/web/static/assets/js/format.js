@@ -1,4 +1,4 @@
-// Figures and times as people read them.
+// Numbers, amounts and times as text.
 
 const counted = new Intl.NumberFormat("en-US");
 const dayTime = new Intl.DateTimeFormat(undefined, {
@@ -28,13 +28,13 @@ export function count(n) {
 
 export function short(n) {
   if (n === null || n === undefined) return "–";
-  if (n < 1000) return String(n);
-  if (n < 1_000_000) return `${trim(n / 1000)}k`;
-  return `${trim(n / 1_000_000)}M`;
+  if (n < 1000) return String(Math.round(n));
+  if (n < 999_500) return `${rounded(n / 1000, 1)}k`;
+  return n < 999_500_000 ? `${rounded(n / 1_000_000, 2)}M` : `${rounded(n / 1_000_000_000, 2)}G`;
 }
 
-function trim(n) {
-  return n >= 100 ? String(Math.round(n)) : n.toFixed(1).replace(/\.0$/, "");
+function rounded(n, digits) {
+  return String(Number(n.toFixed(n >= 100 ? 0 : n >= 10 ? 1 : digits)));
 }
 
 export function plural(n, one, many = `${one}s`) {
@@ -50,6 +50,13 @@ export function dollars(usd) {
   if (usd === 0) return "$0";
   const digits = Math.abs(usd) < 0.01 ? 4 : Math.abs(usd) < 1 ? 3 : 2;
   return `${usd < 0 ? "−" : ""}$${Math.abs(usd).toFixed(digits)}`;
+}
+
+// The cost of some calls; those without a price are left out of it.
+export function cost({ calls, cost_usd: usd, unpriced_calls: unpriced = 0, unreported_calls: unreported = 0 }) {
+  if (!calls) return "–";
+  if (usd === null && unreported && unreported === unpriced) return "cost not reported";
+  return dollars(usd);
 }
 
 export function seconds(s) {
@@ -82,11 +89,24 @@ function midnight(ms) {
   return new Date(ms).setHours(0, 0, 0, 0);
 }
 
+const TASK_NAMES = {
+  main: "Conversation",
+  compression: "Compaction summaries",
+  vision: "Image descriptions",
+  web_extract: "Web page extraction",
+  session_search: "Search summaries",
+  title: "Titles",
+};
+
+export function taskName(task) {
+  return TASK_NAMES[task] ?? task;
+}
+
 export function partName(part) {
   return PART_NAMES[part] ?? part;
 }
 
-// Text of a stranger's choosing: what cannot be seen, or rearranges its neighbours, is spelled out as <U+202E>.
+// Untrusted text: invisible and bidirectional control characters are spelled out as <U+202E>.
 const INVISIBLE = /(?![\n\t ])[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Z}\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
 
 export function visible(text) {

@@ -4,7 +4,7 @@ import { clear, h } from "./dom.js";
 import { Gauge } from "./gauge.js";
 import { linkTo } from "./route.js";
 import { Title } from "./title.js";
-import { count, dollars, moment, percent, plural } from "./format.js";
+import { cost, count, moment, percent, plural } from "./format.js";
 
 export class Head {
   constructor(known, view) {
@@ -53,7 +53,7 @@ function facts(known) {
     `${plural(known.sessions.length, "session")}, ${plural(totals.compactions, "compaction")}`,
     plural(totals.calls, "call"),
     totals.calls ? `${percent(totals.cache_read_tokens, input)} read from cache` : "",
-    totals.calls ? dollars(totals.cost_usd) : "",
+    totals.calls ? cost(totals) : "",
   ].filter(Boolean);
 }
 

@@ -1,31 +1,62 @@
-// One line of the list: a conversation, or a place where the words searched for were found.
+// One row of a list: a conversation with its figures, or a search hit.
 
 import { h, marked } from "./dom.js";
+import { cost, count, dayName, moment, percent, plural, short, timeOfDay } from "./format.js";
 import { linkTo, messageLink } from "./route.js";
 import { Title } from "./title.js";
-import { dayName, moment, plural, timeOfDay } from "./format.js";
 
 const KINDS = { branch: "branch", delegate: "delegated" };
 
-// Under a heading that names the day, the time is enough.
+// Below a heading that names the day, the time is enough.
 export function conversationRow(row, { isUnderDay }) {
   const when = `${isUnderDay ? "" : `${dayName(row.updated_at)}, `}${timeOfDay(row.updated_at)}`;
   const address = row.hit_seq === null ? linkTo(row.id) : messageLink(row.id, row.hit_seq);
   return h(
     "li",
     { class: "row", "data-id": row.id },
-    new Title(row, { address }).element,
-    row.snippet ? h("p", { class: "snippet" }, marked(row.snippet, row.marks)) : null,
     h(
-      "p",
-      { class: "facts" },
-      h("time", { datetime: new Date(row.updated_at).toISOString() }, when),
-      h("span", {}, row.source || "unknown source"),
-      row.model ? h("span", {}, row.model) : null,
-      h("span", {}, plural(row.messages, "message")),
-      KINDS[row.kind] ? h("span", { class: "tag" }, KINDS[row.kind]) : null,
+      "div",
+      { class: "row-main" },
+      new Title(row, { address }).element,
+      row.snippet ? h("p", { class: "snippet", dir: "auto" }, marked(row.snippet, row.marks)) : null,
+      h(
+        "p",
+        { class: "facts" },
+        h("time", { datetime: new Date(row.updated_at).toISOString() }, when),
+        h("span", {}, row.source || "unknown source"),
+        row.model ? h("span", {}, row.model) : null,
+        h("span", {}, plural(row.messages, "message")),
+        KINDS[row.kind] ? h("span", { class: "tag" }, KINDS[row.kind]) : null,
+      ),
     ),
+    row.figures ? figures(row.figures) : null,
   );
+}
+
+// Each figure has its unit, so that it can be read without the column's heading; a figure of nothing is left out.
+function figures(f) {
+  const left = f.unpriced_calls ? `${plural(f.unpriced_calls, "call")} without a price left out` : "";
+  const failures = [
+    f.failed_turns ? plural(f.failed_turns, "failed turn") : "",
+    f.failed_tool_calls ? plural(f.failed_tool_calls, "failed tool call") : "",
+  ].filter(Boolean);
+  return h(
+    "p",
+    { class: "figures" },
+    h("span", { class: "cost", title: left || null }, f.calls ? cost(f) : ""),
+    h("span", { title: `${count(f.tokens)} tokens in ${plural(f.calls, "call")}` }, f.calls ? `${short(f.tokens)} tokens` : ""),
+    contextFill(f),
+    h("span", {}, f.compactions ? plural(f.compactions, "compaction") : ""),
+    h("span", { class: f.failed_turns ? "failed" : "" }, failures.join(", ")),
+  );
+}
+
+function contextFill({ context_tokens: tokens, window }) {
+  if (!tokens || !window) return h("span");
+  const bar = h("span", { class: "fill", "aria-hidden": "true" }, h("span"));
+  bar.firstChild.style.width = `${Math.min(100, (100 * tokens) / window).toFixed(1)}%`;
+  const words = `Context: ${count(tokens)} of ${count(window)} tokens`;
+  return h("span", { class: "context", title: words }, bar, `${percent(tokens, window)} of ${short(window)}`);
 }
 
 export function hitRow(hit) {
@@ -33,15 +64,19 @@ export function hitRow(hit) {
   return h(
     "li",
     { class: "row" },
-    h("a", { href: address, class: "row-title" }, hit.title || "Untitled"),
-    h("p", { class: "snippet" }, marked(hit.snippet, hit.marks)),
     h(
-      "p",
-      { class: "facts" },
-      h("time", {}, moment(hit.created_at)),
-      h("span", {}, hit.role),
-      hit.output_id ? h("span", { class: "tag" }, "inside a tool output kept apart") : null,
-      hit.seq === null ? null : h("span", {}, `message ${hit.seq}`),
+      "div",
+      { class: "row-main" },
+      h("a", { href: address, class: "row-title" }, hit.title || "Untitled"),
+      h("p", { class: "snippet", dir: "auto" }, marked(hit.snippet, hit.marks)),
+      h(
+        "p",
+        { class: "facts" },
+        h("time", {}, moment(hit.created_at)),
+        h("span", {}, hit.role),
+        hit.output_id ? h("span", { class: "tag" }, "inside a stored tool output") : null,
+        hit.seq === null ? null : h("span", {}, `message ${hit.seq}`),
+      ),
     ),
   );
 }

@@ -1,10 +1,11 @@
-// What it cost: by day, model, source and task; what came fresh, what from the cache, and what was saved.
+// Usage and cost: by day, conversation, model, source and task, and what caching and compaction saved.
 
 import { read } from "./api.js";
 import { dayChart } from "./days.js";
 import { clear, h } from "./dom.js";
+import { cost, count, dollars, percent, plural, short, taskName } from "./format.js";
+import { linkTo } from "./route.js";
 import { wideTable } from "./table.js";
-import { count, dollars, percent, plural, short } from "./format.js";
 
 const CLASSES = ["input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens"];
 const RANGES = [
@@ -48,9 +49,10 @@ function view(usage, signal) {
     h(
       "div",
       { class: "usage-tables" },
+      costliest(usage),
       group("By model", usage.by_model),
       group("By source", usage.by_source),
-      group("By task", usage.by_task),
+      group("By task", usage.by_task, taskName),
     ),
     h("details", {}, h("summary", {}, "By day, as a table"), group("By day", usage.by_day)),
   ];
@@ -65,19 +67,19 @@ function tiles({
   return h(
     "dl",
     { class: "tiles" },
-    tile("Cost", dollars(totals.cost_usd), plural(totals.calls, "call")),
+    tile("Cost", cost(totals), plural(totals.calls, "call")),
     tile(
-      "Prompt tokens",
-      short(prompt(totals)),
+      "Prompt",
+      `${short(prompt(totals))} tokens`,
       `${percent(totals.cache_read_tokens, prompt(totals))} read from cache`,
     ),
-    tile("Saved by the cache", cache === null ? "unknown" : dollars(cache), "against reading everything fresh"),
+    tile("Saved by the cache", cache === null ? "unknown" : dollars(cache), "compared with uncached input"),
     tile(
       "Saved by compaction",
       tokens === null ? "unknown" : `${short(tokens)} tokens`,
       compaction === null
-        ? "that later prompts did not carry"
-        : `about ${dollars(compaction)}; later prompts did not carry them`,
+        ? "in later prompts"
+        : `in later prompts, about ${dollars(compaction)}`,
     ),
   );
 }
@@ -93,31 +95,54 @@ function tile(name, value, words) {
 }
 
 function notes({ totals }) {
-  const said = [
+  const sentences = [
     totals.unpriced_calls
-      ? `${plural(totals.unpriced_calls, "call")} went to models no price is known for; the cost leaves them out.`
+      ? `${plural(totals.unpriced_calls, "call")} went to models without a known price; the cost excludes them.`
       : "",
-    totals.unreported_calls ? `${plural(totals.unreported_calls, "call")} came back without figures.` : "",
+    totals.unreported_calls ? `${plural(totals.unreported_calls, "call")} came back without token counts.` : "",
   ].filter(Boolean);
-  return said.length ? h("p", { class: "muted small" }, said.join(" ")) : null;
+  return sentences.length ? h("p", { class: "muted small" }, sentences.join(" ")) : null;
 }
 
-function group(name, groups) {
-  const most = Math.max(...groups.map(({ totals }) => prompt(totals) + totals.output_tokens), 1);
-  const columns = ["", "Calls", "Fresh", "Cache read", "Cache write", "Output", "Cost"];
+// The cost comes first, and on a phone the classes of tokens are left out.
+const COLUMNS = [
+  ["Cost, US$", ""],
+  ["Tokens", ""],
+  ["Calls", "detail"],
+  ["Fresh input", "detail"],
+  ["Cache read", "detail"],
+  ["Cache write", "detail"],
+  ["Output", "detail"],
+];
+
+function group(name, groups, label = (title) => title || "unknown") {
+  const isPriced = groups.some(({ totals }) => totals.cost_usd);
+  const figure = (totals) => (isPriced ? (totals.cost_usd ?? 0) : allTokens(totals));
+  const most = Math.max(...groups.map(({ totals }) => figure(totals))) || 1;
   const rows = groups.map(({ group: title, totals }) => [
-    [title || "unknown", bar((prompt(totals) + totals.output_tokens) / most)],
-    count(totals.calls),
-    ...CLASSES.map((field) => count(totals[field])),
-    totals.cost_usd === null ? "–" : dollars(totals.cost_usd),
+    [label(title), bar(figure(totals) / most)],
+    cost(totals),
+    short(allTokens(totals)),
+    ...[totals.calls, ...CLASSES.map((field) => totals[field])].map(count),
   ]);
-  return wideTable(name, { caption: name, columns, rows });
+  return wideTable(name, { caption: name, columns: [["", ""], ...COLUMNS], rows });
+}
+
+function costliest(usage) {
+  if (!usage.costliest.length) return null;
+  const titles = new Map(usage.costliest.map(({ id, title }) => [id, title || "Untitled"]));
+  const groups = usage.costliest.map(({ id, totals }) => ({ group: id, totals }));
+  return group("Most expensive conversations", groups, (id) => h("a", { href: linkTo(id) }, titles.get(id)));
 }
 
 function bar(share) {
   const inner = h("span");
   inner.style.width = `${(100 * share).toFixed(1)}%`;
   return h("span", { class: "share", "aria-hidden": "true" }, inner);
+}
+
+function allTokens(totals) {
+  return prompt(totals) + totals.output_tokens;
 }
 
 function prompt(totals) {

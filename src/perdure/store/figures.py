@@ -1,0 +1,121 @@
+"""Figures of conversations for list views: cost, tokens, context usage, compactions and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from perdure.store.db.database import Row, Transaction, to_optional_int, to_text, to_time_ms
+from perdure.store.ids import load_payload
+from perdure.store.ledger import COMPACTED, prompt_sizes, to_sum
+
+OrderKey = Literal["updated", "messages", "cost", "tokens", "context", "compactions", "failures"]
+
+_TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens + output_tokens"
+# A batch's event holds the state of each call as `"<call id>": "failed"`; quotes inside a string would be escaped.
+_FAILED_CALLS = "(LENGTH(payload) - LENGTH(REPLACE(payload, ': \"failed\"', ''))) / 10"
+_NEWEST_MAIN = "SELECT MAX(id) FROM call WHERE task = 'main'{where} GROUP BY conversation"
+# The figure each order sorts by, per conversation.
+ORDER_SQL: Mapping[OrderKey, str] = {
+    "cost": "SELECT conversation, SUM(cost_usd) AS figure FROM call GROUP BY conversation",
+    "tokens": f"SELECT conversation, SUM({_TOKENS}) AS figure FROM call GROUP BY conversation",
+    "context": f"SELECT conversation, ({_TOKENS}) * 1.0 / NULLIF(window_tokens, 0) AS figure FROM call"
+    f" WHERE id IN ({_NEWEST_MAIN.format(where='')})",
+    "compactions": "SELECT conversation, COUNT(*) AS figure FROM session WHERE began_by = 'compression'"
+    " GROUP BY conversation",
+    # A failed turn weighs more than any number of failed tool calls.
+    "failures": f"SELECT conversation, SUM(CASE WHEN kind = 'turn_failed' THEN 1000000 ELSE {_FAILED_CALLS} END)"
+    " AS figure FROM event WHERE kind IN ('turn_failed', 'tools') GROUP BY conversation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFigures:
+    """What a conversation cost and how it went. `cost_usd` excludes the `unpriced_calls`."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float | None = None
+    unpriced_calls: int = 0
+    # The size of the context after the newest call or compaction, and the model's window.
+    context_tokens: int | None = None
+    window_tokens: int | None = None
+    compactions: int = 0
+    failed_turns: int = 0
+    failed_tool_calls: int = 0
+
+
+def load_figures(tx: Transaction, ids: Sequence[str]) -> dict[str, ConversationFigures]:
+    """Load the figures of some conversations; those without any calls or events have zeros."""
+    figures = dict.fromkeys(ids, ConversationFigures())
+    if not ids:
+        return figures
+    among = f"conversation IN ({', '.join('?' * len(ids))})"
+    for conversation, calls, tokens, cost, unpriced in tx.rows(
+        f"SELECT conversation, COUNT(*), SUM({_TOKENS}), SUM(cost_usd),"
+        f" SUM(CASE WHEN cost_usd IS NULL THEN 1 ELSE 0 END) FROM call WHERE {among} GROUP BY conversation",
+        ids,
+    ):
+        figures[to_text(conversation)] = ConversationFigures(
+            _whole(calls), _whole(tokens), None if cost is None else to_sum(cost), _whole(unpriced)
+        )
+    for conversation, count in tx.rows(
+        f"SELECT conversation, COUNT(*) FROM session WHERE {among} AND began_by = 'compression' GROUP BY conversation",
+        ids,
+    ):
+        key = to_text(conversation)
+        figures[key] = replace(figures[key], compactions=_whole(count))
+    for conversation, turns, calls in tx.rows(
+        "SELECT conversation, SUM(CASE WHEN kind = 'turn_failed' THEN 1 ELSE 0 END),"
+        f" SUM(CASE WHEN kind = 'tools' THEN {_FAILED_CALLS} ELSE 0 END) FROM event WHERE {among}"
+        " AND kind IN ('turn_failed', 'tools') GROUP BY conversation",
+        ids,
+    ):
+        key = to_text(conversation)
+        figures[key] = replace(figures[key], failed_turns=_whole(turns), failed_tool_calls=_whole(calls))
+    return _with_context(tx, figures, among, ids)
+
+
+def _with_context(
+    tx: Transaction, figures: dict[str, ConversationFigures], among: str, ids: Sequence[str]
+) -> dict[str, ConversationFigures]:
+    """Add the context usage: the newest call's, or what a compaction or its undo has changed since."""
+    newest = _NEWEST_MAIN.format(where=f" AND {among}")
+    ended: dict[str, int] = {}
+    for conversation, tokens, estimate, window, ended_at in tx.rows(
+        f"SELECT conversation, {_TOKENS}, estimate_tokens, window_tokens, ended_at FROM call WHERE id IN ({newest})",
+        ids,
+    ):
+        key = to_text(conversation)
+        size = _whole(tokens) or to_optional_int(estimate)
+        figures[key] = replace(figures[key], context_tokens=size, window_tokens=to_optional_int(window))
+        ended[key] = to_time_ms(ended_at)
+    changes: dict[str, list[Row]] = {}
+    for row in tx.rows(
+        f"SELECT conversation, kind, payload, created_at FROM event WHERE {among} AND kind IN ('compaction', 'undo')"
+        " ORDER BY id",
+        ids,
+    ):
+        changes.setdefault(to_text(row[0]), []).append(row)
+    for key, rows in changes.items():
+        size = size_after(rows, since_ms=ended.get(key, 0))
+        if size is not None and key in ended:
+            figures[key] = replace(figures[key], context_tokens=size)
+    return figures
+
+
+def size_after(rows: Sequence[Row], *, since_ms: int) -> int | None:
+    """The prompt's size by the newest compaction or undo, oldest first in `rows`; None if a call came later."""
+    events = [(to_text(kind), load_payload(payload), to_time_ms(at)) for _, kind, payload, at in rows]
+    standing = [event for event in events if event[0] == "undo" or event[1].get("outcome") in COMPACTED]
+    sizes = [prompt_sizes(payload) for kind, payload, _ in standing if kind == "compaction"]
+    if not sizes or standing[-1][2] < since_ms:
+        return None
+    before, after = sizes[-1]
+    return after if standing[-1][0] == "compaction" else before
+
+
+def _whole(value: object) -> int:
+    """Convert a SUM to int: NULL over no rows, a Decimal in PostgreSQL."""
+    return 0 if value is None else int(to_sum(value))

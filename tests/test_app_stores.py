@@ -52,7 +52,9 @@ def test_many_agents_that_are_closed_leave_no_descriptor_and_no_thread(tmp_path:
         agent = agent_at(tmp_path / "p.db")
         agent.open()
         agent.close()
-    assert (descriptors(), writers()) == before
+    # Fewer is no leak: what an earlier test left behind may have been closed meanwhile.
+    assert descriptors() <= before[0]
+    assert writers() <= before[1]
 
 
 def test_agents_that_nobody_closes_are_collected_with_their_store(tmp_path: Path) -> None:
@@ -62,7 +64,9 @@ def test_agents_that_nobody_closes_are_collected_with_their_store(tmp_path: Path
     for n in range(5):
         agent_at(tmp_path / f"p{n}.db").open()
     gc.collect()
-    assert (descriptors(), writers()) == before
+    # Fewer is no leak: what an earlier test left behind may have been closed meanwhile.
+    assert descriptors() <= before[0]
+    assert writers() <= before[1]
 
 
 def test_agents_at_one_path_share_a_store_until_the_last_is_closed(tmp_path: Path) -> None:

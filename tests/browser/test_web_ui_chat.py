@@ -121,7 +121,7 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: WebUIServer,
     assert page.count(".question:not(.closed)") == 1
     assert axe_findings(page) == []
     page.click(f"text/{choice}")
-    page.wait("document.querySelector('.timeline .tool-call') && !document.querySelector('.turn')", timeout_s=8)
+    page.wait("document.querySelector('.timeline .tool-call') && !document.querySelector('.turn')")
     assert outcome in page.run("document.querySelector('.timeline').textContent").lower()
 
 
@@ -160,7 +160,7 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     assert first == second
     assert page.count(".question button.primary") == 0
     page.click("text/Refuse")
-    page.wait("document.querySelector('.timeline .tool-call.refused')", timeout_s=8)
+    page.wait("document.querySelector('.timeline .tool-call.refused')")
     assert page.text(".timeline .tool-call.refused .state") == "refused"
 
 
@@ -168,6 +168,7 @@ def test_a_question_of_the_models_is_answered(page: Page, server: WebUIServer) -
     page.open(server.link("/new"))
     say(page, "Ask me which.")
     page.wait_text("Which colour?")
+    page.wait("document.querySelector('.own-words input')")
     page.run("document.querySelector('.own-words input').focus()")
     page.type("blue, please")
     page.press("Enter")

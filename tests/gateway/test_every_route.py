@@ -357,12 +357,16 @@ def _heard(house: House, user: str, method: str, path: str, given: dict[str, Any
     headers = {**house.gateway.headers(user), **given.pop("headers", {})}
     text, began = "", time.monotonic()
     url = house.gateway.url + _path(house, path)
-    with HTTP.stream(method, url, headers=headers, timeout=5.0 if method == "POST" else 1.5, **given) as answer:
+    with HTTP.stream(method, url, headers=headers, timeout=30, **given) as answer:
+        is_stream = "event-stream" in answer.headers.get("content-type", "")
+        if is_stream:
+            # Silence ends the reading of a stream that goes on; the first byte of an answer may take its time.
+            answer.request.extensions["timeout"]["read"] = 5.0 if method == "POST" else 1.5
         try:
             for piece in answer.iter_text():
                 text += piece
-                if time.monotonic() - began > 2 and "event-stream" in answer.headers.get("content-type", ""):
+                if time.monotonic() - began > 2 and is_stream:
                     break
         except httpx.ReadTimeout:
-            assert "event-stream" in answer.headers.get("content-type", ""), path
+            assert is_stream, path
         return answer.status_code, text

@@ -17,6 +17,7 @@ SETTINGS = {"model": {"provider": "local", "context_length": 2_048, "max_tokens"
 
 @pytest.mark.spec("C3", "C9", "I2", "I4")
 @pytest.mark.skipif(not (has_runtime() and packaged_weights()), reason="the embedded model is not installed")
+@pytest.mark.timeout(900)  # a real model on whatever cores are left
 def test_forty_turns_on_a_tiny_window_carry_on(tmp_path: Path) -> None:
     agent = Agent(settings=SETTINGS, home=tmp_path, source="test")
     events: list[Event] = []

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.gateway import local_servers
 from perdure.core.messages import assistant, user
+from perdure.providers.discovery import ServerPort, local_servers
 from perdure.store import open_store
 from perdure.testing.simulator import Simulator
 from support.terminal import perdure, perdure_process
@@ -108,7 +108,7 @@ def test_a_broken_database_is_said_to_be(home: Path) -> None:
 def test_servers_on_this_machine_are_found() -> None:
     with Simulator(models=("m-1", "m-2")) as sim:
         port = int(sim.base_url.rsplit(":", 1)[1].split("/")[0])
-        (found,) = local_servers((("Some server", port), ("Nobody", 9)))
+        (found,) = local_servers((ServerPort("Some server", port, "vllm"), ServerPort("Nobody", 9, "ollama")))
     assert found.models[:2] == ("m-1", "m-2")
     assert found.base_url == f"http://127.0.0.1:{port}/v1"
 

@@ -118,7 +118,7 @@ def test_with_a_keyring_the_file_holds_names_alone(tmp_path: Path) -> None:
     keys = StoredKeys(tmp_path, open_keyring=lambda: keyring)
     assert keys.put("OPENAI_API_KEY", KEY) == "keyring"
     assert KEY not in keys.path.read_text()
-    assert (keys.get("OPENAI_API_KEY"), keys.places()) == (KEY, {"OPENAI_API_KEY": "keyring"})
+    assert (keys.get("OPENAI_API_KEY"), keys.locations()) == (KEY, {"OPENAI_API_KEY": "keyring"})
     assert keys.remove("OPENAI_API_KEY")
     assert (keyring.entries, keys.get("OPENAI_API_KEY")) == ({}, None)
 
@@ -144,7 +144,7 @@ def test_without_stored_keys_no_keyring_is_opened(tmp_path: Path) -> None:
         raise AssertionError("a keyring was opened")
 
     keys = StoredKeys(tmp_path, open_keyring=never)
-    assert (keys.get("OPENAI_API_KEY"), keys.places(), keys.remove("OPENAI_API_KEY")) == (None, {}, False)
+    assert (keys.get("OPENAI_API_KEY"), keys.locations(), keys.remove("OPENAI_API_KEY")) == (None, {}, False)
 
 
 def test_a_damaged_file_is_named_and_replaced_by_the_next_login(tmp_path: Path) -> None:

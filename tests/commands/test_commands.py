@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import pytest
 
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.runner import LoopThread
+from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import CommandResult, is_command
 from perdure.commands.registry import all_commands
 from perdure.context.compressor import ContextCompressor
@@ -43,6 +44,13 @@ class Desk:
 
     def open(self, session_id: str | None) -> None:
         self._agent = self.bench.again(session_id)
+
+    def model_choices(self) -> Sequence[ModelChoice]:
+        return [
+            ModelChoice("m-1", 8_000, 3.0, 15.0, "here"),
+            ModelChoice("ollama/" + "long" * 12, source="Ollama, running"),
+            ModelChoice("local/smollm2", 8_192, 0.0, 0.0, "embedded"),
+        ]
 
     def choose_model(self, name: str) -> str:
         if name == "nonsense":
@@ -237,6 +245,17 @@ def test_model_shows_and_switches_and_an_error_is_one_line(desk: Desk) -> None:
     assert desk.do("/model other").text == "Going on with other."
     assert desk.do("/model nonsense") == CommandResult("no model is called 'nonsense'", "error")
     assert desk.do("/quit").is_leaving
+
+
+def test_models_are_listed_with_windows_and_prices_and_chosen_by_number(desk: Desk) -> None:
+    lines = desk.do("/model").text.splitlines()
+    one, two, three = (next(line for line in lines if line.startswith(f"  {n} ")) for n in (1, 2, 3))
+    assert one.split() == ["1", "m-1", "8,000", "$3.00/$15.00", "here"]
+    assert two.split()[2:] == ["?", "Ollama,", "running"]
+    assert three.split() == ["3", "local/smollm2", "8,192", "free", "embedded"]
+    assert max(map(len, (one, two, three))) <= 90
+    assert desk.do("/model 3").text == "Going on with local/smollm2."
+    assert desk.do("/model 4") == CommandResult("/model has no number 4; it lists 3", "error")
 
 
 def test_model_shows_the_window_of_the_model_just_chosen(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.runner import LoopThread
+from perdure.app.model_choices import ModelChoice
 from perdure.commands.context import compress
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
@@ -39,6 +40,9 @@ class Desk:
 
     def open(self, session_id: str | None) -> None:
         raise NotImplementedError
+
+    def model_choices(self) -> Sequence[ModelChoice]:
+        return ()
 
     def choose_model(self, name: str) -> str:
         raise NotImplementedError

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from perdure.agent.prompt import ContextFile, PromptSources, Skill, assemble, memory_part
+from perdure.app.model_choices import ModelChoice
 from perdure.commands.context import CONTEXT
 from perdure.core.messages import assistant, user
 from perdure.core.ports import MemorySnapshot
@@ -29,6 +31,9 @@ class Desk:
 
     def open(self, session_id: str | None) -> None:
         raise AssertionError("nothing is opened by looking")
+
+    def model_choices(self) -> Sequence[ModelChoice]:
+        return ()
 
     def choose_model(self, name: str) -> str:
         return name

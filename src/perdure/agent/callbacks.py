@@ -102,12 +102,12 @@ class Callbacks:
 
     @classmethod
     def from_mapping(cls, callbacks: Mapping[str, Any]) -> Callbacks:
-        """Callbacks by name. Raises ConfigError for an unknown name, or for what cannot be called."""
-        known = [f.name for f in fields(cls)]
+        """Return callbacks by name. Raises ConfigError for an unknown name, or for what cannot be called."""
+        names = [f.name for f in fields(cls)]
         for name, callback in callbacks.items():
-            if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+            if name not in names:
+                near = difflib.get_close_matches(str(name), names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
                 raise ConfigError(f"there is no callback {name!r}; {hint}")
             if callback is not None and not callable(callback):
                 raise ConfigError(f"{name} takes a function, not {callback!r:.80}")

@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from perdure.config.api_keys import api_key_for
 from perdure.config.env import make_home
 from perdure.config.settings import Settings
 from perdure.context.engine import RunInThread
+from perdure.core.addresses import is_loopback_url
 from perdure.core.concurrency import SystemClock, run_shielded
 from perdure.core.errors import ConfigError, NoSummaryModel, SummarySuperseded
 from perdure.core.usage import CanonicalUsage
@@ -33,6 +34,7 @@ from perdure.models.catalog import Catalog
 from perdure.models.tokens import Calibrations
 from perdure.models.windows import LearnedLimits, ModelKey, Window, Windows
 from perdure.providers.credentials import Credentials
+from perdure.providers.discovery import server_models
 from perdure.providers.http import HttpClient
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
 from perdure.providers.model_probe import EndpointInfo
@@ -95,13 +97,15 @@ class ModelInfo:
         *,
         info: EndpointInfo,
         configured_window: int | None = None,
+        configured_for: Sequence[Endpoint] = (),
         embedded_window: int | None = None,
     ) -> None:
         self._catalog = catalog
         self._learned = learned
         self._info = info
         self._windows = Windows(catalog, learned, configured=configured_window)
-        # The configured window is the main model's only.
+        # The configured window holds for the configured endpoints, not for a model chosen later or for side jobs.
+        self._configured_for = {_route(endpoint) for endpoint in configured_for}
         self._side_windows = Windows(catalog, learned)
         # What the embedded model's server is started with; it holds for no other endpoint.
         self._embedded_window = embedded_window
@@ -114,7 +118,9 @@ class ModelInfo:
         async def ask(route: ModelKey) -> int | None:
             return await self._info.context_length(endpoint)
 
-        return await self._windows.resolve(_route(endpoint), ask)
+        route = _route(endpoint)
+        windows = self._windows if route in self._configured_for else self._side_windows
+        return await windows.resolve(route, ask)
 
     def side_window(self, endpoint: Endpoint) -> int | None:
         """The window of a side job's model, as far as it is known without asking its endpoint."""
@@ -243,10 +249,12 @@ def _user_store_path(settings: Settings, home: Path) -> str | Path:
 
 
 def route_to(settings: Settings, name: str) -> EndpointChain:
-    """The route to another model: `model`, or `provider/model` where the provider is one we know."""
+    """The route to another model: `model`, `provider/model` where the provider is one we know, or a GGUF file."""
     provider, slash, model = name.partition("/")
     update = {"name": name}
-    if slash and find_provider(provider) is not None:
+    if name.lower().endswith(".gguf") and Path(name).expanduser().is_file():
+        update = {"provider": "local", "name": name, "base_url": ""}
+    elif slash and find_provider(provider) is not None:
         update = {"provider": provider, "name": model, "base_url": ""}
     chosen = settings.model.model_copy(update={k: v or None for k, v in update.items()})
     return route_of(settings.model_copy(update={"model": chosen}))
@@ -255,10 +263,24 @@ def route_to(settings: Settings, name: str) -> EndpointChain:
 def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:
     """Resolve the endpoints: settings, else the first API key in the environment, else the embedded model."""
     if settings.model.provider != "local":
+        settings = _with_served_model(settings)
         route = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
         if route is not None:
             return route
     return EndpointChain((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
+
+
+def _with_served_model(settings: Settings) -> Settings:
+    """Return the settings with the only model of a loopback server by default. Raises ConfigError for several."""
+    row = find_provider(settings.model.provider)
+    base_url = settings.model.base_url or (row.base_url if row is not None and not row.needs_key else "")
+    if settings.model.name or not base_url or not is_loopback_url(base_url):
+        return settings
+    models = server_models(base_url) or ()
+    if len(models) > 1:
+        raise ConfigError(f"{base_url} serves {len(models)} models: set model.name to one of {', '.join(models[:10])}")
+    named = settings.model.model_copy(update={"name": models[0] if models else None})
+    return settings.model_copy(update={"model": named})
 
 
 def route_of_client(client: Any, settings: Settings, api_mode: Any) -> EndpointChain:
@@ -313,6 +335,7 @@ class Shared:
             LearnedLimits(self.store.state("limits")),
             info=EndpointInfo(),
             configured_window=settings.model.context_length,
+            configured_for=self.route.endpoints,
             embedded_window=self.send.n_ctx,
         )
 

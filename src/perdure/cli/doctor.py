@@ -13,13 +13,13 @@ from typing import Any, Literal
 import click
 
 from perdure.app.runtime import UNSTARTED, Shared, open_user_store, shared_loop
-from perdure.cli.gateway import local_servers
 from perdure.config.api_keys import api_key_for
 from perdure.config.env import make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.providers.codec import caching_notice
+from perdure.providers.discovery import local_servers
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
 from perdure.providers.registry import PROVIDERS, missing_key, mode_module
@@ -211,7 +211,7 @@ def _servers() -> Check:
     if not servers:
         return Check("servers", "ok", "no model server on the usual ports of this machine")
     addresses = "; ".join(f"{s.name} at {s.base_url}" for s in servers)
-    return Check("servers", "ok", addresses, f"to use one: perdure config set model.base_url {servers[0].base_url}")
+    return Check("servers", "ok", addresses, "`perdure models --local` lists their models and how to use one")
 
 
 _MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import errno
 import html
-import json
 import os
 import re
 import socket
-import urllib.error
-import urllib.request
 import webbrowser
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,40 +27,6 @@ if TYPE_CHECKING:
     from perdure.gateway.auth.tokens import Token, TokenAuthenticator
     from perdure.gateway.observability.logging import LogWriter
     from perdure.store.store import SessionStore
-
-
-_USUAL = (("Ollama", 11434), ("LM Studio", 1234), ("llama.cpp", 8080), ("vLLM", 8000))
-_TIMEOUT_S = 0.6
-_MAX_BYTES = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class LocalServer:
-    name: str
-    base_url: str
-    models: tuple[str, ...]
-
-
-def local_servers(ports: tuple[tuple[str, int], ...] = _USUAL) -> list[LocalServer]:
-    """Those that answer as a model server does; takes no longer than the slowest answer."""
-    with ThreadPoolExecutor(max_workers=len(ports)) as pool:
-        return [match for match in pool.map(lambda named: _ask(*named), ports) if match is not None]
-
-
-def _ask(name: str, port: int) -> LocalServer | None:
-    base_url = f"http://127.0.0.1:{port}/v1"
-    # Loopback only, and past any proxy of the environment.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{base_url}/models", timeout=_TIMEOUT_S) as reply:
-            body = json.loads(reply.read(_MAX_BYTES))
-    except (OSError, ValueError, urllib.error.URLError):
-        return None
-    listed = body.get("data") if isinstance(body, dict) else None
-    if not isinstance(listed, list):
-        return None
-    models = tuple(str(m["id"]) for m in listed if isinstance(m, dict) and m.get("id"))
-    return LocalServer(name, base_url, models)
 
 
 _NEEDED = "the gateway needs packages that are not installed ({}): pip install 'perdure[gateway]'"

@@ -46,7 +46,7 @@ def login(provider: str | None, is_list: bool, is_removal: bool) -> None:
 
 
 def _find(name: str | None) -> ProviderSpec:
-    """The provider of that name. Raises click.UsageError that lists those that take a key."""
+    """Return the provider of that name. Raises click.UsageError that lists those that take a key."""
     from difflib import get_close_matches
 
     from perdure.providers.registry import PROVIDERS, find_provider
@@ -72,8 +72,8 @@ def _store(keys: StoredKeys, row: ProviderSpec) -> None:
 
     variable = row.key_variables[0]
     key = _read_key(row.name)
-    place = keys.put(variable, key)
-    where = "the system keyring" if place == "keyring" else f"{keys.path}, which only you can read"
+    location = keys.put(variable, key)
+    where = "the system keyring" if location == "keyring" else f"{keys.path}, which only you can read"
     click.echo(f"Stored the key of {row.name} in {where}.")
     if overrides_stored_key(variable):
         click.echo(f"{variable} is set in the environment and goes before it.")
@@ -82,7 +82,7 @@ def _store(keys: StoredKeys, row: ProviderSpec) -> None:
 
 
 def _read_key(provider: str) -> str:
-    """The key, typed without an echo or read from a pipe. Raises click.UsageError for what is no key."""
+    """Return the key, typed without an echo or read from a pipe. Raises click.UsageError for what is no key."""
     if sys.stdin.isatty():
         text = click.prompt(f"Key for {provider} (not shown)", hide_input=True, default="", show_default=False)
     else:
@@ -99,11 +99,11 @@ def _show(keys: StoredKeys) -> None:
     from perdure.config.api_keys import overrides_stored_key
     from perdure.providers.registry import PROVIDERS
 
-    places = keys.places()
+    locations = keys.locations()
     lines = []
     for row in PROVIDERS:
         for variable in row.key_variables:
-            stored = {"keyring": "system keyring", "file": str(keys.path)}.get(places.get(variable, ""), "")
+            stored = {"keyring": "system keyring", "file": str(keys.path)}.get(locations.get(variable, ""), "")
             where = ["environment"] if overrides_stored_key(variable) else []
             where += [stored] if stored else []
             if where:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,17 +19,44 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-@click.group(cls=PlainGroup)
-def models() -> None:
+@click.group(cls=PlainGroup, invoke_without_command=True)
+@click.option("--local", "is_local", is_flag=True, help="Show the models that are on this machine already.")
+@click.pass_context
+def models(ctx: click.Context, is_local: bool) -> None:
     """List and install embedded models.
 
-    An embedded model runs on this machine: no key, no network.
+    An embedded model runs on this machine: no key, no network. --local looks for model servers on the usual ports of
+    this machine (Ollama, LM Studio, llama.cpp, vLLM) and for GGUF files where other programs put them.
 
     \b
     Examples:
       perdure models list
+      perdure models --local
       perdure models install
     """
+    if is_local:
+        _show_local()
+    elif ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def _show_local() -> None:
+    from perdure.config.env import home_dir
+    from perdure.providers.discovery import local_servers, model_files
+
+    servers, files = local_servers(), model_files(Path.home(), home_dir())
+    for server in servers:
+        click.echo(f"{server.name} at {server.base_url}")
+        for name in server.models or ("(no model loaded)",):
+            click.echo(f"  {name}")
+        if server.models:
+            click.echo(f"  use it: perdure chat -p {server.provider} -m {server.models[0]}")
+    for file in files:
+        click.echo(f"{file.size_bytes / 1e9:5.1f} GB  {file.path}")
+    if files:
+        click.echo(f"  use it: perdure chat -p local -m {shlex.quote(str(files[0].path))}")
+    if not servers and not files:
+        click.echo("No model server answers on the usual ports of this machine, and no GGUF files were found.")
 
 
 @models.command("list")

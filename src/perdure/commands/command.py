@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from perdure.agent.agent import ConversationAgent
+from perdure.app.model_choices import ModelChoice
 from perdure.core.errors import PerdureError
 from perdure.core.visibility import Visibility
 from perdure.store.store import SessionStore
@@ -27,6 +28,10 @@ class CommandContext(Protocol):
 
     def open(self, session_id: str | None) -> None:
         """Goes on with another conversation; None begins a new one."""
+        ...
+
+    def model_choices(self) -> Sequence[ModelChoice]:
+        """The models that can be chosen here; empty where they are not listed. May ask servers, briefly."""
         ...
 
     def choose_model(self, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
 from perdure.commands.format import bar, gauge_line, measured, money, share, tokens, usage_lines
 from perdure.context.engine import CompactionReport
@@ -9,6 +10,7 @@ from perdure.context.record.record import call_lines
 from perdure.context.record.sections import describe_state
 from perdure.context.record.state import read_state
 from perdure.core.concurrency import SystemClock
+from perdure.core.errors import NotFound
 from perdure.core.visibility import Visibility
 from perdure.store.records import Grouping, Span, Totals, UsageRow
 from perdure.store.store import SessionStore
@@ -96,6 +98,8 @@ CONTEXT = Command("context", "/context", "what fills the window, and where the t
 _DAY_MS = 86_400_000
 _GROUPS: tuple[Grouping, ...] = ("day", "model", "source", "task")
 MOST_DAYS = 36_500
+_MOST_CHOICES = 40
+_NAME_CELLS = 36
 NOTHING_YET = "Nothing has been said yet."
 
 
@@ -164,12 +168,51 @@ INSIGHTS = Command("insights", "/insights [days]", "totals by day, model, surfac
 
 
 def model(surface: CommandContext, argument: str) -> CommandResult:
+    """Show the models there are, or go on with one: by name, by `provider/name`, or by its number in that list."""
     if argument:
-        chosen = surface.choose_model(argument)
+        chosen = surface.choose_model(_named_model(surface, argument))
         measured(surface.agent)  # so that the status line shows the new model's window at once
         return CommandResult(f"Going on with {chosen}.")
     gauge = measured(surface.agent)
-    return CommandResult(f"{gauge.model}\n{gauge_line(gauge)}")
+    lines = [gauge.model, gauge_line(gauge)]
+    choices = surface.model_choices()
+    if choices:
+        visible = choices[:_MOST_CHOICES]
+        lines += ["", *(f"{n:>3} {model_line(choice)}" for n, choice in enumerate(visible, 1)), ""]
+        more = f" {len(choices) - len(visible)} more are completed with Tab." if len(choices) > len(visible) else ""
+        lines.append(f"Go on with one: /model NUMBER or /model NAME.{more}")
+        lines.append("Prices are US dollars for a million tokens, in and out.")
+    return CommandResult("\n".join(lines))
+
+
+def _named_model(surface: CommandContext, argument: str) -> str:
+    """Return the name of the model at that number in the list; any other argument is a name itself. Raises NotFound."""
+    if not argument.isdecimal():
+        return argument
+    choices = surface.model_choices()
+    if not 1 <= int(argument) <= len(choices):
+        raise NotFound(f"/model has no number {argument}; it lists {len(choices)}")
+    return choices[int(argument) - 1].name
+
+
+def model_line(choice: ModelChoice) -> str:
+    """`anthropic/claude-sonnet-5-5          200,000   $3.00/$15.00  anthropic`."""
+    name = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
+    return f"{name:<{_NAME_CELLS}} {describe_model(choice)}"
+
+
+def describe_model(choice: ModelChoice) -> str:
+    """Return window, prices and source of a model, in columns."""
+    window = tokens(choice.window) if choice.window else "?"
+    return f"{window:>10} {_price(choice):>16}  {choice.source}".rstrip()
+
+
+def _price(choice: ModelChoice) -> str:
+    if choice.input_per_mtok is None or choice.output_per_mtok is None:
+        return ""
+    if not choice.input_per_mtok and not choice.output_per_mtok:
+        return "free"
+    return f"${choice.input_per_mtok:,.2f}/${choice.output_per_mtok:,.2f}"
 
 
 def stop(surface: CommandContext, argument: str) -> CommandResult:
@@ -181,6 +224,6 @@ def leave(surface: CommandContext, argument: str) -> CommandResult:
     return CommandResult("", is_leaving=True)
 
 
-MODEL = Command("model", "/model [name]", "show the model, or go on with another", model)
+MODEL = Command("model", "/model [name|number]", "list models with windows and prices, or go on with another", model)
 STOP = Command("stop", "/stop", "stop the turn under way", stop)
 QUIT = Command("quit", "/quit", "leave; the conversation is kept", leave, ("exit",))

@@ -22,7 +22,7 @@ from perdure.core.files import PRIVATE_MODE, replace_file
 
 FILE = "perdure-keys.json"
 SERVICE = "perdure"
-Place = Literal["keyring", "file"]
+Location = Literal["keyring", "file"]
 
 
 class Keyring(Protocol):
@@ -36,7 +36,7 @@ class Keyring(Protocol):
 
 
 def system_keyring() -> Keyring | None:
-    """The keyring of the desktop or the system; None where the package is missing or no backend is usable."""
+    """Return the keyring of the desktop or the system; None where the package is missing or no backend is usable."""
     try:
         backend: Any = import_module("keyring").get_keyring()
         # Backends that refuse everything or store nothing have a low priority; a plain file is no better than ours.
@@ -57,12 +57,12 @@ class StoredKeys:
     def path(self) -> Path:
         return self._home / FILE
 
-    def places(self) -> dict[str, Place]:
-        """The names of the stored keys and where each is. Raises ConfigError for a file that cannot be read."""
+    def locations(self) -> dict[str, Location]:
+        """Return the names of the stored keys and where each is. Raises ConfigError for a file that cannot be read."""
         return {name: "file" if "key" in entry else "keyring" for name, entry in self._read().items()}
 
     def get(self, name: str) -> str | None:
-        """The key, or None. Raises ConfigError where a keyring that has it cannot be opened."""
+        """Return the key, or None. Raises ConfigError where a keyring that has it cannot be opened."""
         entry = self._read().get(name)
         if entry is None:
             return None
@@ -74,7 +74,7 @@ class StoredKeys:
         with _explain_errors(name):
             return backend.get_password(SERVICE, name)
 
-    def put(self, name: str, key: str) -> Place:
+    def put(self, name: str, key: str) -> Location:
         """Store a key and return where. Raises ConfigError."""
         backend = self._open_keyring()
         if backend is not None:
@@ -143,13 +143,13 @@ def _locked_home(home: Path) -> Iterator[None]:
 
 
 def overrides_stored_key(variable: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the environment itself holds a key in `variable`, which goes before a stored one."""
+    """Return whether the environment itself holds a key in `variable`, which goes before a stored one."""
     environ = os.environ if environ is None else environ
     return bool(environ.get(variable, "").strip())
 
 
 def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """The key in `variable`, else the one `perdure login` stored for it, else None; stray white space is dropped.
+    """Return the key in `variable`, else the one `perdure login` stored for it, else None; stray white space is dropped.
 
     With an `environ` of the caller's own, stored keys are not looked at.
     """

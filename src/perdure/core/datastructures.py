@@ -87,13 +87,13 @@ class MappingAccess:
     __slots__ = ()
 
     def keys(self) -> list[str]:
-        """The names of the fields, then those of the properties."""
+        """Return the names of the fields, then those of the properties."""
         kind: Any = type(self)
         properties = (name for name in dir(kind) if isinstance(getattr(kind, name), property))
         return [f.name for f in fields(kind)] + [name for name in properties if not name.startswith("_")]
 
     def __getitem__(self, name: str) -> Any:
-        """The value of a field or property. Raises KeyError."""
+        """Return the value of a field or property. Raises KeyError."""
         if name not in self.keys():
             raise KeyError(f"{name!r}; there are: {', '.join(self.keys())}")
         return getattr(self, name)

@@ -30,6 +30,8 @@ FORGET_S = 60.0
 SANE_TOKENS = range(256, 100_000_001)
 
 _MODEL_KEYS = ("context_length", "max_model_len", "context_window", "max_context_length", "max_input_tokens")
+# Routers list hundreds.
+_MAX_LISTED = 500
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
@@ -65,23 +67,39 @@ class EndpointInfo:
         return tokens
 
     async def _probe(self, endpoint: Endpoint) -> int | None:
-        import httpx
-
         probes = [p for p in PROBES if p.base == "api" or is_local_url(endpoint.base_url)]
         headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
         try:
-            async with (
-                asyncio.timeout(self._time_limit_s),
-                httpx.AsyncClient(
-                    timeout=self._time_limit_s,
-                    trust_env=not is_local_url(endpoint.base_url),
-                    verify=certificates_for(endpoint.base_url),
-                ) as client,
-            ):
+            async with asyncio.timeout(self._time_limit_s), _client(endpoint, self._time_limit_s) as client:
                 results = await asyncio.gather(*(_try(client, p, endpoint, headers) for p in probes))
         except (TimeoutError, ConfigError):  # the model call itself will raise the error
             return None
         return next((a for a in results if a is not None), None)
+
+
+async def listed_models(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> list[tuple[str, int | None]]:
+    """Return the models an endpoint lists, each with the window it states; [] where it lists none in time. Never raises."""
+    import httpx
+
+    headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
+    try:
+        async with asyncio.timeout(time_limit_s), _client(endpoint, time_limit_s) as client:
+            response = await client.get(_address(PROBES[-1], endpoint), headers=headers)
+            body: Any = response.json() if response.status_code == 200 else None
+    except (TimeoutError, ConfigError, httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
+        return []
+    names = [row["id"] for row in _rows(body, "data") if isinstance(row.get("id"), str)]
+    return [(name, _read_models(body, name)) for name in names[:_MAX_LISTED]]
+
+
+def _client(endpoint: Endpoint, time_limit_s: float) -> httpx.AsyncClient:
+    import httpx
+
+    return httpx.AsyncClient(
+        timeout=time_limit_s,
+        trust_env=not is_local_url(endpoint.base_url),
+        verify=certificates_for(endpoint.base_url),
+    )
 
 
 async def _try(client: httpx.AsyncClient, probe: Probe, endpoint: Endpoint, headers: dict[str, str]) -> int | None:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
+from perdure.app.model_choices import ModelChoice, find_choices
 from perdure.app.runtime import open_user_store, route_to
 from perdure.config.load import load
+from perdure.core.errors import ConfigError
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
+from perdure.providers.registry import missing_key
 from perdure.tools.builtin.terminal import BackgroundProcess
 
 Progress = Callable[[str, float], None]
+_CHOICES_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class ChatCommandContext:
         self.person = person or ChatUser()
         self._stop_hearing: Callable[[], None] = lambda: None
         self._agent: Agent | None = None
+        self._choices: Sequence[ModelChoice] = ()
+        self._choices_at_s = float("-inf")
         # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
@@ -83,8 +90,17 @@ class ChatCommandContext:
         self.close()
         self._next_id = session_id
 
+    def model_choices(self) -> Sequence[ModelChoice]:
+        """Return the models that can be chosen, cached for a minute."""
+        if time.monotonic() - self._choices_at_s > _CHOICES_S:
+            self._choices = find_choices(self.settings, self.agent.endpoint, self.home)
+            self._choices_at_s = time.monotonic()
+        return self._choices
+
     def choose_model(self, name: str) -> str:
         route = route_to(self.settings, name)
+        if (problem := missing_key(route.main)) and not self.settings.credentials.command:
+            raise ConfigError(problem)
         self.agent.switch_model(route)
         return f"{route.main.model} ({route.main.provider})"
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines, route_lines, status_line
 from perdure.cli.chat.transcript import ChatTranscript
-from perdure.cli.gateway import local_servers
 from perdure.cli.style import Style
 from perdure.commands.command import CommandResult
 from perdure.commands.registry import all_commands
@@ -22,6 +22,7 @@ from perdure.config.api_keys import api_key_for
 from perdure.config.env import wants_color
 from perdure.core.errors import PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
+from perdure.providers.discovery import local_servers, model_files
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
 from perdure.providers.registry import PROVIDERS
 from perdure.tools.builtin.terminal import BackgroundProcess
@@ -37,14 +38,14 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
         " everything that was said, and it shows you how full the window is and what it cost."
     )
     yield ""
-    yield f"  found      keys: {', '.join(named) if named else 'none in the environment'}"
+    yield f"  found      keys: {', '.join(named) if named else 'none in the environment, none stored'}"
     yield f"             embedded model: {'smollm2, ready (no key, no network)' if has_embedded else 'not installed'}"
     yield f"  using      {endpoint.model} ({endpoint.provider})"
     if endpoint.provider == "local":
         yield f"             {FIT_FOR}" if has_embedded else f"             it is not here yet: {INSTALL}"
-    yield "  change it  set ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENROUTER_API_KEY and start again, or:"
-    yield "             perdure config set model.provider NAME"
-    yield "             perdure config set model.name NAME"
+    yield "  change it  /model lists what else is here; for a provider of your own:"
+    yield "             perdure login PROVIDER      (or set ANTHROPIC_API_KEY, OPENAI_API_KEY, …)"
+    yield "             perdure config set model.provider PROVIDER"
     yield "  check it   perdure doctor"
     yield f"  kept in    {surface.home}"
     yield ""
@@ -53,13 +54,20 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield ""
 
 
-def found_lines() -> Iterator[str]:
-    """Model servers that answer on this machine, and how to use one."""
-    for server in local_servers():
-        models = ", ".join(server.models[:3]) + (" …" if len(server.models) > 3 else "")
-        yield f"Found {server.name} at {server.base_url} ({models or 'no model loaded'}). To use it:"
-        yield f"  perdure config set model.base_url {server.base_url}"
-        yield f"  perdure config set model.name {server.models[0] if server.models else 'NAME'}"
+def found_lines(home: Path) -> Iterator[str]:
+    """Models on this machine that could answer instead of the embedded one, and how to choose one."""
+    servers, files = local_servers(), model_files(Path.home(), home) if has_runtime() else []
+    parts = [
+        f"{server.name} ({', '.join(server.models[:3])}{' …' if len(server.models) > 3 else ''})"
+        for server in servers
+        if server.models
+    ]
+    if files:
+        parts.append(
+            f"{len(files)} GGUF file{'s' if len(files) > 1 else ''} ({files[0].path.name}{' …' if files[1:] else ''})"
+        )
+    if parts:
+        yield f"Found on this machine: {'; '.join(parts)}. /model lists them and goes on with one."
 
 
 def keys_found() -> list[str]:
@@ -171,11 +179,12 @@ class ChatController:
         yield from closing_lines(self.surface)
 
     def look_around(self, write: Write) -> None:
-        """On the first run, probe for local model servers in the background and report them."""
-        if self._is_first_run:
+        """Where no model is configured, look for others on this machine in the background and report them."""
+        model = self.surface.settings.model
+        if self.surface.agent.endpoint.base_url == UNSTARTED and not (model.name or model.provider):
 
             def look() -> None:
-                if lines := list(found_lines()):
+                if lines := list(found_lines(self.surface.home)):
                     write("".join(f"{line}\n" for line in lines))
 
             threading.Thread(target=look, name="perdure-look", daemon=True).start()

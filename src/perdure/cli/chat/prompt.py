@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _MAX_PATHS = 200
 _MAX_IDS = 50
+_NAME_CELLS = 40
+# Commands that are chosen from a menu where nothing is typed behind them.
+_PICKED = ("/model", "/resume")
 
 
 class ChatCompleter(Completer):
@@ -58,6 +61,8 @@ class ChatCompleter(Completer):
                 yield from self._commands(name, self.desk)
             elif name == "/resume":
                 yield from self._ids(argument.strip(), self.desk)
+            elif name == "/model":
+                yield from self._models(argument.strip(), self.desk)
 
     def _commands(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         for command in desk.commands:
@@ -68,6 +73,14 @@ class ChatCompleter(Completer):
         for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
             if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
                 yield Completion(c.id, -len(typed), display_meta=c.title)
+
+    def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        from perdure.commands.context import describe_model
+
+        for choice in desk.surface.model_choices():
+            if typed.lower() in choice.name.lower():
+                display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
+                yield Completion(choice.name, -len(typed), display=display, display_meta=describe_model(choice))
 
     def _paths(self, typed: str) -> Iterator[Completion]:
         folder, name = os.path.split(typed)
@@ -275,6 +288,11 @@ class PromptBox:
             buffer.insert_text("\n")
             return
         text = buffer.text.strip()
+        if text in _PICKED and buffer.complete_state is None and self._draft is None:
+            buffer.text = f"{text} "
+            buffer.cursor_position = len(buffer.text)
+            buffer.start_completion(select_first=False)
+            return
         # The line being typed is the last one; the others are from the history.
         is_recalled = buffer.working_index < len(buffer._working_lines) - 1
         pasted = (*self._pastes.take(text, is_recalled=is_recalled), *self._recalled(text))

@@ -378,7 +378,7 @@ class ChatApp:
         except Exception:  # thread boundary: an error here would leave a dead prompt
             self._give_up(traceback.format_exc())
             return
-        desk.look_around(self.write)
+        desk.look_around(lambda text: self.write(self._page(text.splitlines())))
         desk.warm_up()
         self._refresh(desk)
         while (line := self._lines.get()) is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.turn import ConversationResult
+from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import CommandResult, Commands, is_command
 from perdure.commands.titles import title_of
 from perdure.core.concurrency import CancelToken
@@ -367,6 +368,10 @@ class GatewayCommandContext:
         if session_id is not None:
             session_id = self.store.conversations.get(session_id, visibility=self.visibility).id
         self.has_moved, self.target = True, session_id
+
+    def model_choices(self) -> Sequence[ModelChoice]:
+        """None are listed: the files and servers of this machine are its owner's to see."""
+        return ()
 
     def choose_model(self, name: str) -> str:
         """Store the model with the conversation, so that every process uses it."""

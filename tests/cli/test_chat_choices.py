@@ -1,0 +1,42 @@
+"""Choosing in the live chat: models and conversations from a menu, with what one needs to know of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.core.errors import ConfigError
+from perdure.testing.simulator import Simulator
+from support.typed import chatting
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+def test_a_model_is_chosen_from_a_menu_and_its_window_is_right_at_once(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), window=32_000) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1", "model.context_length": "8000"}
+        with chatting(home, flags) as chat:
+            chat.see("/8,000")
+            chat.type("/model\r")
+            chat.see("m-2", "32,000")
+            chat.type("\x1b[B\x1b[B\r")  # down to the second
+            chat.type("\r")
+            chat.see("Going on with m-2", "/32,000")
+
+
+def test_a_model_without_a_key_is_not_chosen(home: Path) -> None:
+    surface = ChatCommandContext({"model.provider": "local"})
+    with pytest.raises(ConfigError, match="perdure login anthropic"):
+        surface.choose_model("anthropic/claude-sonnet-5-5")
+    assert surface.agent.endpoint.provider == "local"
+    surface.close()
+    surface.store.close()

@@ -146,7 +146,7 @@ class Wiring:
         )
 
     def _tools(self, memory: Memory, tools: AnyTools | None) -> ToolRuntime:
-        """Return the default tools, those named in a list beside the caller's own, or only these. Raises ConfigError."""
+        """Return the default tools, those a list names beside the caller's own, or only these. Raises ConfigError."""
         if isinstance(tools, str) or not isinstance(tools, Iterable | None):
             raise ConfigError(f"tools takes a list of functions, tools and names of tools, not {tools!r:.80}")
         items = list(tools) if tools is not None else [DEFAULT_TOOLS]

@@ -149,7 +149,7 @@ def overrides_stored_key(variable: str, environ: Mapping[str, str] | None = None
 
 
 def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the key in `variable`, else the one `perdure login` stored for it, else None; stray white space is dropped.
+    """Return the key in `variable`, else the one `perdure login` stored for it, else None; white space is dropped.
 
     With an `environ` of the caller's own, stored keys are not looked at.
     """

@@ -100,7 +100,7 @@ def server_models(base_url: str, *, timeout_s: float = _TIMEOUT_S) -> tuple[str,
 
 
 def model_files(user_home: Path, perdure_home: Path, *, limit_s: float = _SCAN_S) -> list[ModelFile]:
-    """Return GGUF files in the folders where they usually are, by name; what the time limit leaves out is not listed."""
+    """Return GGUF files in the folders where they usually are, by name; the time limit may leave some out."""
     until_s = time.monotonic() + limit_s
     files: dict[Path, ModelFile] = {}
     folders = [perdure_home / "models", *(user_home / folder for folder in _FOLDERS)]

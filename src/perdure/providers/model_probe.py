@@ -78,7 +78,7 @@ class EndpointInfo:
 
 
 async def listed_models(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> list[tuple[str, int | None]]:
-    """Return the models an endpoint lists, each with the window it states; [] where it lists none in time. Never raises."""
+    """Return the models an endpoint lists, each with the window it states; [] where it does not. Never raises."""
     import httpx
 
     headers = dict(mode_module(endpoint.api_mode).headers(endpoint))

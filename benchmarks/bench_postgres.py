@@ -20,7 +20,7 @@ from benchmarks.store_corpus import Corpus
 from benchmarks.table import Row
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message
 from perdure.store import NewHandoff, Plan, SessionStore, Span, open_store
-from perdure.store.ids import encode
+from perdure.store.encoding import encode
 
 TITLE = "Session store (PostgreSQL)"
 

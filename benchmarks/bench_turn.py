@@ -23,7 +23,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.windows import Window
 from perdure.providers.routes import EndpointChain, RouteCursor
 from perdure.providers.types import Endpoint, ModelRequest, Reply
-from perdure.store.ids import TimeIds
+from perdure.store.encoding import TimeIds
 from perdure.store.store import SessionStore, open_store
 from perdure.tools.builtin.memory import FileMemory
 from perdure.tools.runtime import ToolRuntime

@@ -30,7 +30,7 @@ from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Transaction, Value
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.db.sqlite_fts import FtsIndex
-from perdure.store.ids import TimeIds
+from perdure.store.encoding import TimeIds
 from perdure.store.leases import holder_id
 from perdure.store.store import SessionStore
 from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator

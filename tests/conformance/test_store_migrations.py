@@ -10,15 +10,14 @@ from perdure.core.concurrency import SystemClock
 from perdure.core.messages import user
 from perdure.store import CallRecord, SessionStore, StoredEvent, schema
 from perdure.store.blobs import FileBlobStore
-from perdure.store.context import StoreContext
+from perdure.store.context import HistoryPosition, StoreContext
 from perdure.store.db import postgres, sqlite
 from perdure.store.db.postgres import open_postgres
 from perdure.store.db.postgres_blobs import PostgresBlobStore
 from perdure.store.db.postgres_fts import TsvectorIndex
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.db.sqlite_fts import FtsIndex
-from perdure.store.ids import TimeIds
-from perdure.store.kv import HistoryPosition
+from perdure.store.encoding import TimeIds
 from support.postgres import PostgresBackend
 from support.store import Backend, SqliteBackend, compacted, conversation
 

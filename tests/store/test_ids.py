@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.core.concurrency import SystemClock
-from perdure.store.ids import TimeIds
+from perdure.store.encoding import TimeIds
 from support.store import FakeClock
 
 

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.usage import NOT_REPORTED
-from perdure.store.records import NewHandoff, Span, StoredHandoff
-from perdure.store.spans import (
+from perdure.store.records import (
+    NewHandoff,
+    Span,
+    StoredHandoff,
     View,
     covers_of,
     expand_handoffs,

@@ -24,7 +24,7 @@ from perdure.providers.credentials import Credentials
 from perdure.providers.routes import EndpointChain, RouteCursor
 from perdure.providers.transport import Retries, Transport
 from perdure.providers.types import ApiMode, Endpoint
-from perdure.store.ids import TimeIds
+from perdure.store.encoding import TimeIds
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Simulator, strict
 from perdure.tools.builtin.memory import FileMemory

@@ -16,7 +16,7 @@ from perdure.models.tokens import Calibration, Calibrations
 from perdure.models.windows import Window
 from perdure.providers.routes import RouteCursor
 from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
-from perdure.store.ids import IdSource
+from perdure.store.encoding import IdSource
 from perdure.store.store import SessionStore
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.tool import Tool, ToolRegistry

@@ -43,7 +43,7 @@ from perdure.providers.routes import AuxiliaryCaller, EndpointChain, Summarizer,
 from perdure.providers.sdk_client import SdkTransport, endpoint_of
 from perdure.providers.transport import Timeouts, Transport
 from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Reply, RequestEvent
-from perdure.store.ids import TimeIds
+from perdure.store.encoding import TimeIds
 from perdure.store.records import CallRecord
 from perdure.store.records import RouteRecord as StoredRoute
 from perdure.store.store import SessionStore, open_store, store_location

@@ -28,7 +28,7 @@ from perdure.gateway.server import GatewayConfig
 from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.models.catalog import Catalog
-from perdure.store.ids import TimeIds
+from perdure.store.encoding import TimeIds
 from perdure.store.store import SessionStore
 from perdure.web import static_files, web_ui_router
 

@@ -5,7 +5,7 @@
 
 A message is written once and never changed. A session's history is a list of spans over the log followed by the
 session's own messages; a compaction writes a handoff, a child session and its spans in one transaction. Start with
-`records.py` for the data model, `spans.py` for views, and `store.py` for the API.
+`records.py` for the data model and views, and `store.py` for the API.
 """
 
 from __future__ import annotations

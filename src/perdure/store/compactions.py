@@ -10,7 +10,7 @@ from perdure.core.messages import Message, clean
 from perdure.store.context import StoreContext
 from perdure.store.conversations import insert_session
 from perdure.store.db.database import Transaction, Value
-from perdure.store.ids import body_key
+from perdure.store.encoding import body_key
 from perdure.store.leases import check_lease
 from perdure.store.ledger import insert_event
 from perdure.store.messages import PreparedMessage, insert_step, reserve_ids, scoped_text
@@ -34,9 +34,6 @@ from perdure.store.records import (
     Span,
     StoredEvent,
     StoredHandoff,
-)
-from perdure.store.search.index import IndexedText
-from perdure.store.spans import (
     View,
     covers_of,
     merge_spans,
@@ -46,6 +43,7 @@ from perdure.store.spans import (
     validate_plan,
     view_contains,
 )
+from perdure.store.search.index import IndexedText
 
 
 @dataclass(frozen=True, slots=True)

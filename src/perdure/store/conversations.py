@@ -11,8 +11,7 @@ from perdure.core.messages import clean
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert, text, to_int, to_text
-from perdure.store.ids import FIRST_KEY, PLAIN, pack
-from perdure.store.integrity import record_checksum
+from perdure.store.encoding import FIRST_KEY, PLAIN, pack, record_checksum
 from perdure.store.leases import check_lease
 from perdure.store.ledger import insert_event
 from perdure.store.queries import (
@@ -43,8 +42,10 @@ from perdure.store.records import (
     RouteRecord,
     Session,
     StoredEvent,
+    View,
+    expand_handoffs,
+    truncate_view,
 )
-from perdure.store.spans import View, expand_handoffs, truncate_view
 
 # End reasons of sessions that are continued by a child session.
 CONTINUED = ("compression", "undo")

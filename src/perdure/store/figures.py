@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.store.db.database import Row, Transaction, to_optional_int, to_text, to_time_ms
-from perdure.store.ids import load_payload
+from perdure.store.encoding import load_payload
 from perdure.store.ledger import COMPACTED, prompt_sizes, to_sum
 
 OrderKey = Literal["updated", "messages", "cost", "tokens", "context", "compactions", "failures"]

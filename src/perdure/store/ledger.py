@@ -25,7 +25,7 @@ from perdure.store.db.database import (
     to_text,
     to_time_ms,
 )
-from perdure.store.ids import load_payload
+from perdure.store.encoding import load_payload
 from perdure.store.queries import conversation_id_of
 from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, Totals, UsageRow
 

@@ -17,8 +17,7 @@ from perdure.store.changes import record_deletion
 from perdure.store.context import StoreContext
 from perdure.store.conversations import store_prompt
 from perdure.store.db.database import Row, Transaction, insert, text, to_text
-from perdure.store.ids import decode, load_payload, unpack
-from perdure.store.integrity import copy_scrubbed, record_scrubbed
+from perdure.store.encoding import copy_scrubbed, decode, load_payload, record_scrubbed, unpack
 from perdure.store.leases import check_lease
 from perdure.store.messages import PreparedMessage, scoped_text
 from perdure.store.outputs import OutputStore, output_tokens

@@ -12,7 +12,7 @@ from perdure.core.errors import CorruptStore, StoreError
 from perdure.core.messages import Entry, Message, ToolState, clean
 from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, to_bytes, to_time_ms
-from perdure.store.ids import Body, decode_or_placeholder, encode, ingest_key, to_tool_state, unpack
+from perdure.store.encoding import Body, decode_or_placeholder, encode, ingest_key, to_tool_state, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
 from perdure.store.ledger import insert_records
 from perdure.store.queries import (
@@ -41,11 +41,12 @@ from perdure.store.records import (
     Span,
     StoredEvent,
     StoredHandoff,
+    View,
+    expand_handoffs,
 )
 from perdure.store.search.index import IndexedText, conversation_scope, index_text, role_scope, user_scope
 from perdure.store.search.tokenizer import searchable_text
-from perdure.store.spans import View, expand_handoffs
-from perdure.store.structure import check_conversation, check_session
+from perdure.store.verification import check_conversation, check_session
 
 AnyMessage = Message | Mapping[str, Any] | str
 

@@ -26,8 +26,7 @@ from perdure.store.db.database import (
     to_text,
     to_time_ms,
 )
-from perdure.store.ids import FIRST_KEY, RESTORE, damaged_message, load_json, unpack
-from perdure.store.integrity import ChainReader
+from perdure.store.encoding import FIRST_KEY, RESTORE, ChainReader, damaged_message, load_json, unpack
 from perdure.store.records import (
     BeganBy,
     Conversation,
@@ -37,8 +36,9 @@ from perdure.store.records import (
     Session,
     Span,
     StoredHandoff,
+    View,
+    merge_spans,
 )
-from perdure.store.spans import View, merge_spans
 
 _KINDS = get_args(ConversationKind)
 CONVERSATION = (

@@ -15,14 +15,13 @@ from perdure.store.backup import write_backup
 from perdure.store.blobs import BlobStore, FileBlobStore
 from perdure.store.changes import ChangeFeed
 from perdure.store.compactions import Compactions
-from perdure.store.context import StoreContext
+from perdure.store.context import ClientHistories, ScopedState, StoreContext
 from perdure.store.conversations import Conversations
 from perdure.store.db.database import to_text
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.db.sqlite_fts import FtsIndex
-from perdure.store.ids import IdSource, TimeIds
+from perdure.store.encoding import IdSource, TimeIds
 from perdure.store.inbox import MessageInbox
-from perdure.store.kv import ClientHistories, ScopedState
 from perdure.store.leases import Leases
 from perdure.store.ledger import Ledger, Savings
 from perdure.store.listing import ConversationListing
@@ -55,7 +54,7 @@ from perdure.store.search.tokenizer import VERSION
 from perdure.store.search.vectors import VectorIndex
 from perdure.store.timeline import Timeline
 from perdure.store.transfer import Transfer
-from perdure.store.verifier import Verifier
+from perdure.store.verification import Verifier
 
 _POSTGRES = ("postgresql://", "postgres://")
 

@@ -15,8 +15,15 @@ from perdure.core.usage import CanonicalUsage
 from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations, insert_conversation, insert_session
 from perdure.store.db.database import Database, Row, Transaction, to_bytes, to_text, to_time_ms
-from perdure.store.ids import BODY_KEY_BYTES, FIRST_KEY, body_key, decode_or_placeholder, ingest_key, to_tool_state
-from perdure.store.integrity import record_scrubbed
+from perdure.store.encoding import (
+    BODY_KEY_BYTES,
+    FIRST_KEY,
+    body_key,
+    decode_or_placeholder,
+    ingest_key,
+    record_scrubbed,
+    to_tool_state,
+)
 from perdure.store.ledger import Ledger, insert_call, insert_event
 from perdure.store.messages import AnyMessage, MessageLog, PreparedMessage, insert_step, reserve_ids, scoped_text
 from perdure.store.outputs import OutputStore

@@ -23,8 +23,8 @@ from perdure.gateway.events.types import ChatKey
 from perdure.gateway.openai_api.request import CompletionRequest, MessageDict
 from perdure.gateway.workers.agent_pool import AgentPool, AgentSpec
 from perdure.gateway.workers.routing import ChatRouting
-from perdure.store.ids import IdSource
-from perdure.store.kv import HistoryPosition
+from perdure.store.context import HistoryPosition
+from perdure.store.encoding import IdSource
 from perdure.store.records import RouteRecord
 from perdure.store.store import SessionStore
 

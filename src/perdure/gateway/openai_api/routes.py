@@ -22,7 +22,7 @@ from perdure.gateway.openai_api.request import MAX_NAME_CHARS, MODEL, Completion
 from perdure.gateway.openai_api.response import ResponseBuilder, list_model_objects
 from perdure.gateway.openai_api.turn import CompletionTurn
 from perdure.gateway.workers.hub import Hub
-from perdure.store.ids import IdSource
+from perdure.store.encoding import IdSource
 
 _CONVERSATION_HEADERS = ("x-perdure-conversation", "x-conversation-id")
 _LONG_BYTES = 200_000

@@ -38,7 +38,7 @@ from perdure.gateway.workers.questions import OpenQuestion, QuestionRegistry
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues
 from perdure.gateway.workers.routing import ChatRouting, queue_key
 from perdure.gateway.workers.worker import WorkerContext
-from perdure.store.ids import IdSource
+from perdure.store.encoding import IdSource
 from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
 from perdure.store.leases import holder_id
 from perdure.store.store import SessionStore

@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.core.errors import NotFound, StoreError
 from perdure.store.blobs import BlobWriter
 from perdure.store.db.database import Database, Row, Transaction, Value, insert, insert_numbered
-from perdure.store.ids import pack, unpack
+from perdure.store.encoding import pack, unpack
 
 _CHUNK_BYTES = 1 << 20
 

@@ -26,8 +26,7 @@ from perdure.store.queries import (
     read_entries,
     read_handoffs,
 )
-from perdure.store.records import Span
-from perdure.store.spans import View
+from perdure.store.records import Span, View
 
 _MESSAGES = re.compile(r"m:\d{1,15}(?:-\d{1,15})?(?:,\d{1,15}(?:-\d{1,15})?)*")
 _MAX_SPANS = 1_000

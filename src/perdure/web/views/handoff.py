@@ -13,8 +13,7 @@ from perdure.context.handoff import parse_handoff
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry, Message
 from perdure.store.ledger import COMPACTED, prompt_sizes
-from perdure.store.records import Conversation, Span, StoredEvent, StoredHandoff
-from perdure.store.spans import view_contains
+from perdure.store.records import Conversation, Span, StoredEvent, StoredHandoff, view_contains
 from perdure.web.schemas import CoverRow, FactRow, HandoffView, SectionRow
 from perdure.web.scoped_store import ScopedStore
 

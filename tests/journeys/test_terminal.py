@@ -80,7 +80,7 @@ def test_killed_in_mid_answer_then_resumed(term: Terminal, home: Path) -> None:
         with open_store(home / "perdure.db") as store:
             (kept,) = store.conversations.list().conversations
         term.run(*at(sim), "--resume", kept.id)
-        term.see("Resumed", "you: What is the meaning of widgets?")
+        term.see("Resumed", "› What is the meaning of widgets?")
         term.say("Are you there?")
         term.see("Back again.")
 

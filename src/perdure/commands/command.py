@@ -51,6 +51,8 @@ class CommandResult:
     # A message to send as a turn now, as if the person had typed it.
     then_send: str | Mapping[str, Any] | None = None
     is_leaving: bool = False
+    # The surface is in another conversation now; one that shows its messages needs only the first line of the text.
+    is_resumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
-from perdure.commands.format import bar, gauge_line, measured, money, share, tokens, usage_lines
+from perdure.commands.format import bar, count, gauge_line, measured, money, share, tokens, usage_lines
 from perdure.context.engine import CompactionReport
 from perdure.context.record.record import call_lines
 from perdure.context.record.sections import describe_state
@@ -41,8 +41,8 @@ def _lines(report: CompactionReport, messages_before: int) -> list[str]:
         before, after = report.before_tokens, report.after_tokens
         whole = max(before, after)
         lines += [
-            f"before {bar(before, whole)} {tokens(before):>9} tokens in {messages_before} messages",
-            f"after  {bar(after, whole)} {tokens(after):>9} tokens in {len(report.messages)} messages",
+            f"before {bar(before, whole)} {tokens(before):>9} tokens in {count(messages_before, 'message')}",
+            f"after  {bar(after, whole)} {tokens(after):>9} tokens in {count(len(report.messages), 'message')}",
             "Nothing is lost: /expand opens what the handoff stands for, /undo takes it back.",
         ]
     if report.message:
@@ -123,7 +123,7 @@ def totals_lines(totals: Totals) -> list[str]:
     ]
     if totals.unreported_calls:
         about = tokens(totals.unreported_estimate_tokens)
-        lines.append(f"{totals.unreported_calls} calls ended unreported, about {about} tokens")
+        lines.append(f"{count(totals.unreported_calls, 'call')} ended unreported, about {about} tokens")
     return lines
 
 

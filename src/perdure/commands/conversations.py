@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
-from perdure.commands.format import when
+from perdure.commands.format import count, when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.store.records import Conversation
@@ -31,8 +31,8 @@ def resume(surface: CommandContext, argument: str) -> CommandResult:
     conversation = surface.store.conversations.get(argument, visibility=surface.visibility)
     surface.open(conversation.tip_session_id)
     entries = surface.store.history(conversation.tip_session_id).entries
-    title = f"Resumed {conversation.id} {_titled(conversation.title)}({len(entries)} messages in view)."
-    return CommandResult("\n".join([title, *last_exchange(entries)]))
+    title = f"Resumed {conversation.id} {_titled(conversation.title)}({count(len(entries), 'message')} in view)."
+    return CommandResult("\n".join([title, *last_exchange(entries)]), is_resumed=True)
 
 
 def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator[str]:
@@ -40,8 +40,8 @@ def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator
     last = [e.message for e in entries if e.message.kind in ("user", "assistant") and e.message.text.strip()][-2:]
     for message in last:
         text = " ".join(message.text.split())
-        shown = text if len(text) <= max_chars else f"{text[:max_chars]}…"
-        yield f"  {'you' if message.role == 'user' else 'it '}: {shown}"
+        excerpt = text if len(text) <= max_chars else f"{text[:max_chars]}…"
+        yield f"  {'you' if message.role == 'user' else 'it '}: {excerpt}"
 
 
 def _numbered(surface: CommandContext, number: int) -> str:
@@ -58,7 +58,10 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
         return CommandResult("There are no conversations yet.")
     here = surface.agent.session_id
     present = surface.store.conversations.get(here).id if here is not None else ""
-    lines = [f"{'→' if c.id == present else ' '} {n:>2} {listed(c)}" for n, c in enumerate(page, 1)]
+    lines = [
+        f"{'→' if c.id == present else ' '} {n:>2} {listed(c)} · {count(c.last_seq, 'message')}"
+        for n, c in enumerate(page, 1)
+    ]
     return CommandResult("\n".join([*lines, "", "Open one with /resume NUMBER or /resume ID."]))
 
 

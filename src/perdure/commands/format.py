@@ -19,6 +19,11 @@ def tokens(n: int) -> str:
     return f"{n:,}"
 
 
+def count(n: int, noun: str) -> str:
+    """`1 message`, `2 messages`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def money(usd: float | None) -> str:
     """Format a cost; an unknown price is shown as unknown, never as 0."""
     if usd is None:

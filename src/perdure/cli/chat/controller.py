@@ -12,6 +12,7 @@ from pathlib import Path
 from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
 from perdure.cli.chat.input import Attached, attach
+from perdure.cli.chat.replay import replay_text
 from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines, route_lines, status_line
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style
@@ -88,6 +89,8 @@ class Answer:
     text: str = ""
     is_error: bool = False
     is_leaving: bool = False
+    # Another conversation is open now: its last turns are shown below the text.
+    is_resumed: bool = False
 
 
 class ChatController:
@@ -118,6 +121,8 @@ class ChatController:
             return Answer(str(error), is_error=True)
 
     def _after(self, result: CommandResult) -> Answer:
+        if result.is_resumed:
+            return Answer(result.text.partition("\n")[0], is_resumed=True)
         if result.then_send is None:
             return Answer(result.text, is_error=result.level == "error", is_leaving=result.is_leaving)
         self._write(f"{result.text}\n")
@@ -175,6 +180,11 @@ class ChatController:
             yield from opening_lines(self.surface)
         yield from resumed_lines(self.surface)
 
+    def replay(self, width: int, ink: Style) -> str:
+        """Return the last turns of the conversation at hand, painted; "" in a new one."""
+        session_id = self.surface.session_id
+        return replay_text(self.surface.store, session_id, width=width, ink=ink) if session_id is not None else ""
+
     def closing(self) -> Iterator[str]:
         yield from closing_lines(self.surface)
 
@@ -203,7 +213,7 @@ class ChatController:
     def measured_status(self) -> str:
         """The status with the window looked up before the first word, which may ask the endpoint; not in a turn."""
         agent = self.surface.agent
-        if self.surface.session_id is None and agent.gauge.window is None:
+        if agent.gauge.window is None:
             # The first message hits the same error and reports it; a leaving user need not wait.
             with contextlib.suppress(PerdureError, concurrent.futures.CancelledError):
                 agent.measure()

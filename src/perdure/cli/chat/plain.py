@@ -141,6 +141,7 @@ def read_message(prompt: str = "> ") -> PlainMessage:
 
 
 _LEAVE_WITHIN_S = 2.0
+_WIDTH = 80
 
 
 class PlainChat:
@@ -157,6 +158,7 @@ class PlainChat:
     def run(self) -> int:
         for line in self._desk.opening():
             self._screen.line(line)
+        self._screen.line(self._desk.replay(_WIDTH, _INK).rstrip("\n"))
         while self._turn():
             pass
         for line in self._desk.closing():
@@ -182,4 +184,6 @@ class PlainChat:
         answer = self._desk.answer(message.text.strip(), self._screen.progress, pasted=message.pasted)
         if answer.text:
             self._screen.line(answer.text)
+        if answer.is_resumed:
+            self._screen.line(self._desk.replay(_WIDTH, _INK).rstrip("\n"))
         return not answer.is_leaving

@@ -70,9 +70,12 @@ class ChatCompleter(Completer):
                 yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
 
     def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        from perdure.commands.format import when
+
         for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
             if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
-                yield Completion(c.id, -len(typed), display_meta=c.title)
+                about = f"{when(c.updated_at_ms)} · {c.last_seq:,} messages · {c.id}"
+                yield Completion(c.id, -len(typed), display=c.title or c.id, display_meta=about)
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         from perdure.commands.context import describe_model

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
-from perdure.commands.conversations import last_exchange
-from perdure.commands.format import bar, money, share, tokens, usage_lines
+from perdure.commands.format import bar, count, money, share, tokens, usage_lines
 from perdure.providers.codec import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.registry import missing_key
@@ -41,15 +40,14 @@ def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Where one was, for a conversation that is gone on with: its name and its last words."""
+    """The name of a conversation that is gone on with; its last turns are replayed below."""
     session_id = surface.session_id
     if session_id is None:
         return
     conversation = surface.store.conversations.get(session_id)
     entries = surface.store.history(conversation.tip_session_id).entries
     named = f" “{conversation.title}”" if conversation.title else ""
-    yield f"Resumed {conversation.id}{named}, {len(entries)} messages in view."
-    yield from last_exchange(entries)
+    yield f"Resumed {conversation.id}{named}, {count(len(entries), 'message')} in view."
     yield ""
 
 

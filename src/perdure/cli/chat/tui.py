@@ -369,7 +369,7 @@ class ChatApp:
             desk = self._open_desk(self)
             self.ink = desk.ink
             self._transcript = desk.transcript(lambda text: self._box.write(text), lambda: self._box.width, self.ink)
-            self.write(self._page(desk.opening()))
+            self.write(self._page(desk.opening()) + desk.replay(self._box.width, self.ink))
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:
@@ -418,6 +418,8 @@ class ChatApp:
         if answer.text:
             text = self._page(answer.text.split("\n"))
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")
+        if answer.is_resumed:
+            self.write(self._desk.replay(self._box.width, self.ink))
         if answer.is_leaving:
             self._inbox.put(self._leave)
         else:

@@ -1,0 +1,89 @@
+"""A conversation that is gone on with shows its last turns as they looked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure import Agent, open_store
+from perdure.cli.chat.replay import replay_text
+from perdure.cli.style import Style
+from perdure.testing.simulator import Call, Say, Simulator
+from support.typed import chatting
+
+PLAIN = Style(is_color=False)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def talk(home: Path, script: list[str | Say], questions: list[str], **options: str) -> str:
+    """A stored conversation; its session id."""
+    with Simulator(script=script) as sim:
+        agent = Agent(model="m-1", base_url=sim.base_url, home=home, settings=options or {}, source="terminal")
+        with agent:
+            for question in questions:
+                agent.chat(question)
+            assert agent.session_id is not None
+            return agent.session_id
+
+
+def flags(sim: Simulator) -> dict[str, str]:
+    return {"model.base_url": sim.base_url, "model.name": "m-1"}
+
+
+def shown(home: Path, session_id: str, width: int = 80) -> str:
+    with open_store(home / "perdure.db") as store:
+        return replay_text(store, session_id, width=width, ink=PLAIN)
+
+
+def test_words_and_calls_are_shown_and_results_are_not(home: Path) -> None:
+    home.mkdir()
+    calls = Say("Let me look.", calls=(Call("terminal", {"command": "echo a-result"}),))
+    session_id = talk(home, [calls, "It is **done**."], ["Is it done?"])
+    text = shown(home, session_id)
+    assert text.startswith("› Is it done?\nLet me look.\n\n● terminal echo a-result\nIt is done.\n")
+    assert text.count("a-result") == 1
+
+
+def test_of_a_long_conversation_the_end_is_shown_and_how_to_read_the_rest(home: Path) -> None:
+    home.mkdir()
+    session_id = talk(home, [f"Answer {n}." for n in range(20)], [f"Question {n}?" for n in range(20)])
+    text = shown(home, session_id)
+    assert "… 28 earlier messages: /expand m:1-28 opens them" in text
+    assert ("Question 13?" in text, "Question 14?" in text, "Answer 19." in text) == (False, True, True)
+
+
+def test_a_very_long_message_is_shortened_in_the_middle_and_wrapped(home: Path) -> None:
+    home.mkdir()
+    session_id = talk(home, ["\n\n".join(f"Paragraph {n}." for n in range(90))], ["word " * 200])
+    text = shown(home, session_id, width=40)
+    assert "more lines" in text
+    assert ("Paragraph 0." in text, "Paragraph 45." in text, "Paragraph 89." in text) == (True, False, True)
+    assert max(map(len, text.splitlines())) <= 60
+
+
+def test_resuming_in_the_chat_replays_the_conversation(home: Path) -> None:
+    home.mkdir()
+    talk(home, ["The port is 54321."], ["Which port is it?"])
+    with Simulator(script=["Fine."]) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("m-1")
+        chat.type("/resume last\r")
+        chat.see("Resumed", "Which port is it?", "The port is 54321.")
+
+
+def test_a_conversation_is_chosen_from_a_menu(home: Path) -> None:
+    home.mkdir()
+    session_id = talk(home, ["The port is 54321."], ["Which port is it?"])
+    with open_store(home / "perdure.db") as store:
+        store.conversations.set_title(session_id, "the port of the database")
+    with Simulator(script=["Fine."]) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("m-1")
+        chat.type("/resume\r")
+        chat.see("the port of the database", "2 messages")
+        chat.type("\x1b[B\r\r")
+        chat.see("Resumed", "The port is 54321.")

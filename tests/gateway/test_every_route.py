@@ -27,7 +27,9 @@ MARK = "zebrafinch"
 # One for all: a client of its own for each request would spend most of its time on certificates nobody needs.
 HTTP = httpx.Client(trust_env=False, verify=False, timeout=30)
 # What stands for each part of a path: something of alice's, so that a stranger asks for what is really there.
-PARTS = ("any_id", "turn_id", "question_id", "output_id", "chat", "seq", "model", "turn", "conversation_id")
+PARTS = (
+    "any_id", "turn_id", "question_id", "output_id", "chat", "seq", "model", "turn", "conversation_id", "response_id",
+)  # fmt: skip
 
 
 def script(asked: ScriptRequest) -> Step:
@@ -116,6 +118,7 @@ def _lived_in(house: House) -> House:
         chat=f"chat-{MARK}",
         seq="1",
         model="perdure",
+        response_id=_response_id(house),
     )
     named = {"x-perdure-conversation": first["conversation_id"]}
     house.bodies.update(
@@ -127,12 +130,18 @@ def _lived_in(house: House) -> House:
                 "json": {"model": "perdure", "messages": [{"role": "user", "content": "say mine now"}]},
                 "headers": named,
             },
+            "POST /v1/responses": {"json": {"model": "perdure", "input": "say mine now"}, "headers": named},
             "GET /api/page/conversations/{any_id}/open": {"params": {"address": "m:1"}},
             "GET /api/page/search": {"params": {"q": MARK}},
             "GET /api/page/conversations": {"params": {"q": MARK}},
         }
     )
     return house
+
+
+def _response_id(house: House) -> str:
+    body = {"model": "perdure", "input": f"say {MARK} two"}
+    return str(house.ask("POST", "/v1/responses", house.gateway.headers("alice"), json=body).json()["id"])
 
 
 def _ask_for_approval(house: House) -> None:
@@ -217,7 +226,7 @@ def test_no_route_returns_another_users_data(house: House) -> None:
         assert MARK not in text, (method, path, text[:500])
         if any(f"{{{name}}}" in path for name in PARTS if name not in ("chat", "model")):
             assert answer_status == 404, (method, path, answer_status)
-    for path in ("/api/messages", "/v1/chat/completions"):
+    for path in ("/api/messages", "/v1/chat/completions", "/v1/responses"):
         assert _heard(house, "bob", "POST", path, dict(house.bodies[f"POST {path}"]))[0] == 404, path
 
 

@@ -431,8 +431,23 @@ def test_an_idempotency_key_is_valid_in_its_own_conversation_only(alice: openai.
         ),
         ({"model": "gpt-5"}, openai.NotFoundError, "model"),
         ({"n": 2}, openai.BadRequestError, "n"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, openai.BadRequestError, "tools"),
-        ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
+        ({"n": 0}, openai.BadRequestError, "n"),
+        ({"functions": [{"name": "f"}]}, openai.BadRequestError, "functions"),
+        ({"tools": "f"}, openai.BadRequestError, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, openai.BadRequestError, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}] * 2}, openai.BadRequestError, "tools[1]"),
+        ({"tool_choice": "required"}, openai.BadRequestError, "tool_choice"),
+        (
+            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
+            openai.BadRequestError,
+            "tool_choice",
+        ),
+        ({"response_format": {"type": "grammar"}}, openai.BadRequestError, "response_format"),
+        ({"response_format": {"type": "json_schema"}}, openai.BadRequestError, "response_format"),
+        ({"max_tokens": 0}, openai.BadRequestError, "max_tokens"),
+        ({"max_completion_tokens": "9"}, openai.BadRequestError, "max_completion_tokens"),
+        ({"temperature": 3}, openai.BadRequestError, "temperature"),
+        ({"stop": [1]}, openai.BadRequestError, "stop"),
         ({"logprobs": True}, openai.BadRequestError, "logprobs"),
         ({"modalities": ["text", "audio"]}, openai.BadRequestError, "modalities"),
         ({"user": "x" * 500}, openai.BadRequestError, "user"),
@@ -451,17 +466,21 @@ def test_unsupported_parameters_are_errors_in_openais_shape(
     assert told["param"] == param
 
 
-def test_sampling_parameters_are_ignored_and_listed(alice: openai.OpenAI) -> None:
+def test_parameters_that_the_configuration_decides_are_ignored_and_listed(alice: openai.OpenAI) -> None:
     raw = alice.chat.completions.with_raw_response.create(
-        model="perdure",
-        messages=[{"role": "user", "content": "say fine"}],
-        temperature=0.1,
-        max_tokens=1,
-        stop=["x"],
-        seed=7,
+        model="perdure", messages=[{"role": "user", "content": "say fine"}], top_p=0.5, seed=7
     )
     assert raw.parse().choices[0].message.content == "fine"
-    assert raw.headers["x-perdure-ignored"] == "max_tokens, seed, stop, temperature"
+    assert raw.headers["x-perdure-ignored"] == "seed, top_p"
+
+
+@pytest.mark.parametrize("path", ["embeddings", "completions", "images/generations", "files", "assistants"])
+def test_the_rest_of_the_api_is_refused_by_name(path: str, gateway: GatewayProcess) -> None:
+    told = httpx.post(f"{gateway.url}/v1/{path}", json={}, headers=gateway.headers("alice"), trust_env=False)
+    assert told.status_code == 404
+    assert told.json()["error"]["code"] == "unsupported_endpoint"
+    assert f"POST /v1/{path} is not available" in told.json()["error"]["message"]
+    assert "/v1/chat/completions" in told.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

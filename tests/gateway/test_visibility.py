@@ -167,12 +167,13 @@ def _requests(house: House, other: Belongings) -> Iterator[tuple[str, str, dict[
     parts = {
         "any_id": other.conversation_id, "conversation_id": other.conversation_id, "turn_id": other.turn_id,
         "turn": other.turn_id, "output_id": other.output_id, "question_id": "q_0", "chat": "begun", "seq": "1",
-        "model": "perdure",
+        "model": "perdure", "response_id": f"resp_{other.turn_id}",
     }  # fmt: skip
     sent: dict[str, dict[str, Any]] = {
         "POST /api/messages": {"json": {"content": "say hello", "conversation_id": other.conversation_id}},
         "POST /api/questions/{question_id}": {"json": {"answer": "once"}},
         "POST /v1/chat/completions": {"json": {"model": "perdure", "messages": [{"role": "user", "content": "say x"}]}},
+        "POST /v1/responses": {"json": {"model": "perdure", "input": "say x"}},
         "GET /api/page/conversations/{any_id}/open": {"params": {"address": f"output:{other.output_id}"}},
         "GET /api/page/search": {"params": {"q": WORD}},
     }

@@ -19,6 +19,7 @@ from perdure.context.engine import CompactionReport, EngineServices, StartReason
 from perdure.core.errors import InvalidMessage, TurnFailed
 from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, parse_user_message
+from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.providers.types import Endpoint
 from perdure.store.leases import holder_id, is_holder_dead
@@ -76,17 +77,23 @@ class ConversationAgent:
 
     async def arun_conversation(
         self,
-        user_message: str | Mapping[str, Any],
+        user_message: str | Mapping[str, Any] | None,
         system_message: str | None = None,
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
+        *,
+        options: TurnOptions = NO_OPTIONS,
     ) -> ConversationResult:
-        _check_message(user_message)
-        return await self._runner.arun(self._turn(user_message, system_message, conversation_history, task_id))
+        """Run one turn; without a user message, it goes on with the results in `options`."""
+        if user_message is not None:
+            _check_message(user_message)
+        return await self._runner.arun(self._turn(user_message, system_message, conversation_history, task_id, options))
 
-    async def afinish_turn(self, task_id: str | None = None) -> ConversationResult:
+    async def afinish_turn(
+        self, task_id: str | None = None, *, options: TurnOptions = NO_OPTIONS
+    ) -> ConversationResult:
         """Resume a turn cut off by a crash: its user message is stored, its reply is not."""
-        return await self._runner.arun(self._turn(None, None, None, task_id))
+        return await self._runner.arun(self._turn(None, None, None, task_id, options))
 
     async def stream(self, text: str) -> AsyncIterator[Event]:
         """Stream the events of one turn; the last one is TurnFinished."""
@@ -227,10 +234,12 @@ class ConversationAgent:
         system_message: str | None,
         history: Sequence[Mapping[str, Any]] | None,
         task_id: str | None,
+        options: TurnOptions = NO_OPTIONS,
     ) -> ConversationResult:
         message = parse_user_message(user_message) if user_message is not None else None
         conversation = await self._opened(system_message, history)
         conversation.live.speak_as(system_message)
+        conversation.live.begin_turn(options)
         hold = self._hold_lease(conversation)
         turn = Turn(self._parts, conversation, task_id=task_id or self._parts.ids.new("t_"), hold=hold)
         return await turn.run(message)

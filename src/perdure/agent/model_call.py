@@ -16,6 +16,7 @@ from perdure.core.error_policy import POLICIES, RecoveryAction
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import Message
+from perdure.core.turn_options import AUTO
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import ContextWindow, Window, plausible_window, step_down
 from perdure.providers.registry import default_max_tokens
@@ -158,7 +159,9 @@ class ModelCaller:
     def begin_turn(self) -> None:
         self._calls = []
 
-    async def ask(self, task_id: str, *, extra_system: str = "", with_tools: bool = True) -> ModelAnswer:
+    async def ask(
+        self, task_id: str, *, extra_system: str = "", with_tools: bool = True, tool_choice: str = AUTO
+    ) -> ModelAnswer:
         """Request a reply to the current history. Raises ProviderError with advice once recovery is exhausted.
 
         The caller stores the answer (`store`), so that the call is recorded in one transaction with the reply.
@@ -170,6 +173,7 @@ class ModelCaller:
                 self._live.limit_images(self._image_limit)
             max_tokens = self._allowance(attempts)
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
+            request = replace(request, tool_choice=tool_choice)
             try:
                 answer = await self._send(request, task_id)
                 # Imported late, with the protocol that made the reply: error patterns are slow to compile.
@@ -217,7 +221,7 @@ class ModelCaller:
         if attempts.output_tokens is not None:
             return attempts.output_tokens
         endpoint = self._parts.routes.endpoint
-        chosen = self._parts.settings.model.max_tokens
+        chosen = self._live.max_tokens
         cap = self._parts.models.output_cap_of(endpoint)
         allowance = min(chosen, cap) if chosen is not None and cap is not None else chosen or cap
         effective, room = allowance or default_max_tokens(endpoint), self._output_room()
@@ -252,15 +256,17 @@ class ModelCaller:
 
     def _request(self, max_tokens: int | None, *, extra_system: str, with_tools: bool) -> ModelRequest:
         parts, live = self._parts, self._live
-        endpoint, settings = parts.routes.endpoint, parts.settings.model
+        endpoint, settings, options = parts.routes.endpoint, parts.settings.model, live.options
         blocks = (*live.system_blocks, extra_system) if extra_system else live.system_blocks
         request = ModelRequest(
             model=endpoint.model,
             entries=live.projection.entries(),
             system=blocks,
             tools=live.tools if with_tools else (),
+            allows_parallel_calls=options.allows_parallel_calls,
+            answer_format=options.answer_format,
             max_tokens=max_tokens,
-            temperature=settings.temperature,
+            temperature=options.temperature if options.temperature is not None else settings.temperature,
             reasoning_effort=settings.reasoning_effort,
             is_streaming=parts.settings.display.streaming,
         )

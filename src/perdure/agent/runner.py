@@ -22,7 +22,7 @@ from perdure.agent.turn import ConversationResult
 from perdure.core.concurrency import DaemonThreads, run_loop
 from perdure.core.errors import PerdureError
 from perdure.core.event_queue import EventQueue
-from perdure.core.events import Event, TurnFinished
+from perdure.core.events import Event
 
 _log = logging.getLogger(__name__)
 
@@ -339,7 +339,7 @@ class TurnRunner:
             self._free(cancellation)
         if isinstance(result, ConversationResult):
             # Emitted last: a listener may start the next turn at once.
-            self._events.emit(TurnFinished(result.outcome, result.final_response, result.usage, result.error))
+            self._events.emit(result.event)
         return result
 
 

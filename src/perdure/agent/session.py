@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from perdure import prompts
@@ -18,6 +19,7 @@ from perdure.core.errors import StoreError
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
+from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.models.tokens import TokenCounter, entry_figures, sum_figures, text_figures
 from perdure.models.windows import ContextWindow
 from perdure.providers.codec import ReasoningRule
@@ -28,6 +30,13 @@ from perdure.tools.runtime import INTERRUPTED
 
 _log = logging.getLogger(__name__)
 _KEY = "sidecars"
+_NO_CLIENT_RESULT = "[The client that was to run this call sent no result.]"
+
+
+def interrupted_result(call: ToolCall) -> Message:
+    """The result of a call that never got one."""
+    text = _NO_CLIENT_RESULT if call.is_for_client else INTERRUPTED
+    return tool_result(call.id, text, call.name, state="interrupted")
 
 
 class Sidecars:
@@ -102,6 +111,8 @@ class LiveSession:
         # Calls and events that the next write stores with it.
         self._pending: deque[CallRecord | StoredEvent] = deque()
         self._system_message: str | None = None
+        # What the sender of the current message asks of its turn.
+        self.options: TurnOptions = NO_OPTIONS
         self.tools: tuple[Mapping[str, Any], ...] = ()
         # Not always the last entry's seq: a handoff precedes messages older than itself.
         self.newest_seq = 0
@@ -125,9 +136,10 @@ class LiveSession:
 
     @property
     def system_blocks(self) -> tuple[str, ...]:
-        """The cached system prompt, followed by the compaction note after the first compaction."""
-        override = self._system_message
-        blocks = (self.session.system_prompt if override is None else override, self._note)
+        """The cached system prompt, the compaction note after the first compaction, the format of the answer."""
+        override, answer = self._system_message, self.options.answer_format
+        form = answer.instructions if answer is not None else ""
+        blocks = (self.session.system_prompt if override is None else override, self._note, form)
         return tuple(b for b in blocks if b)
 
     @property
@@ -248,9 +260,11 @@ class LiveSession:
         self._show()
 
     def offer_tools(self) -> None:
-        """Set the tool schemas of the request; empty for a model without tool calls."""
+        """Set the tool schemas of the request, the client's last; empty for a model without tool calls."""
         can_call = self._parts.models.takes_tools(self._parts.routes.endpoint)
-        self.tools = tuple(self._parts.tools.registry.schemas()) if can_call else ()
+        theirs = self.options.tool_names
+        own = [t for t in self._parts.tools.registry.schemas() if t["function"]["name"] not in theirs]
+        self.tools = (*own, *self.options.tools) if can_call else ()
         self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
 
@@ -259,6 +273,18 @@ class LiveSession:
         if system_message != self._system_message:
             self._system_message = system_message
             self.offer_tools()
+
+    def begin_turn(self, options: TurnOptions) -> None:
+        """Apply the options of the turn that starts, and drop those of the one before."""
+        if options != self.options:
+            self.options = options
+            self.offer_tools()
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The limit of a reply: the client's for this turn, within the configured one."""
+        limits = [n for n in (self._parts.settings.model.max_tokens, self.options.max_tokens) if n is not None]
+        return min(limits, default=None)
 
     def adopt_window(self, window: ContextWindow) -> None:
         """Replace the window, and shorten the head to its share of it."""
@@ -269,14 +295,23 @@ class LiveSession:
     @property
     def has_open_calls(self) -> bool:
         """Whether tool calls lack results after a crash or an interrupt."""
-        return bool(self._open_calls())
+        return bool(self.open_calls())
 
     def settle(self) -> None:
-        """Append an "outcome unknown" result for every tool call cut off by a crash or an interrupt."""
-        if cut_off := self._open_calls():
-            self.append(*(tool_result(c.id, INTERRUPTED, c.name, state="interrupted") for c in cut_off))
+        """Append an "outcome unknown" result for every tool call cut off by a crash or an interrupt.
 
-    def _open_calls(self) -> list[ToolCall]:
+        Calls that wait for the client are left open, with those behind them: they were not cut off.
+        """
+        if cut_off := list(takewhile(lambda call: not call.is_for_client, self.open_calls())):
+            self.append(*(interrupted_result(call) for call in cut_off))
+
+    @property
+    def client_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that wait for results of the client."""
+        return tuple(call for call in self.open_calls() if call.is_for_client)
+
+    def open_calls(self) -> list[ToolCall]:
+        """The calls of the newest reply that have no result yet, in their order."""
         calls: list[ToolCall] = []
         result_ids = []
         for entry in reversed(self.entries):

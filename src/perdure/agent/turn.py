@@ -1,7 +1,7 @@
 """One turn, from the user message to the final response. Read it top to bottom.
 
 append the message → gate → project → call → append the reply → run its tools → append their results → again, until a
-reply asks for no tool. Everything is on disk before the next step begins.
+reply asks for no tool, or for one that the client runs. Everything is on disk before the next step begins.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from perdure import prompts
@@ -19,13 +20,24 @@ from perdure.agent.compaction_gate import AfterTurn, CompactionGate
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_call import ModelAnswer, ModelCaller
-from perdure.agent.session import LiveSession
+from perdure.agent.session import LiveSession, interrupted_result
 from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, with_note
 from perdure.core.concurrency import await_foreign, describe_error
 from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import ProviderError
-from perdure.core.events import Event, ModelSwitched, Notice, Outcome, StatusChanged, TextDelta, TurnStarted
-from perdure.core.messages import SYSTEM_NOTE, Entry, Message
+from perdure.core.events import (
+    Event,
+    ModelSwitched,
+    Notice,
+    Outcome,
+    StatusChanged,
+    TextDelta,
+    TurnFinished,
+    TurnStarted,
+)
+from perdure.core.messages import SYSTEM_NOTE, Entry, Message, ToolCall
+from perdure.core.rules import find_call
+from perdure.core.turn_options import AUTO, REQUIRED, AnswerRejected
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
@@ -37,6 +49,8 @@ _CUT_ANSWER = "The answer was cut off at the output limit. Say “continue” to
 # How much of a stopped reply the model is shown.
 _STOPPED_CHARS = 600
 STEP_LIMIT = "The step limit of this turn was reached before the work was done."
+_REPAIR = "Your last answer was rejected: {problem}. It began: “{start}”. Answer again, correctly."
+_REPAIR_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +66,15 @@ class ConversationResult(MappingAccess):
     usage: CanonicalUsage = field(default_factory=CanonicalUsage)
     cost_usd: float | None = None
     error: str | None = None
+    # Calls of the client's own tools; the turn goes on with their results.
+    client_calls: tuple[ToolCall, ...] = ()
+    # Why the last reply ended, in the words of `providers.types.Finish`.
+    finish: str = ""
+
+    @property
+    def event(self) -> TurnFinished:
+        """The last event of the turn."""
+        return TurnFinished(self.outcome, self.final_response, self.usage, self.error, self.client_calls, self.finish)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -120,11 +143,16 @@ class Turn:
         self._has_begun = self._is_closed = False
         self._steps = Steps(parts.settings.agent.max_turns)
         self._loops = LoopGuard(parts.settings.agent.loop_repeats)
+        # A user message, with its recalled context, that comes after results which are still to be had.
+        self._deferred: tuple[Message, str] | None = None
+        self._waiting: list[ToolCall] = []
+        self._finish_reason = ""
 
     async def run(self, user_message: Message | None) -> ConversationResult:
         """Run the turn. Failures are reported as the outcome; cancelling ends it cleanly.
 
-        Without a message it goes on where a crash cut a turn off. Raises LeaseLost before anything is stored.
+        Without a message it goes on with the client's results, or where a crash cut a turn off. Raises LeaseLost
+        before anything is stored.
         """
         self._caller.begin_turn()
         try:
@@ -138,8 +166,9 @@ class Turn:
     async def _run(self, user_message: Message | None) -> tuple[Outcome, str, str | None]:
         try:
             await self._begin(user_message)
+            await self._run_waiting_calls()
             return *(await self._work()), None
-        except (ProviderError, SpendingLimit) as failure:
+        except (ProviderError, SpendingLimit, AnswerRejected) as failure:
             self._live.record(StoredEvent(self._live.id, "turn_failed", {"reason": str(failure)}))
             return "failed", "", str(failure)
         except asyncio.CancelledError:
@@ -165,11 +194,55 @@ class Turn:
         self._exits.enter_context(self._hold)
         self._has_begun = True
         self._live.settle()
+        self._append_client_results(is_over=user_message is not None)
         if user_message is not None:
             stopped, self._live.stopped_text = self._live.stopped_text, ""
-            self._live.append(user_message, recalled="\n\n".join(filter(None, (_stopped_note(stopped), recalled))))
+            recalled = "\n\n".join(filter(None, (_stopped_note(stopped), recalled)))
+            if self._live.has_open_calls:
+                self._deferred = (user_message, recalled)
+            else:
+                self._live.append(user_message, recalled=recalled)
         else:
             self._loops.replay(_since_request(self._live.entries))
+
+    def _append_client_results(self, *, is_over: bool) -> None:
+        """Append the client's results, as far as no call of ours comes between them. For a worker thread.
+
+        Without results, a new message supersedes the calls that waited for them.
+        """
+        results, open_calls = self._live.options.results, self._live.open_calls()
+        if not open_calls:
+            return
+        newest_calls = _newest_reply(self._live.entries).tool_calls
+        results = tuple(result for result in results if find_call(newest_calls, result.tool_call_id) is not None)
+        if not results and not is_over:  # they were all appended before a crash; these calls are newer
+            return
+        # Some were appended before a crash: a call of ours behind them may have run already.
+        is_repeated = any(find_call(open_calls, result.tool_call_id) is None for result in results)
+        ready = open_calls
+        if results and not is_repeated:
+            ready = list(takewhile(lambda call: call.is_for_client, open_calls))
+            self._waiting = open_calls[len(ready) :]
+        if ready:
+            self._live.append(*(_result_of(call, results) for call in ready))
+
+    async def _run_waiting_calls(self) -> None:
+        """Run the calls of ours that come after calls of the client, now that its results are here."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        batch = self._batch([call for call in waiting if not call.is_for_client])
+        try:
+            await batch.run()
+        finally:
+            results = (*self._live.options.results, *batch.results())
+            await self._parts.keep(partial(self._append_waiting, [_result_of(c, results) for c in waiting], batch))
+
+    def _append_waiting(self, results: Sequence[Message], batch: Batch) -> None:
+        self._live.append(*results, events=_tool_events(batch, self._live.id))
+        if self._deferred is not None:
+            message, recalled = self._deferred
+            self._live.append(message, recalled=recalled)
 
     async def _close(self) -> None:
         """Append results for tool calls that were cut off, store what is pending, release the lease."""
@@ -198,26 +271,84 @@ class Turn:
             return ""
 
     async def _work(self) -> tuple[Outcome, str]:
-        """Alternate model calls and tool runs until a reply requests no tool."""
+        """Alternate model calls and tool runs until a reply requests no tool, or one of the client's."""
+        if self._live.client_calls:  # a crash came after the reply that made them
+            return "completed", _newest_reply(self._live.entries).text
+        self._check_tools()
+        problem, rejected = "", ""
         while not self._steps.is_over:
             self._steps.used += 1
             self._emit(StatusChanged("calling"))
             await self._caller.fit_window()
-            await self._gate.before_call(
-                self._spent(),
-                max_tokens=self._parts.settings.model.max_tokens,
-                is_turn_start=self._steps.used == 1,
-            )
-            answer = await self._caller.ask(self._task_id)
-            message = answer.reply.message
-            if not message.tool_calls:
-                await self._finish(answer, message)
-                if answer.reply.finish == "length":
-                    self._emit(Notice(_CUT_ANSWER, "warning"))
-                return "completed", _answer(answer.reply)
-            await self._caller.store_answer(answer, partial(self._live.append, message))
-            await self._run_tools(message)
+            is_start = self._steps.used == 1
+            await self._gate.before_call(self._spent(), max_tokens=self._live.max_tokens, is_turn_start=is_start)
+            answer = await self._ask(problem, rejected)
+            message = self._accepted_message(answer.reply)
+            if message.tool_calls:
+                await self._caller.store_answer(answer, partial(self._live.append, message))
+                await self._run_tools(message)
+                if self._live.client_calls:
+                    return "completed", message.text
+                continue
+            text, reason = self._checked_text(answer.reply)
+            if reason is None:
+                return "completed", await self._complete(answer, message, text)
+            if problem:
+                raise AnswerRejected(f"The answer was rejected twice: {reason}.")
+            problem, rejected = reason, message.text
+            await self._caller.store_answer(answer, lambda: None)
         return "budget", await self._request_closing_summary()
+
+    def _check_tools(self) -> None:
+        """Raises AnswerRejected where the client sent tools and the model takes none."""
+        if self._live.options.tools and not self._live.tools:
+            raise AnswerRejected("The model that is configured cannot call tools; send the request without tools.")
+
+    async def _ask(self, problem: str, rejected: str) -> ModelAnswer:
+        """Request a reply; after a rejected one, with the reason."""
+        options = self._live.options
+        choice = options.tool_choice if options.tools else AUTO
+        if not problem:
+            return await self._caller.ask(self._task_id, tool_choice=choice)
+        note = _REPAIR.format(problem=problem, start=rejected[:_REPAIR_CHARS])
+        # Without tools, more services enforce the format.
+        return await self._caller.ask(
+            self._task_id, extra_system=note, with_tools=options.requires_call, tool_choice=choice
+        )
+
+    def _accepted_message(self, reply: Reply) -> Message:
+        """The reply as it enters the history: client calls marked, calls cut off at its limit dropped."""
+        options, message = self._live.options, reply.message
+        self._finish_reason = reply.finish
+        if reply.finish == "length" and options.max_tokens is not None:
+            return replace(message, tool_calls=())
+        if not any(call.name in options.tool_names for call in message.tool_calls):
+            return message
+        calls = (call.for_client() if call.name in options.tool_names else call for call in message.tool_calls)
+        return replace(message, tool_calls=tuple(calls))
+
+    def _checked_text(self, reply: Reply) -> tuple[str, str | None]:
+        """The text of a final reply, and why it is not what the client requested, if so."""
+        options, text = self._live.options, reply.message.text
+        is_cut = reply.finish == "length" and options.max_tokens is not None
+        if is_cut or reply.finish == "refusal":
+            return text, None
+        if options.requires_call:
+            choice = options.tool_choice
+            wanted = "one of " + ", ".join(sorted(options.tool_names)) if choice == REQUIRED else choice
+            return text, f"it called no tool, and must call {wanted}"
+        if options.answer_format is not None:
+            return options.answer_format.parse(text)
+        return text or NO_ANSWER, None
+
+    async def _complete(self, answer: ModelAnswer, message: Message, text: str) -> str:
+        """Store the final reply, and return its text."""
+        if self._live.options.answer_format is not None and text != message.text:
+            message = replace(message, content=text)
+        await self._finish(answer, message)
+        if answer.reply.finish == "length" and self._live.options.max_tokens is None:
+            self._emit(Notice(_CUT_ANSWER, "warning"))
+        return text
 
     async def _finish(self, answer: ModelAnswer, message: Message) -> None:
         """Store the last reply. Where no compaction is due, the turn ends with the same call of a worker thread."""
@@ -232,22 +363,31 @@ class Turn:
         await self._gate.after_turn(await self._caller.store_answer(answer, store))
 
     async def _run_tools(self, message: Message) -> None:
-        """Run the tool calls of one reply and append their results in call order, also when interrupted."""
-        self._emit(StatusChanged("running_tools"))
-        window = self._live.window
-        limits = output_limits(self._parts.settings, window) if window is not None else None
-        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user_key, limits)
-        batch = self._parts.tools.batch(message.tool_calls, scope, self._emit)
+        """Run the tool calls of one reply and append their results in call order, also when interrupted.
+
+        Those behind a call of the client wait for its result.
+        """
+        calls = tuple(takewhile(lambda call: not call.is_for_client, message.tool_calls))
+        if not calls:
+            return
+        batch = self._batch(calls)
         try:
             await batch.run()
         finally:
             events = _tool_events(batch, self._live.id)
-            results = self._check_for_loops(message, batch.results())
+            results = self._check_for_loops(calls, batch.results())
             await self._parts.keep(partial(self._live.append, *results, events=events))
 
-    def _check_for_loops(self, message: Message, results: Sequence[Message]) -> Sequence[Message]:
+    def _batch(self, calls: Sequence[ToolCall]) -> Batch:
+        self._emit(StatusChanged("running_tools"))
+        window = self._live.window
+        limits = output_limits(self._parts.settings, window) if window is not None else None
+        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user_key, limits)
+        return self._parts.tools.batch(calls, scope, self._emit)
+
+    def _check_for_loops(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> Sequence[Message]:
         """Add a note to the results, and emit a notice, when the model repeats the same calls."""
-        loop = self._loops.observe(message.tool_calls, results)
+        loop = self._loops.observe(calls, results)
         if loop is None:
             return results
         self._emit(Notice(loop.notice, "warning"))
@@ -258,7 +398,10 @@ class Turn:
         self._emit(Notice(f"{STEP_LIMIT} Raise agent.max_turns, or say “continue”.", "warning"))
         closing = prompts.load("closing", self._parts.prompts_folder).strip()
         answer = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
-        text = answer.reply.message.text or STEP_LIMIT
+        text, form = answer.reply.message.text or STEP_LIMIT, self._live.options.answer_format
+        if self._live.options.requires_call or (form is not None and form.parse(text)[1] is not None):
+            await self._caller.store_answer(answer, lambda: None)
+            raise AnswerRejected(STEP_LIMIT)
         await self._finish(answer, Message(role="assistant", content=text, kind="assistant"))
         return text
 
@@ -289,6 +432,8 @@ class Turn:
             usage=usage,
             cost_usd=cost,
             error=error,
+            client_calls=self._live.client_calls if outcome == "completed" else (),
+            finish=self._finish_reason,
         )
 
 
@@ -307,8 +452,17 @@ def _stopped_note(text: str) -> str:
     return f"{SYSTEM_NOTE}The user stopped your previous reply while it was being written. It ended with: “{shown}”"
 
 
-def _answer(reply: Reply) -> str:
-    return reply.message.text or NO_ANSWER
+def _result_of(call: ToolCall, results: Sequence[Message]) -> Message:
+    """Return the result of a call, or one that reports its absence."""
+    for result in results:
+        if find_call((call,), result.tool_call_id) is not None:
+            state = result.tool_state or "completed"
+            return replace(result, tool_call_id=call.id, name=call.name, tool_state=state)
+    return interrupted_result(call)
+
+
+def _newest_reply(entries: Sequence[Entry]) -> Message:
+    return next(e.message for e in reversed(entries) if e.message.role == "assistant")
 
 
 def _tool_events(batch: Batch, session_id: str) -> list[StoredEvent]:

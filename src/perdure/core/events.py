@@ -175,6 +175,10 @@ class TurnFinished:
     final_response: str
     usage: CanonicalUsage = field(default_factory=CanonicalUsage)
     error: str | None = None
+    # Calls of the client's own tools, whose results the next message brings.
+    client_calls: tuple[ToolCall, ...] = ()
+    # Why the last reply ended, in the words of `providers.types.Finish`; "" where there is none.
+    finish: str = ""
 
 
 Event = (

@@ -48,6 +48,8 @@ SUMMARY_OPENINGS = (
 TURN_ENDED = "[The turn ended here without a reply.]"
 CONTINUES = "[The conversation continues.]"
 SYSTEM_NOTE = "[System note] "
+# Key in the `extra` of a tool call that the client runs; never sent to a model.
+CLIENT_CALL = "run_by_client"
 
 T = TypeVar("T")
 
@@ -108,6 +110,15 @@ class ToolCall:
         named = {self.id, *self.id.split("|")}
         named.update(v for k in ("call_id", "item_id") if isinstance(v := self.extra.get(k), str))
         return frozenset(named - {""})
+
+    @property
+    def is_for_client(self) -> bool:
+        """Whether the client that requested the turn runs this call, and sends its result with its next request."""
+        return self.extra.get(CLIENT_CALL) is True
+
+    def for_client(self) -> ToolCall:
+        """The same call, marked as one that the client runs."""
+        return replace(self, extra={**self.extra, CLIENT_CALL: True})
 
     def parsed_arguments(self) -> dict[str, Any] | None:
         """The arguments as a dict, or None where they are not a JSON object."""

@@ -23,7 +23,7 @@ from perdure.gateway.observability.base import Observer, TurnObserver
 from perdure.gateway.observability.logging import LogObserver, LogWriter
 from perdure.gateway.observability.metrics import CONTENT_TYPE, Metrics
 from perdure.gateway.observability.telemetry import make_span_observer
-from perdure.gateway.openai_api import openai_router
+from perdure.gateway.openai_api import OPENAI_ENDPOINTS, openai_router
 from perdure.gateway.server import GatewayConfig
 from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.precompaction import WorkerStats
@@ -98,7 +98,16 @@ class WebUiFiles:
         if scope["type"] == "http" and is_public(scope["method"], scope["path"]):
             await self._files(scope, receive, send)
         else:
-            await NO_SUCH_PATH.send_to(scope, receive, send)
+            await _unknown_path(scope).send_to(scope, receive, send)
+
+
+def _unknown_path(scope: Scope) -> ApiError:
+    """Return the 404; for the rest of OpenAI's API, with the endpoints that there are."""
+    path = scope["path"]
+    if not path.startswith("/v1/") or scope["type"] != "http":
+        return NO_SUCH_PATH
+    message = f"{scope['method']} {path[:80]} is not available; the agent has {OPENAI_ENDPOINTS}"
+    return ApiError(404, "unsupported_endpoint", message)
 
 
 def _visibility_of(request: Request) -> Visibility:

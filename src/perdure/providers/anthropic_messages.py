@@ -11,6 +11,7 @@ from typing import Any
 from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall
+from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.providers.codec import (
     EMPTY_TEXT,
     MARKED_MESSAGES,
@@ -68,6 +69,7 @@ _NO_THINKING = re.compile(r"claude-3-(?:opus|haiku|sonnet)|claude-3[-.]5|claude-
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_000, "max": 48_000}
 _EFFORTS = {"minimal": "low"}
 _MIN_BUDGET = 1_024
+_MAX_TEMPERATURE = 1.0
 # The share of max_tokens reserved for the text when the thinking budget must shrink to fit.
 _ANSWER_SHARE = 0.25
 
@@ -342,16 +344,28 @@ def _head(request: ModelRequest, control: CacheControl | None) -> dict[str, Any]
         head["stream"] = True
     thinking = thinking_keys(request.model, request.reasoning_effort, head["max_tokens"]) if _may_think(request) else {}
     if request.temperature is not None and not thinking and request.quirks.takes_temperature:
-        head["temperature"] = request.temperature
+        head["temperature"] = min(request.temperature, _MAX_TEMPERATURE)
     head |= thinking
     if request.tools:
         head["tools"] = [_tool(t) for t in request.tools]
+        head |= _tool_use(request, may_force=not thinking)
     system: list[dict[str, Any]] = [{"type": "text", "text": t} for t in request.system if t.strip()]
     if system:
         if control is not None:
             system[0]["cache_control"] = control
         head["system"] = system
     return head | dict(request.quirks.extra) | dict(request.extra)
+
+
+def _tool_use(request: ModelRequest, *, may_force: bool) -> dict[str, Any]:
+    """Return how the tools may be used. Thinking and a forced call exclude each other."""
+    choice: dict[str, Any] = {"type": "auto"}
+    if may_force and request.tool_choice != AUTO:
+        is_any = request.tool_choice == REQUIRED
+        choice = {"type": "any"} if is_any else {"type": "tool", "name": wire_name(request.tool_choice)}
+    if not request.allows_parallel_calls:
+        choice["disable_parallel_tool_use"] = True
+    return {"tool_choice": choice} if choice != {"type": "auto"} else {}
 
 
 def _may_think(request: ModelRequest) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ImagePart, Message, Part, TextPart, ToolCall, canonical_json
+from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.core.usage import NOT_REPORTED
 from perdure.providers.codec import (
     EMPTY_TEXT,
@@ -429,7 +430,26 @@ def _head(request: ModelRequest) -> dict[str, Any]:
     head |= _effort(request.reasoning_effort, quirks)
     if request.tools:
         head["tools"] = [tool if tool.get("type") else {"type": "function", "function": tool} for tool in request.tools]
+        head |= _tool_use(request)
+    if (answer := request.enforced_format) is not None:
+        schema = {"name": answer.name, "schema": answer.schema, "strict": answer.is_strict}
+        is_schema = answer.schema is not None and quirks.answer_format == "json_schema"
+        head["response_format"] = (
+            {"type": "json_schema", "json_schema": {k: v for k, v in schema.items() if v is not None}}
+            if is_schema
+            else {"type": "json_object"}
+        )
     return head | dict(quirks.extra) | dict(request.extra)
+
+
+def _tool_use(request: ModelRequest) -> dict[str, Any]:
+    """Return how the tools may be used, where it differs from the default."""
+    keys: dict[str, Any] = {}
+    if request.tool_choice == REQUIRED:
+        keys["tool_choice"] = "required"
+    elif request.tool_choice != AUTO:
+        keys["tool_choice"] = {"type": "function", "function": {"name": request.tool_choice}}
+    return keys if request.allows_parallel_calls else {**keys, "parallel_tool_calls": False}
 
 
 def _effort(effort: str | None, quirks: Quirks) -> dict[str, Any]:

@@ -39,8 +39,9 @@ class ProviderSpec:
 
 
 _NEW_OPENAI = Quirks(max_tokens_key="max_completion_tokens")
+_FORMATS = Quirks(answer_format="json_schema", takes_format_with_tools=True)
 _THINKS = Quirks(reasoning_field="reasoning_content")
-_LOCAL = Quirks(reasoning_field="reasoning_content", tool_images="inline")
+_LOCAL = Quirks(reasoning_field="reasoning_content", tool_images="inline", answer_format="json_schema")
 
 PROVIDERS: tuple[ProviderSpec, ...] = (
     ProviderSpec(
@@ -57,7 +58,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
-        _NEW_OPENAI,
+        replace(_FORMATS, max_tokens_key="max_completion_tokens"),
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
     ),
@@ -66,7 +67,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "codex_responses",
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
-        Quirks(call_ids="responses"),
+        replace(_FORMATS, call_ids="responses"),
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
     ),
@@ -79,7 +80,13 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         Quirks(call_ids="responses", max_tokens_key=None, takes_temperature=False),
         default_model="gpt-5.5",
     ),
-    ProviderSpec("azure", "chat_completions", "", ("AZURE_OPENAI_API_KEY",), replace(_NEW_OPENAI, auth="api-key")),
+    ProviderSpec(
+        "azure",
+        "chat_completions",
+        "",
+        ("AZURE_OPENAI_API_KEY",),
+        replace(_FORMATS, max_tokens_key="max_completion_tokens", auth="api-key"),
+    ),
     ProviderSpec(
         "openrouter",
         "chat_completions",
@@ -109,7 +116,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.deepseek.com/v1",
         ("DEEPSEEK_API_KEY",),
-        _THINKS,
+        replace(_THINKS, answer_format="json_object"),
         default_model="deepseek-chat",
     ),
     ProviderSpec(
@@ -117,7 +124,8 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.groq.com/openai/v1",
         ("GROQ_API_KEY",),
-        replace(_NEW_OPENAI, reasoning_field="reasoning"),
+        # "json mode cannot be combined with tool/function calling"
+        replace(_NEW_OPENAI, reasoning_field="reasoning", answer_format="json_object"),
         small_model="llama-3.1-8b-instant",
         default_model="llama-3.3-70b-versatile",
     ),
@@ -133,6 +141,8 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        # "Function calling with a response mime type: 'application/json' is unsupported"
+        Quirks(answer_format="json_schema"),
         small_model="gemini-3.5-flash",
         default_model="gemini-3.1-pro-preview",
     ),
@@ -142,7 +152,13 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "https://api.mistral.ai/v1",
         ("MISTRAL_API_KEY",),
         # "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."; no user turn right after results.
-        Quirks(call_ids="mistral", tool_images="omit", takes_stream_options=False, effort="none"),
+        Quirks(
+            call_ids="mistral",
+            tool_images="omit",
+            takes_stream_options=False,
+            effort="none",
+            answer_format="json_schema",
+        ),
         small_model="mistral-small-latest",
         default_model="mistral-large-latest",
     ),
@@ -151,7 +167,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.x.ai/v1",
         ("XAI_API_KEY",),
-        replace(_NEW_OPENAI, reasoning_field="reasoning_content"),
+        replace(_FORMATS, max_tokens_key="max_completion_tokens", reasoning_field="reasoning_content"),
     ),
     ProviderSpec(
         "fireworks", "chat_completions", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), _THINKS

@@ -10,6 +10,7 @@ from typing import Any
 from perdure.core.errors import ProviderError
 from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ImagePart, Message, OtherPart, Part, TextPart, ToolCall
+from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.providers.codec import (
     EMPTY_TEXT,
     Fragment,
@@ -239,6 +240,16 @@ def _head(request: ModelRequest) -> dict[str, Any]:
         head["reasoning"] = {"effort": request.reasoning_effort, "summary": "auto"}
     if request.tools:
         head["tools"] = [_tool(t) for t in request.tools]
+        if request.tool_choice != AUTO:
+            choice = request.tool_choice
+            head["tool_choice"] = choice if choice == REQUIRED else {"type": "function", "name": choice}
+        if not request.allows_parallel_calls:
+            head["parallel_tool_calls"] = False
+    if (answer := request.enforced_format) is not None:
+        schema = {"type": "json_schema", "name": answer.name, "schema": answer.schema, "strict": answer.is_strict}
+        is_schema = answer.schema is not None and quirks.answer_format == "json_schema"
+        json_schema = {k: v for k, v in schema.items() if v is not None}
+        head["text"] = {"format": json_schema if is_schema else {"type": "json_object"}}
     if texts := [t for t in request.system if t]:
         head["instructions"] = "\n\n".join(texts)
     return head | dict(quirks.extra) | dict(request.extra)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, Message
+from perdure.core.turn_options import AUTO, AnswerFormat
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 
 ApiMode = Literal["chat_completions", "codex_responses", "anthropic_messages"]
@@ -24,6 +25,7 @@ EffortStyle = Literal["reasoning_effort", "reasoning", "thinking", "none"]
 CallIds = Literal["openai", "responses", "anthropic", "mistral"]
 ToolImages = Literal["follow", "inline", "omit"]
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
+FormatSupport = Literal["json_schema", "json_object"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,10 @@ class Quirks:
     call_ids: CallIds = "openai"
     # Images in tool results on chat_completions: in a user message after them, inline, or omitted.
     tool_images: ToolImages = "follow"
+    # JSON answers that the service enforces; None: the prompt has the format, and the answer is checked.
+    answer_format: FormatSupport | None = None
+    # The service takes a format and tools in one request; many refuse that, or then call no tool.
+    takes_format_with_tools: bool = False
     auth: AuthStyle | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     # Keys added to every request body.
@@ -63,6 +69,10 @@ class ModelRequest:
     system: tuple[str, ...] = ()
     # OpenAI-style function schemas.
     tools: tuple[Mapping[str, Any], ...] = ()
+    # AUTO, REQUIRED, or the name of the tool to call.
+    tool_choice: str = AUTO
+    allows_parallel_calls: bool = True
+    answer_format: AnswerFormat | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     reasoning_effort: str | None = None
@@ -73,6 +83,14 @@ class ModelRequest:
     extra: Mapping[str, Any] = field(default_factory=dict)
     # Set by `routes.adapt_request` for the endpoint.
     quirks: Quirks = NO_QUIRKS
+
+    @property
+    def enforced_format(self) -> AnswerFormat | None:
+        """The answer format, where the service enforces it in a request like this one."""
+        quirks = self.quirks
+        if quirks.answer_format is None or (self.tools and not quirks.takes_format_with_tools):
+            return None
+        return self.answer_format
 
 
 @dataclass(frozen=True, slots=True)

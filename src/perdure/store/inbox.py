@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from perdure.core.errors import NotFound, StoreError
@@ -28,7 +28,7 @@ from perdure.store.db.database import (
 MessageState = Literal["waiting", "running", "done"]
 _COLUMNS = (
     "number, id, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result, owner,"
-    " expires_at, wants_stop, done_at"
+    " expires_at, wants_stop, done_at, options"
 )
 
 
@@ -45,9 +45,12 @@ class InboundMessage:
     platform: str
     user_key: str
     chat: str
-    content: str | Mapping[str, Any]
+    # None: the turn goes on with what `options` brings.
+    content: str | Mapping[str, Any] | None
     scopes: tuple[str, ...] = ()
     key: str | None = None
+    # What the sender asks of the turn, as JSON values.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ class MessageInbox:
         outcome = json.dumps(result, ensure_ascii=True)
         return self._update_owned(
             queued,
-            "state = 'done', content = '\"\"', result = ?, conversation = ?, wants_stop = 0, done_at = ?",
+            "state = 'done', content = '\"\"', options = '', result = ?, conversation = ?, wants_stop = 0, done_at = ?",
             (outcome, conversation_id and text(conversation_id), self._now),
         )
 
@@ -291,6 +294,7 @@ def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> 
         "wants_stop": 0,
         "taken_at": now_ms,
         "done_at": None,
+        "options": json.dumps(inbound.options, ensure_ascii=True) if inbound.options else "",
     }
 
 
@@ -300,13 +304,14 @@ _DAMAGED = "[This message is damaged in the database and cannot be read.]"
 def _queued_message(row: Row) -> QueuedMessage:
     (
         number, ident, queue_key, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state,
-        result, owner, expires_at, wants_stop, done_at,
+        result, owner, expires_at, wants_stop, done_at, options,
     ) = row  # fmt: skip
     # A damaged row must not hold up its queue: its sender gets a failed turn, without any rights.
     allowed = _stored_json(scopes, list, [])
     inbound = InboundMessage(
         to_text(ident), to_text(queue_key), to_text(platform), to_text(user_key), to_text(chat),
-        _stored_json(content, str | dict, _DAMAGED), tuple(map(str, allowed)), None if key is None else to_text(key),
+        _stored_json(content, str | dict | None, _DAMAGED), tuple(map(str, allowed)),
+        None if key is None else to_text(key), _stored_json(options, dict, {}) if options else {},
     )  # fmt: skip
     outcome = _stored_json(result, dict, {}) if result else None
     return QueuedMessage(

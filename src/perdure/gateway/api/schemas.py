@@ -15,7 +15,9 @@ Platform = Literal["http", "page"]
 TurnState = Annotated[
     Literal["running", "queued", "done"], BeforeValidator(lambda state: "queued" if state == "waiting" else state)
 ]
-MessageText = Annotated[str, BeforeValidator(lambda content: Message.from_dict(content).text)]
+MessageText = Annotated[
+    str, BeforeValidator(lambda content: "" if content is None else Message.from_dict(content).text)
+]
 _FROM_RECORD = ConfigDict(from_attributes=True)
 
 

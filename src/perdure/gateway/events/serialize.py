@@ -111,12 +111,14 @@ def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
         "text": event.final_response,
         "error": event.error,
         "usage": usage,
+        "client_calls": [call.to_dict() for call in event.client_calls],
+        "finish": event.finish,
     }
 
 
-def to_stored_result(result: Mapping[str, Any], content: str | Mapping[str, Any]) -> dict[str, Any]:
+def to_stored_result(result: Mapping[str, Any], inbound: InboundMessage) -> dict[str, Any]:
     """Add a digest of the message, whose content is deleted once it is answered."""
-    return {**result, _DIGEST: _digest(content)}
+    return {**result, _DIGEST: _digest(inbound)}
 
 
 def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None) -> TurnFinished | CommandAnswered:
@@ -125,7 +127,9 @@ def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None
     if stored.get("kind") == "command":
         return CommandAnswered(stored["text"], stored["level"], conversation_id)
     usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
-    return TurnFinished(stored.get("outcome", "failed"), stored.get("text", ""), usage, stored.get("error"))
+    calls = tuple(ToolCall.from_dict(call) for call in stored.get("client_calls") or ())
+    finish, outcome = stored.get("finish", ""), stored.get("outcome", "failed")
+    return TurnFinished(outcome, stored.get("text", ""), usage, stored.get("error"), calls, finish)
 
 
 def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
@@ -140,8 +144,8 @@ def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
     if isinstance(content, str) and is_command(content):
         return True
     if queued.state != "done":
-        return _digest(queued.inbound.content) == _digest(content)
-    return (queued.result or {}).get(_DIGEST) in (None, _digest(content))
+        return _digest(queued.inbound) == _digest(inbound)
+    return (queued.result or {}).get(_DIGEST) in (None, _digest(inbound))
 
 
 def is_visible_to(visibility: Visibility, queued: QueuedMessage, store: SessionStore) -> bool:
@@ -166,5 +170,6 @@ def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
         return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
 
 
-def _digest(content: str | Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+def _digest(inbound: InboundMessage) -> str:
+    sent = [inbound.content, inbound.options] if inbound.options else inbound.content
+    return hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import PerdureError
 from perdure.core.events import Event
+from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.core.visibility import EVERYONE, Visibility
 
 
@@ -37,11 +38,12 @@ class ChatMessage:
     """An inbound message, for `conversation_id` if set, else for the chat's current conversation."""
 
     chat: ChatKey
-    # Text, or a user message in OpenAI's shape (parts with images).
-    content: str | Mapping[str, Any]
+    # Text, or a user message in OpenAI's shape (parts with images); None: the turn goes on with results in `options`.
+    content: str | Mapping[str, Any] | None
     conversation_id: str | None = None
     # Idempotency key: the same key again returns the first ticket.
     key: str = ""
+    options: TurnOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Find the conversation that a request continues.
 
-A client can name its conversation in a header or in the field `user`. Otherwise it is identified by the history it
-sends: after every answer, a fingerprint of the client's history is stored with the position in the conversation. If
-the conversation has moved on since (the client regenerates or edits a message), the request continues in a branch from
-that position. An unknown history is imported into a new conversation.
+A client can name its conversation in a header or in the field `user`, or the response it continues. Otherwise it is
+identified by the history it sends: after every answer, a fingerprint of the client's history is stored with the
+position in the conversation. If the conversation has moved on since (the client regenerates or edits a message), the
+request continues in a branch from that position. An unknown history is imported into a new conversation.
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ from typing import Any
 
 from perdure.agent.prompt import assemble
 from perdure.core.errors import NotFound
-from perdure.core.messages import Message
+from perdure.core.messages import Message, ToolCall
+from perdure.core.rules import find_call
 from perdure.core.visibility import only
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey
+from perdure.gateway.openai_api.parameters import invalid_request
 from perdure.gateway.openai_api.request import CompletionRequest, MessageDict
 from perdure.gateway.workers.agent_pool import AgentPool, AgentSpec
 from perdure.gateway.workers.routing import ChatRouting
 from perdure.store.context import HistoryPosition
 from perdure.store.encoding import IdSource
-from perdure.store.records import RouteRecord
+from perdure.store.records import RouteRecord, Span
 from perdure.store.store import SessionStore
 
 PLATFORM = "openai"
 # Separates the agent's system prompt from the client's.
 _CLIENT_PROMPT = "\n\n# What the client says about this conversation\n\n"
+# How far back a reply can be whose calls are being answered: its results, and notes among them.
+_TAIL_MESSAGES = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,19 @@ class ConversationMatcher:
     def find(self, completion: CompletionRequest, principal: Principal, name: str | None) -> ConversationMatch:
         """Return the target of a request with an optional conversation name from its headers.
 
-        Raises NotFound for a conversation id that is not the principal's.
+        Raises NotFound for a conversation or response that is not the principal's, ApiException for tool results that
+        no call waits for.
         """
+        target = self._find(completion, principal, name)
+        if completion.options.results:
+            self._check_results(completion, target.conversation_id or self._current_conversation(target.chat))
+        return target
+
+    def _find(self, completion: CompletionRequest, principal: Principal, name: str | None) -> ConversationMatch:
+        if completion.previous_response_id is not None:
+            position = self._find_response(completion.previous_response_id, principal)
+            chat = self._chat_key(principal, self._ids.new("t_"))
+            return self._resume_at(chat, position, 0, completion, principal, is_named=False)
         if name is not None and name.startswith("c_"):
             conversation = self._store.conversations.get(name, visibility=only(principal.user_key))
             return ConversationMatch(self._chat_key(principal, conversation.id), conversation.id)
@@ -87,13 +102,60 @@ class ConversationMatcher:
         return self._start_conversation(chat, completion, principal, is_named=True)
 
     def record_history(
-        self, completion: CompletionRequest, answer: str, principal: Principal, conversation_id: str | None
+        self,
+        completion: CompletionRequest,
+        answer: MessageDict,
+        principal: Principal,
+        conversation_id: str | None,
+        *,
+        response_id: str,
     ) -> None:
         """Store the client's position after an answer; without a conversation, its next request starts a new one."""
-        history = (*completion.history, completion.new, {"role": "assistant", "content": answer})
         seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
-        *_, (_, fingerprint) = _fingerprints(principal.user_key, history)
-        self._store.client_histories.put(fingerprint, HistoryPosition(conversation_id, seq))
+        position = HistoryPosition(conversation_id, seq)
+        if completion.previous_response_id is None:
+            *_, (_, fingerprint) = _fingerprints(principal.user_key, (*completion.messages, answer))
+            self._store.client_histories.put(fingerprint, position)
+        if completion.is_stored:
+            self._store.client_histories.put(_response_fingerprint(principal.user_key, response_id), position)
+
+    def is_stored_response(self, response_id: str, principal: Principal) -> bool:
+        """Return whether a response was stored for its user."""
+        return self._store.client_histories.get(_response_fingerprint(principal.user_key, response_id)) is not None
+
+    def _find_response(self, response_id: str, principal: Principal) -> HistoryPosition:
+        position = self._store.client_histories.get(_response_fingerprint(principal.user_key, response_id))
+        if position is None or not (
+            position.conversation_id is None or self._exists(position.conversation_id, principal)
+        ):
+            raise NotFound(f"no response {response_id!r}; it was not stored, or is too old")
+        return position
+
+    def _check_results(self, completion: CompletionRequest, conversation_id: str | None) -> None:
+        """Raise unless the results are those that calls of the conversation wait for."""
+        waiting = self._waiting_calls(conversation_id) if conversation_id is not None else []
+        result_ids = [result.tool_call_id for result in completion.options.results]
+        for result_id in result_ids:
+            if find_call(waiting, result_id) is None:
+                raise invalid_request(
+                    f"no tool call {result_id!r} waits for a result in this conversation", "messages",
+                    code="unknown_tool_call",
+                )  # fmt: skip
+        if missing := [c.id for c in waiting if not any(find_call((c,), r) for r in result_ids)]:
+            raise invalid_request(f"these tool calls have no result: {', '.join(missing)}", "messages")
+
+    def _waiting_calls(self, conversation_id: str) -> list[ToolCall]:
+        """Return the calls at the end of a conversation that wait for results of the client."""
+        last = self._store.conversations.get(conversation_id).last_seq
+        answered: list[str | None] = []
+        for entry in reversed(self._store.log.read(conversation_id, Span(max(1, last - _TAIL_MESSAGES), last))):
+            message = entry.message
+            if message.kind == "tool":
+                answered.append(message.tool_call_id)
+            elif message.kind in ("user", "assistant"):
+                calls = [c for c in message.tool_calls if c.is_for_client]
+                return [c for c in calls if not any(find_call((c,), result_id) for result_id in answered)]
+        return []
 
     def _match_history(
         self, history: Sequence[MessageDict], principal: Principal, *, within: str | None
@@ -191,12 +253,32 @@ def _fingerprints(user_key: str, history: Sequence[MessageDict]) -> Iterator[tup
     """Yield the length and fingerprint of each prefix of a history; surrounding whitespace is ignored."""
     fingerprint = hashlib.sha256(user_key.encode("utf-8", "surrogatepass")).hexdigest()
     for count, message in enumerate(history, 1):
-        text = json.dumps([fingerprint, message["role"], _normalize(message["content"])], ensure_ascii=True)
-        fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        values = [fingerprint, message["role"], _normalize(message["content"]), *_call_identity(message)]
+        fingerprint = hashlib.sha256(json.dumps(values, ensure_ascii=True).encode()).hexdigest()
         yield count, fingerprint
 
 
+def _response_fingerprint(user_key: str, response_id: str) -> str:
+    text = json.dumps(["response", user_key, response_id], ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _call_identity(message: MessageDict) -> Iterator[Any]:
+    """Yield what identifies the calls of a message, or the call it answers; clients may write arguments differently."""
+    if calls := message.get("tool_calls"):
+        yield [[c.id, c.name, _normalize_arguments(c)] for c in map(ToolCall.from_dict, calls)]
+    if message["role"] == "tool":
+        yield message.get("tool_call_id")
+
+
+def _normalize_arguments(call: ToolCall) -> str:
+    arguments = call.parsed_arguments()
+    return call.arguments.strip() if arguments is None else json.dumps(arguments, sort_keys=True)
+
+
 def _normalize(content: Any) -> Any:
+    if content is None:
+        return ""
     if isinstance(content, str):
         return content.replace("\r\n", "\n").strip()
     return [{**part, "text": _normalize(part["text"])} if "text" in part else part for part in content]

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.gateway.errors import ApiError, ApiException
+from perdure.core.messages import CLIENT_CALL, Message
+from perdure.core.turn_options import NO_OPTIONS, TurnOptions
+from perdure.gateway.openai_api.parameters import (
+    CHAT,
+    check_model,
+    flag,
+    invalid_request,
+    parse_options,
+    stop_sequences,
+    unsupported,
+    user_name,
+)
 
-MODEL = "perdure"
-MAX_NAME_CHARS = 200
 _MAX_MESSAGES = 100_000
 # Parameters that the gateway's own settings decide; the response lists those that were ignored.
 _IGNORED = frozenset(
     {
-        "temperature", "top_p", "max_tokens", "max_completion_tokens", "presence_penalty", "frequency_penalty", "seed",
-        "stop", "logit_bias", "reasoning_effort", "verbosity", "service_tier", "prediction", "store", "metadata",
-        "top_k", "min_p", "repetition_penalty", "safety_identifier", "prompt_cache_key", "web_search_options",
+        "top_p", "presence_penalty", "frequency_penalty", "seed", "logit_bias", "reasoning_effort", "verbosity",
+        "service_tier", "prediction", "store", "metadata", "top_k", "min_p", "repetition_penalty",
+        "safety_identifier", "prompt_cache_key", "web_search_options",
     }
 )  # fmt: skip
 _IMAGE_URL = re.compile(r"(?:https?://|data:image/[a-z0-9.+-]+;base64,)\S+", re.IGNORECASE)
@@ -27,72 +36,106 @@ MessageDict = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """A parsed request: `history` is the client's copy of the conversation, `new` the message to append."""
+    """A parsed request: `history` is the client's copy of the conversation, `new` the message to append, if any.
+
+    Results of the client's tools, which come before it, are part of `options`.
+    """
 
     system: str
     history: tuple[MessageDict, ...]
-    new: MessageDict
-    is_stream: bool
-    wants_usage: bool
-    user: str | None
-    ignored: tuple[str, ...]
+    new: MessageDict | None
+    options: TurnOptions = NO_OPTIONS
+    stop: tuple[str, ...] = ()
+    is_stream: bool = False
+    wants_usage: bool = False
+    user: str | None = None
+    ignored: tuple[str, ...] = ()
+    # Of a Responses request: the response it continues, and whether it may be continued itself.
+    previous_response_id: str | None = None
+    is_stored: bool = False
+
+    @property
+    def messages(self) -> tuple[MessageDict, ...]:
+        """The client's copy of the conversation, with all that this request adds."""
+        results = (result.to_dict() for result in self.options.results)
+        return (*self.history, *results, *(() if self.new is None else (self.new,)))
 
 
-def parse_request(body: object) -> CompletionRequest:
-    """Parse a request body. Raises ApiException with the invalid parameter."""
+def parse_request(body: object, *, is_named: bool = False) -> CompletionRequest:
+    """Parse a request body; in a named conversation, results may come without their calls. Raises ApiException."""
     if not isinstance(body, Mapping):
         raise invalid_request("the body must be a JSON object")
+    check_model(body)
     _refuse_unsupported(body)
     messages = [_message(raw, f"messages[{i}]") for i, raw in enumerate(_message_list(body))]
-    dialogue = [m for m in messages if m["role"] != "system"]
-    if not dialogue or dialogue[-1]["role"] != "user":
-        raise invalid_request("the last message must have the role user", "messages")
-    last_answer = max((i for i, m in enumerate(dialogue) if m["role"] == "assistant"), default=-1)
-    options = body.get("stream_options")
-    user = body.get("user")
-    if user is not None and (not isinstance(user, str) or len(user) > MAX_NAME_CHARS):
-        raise invalid_request(f"user must be a string of at most {MAX_NAME_CHARS} characters", "user")
-    return CompletionRequest(
-        system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
-        history=tuple(dialogue[: last_answer + 1]),
-        new=_merge_messages(dialogue[last_answer + 1 :]),
-        is_stream=_flag(body, "stream"),
-        wants_usage=isinstance(options, Mapping) and _flag(options, "include_usage"),
-        user=user or None,
-        ignored=tuple(sorted(name for name in _IGNORED if body.get(name) is not None)),
+    options, unused_tools = parse_options(body, CHAT)
+    stream_options = body.get("stream_options")
+    request = split_messages(messages, options, is_named=is_named)
+    return replace(
+        request,
+        stop=stop_sequences(body),
+        is_stream=flag(body, "stream"),
+        wants_usage=isinstance(stream_options, Mapping) and flag(stream_options, "include_usage"),
+        user=user_name(body),
+        ignored=(*sorted(name for name in _IGNORED if body.get(name) is not None), *unused_tools),
     )
 
 
-def invalid_request(message: str, param: str | None = None, *, code: str = "invalid_request") -> ApiException:
-    return ApiException(ApiError(400, code, message, param=param))
+def split_messages(
+    messages: Sequence[dict[str, Any]], options: TurnOptions, *, is_named: bool, field: str = "messages"
+) -> CompletionRequest:
+    """Split parsed messages into system prompt, history, tool results and the new message. Raises ApiException."""
+    check_pairs(messages, is_named=is_named, field=field)
+    dialogue = [m for m in messages if m["role"] != "system"]
+    if not dialogue or dialogue[-1]["role"] == "assistant":
+        raise invalid_request("the last message must have the role user or tool", field)
+    last_answer = max((i for i, m in enumerate(dialogue) if m["role"] == "assistant"), default=-1)
+    tail = dialogue[last_answer + 1 :]
+    results = tuple(Message.from_dict(m) for m in tail if m["role"] == "tool")
+    users = [m for m in tail if m["role"] == "user"]
+    return CompletionRequest(
+        system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
+        history=tuple(dialogue[: last_answer + 1]),
+        new=_merge_messages(users) if users else None,
+        options=replace(options, results=results),
+    )
+
+
+def check_pairs(messages: Sequence[MessageDict], *, is_named: bool, field: str) -> None:
+    """Raise for a tool result without its call, and for a call without its result."""
+    open_ids: list[str] = []
+    # In a named conversation, the first results may belong to calls that the client did not send again.
+    is_start = is_named
+    for i, message in enumerate(messages):
+        if message["role"] == "tool":
+            call_id = message["tool_call_id"]
+            if call_id in open_ids:
+                open_ids.remove(call_id)
+            elif not is_start:
+                text = f"{field}[{i}]: tool_call_id {call_id!r} answers no tool call of the assistant message before it"
+                raise invalid_request(text, f"{field}[{i}]")
+        elif message["role"] != "system":
+            _refuse_open_calls(open_ids, field)
+            open_ids = [call["id"] for call in message.get("tool_calls") or ()]
+            is_start = is_start and message["role"] != "assistant"
+    _refuse_open_calls(open_ids, field)
+
+
+def _refuse_open_calls(open_ids: Sequence[str], field: str) -> None:
+    if open_ids:
+        raise invalid_request(f"these tool calls have no result: {', '.join(open_ids)}", field)
 
 
 def _refuse_unsupported(body: MessageDict) -> None:
     """Raise for parameters that would change the meaning of the response and cannot be honoured."""
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise invalid_request(f"model is required; available: {MODEL}", "model")
-    if model != MODEL:
-        api_error = ApiError(404, "model_not_found", f"model not found; available: {MODEL}", param="model")
-        raise ApiException(api_error)
-    for name in ("tools", "functions"):
-        if body.get(name):
-            raise _unsupported(name, "the agent runs its own tools")
+    if body.get("functions") or body.get("function_call"):
+        raise unsupported("functions", "use tools")
     if body.get("n") not in (None, 1):
-        raise _unsupported("n", "a turn has one answer")
+        raise unsupported("n", "a turn has one answer")
     if body.get("logprobs") or body.get("top_logprobs"):
-        raise _unsupported("logprobs", "they are not available")
-    response_format = body.get("response_format")
-    if response_format is not None and (
-        not isinstance(response_format, Mapping) or response_format.get("type") != "text"
-    ):
-        raise _unsupported("response_format", "an agent's answer is text")
+        raise unsupported("logprobs", "they are not available")
     if body.get("audio") or body.get("modalities") not in (None, ["text"]):
-        raise _unsupported("modalities", "an agent's answer is text")
-
-
-def _unsupported(name: str, reason: str) -> ApiException:
-    return invalid_request(f"{name} is not supported: {reason}", name, code="unsupported_parameter")
+        raise unsupported("modalities", "an agent's answer is text")
 
 
 def _message_list(body: MessageDict) -> list[Any]:
@@ -108,21 +151,55 @@ def _message(raw: object, path: str) -> dict[str, Any]:
     if not isinstance(raw, Mapping):
         raise invalid_request(f"{path} must be an object", path)
     role = raw.get("role")
-    if role in ("tool", "function") or raw.get("tool_calls") or raw.get("function_call"):
-        raise invalid_request(f"{path}: tool calls and results are not accepted; the agent runs its own tools", path)
+    if role == "function" or raw.get("function_call"):
+        raise invalid_request(f"{path}: function messages are not supported; use tool messages", path)
+    if role == "tool":
+        return tool_message(raw.get("tool_call_id"), raw.get("content"), path)
     if role not in ("system", "developer", "user", "assistant"):
-        raise invalid_request(f"{path}.role must be system, developer, user or assistant", f"{path}.role")
+        raise invalid_request(f"{path}.role must be system, developer, user, assistant or tool", f"{path}.role")
     is_answer = role == "assistant"
     content = raw.get("content")
-    if content is None and is_answer:
+    if is_answer and (content is None or content == []):
         content = raw.get("refusal") or ""
-    return {
+    message: dict[str, Any] = {
         "role": "system" if role == "developer" else role,
-        "content": _content(content, f"{path}.content", takes_images=role == "user"),
+        "content": parse_content(content, f"{path}.content", takes_images=role == "user"),
     }
+    if is_answer and raw.get("tool_calls"):
+        message["tool_calls"] = _calls(raw["tool_calls"], f"{path}.tool_calls")
+    return message
 
 
-def _content(raw: object, path: str, *, takes_images: bool) -> str | list[dict[str, Any]]:
+def tool_message(call_id: object, content: object, path: str) -> dict[str, Any]:
+    """Build the result of a tool call. Raises ApiException."""
+    if not isinstance(call_id, str) or not call_id:
+        raise invalid_request(f"{path}: a tool result names its call in tool_call_id", path)
+    parsed = parse_content("" if content in (None, []) else content, f"{path}.content", takes_images=True)
+    return {"role": "tool", "tool_call_id": call_id, "content": parsed}
+
+
+def tool_call(call_id: object, name: object, arguments: object, path: str) -> dict[str, Any]:
+    """Build a call that the client runs. Raises ApiException."""
+    if not isinstance(call_id, str) or not call_id or not isinstance(name, str) or not name:
+        raise invalid_request(f"{path} needs an id and the name of its function", path)
+    if not isinstance(arguments, str):
+        raise invalid_request(f"{path}: arguments must be a string of JSON", path)
+    function = {"name": name, "arguments": arguments}
+    return {"id": call_id, "type": "function", "function": function, CLIENT_CALL: True}
+
+
+def _calls(raw: object, path: str) -> list[dict[str, Any]]:
+    calls = []
+    for i, call in enumerate(raw if isinstance(raw, list) else [raw]):
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+            raise invalid_request(f"{path}[{i}] must be the call of a function", path)
+        calls.append(tool_call(call.get("id"), function.get("name"), function.get("arguments"), f"{path}[{i}]"))
+    return calls
+
+
+def parse_content(raw: object, path: str, *, takes_images: bool) -> str | list[dict[str, Any]]:
+    """Parse the content of a message: text, or parts. Raises ApiException."""
     if isinstance(raw, str):
         return raw
     if not isinstance(raw, list) or not raw:
@@ -135,9 +212,11 @@ def _content(raw: object, path: str, *, takes_images: bool) -> str | list[dict[s
 
 def _part(raw: object, path: str, *, takes_images: bool) -> dict[str, Any]:
     kind = raw.get("type") if isinstance(raw, Mapping) else None
-    if isinstance(raw, Mapping) and kind in ("text", "refusal") and isinstance(raw.get(str(kind)), str):
-        return {"type": "text", "text": raw[str(kind)]}
-    if isinstance(raw, Mapping) and kind == "image_url" and takes_images:
+    if isinstance(raw, Mapping) and kind in ("text", "input_text", "output_text") and isinstance(raw.get("text"), str):
+        return {"type": "text", "text": raw["text"]}
+    if isinstance(raw, Mapping) and kind == "refusal" and isinstance(raw.get("refusal"), str):
+        return {"type": "text", "text": raw["refusal"]}
+    if isinstance(raw, Mapping) and kind in ("image_url", "input_image") and takes_images:
         image = raw.get("image_url")
         url = image.get("url") if isinstance(image, Mapping) else image
         if not isinstance(url, str) or not _IMAGE_URL.fullmatch(url):
@@ -162,10 +241,3 @@ def _merge_messages(messages: list[dict[str, Any]]) -> dict[str, Any]:
 def _text_of(message: MessageDict) -> str:
     content = message["content"]
     return content if isinstance(content, str) else "\n".join(p.get("text", "") for p in content)
-
-
-def _flag(body: MessageDict, name: str) -> bool:
-    value = body.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise invalid_request(f"{name} must be true or false", name)
-    return bool(value)

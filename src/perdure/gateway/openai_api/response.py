@@ -1,19 +1,21 @@
-"""Format responses in OpenAI's shapes: complete, or as stream chunks."""
+"""Format responses of Chat Completions: complete, or as stream chunks."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from perdure.core.events import Outcome
+from perdure.core.events import TextDelta
+from perdure.core.messages import ToolCall
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.openai_api.request import MODEL
+from perdure.gateway.openai_api.parameters import MODEL
+from perdure.gateway.openai_api.turn import CompletionTurn
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 DONE = b"data: [DONE]\n\n"
-# The call budget is used up; the other outcomes map to "stop".
-_REASONS: dict[Outcome, FinishReason] = {"budget": "length"}
+IDLE = b": idle\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,31 +25,51 @@ class ResponseBuilder:
     turn_id: str
     created_s: int
 
-    def build_completion(
-        self, text: str, outcome: Outcome, usage: CanonicalUsage, conversation_id: str | None
-    ) -> dict[str, Any]:
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": None,
-            "finish_reason": finish_reason(outcome),
-        }
-        extension = {"perdure": {"conversation_id": conversation_id}}
-        return {**self._envelope("chat.completion"), "choices": [choice], "usage": usage_to_dict(usage), **extension}
+    def build_completion(self, turn: CompletionTurn) -> dict[str, Any]:
+        calls = [_call_to_dict(call) for call in turn.client_calls]
+        message: dict[str, Any] = {"role": "assistant", "content": turn.text, "refusal": None}
+        if calls:
+            message |= {"content": turn.text or None, "tool_calls": calls}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn)}
+        extension = {"perdure": {"conversation_id": turn.conversation_id}}
+        usage = usage_to_dict(turn.usage)
+        return {**self._envelope("chat.completion"), "choices": [choice], "usage": usage, **extension}
 
-    def chunk(self, delta: dict[str, Any], *, reason: FinishReason | None = None, **extra: Any) -> bytes:
+    async def stream(self, turn: CompletionTurn, *, with_usage: bool) -> AsyncIterator[bytes]:
+        """Yield the response as server-sent chunks."""
+        yield self._chunk({"role": "assistant", "content": ""})
+        async for delta in turn.deltas():
+            if delta is None:
+                yield IDLE
+            else:
+                yield self._chunk({"content" if isinstance(delta, TextDelta) else "reasoning_content": delta.text})
+        if (failure := turn.failure) is not None:
+            yield format_chunk(failure.body)
+            yield DONE
+            return
+        for i, call in enumerate(turn.client_calls):
+            yield self._chunk({"tool_calls": [{"index": i, **_call_to_dict(call)}]})
+        extension = {"perdure": {"conversation_id": turn.conversation_id}}
+        yield self._chunk({}, reason=finish_reason(turn), **extension)
+        if with_usage:
+            usage = usage_to_dict(turn.usage)
+            yield format_chunk({**self._envelope("chat.completion.chunk"), "choices": [], "usage": usage})
+        yield DONE
+
+    def _chunk(self, delta: dict[str, Any], *, reason: FinishReason | None = None, **extra: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         return format_chunk({**self._envelope("chat.completion.chunk"), "choices": [choice], **extra})
-
-    def usage_chunk(self, usage: CanonicalUsage) -> bytes:
-        return format_chunk({**self._envelope("chat.completion.chunk"), "choices": [], "usage": usage_to_dict(usage)})
 
     def _envelope(self, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{self.turn_id}", "object": kind, "created": self.created_s, "model": MODEL}
 
 
-def finish_reason(outcome: Outcome) -> FinishReason:
-    return _REASONS.get(outcome, "stop")
+def finish_reason(turn: CompletionTurn) -> FinishReason:
+    if turn.client_calls:
+        return "tool_calls"
+    if turn.is_refusal:
+        return "content_filter"
+    return "length" if turn.is_cut else "stop"
 
 
 def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:
@@ -61,10 +83,14 @@ def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:
     }
 
 
-def list_model_objects(created_s: int) -> list[dict[str, Any]]:
+def list_model_objects(created_s: int) -> Sequence[dict[str, Any]]:
     return [{"id": MODEL, "object": "model", "created": created_s, "owned_by": "perdure"}]
 
 
 def format_chunk(value: Any) -> bytes:
     # ASCII output keeps lone surrogates, which cannot be encoded, as escapes.
     return b"data: " + json.dumps(value, separators=(",", ":")).encode() + b"\n\n"
+
+
+def _call_to_dict(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

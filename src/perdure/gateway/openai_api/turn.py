@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from perdure.core.errors import NotFound
 from perdure.core.events import CallStarted, Outcome, ReasoningDelta, TextDelta, TurnFinished
+from perdure.core.messages import ToolCall
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import ApiError
@@ -14,13 +16,47 @@ from perdure.gateway.events.types import CommandAnswered, QuestionAsked, Ticket
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.openai_api.conversation_match import ConversationMatcher
 from perdure.gateway.openai_api.request import CompletionRequest
-from perdure.gateway.openai_api.response import DONE, ResponseBuilder, finish_reason, format_chunk
 from perdure.gateway.workers.hub import Hub
 
 _log = logging.getLogger(__name__)
 # Interval of the comments that keep proxies from closing the connection while tools run.
 _IDLE_S = 15.0
 _UNATTENDED_ANSWER = "No user can answer through this API; decide yourself, and state your decision."
+
+# None: nothing happened for a while.
+TurnDelta = TextDelta | ReasoningDelta | None
+
+
+class StopFilter:
+    """Ends a streamed text before the first of its stop sequences."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._buffer = ""
+        self._is_over = False
+
+    def feed(self, text: str) -> str:
+        """Return what can be sent by now: what may be the start of a stop sequence is held back."""
+        if not self._stops or self._is_over:
+            return "" if self._is_over else text
+        self._buffer += text
+        starts = [i for stop in self._stops if (i := self._buffer.find(stop)) >= 0]
+        if starts:
+            self._is_over = True
+            return self._buffer[: min(starts)]
+        count = max(_overlap(self._buffer, stop) for stop in self._stops)
+        ready, self._buffer = self._buffer[: len(self._buffer) - count], self._buffer[len(self._buffer) - count :]
+        return ready
+
+    def end(self) -> str:
+        """Return what was held back."""
+        rest, self._buffer = self._buffer, ""
+        return "" if self._is_over else rest
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return how many characters at the end of a text begin the stop sequence."""
+    return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)
 
 
 class CompletionTurn:
@@ -40,27 +76,46 @@ class CompletionTurn:
         self._principal = principal
         self._ticket = ticket
         self._calls = 0
+        # An answer in a given format is sent once it is checked, and without the texts between tool calls.
+        self._is_live = completion.is_stream and completion.options.answer_format is None
+        self._stop = StopFilter(completion.stop)
         # The text sent to the client, which will be part of its next history.
         self._sent: list[str] = []
         self.end: TurnFinished | CommandAnswered | None = None
         self.conversation_id: str | None = ticket.conversation_id
 
-    async def deltas(self) -> AsyncIterator[dict[str, str]]:
-        """Yield deltas; an empty one when idle. Stops the turn if the consumer closes the iterator."""
+    async def deltas(self) -> AsyncIterator[TurnDelta]:
+        """Yield deltas; None when idle. Stops the turn if the consumer closes the iterator."""
         try:
             async for batch in self._hub.feeds.turn(
                 self._ticket, visibility=self._principal.visibility, idle_s=_IDLE_S
             ):
                 for sequenced in batch:
-                    if delta := await self._delta(sequenced.event):
+                    if (delta := await self._delta(sequenced.event)) is not None:
                         yield delta
                 if not batch:
-                    yield {}
+                    yield None
             if self.end is not None:
                 await self._record_history()
         finally:
             if self.end is None:
                 self._hub.stop_turns({self._ticket.turn_id})
+
+    async def run(self) -> str:
+        """Run to the end and return the answer; without streaming it is the final text only."""
+        async for _ in self.deltas():
+            pass
+        return self.text
+
+    @property
+    def text(self) -> str:
+        """The text sent so far."""
+        return "".join(self._sent)
+
+    @property
+    def client_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the client is to run."""
+        return self.end.client_calls if isinstance(self.end, TurnFinished) else ()
 
     @property
     def usage(self) -> CanonicalUsage:
@@ -69,6 +124,15 @@ class CompletionTurn:
     @property
     def outcome(self) -> Outcome:
         return self.end.outcome if isinstance(self.end, TurnFinished) else "completed"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the answer ended at a limit: of its tokens, or of the turn's calls."""
+        return self.outcome == "budget" or (isinstance(self.end, TurnFinished) and self.end.finish == "length")
+
+    @property
+    def is_refusal(self) -> bool:
+        return isinstance(self.end, TurnFinished) and self.end.finish == "refusal"
 
     @property
     def failure(self) -> ApiError | None:
@@ -80,52 +144,41 @@ class CompletionTurn:
             return ApiError(502, "turn_failed", message, headers={"x-should-retry": "false"})
         return None
 
-    async def stream(self, builder: ResponseBuilder) -> AsyncIterator[bytes]:
-        """Yield the response as server-sent chunks."""
-        yield builder.chunk({"role": "assistant", "content": ""})
-        async for delta in self.deltas():
-            yield builder.chunk(delta) if delta else b": idle\n\n"
-        if (failure := self.failure) is not None:
-            yield format_chunk(failure.body)
-            yield DONE
-            return
-        yield builder.chunk({}, reason=finish_reason(self.outcome), perdure={"conversation_id": self.conversation_id})
-        if self._completion.wants_usage:
-            yield builder.usage_chunk(self.usage)
-        yield DONE
-
-    async def text(self) -> str:
-        """Return the complete answer; without streaming it is the final text only."""
-        async for _ in self.deltas():
-            pass
-        return "".join(self._sent)
-
-    async def _delta(self, event: object) -> dict[str, str] | None:
+    async def _delta(self, event: object) -> TurnDelta:
         match event:
             case CallStarted():
                 self._calls += 1
-            case TextDelta(text) if self._completion.is_stream:
+            case TextDelta(text) if self._is_live:
                 return self._send_text(text)
-            case ReasoningDelta(text) if self._completion.is_stream:
-                return {"reasoning_content": text}
+            case ReasoningDelta() if self._completion.is_stream:
+                return event
             case QuestionAsked(question_id=question, kind=kind):
                 await self._decline(question, kind)
             case TurnFinished() | CommandAnswered():
                 return self._end(event)
         return None
 
-    def _send_text(self, text: str) -> dict[str, str]:
+    def _send_text(self, text: str) -> TextDelta | None:
         # The model's texts before and after a tool call are two messages; the client gets one.
         gap = "\n\n" if self._calls > 1 and self._sent else ""
         self._calls = min(self._calls, 1)
-        self._sent.append(gap + text)
-        return {"content": gap + text}
+        return self._forward(self._stop.feed(gap + text))
 
-    def _end(self, event: TurnFinished | CommandAnswered) -> dict[str, str] | None:
+    def _forward(self, text: str) -> TextDelta | None:
+        if not text:
+            return None
+        self._sent.append(text)
+        return TextDelta(text)
+
+    def _end(self, event: TurnFinished | CommandAnswered) -> TextDelta | None:
         self.end = event
+        rest = self._stop.end()
         text = event.text if isinstance(event, CommandAnswered) else event.final_response
-        # If another process ran the turn, or it was answered before, the final event is all there is.
-        return self._send_text(text) if text and not self._sent else None
+        if text and not self._sent and not rest:
+            # If another process ran the turn, or it was answered before, the final event is all there is.
+            self._stop = StopFilter(self._completion.stop)
+            rest = self._stop.feed(text) + self._stop.end()
+        return self._forward(rest)
 
     async def _decline(self, question_id: str, kind: str) -> None:
         """Deny an approval at once, since this API has no way to ask the user."""
@@ -137,9 +190,20 @@ class CompletionTurn:
     async def _record_history(self) -> None:
         queued = await self._hub.get_message(self._ticket.turn_id, self._principal)
         self.conversation_id = queued.conversation_id
-        is_answered = not (isinstance(self.end, TurnFinished) and self.end.outcome == "failed")
-        if is_answered:
-            answer = "".join(self._sent)
-            await run_blocking(
-                self._matcher.record_history, self._completion, answer, self._principal, self.conversation_id
-            )
+        if isinstance(self.end, TurnFinished) and self.end.outcome == "failed":
+            return
+        answer: Mapping[str, Any] = {"role": "assistant", "content": self.text}
+        if self.client_calls:
+            answer = {**answer, "tool_calls": [call.to_dict() for call in self.client_calls]}
+        await run_blocking(
+            self._matcher.record_history,
+            self._completion,
+            answer,
+            self._principal,
+            self.conversation_id,
+            response_id=response_id_of(self._ticket.turn_id),
+        )
+
+
+def response_id_of(turn_id: str) -> str:
+    return f"resp_{turn_id}"

@@ -252,7 +252,13 @@ class Hub:
         parts = incoming.content.get("content") if isinstance(incoming.content, Mapping) else None
         if isinstance(parts, list) and len(parts) > MAX_PARTS:
             raise InvalidMessage(f"a message has at most {MAX_PARTS:,} parts, and this one has {len(parts):,}")
-        message = parse_user_message(incoming.content)
+        content = incoming.content
+        if isinstance(content, Mapping):
+            content = parse_user_message(content).to_dict()
+        elif content is not None:
+            parse_user_message(content)
+        elif not incoming.options.results:
+            raise InvalidMessage("the message is empty")
         conversation_id = None
         if incoming.conversation_id is not None:
             conversation_id = self.store.conversations.get(incoming.conversation_id, visibility=principal.visibility).id
@@ -262,9 +268,10 @@ class Hub:
             chat.platform,
             chat.user_key,
             chat.chat,
-            incoming.content if isinstance(incoming.content, str) else message.to_dict(),
+            content,
             tuple(sorted(principal.scopes)),
             incoming.key or None,
+            incoming.options.to_dict(),
         )
 
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.turn import ConversationResult
 from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import CommandResult, Commands, is_command
 from perdure.commands.titles import title_of
 from perdure.core.concurrency import CancelToken
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreError
-from perdure.core.events import Event, Notice, Outcome, TurnFinished
+from perdure.core.events import Event, Notice, TurnFinished
 from perdure.core.messages import Message
 from perdure.core.ports import Clock
+from perdure.core.turn_options import TurnOptions
 from perdure.core.visibility import Visibility, only
 from perdure.gateway.adapters.base import PlatformDelivery
 from perdure.gateway.auth.principal import Principal, Scope
@@ -37,6 +37,7 @@ from perdure.store.store import SessionStore
 _log = logging.getLogger(__name__)
 # Retry a failing store before the message fails; what was stored is resumed.
 _RETRY_DELAYS_S = (0.5, 1.0, 2.0, 4.0, 8.0, None)
+MessageContent = str | Mapping[str, Any] | None
 GOODBYE = "Bye. The conversation is stored; send a message to continue."
 
 
@@ -107,6 +108,7 @@ class MessageJob:
         inbound = queued.inbound
         self.chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
         self.principal = Principal(inbound.user_key, frozenset(_parse_scopes(inbound.scopes)))
+        self._options = TurnOptions.from_dict(inbound.options)
         self._spec = AgentSpec(self.chat, self.principal.has_scope("shell"))
         self.conversation_id: str | None = queued.conversation_id
         # A command of this message chose `conversation_id`, None for a new conversation.
@@ -163,7 +165,7 @@ class MessageJob:
 
     # -- message -------------------------------------------------------------------------------------------------------
 
-    async def _run_message(self, content: str | Mapping[str, Any]) -> None:
+    async def _run_message(self, content: MessageContent) -> None:
         started = await run_when_free(self._start, content)
         async with self._context.pool.using(started.agent_lease) as agent:
             outcome = started.outcome or await self._run_turn(content, started)
@@ -171,7 +173,7 @@ class MessageJob:
                 raise MessageTakenOver
             await self._finish(outcome, agent)
 
-    def _start(self, content: str | Mapping[str, Any]) -> StartedTurn:
+    def _start(self, content: MessageContent) -> StartedTurn:
         """Resolve, acquire, begin. In one worker thread, so that a message waits for one thread switch, not three.
 
         Raises LeaseLost while the conversation is leased elsewhere, MessageTakenOver, StoreError.
@@ -202,7 +204,7 @@ class MessageJob:
         except NotFound:  # deleted, or not visible to the principal: start a new conversation
             return None
 
-    def _begin(self, content: str | Mapping[str, Any], agent_lease: AgentLease) -> StartedTurn:
+    def _begin(self, content: MessageContent, agent_lease: AgentLease) -> StartedTurn:
         """Detect how far another process got, else mark the message as started here. Raises MessageTakenOver."""
         store, conversation = self._context.store, agent_lease.conversation
         self.conversation_id = conversation.id
@@ -216,11 +218,11 @@ class MessageJob:
         self.queued = replace(self.queued, inbound=inbound, conversation_id=conversation.id, begin_seq=seq)
         if seq == 0 and self._is_of_chat:
             self._context.routing.set(self.chat, conversation.id)
-        if not conversation.title and (title := title_of(Message.from_dict(content).text)):
+        if content is not None and not conversation.title and (title := title_of(Message.from_dict(content).text)):
             store.conversations.set_title(conversation.id, title)
         return StartedTurn(agent_lease)
 
-    def _resume(self, content: str | Mapping[str, Any], agent_lease: AgentLease, begin_seq: int) -> StartedTurn:
+    def _resume(self, content: MessageContent, agent_lease: AgentLease, begin_seq: int) -> StartedTurn:
         """Read how far an earlier start got; everything in the log after `begin_seq` belongs to this message."""
         conversation = agent_lease.conversation
         if begin_seq == 0 and self._is_of_chat:  # its process may have died before the chat was routed
@@ -229,13 +231,19 @@ class MessageJob:
             return StartedTurn(agent_lease)
         since = self._context.store.log.read(conversation.id, Span(begin_seq + 1, conversation.last_seq))
         messages = [e.message for e in since if e.message.kind in ("user", "assistant", "tool")]
-        sent = Message.from_dict(content).to_dict()
-        if not any(m.is_real_user and m.to_dict() == sent for m in messages):
+        if not self._is_begun(content, messages):
             return StartedTurn(agent_lease)
         last = messages[-1]
         is_answered = last.role == "assistant" and not last.tool_calls
         outcome = TurnFinished("completed", last.text) if is_answered else None
         return StartedTurn(agent_lease, is_resumed=True, outcome=outcome)
+
+    def _is_begun(self, content: MessageContent, messages: Sequence[Message]) -> bool:
+        """Return whether the log has the message, or the results that came without one."""
+        if content is None:
+            return any(m.role == "tool" for m in messages)
+        sent = Message.from_dict(content).to_dict()
+        return any(m.is_real_user and m.to_dict() == sent for m in messages)
 
     @property
     def _is_of_chat(self) -> bool:
@@ -247,21 +255,23 @@ class MessageJob:
 
     # -- turn ----------------------------------------------------------------------------------------------------------
 
-    async def _run_turn(self, content: str | Mapping[str, Any], started: StartedTurn) -> TurnFinished:
+    async def _run_turn(self, content: MessageContent, started: StartedTurn) -> TurnFinished:
         """Run the turn, from its message or from where it was cut off. Raises MessageTakenOver."""
         agent_lease = started.agent_lease
         agent_lease.prompter.origin = QuestionOrigin(self.chat, self.queued.id, self.principal.scopes, self._visibility)
         try:
             with self._attached(agent_lease) as agent:
-                if not started.is_resumed:
+                # Between a call and its result nothing is compacted; the turn itself does, once it has them.
+                if not started.is_resumed and not self._options.results:
                     await self._precompact(agent)
                 if self._cancel.is_cancelled:
                     return TurnFinished("interrupted", "")
                 unregister = self._cancel.on_cancel(agent.interrupt)
                 try:
                     if started.is_resumed:
-                        return _to_event(await agent.afinish_turn(task_id=self.queued.id))
-                    return _to_event(await agent.arun_conversation(content, task_id=self.queued.id))
+                        return (await agent.afinish_turn(task_id=self.queued.id, options=self._options)).event
+                    turn = agent.arun_conversation(content, task_id=self.queued.id, options=self._options)
+                    return (await turn).event
                 finally:
                     unregister()
         except LeaseLost as error:
@@ -338,7 +348,7 @@ class MessageJob:
 
     def _store_result(self, result: Mapping[str, Any], agent: ConversationAgent | None) -> float | None:
         store = self._context.store
-        stored = to_stored_result(result, self.queued.inbound.content)
+        stored = to_stored_result(result, self.queued.inbound)
         if not store.inbox.finish(self.queued, stored, conversation_id=self.conversation_id):
             raise MessageTakenOver
         session_id = agent.session_id if agent is not None else None
@@ -381,11 +391,6 @@ class GatewayCommandContext:
         self.agent.switch_model(route)
         self.store.conversation_state(self.agent.session_id).set(MODEL_KEY, name)
         return f"{route.main.model} ({route.main.provider})"
-
-
-def _to_event(result: ConversationResult) -> TurnFinished:
-    outcome: Outcome = result.outcome
-    return TurnFinished(outcome, result.final_response, result.usage, result.error)
 
 
 def _parse_scopes(stored: Sequence[str]) -> list[Scope]:

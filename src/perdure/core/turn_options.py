@@ -1,0 +1,122 @@
+"""What the sender of one message may ask of its turn: tools of its own, the form of the answer, limits.
+
+They apply to one turn only and are stored with the queued message, so that another process can run it the same way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.core.errors import PerdureError
+from perdure.core.json_schema import schema_problem
+from perdure.core.messages import Message
+
+AUTO, REQUIRED = "auto", "required"
+
+
+class AnswerRejected(PerdureError):
+    """The answer is not what the sender of the message requested, and could not be repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The answer must be JSON: any object, or a value that fits `schema`."""
+
+    schema: Mapping[str, Any] | None = None
+    name: str = "answer"
+    is_strict: bool | None = None
+
+    @property
+    def instructions(self) -> str:
+        """The instructions for the model, sent whether or not its provider enforces the format."""
+        text = "Give your final answer as JSON only: no other text, no Markdown fences."
+        if self.schema is None:
+            return f"{text} It must be one JSON object."
+        return f"{text} It must fit this JSON schema:\n{json.dumps(self.schema, ensure_ascii=False)}"
+
+    def parse(self, text: str) -> tuple[str, str | None]:
+        """Return the JSON text of an answer, without fences around it, and why it does not fit, if so."""
+        answer = _without_fences(text)
+        try:
+            value = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            return answer, f"it is not valid JSON ({error})"
+        if self.schema is not None:
+            return answer, schema_problem(value, self.schema)
+        return answer, None if isinstance(value, dict) else "it is not a JSON object"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOptions:
+    """The options of one turn. Without any, the turn runs as configured."""
+
+    # Function schemas of tools that the client runs itself.
+    tools: tuple[Mapping[str, Any], ...] = ()
+    # AUTO, REQUIRED (one of the client's tools must be called), or the name of the tool to call.
+    tool_choice: str = AUTO
+    allows_parallel_calls: bool = True
+    answer_format: AnswerFormat | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    # Results of calls that an earlier turn returned to the client.
+    results: tuple[Message, ...] = ()
+    _names: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_names", frozenset(tool["function"]["name"] for tool in self.tools))
+
+    @property
+    def tool_names(self) -> frozenset[str]:
+        """The names of the client's tools."""
+        return self._names
+
+    @property
+    def requires_call(self) -> bool:
+        """Whether the turn must end with a call of one of the client's tools."""
+        return bool(self.tools) and self.tool_choice != AUTO
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as JSON values, without those that are not set."""
+        answer = self.answer_format
+        values = {
+            "tools": [dict(tool) for tool in self.tools],
+            "tool_choice": self.tool_choice if self.tool_choice != AUTO else None,
+            "is_serial": not self.allows_parallel_calls,
+            "max_tokens": self.max_tokens,
+            "results": [result.to_dict() for result in self.results],
+        }
+        out: dict[str, Any] = {name: value for name, value in values.items() if value}
+        if self.temperature is not None:
+            out["temperature"] = self.temperature
+        if answer is not None:
+            out["answer_format"] = {"schema": answer.schema, "name": answer.name, "is_strict": answer.is_strict}
+        return out
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> TurnOptions:
+        """Rebuild stored options."""
+        answer = raw.get("answer_format")
+        return cls(
+            tools=tuple(raw.get("tools") or ()),
+            tool_choice=raw.get("tool_choice") or AUTO,
+            allows_parallel_calls=not raw.get("is_serial"),
+            answer_format=AnswerFormat(**answer) if answer is not None else None,
+            max_tokens=raw.get("max_tokens"),
+            temperature=raw.get("temperature"),
+            results=tuple(Message.from_dict(result) for result in raw.get("results") or ()),
+        )
+
+
+NO_OPTIONS = TurnOptions()
+
+
+def _without_fences(text: str) -> str:
+    """Return the text without a Markdown fence around the whole of it."""
+    answer = text.strip()
+    if not answer.startswith("```") or not answer.endswith("```") or len(answer) < 6:
+        return answer
+    opening, _, body = answer[:-3].partition("\n")
+    return body.strip() if opening.strip("`").strip().lower() in ("", "json") else answer

@@ -1,4 +1,4 @@
-"""Everybody can use it: no serious finding of axe in any view, light or dark; keyboard alone; narrow screens."""
+"""Everybody can use it: no finding of axe in any view, light or dark; keyboard alone; narrow screens."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def unfold(page: Page, view: str) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_has_no_serious_finding_in_any_view(page: Page, told: Told, theme: str) -> None:
+def test_axe_has_no_finding_in_any_view(page: Page, told: Told, theme: str) -> None:
     server, story = told
     page.prefer(theme)
     page.open(server.link("/usage"))

@@ -261,7 +261,7 @@ def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, serv
     assert said(page, "main") == ["Hello there.", "Say it slowly."]
     page.click(".stop")
     page.wait("document.querySelector('.stop').hidden && !document.querySelector('.turn')")
-    page.wait_text("A reply was cut off (interrupted)", inside=".timeline")
+    page.wait_text("The reply was stopped", inside=".timeline")
 
 
 def test_slash_commands_complete_and_answer(page: Page, server: WebUIServer) -> None:

@@ -28,7 +28,7 @@ def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
     page.wait("document.querySelector('.timeline .is-target')")
     assert "lease" in page.text(".is-target").lower()
 
-    page.click("text/Context over time")
+    page.click("text/Context")
     page.wait("document.querySelector('.plot svg .area')")
     page.wait_text("Why it was compacted last")
     because = page.text(".because")
@@ -48,6 +48,11 @@ def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
     page.click(".source .backlinks li:last-child .fact")
     other = page.wait("document.querySelector('.sections .fact[aria-pressed=true]')?.firstChild.data")
     assert other in page.text(".sources")
+
+    # Sections are Markdown; the record stands apart, and each of its entries leads to its message.
+    assert page.count(".sections ol li") > 0
+    page.click(".record summary")
+    assert page.run("document.querySelector('.record .user .address').hash").startswith(f"#/c/{story.long}/m/")
 
     page.click("text/Undo this compaction")
     page.click("text/Take it back")

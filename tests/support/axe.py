@@ -11,13 +11,12 @@ from support.browser import Page
 
 
 def axe_findings(page: Page) -> list[str]:
-    """What is serious or critical, each with the first element it means."""
+    """Every violation, with the first element concerned."""
     if not page.run("'axe' in self"):
         page.run(_script() + "; true")
     told = page.run(
         "axe.run(document, { resultTypes: ['violations'] }).then(r => r.violations"
-        ".filter(v => v.impact === 'serious' || v.impact === 'critical')"
-        ".map(v => `${v.id}: ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`))"
+        ".map(v => `${v.id} (${v.impact}): ${v.nodes[0].html.slice(0, 160)} ${v.nodes[0].failureSummary}`))"
     )
     return list(told)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,10 @@ def test_a_quoted_request_leads_to_where_it_was_asked(tmp_path: Path) -> None:
     assert found["a pony for everyone"] == ("Blocked", [], False)
     assert "never said by anybody at all" not in found
     assert found["src/gate.py"] == ("Active Task", [1], True)
+
+
+def test_the_record_stands_apart_from_the_sections(told: Told) -> None:
+    head = told.api.get(f"/conversations/{told.story.long}")
+    view = told.api.get(f"/conversations/{told.story.long}/handoffs/{head['handoffs'][-1]}")
+    assert "Record" not in {section["title"] for section in view["sections"]}
+    assert re.search(r"(?m)^USER \[\d+\]: ", view["record"])

@@ -298,6 +298,9 @@ class HandoffView(BaseModel):
     after_tokens: int | None
     reason: str
     sections: list[SectionRow]
+    # The covered messages in order, and exact values that nothing else shows; "" where the handoff has none.
+    record: str
+    index: str
     facts: list[FactRow]
     covers: list[CoverRow]
     findings: list[str]

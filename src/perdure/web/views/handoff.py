@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from perdure.context.facts import kind_of, scan
 from perdure.context.grounding import MARK
-from perdure.context.handoff import parse_handoff
+from perdure.context.handoff import Handoff, parse_handoff
 from perdure.core.errors import NotFound
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Message
 from perdure.store.ledger import COMPACTED, prompt_sizes
 from perdure.store.records import Conversation, Span, StoredEvent, StoredHandoff, view_contains
 from perdure.web.schemas import CoverRow, FactRow, HandoffView, SectionRow
@@ -237,7 +237,10 @@ def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> Ha
     handoff = handoffs.get(seq)
     if handoff is None:
         raise NotFound(f"h:{seq} is no handoff of {conversation.id}")
-    sections = _sections(store.log.read(conversation.id, Span(seq, seq)))
+    entries = store.log.read(conversation.id, Span(seq, seq))
+    text = entries[0].message.text if entries else ""
+    parsed = parse_handoff(text)
+    sections = _sections(text, parsed)
     event = _event_of(handoff, store.ledger.events(handoff.conversation_id, kind="compaction", limit=100_000))
     findings = [str(f) for f in handoff.check.get("findings", ())]
     payload = event.payload if event is not None else {}
@@ -258,6 +261,8 @@ def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> Ha
         after_tokens=after,
         reason=str(payload.get("reason", "")),
         sections=sections,
+        record=parsed.record if parsed is not None else "",
+        index=parsed.index if parsed is not None else "",
         facts=[*quote_rows(sections, sources, doubts), *fact_rows(sections, Links(sources), doubts)],
         covers=[CoverRow(lo=s.lo, hi=s.hi, address=s.address, messages=len(s)) for s in handoff.covers],
         findings=findings,
@@ -275,11 +280,9 @@ def _chain_findings(handoff: StoredHandoff, handoffs: Mapping[int, StoredHandoff
     return matches
 
 
-def _sections(entries: Sequence[Entry]) -> list[SectionRow]:
-    """As parsed; what is no handoff of ours (an engine may write its own) is one section."""
-    text = entries[0].message.text if entries else ""
-    parsed = parse_handoff(text)
-    if parsed is None or not parsed.sections:
+def _sections(text: str, parsed: Handoff | None) -> list[SectionRow]:
+    """The parsed sections; the text of a plug-in's engine is one section."""
+    if parsed is None or not (parsed.sections or parsed.record):
         return [SectionRow(title="Handoff", text=text)]
     return [SectionRow(title=title, text=body) for title, body in parsed.sections.items()]
 

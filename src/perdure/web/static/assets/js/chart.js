@@ -1,4 +1,4 @@
-// The context over time, drawn: layers per call, window and threshold, and a cursor that mouse and keyboard move.
+// The chart of the context over time: layers per call, window and threshold, and a cursor for mouse and keyboard.
 
 import { clear, h, svg } from "./dom.js";
 import { markLane } from "./chart_marks.js";
@@ -6,7 +6,10 @@ import { places, scale, ticks } from "./scale.js";
 import { areas, columns, layersOf, steps, totalOf } from "./stack.js";
 import { count, partName, short, timeOfDay } from "./format.js";
 
-const PAD = { left: 50, right: 10, top: 8, bottom: 26 };
+const PAD = { left: 50, right: 10, top: 24, bottom: 26 };
+// The font is 11 px high and about this wide per character.
+const CHAR_PX = 6.6;
+const LABEL_PX = 14;
 
 export class Chart {
   constructor({ parts, calls, marks }, { onSelect, onOpen, onMark, signal }) {
@@ -55,6 +58,7 @@ export class Chart {
     this.size = { width, height };
     this.cursor = svg("rect", { class: "cursor", y: PAD.top, height: height - PAD.top - PAD.bottom });
     this.drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.labels = [];
     clear(this.drawing, this.axes(top), this.layers(made), this.limits(made), this.drops(), this.cursor);
     clear(this.lane, markLane(this.marks, { from: this.from, to: this.to, x: this.x, onMark: this.onMark }));
     this.moveCursor();
@@ -88,66 +92,56 @@ export class Chart {
         i === this.from ? `call ${i + 1}` : String(i + 1),
       ),
     );
-    return [rows, across].flat();
+    return [rows, across, svg("text", { class: "axis", x: 4, y: 12 }, "tokens")].flat();
   }
 
   limits(made) {
     const last = made.at(-1).call;
     return [
       ["window", -5],
-      ["threshold", 13],
+      ["threshold", -5],
     ].flatMap(([name, shift]) => {
       const path = steps(made, (call) => call[name], this.x, this.y);
       const value = last[name] ?? made.find(({ call }) => call[name])?.call[name];
       if (!path) return [];
       return [
         svg("path", { class: `limit ${name}`, d: path }),
-        svg(
-          "text",
-          { class: "limit-name", x: PAD.left + 6, y: this.y(made[0].call[name] ?? value) + shift },
-          `${name} ${count(made[0].call[name] ?? value)}`,
-        ),
+        this.label(`${name} ${count(made[0].call[name] ?? value)} tokens`, {
+          x: PAD.left + 6,
+          y: this.y(made[0].call[name] ?? value) + shift,
+        }),
       ];
     });
   }
 
   // A compaction: the prompt that would have been sent, and the arrow down to the one that was.
   drops() {
-    let free = -Infinity;
     return this.compactions().flatMap((mark) => {
       const x = this.x(mark.at);
       const [from, to] = [this.y(mark.before_tokens), this.y(mark.after_tokens)];
-      const arrow = [
+      const text = `${short(mark.before_tokens)} → ${short(mark.after_tokens)}`;
+      const isRight = x + 16 + text.length * CHAR_PX < this.size.width;
+      return [
         svg("line", { class: "drop", x1: x, x2: x, y1: from, y2: to - 6 }),
         svg("circle", { class: "drop-end", cx: x, cy: from, r: 3.5 }),
         svg("path", { class: "drop-end", d: `M${x - 4.5} ${to - 8}h9l-4.5 8z` }),
-      ];
-      const isRight = x + 100 < this.size.width;
-      if (x - free < 100) return arrow;
-      free = x;
-      return [
-        ...arrow,
-        svg(
-          "text",
-          {
-            class: "drop-name",
-            x: isRight ? x + 8 : x - 8,
-            y: this.clearOfLimits(from, mark),
-            "text-anchor": isRight ? "start" : "end",
-          },
-          `${short(mark.before_tokens)} → ${short(mark.after_tokens)}`,
-        ),
+        this.label(text, { x: isRight ? x + 8 : x - 8 - text.length * CHAR_PX, y: from + 4 }),
       ];
     });
   }
 
-  clearOfLimits(y, { at }) {
-    const call = this.calls[at] ?? this.calls.at(-1);
-    const hit = [call.window, call.threshold]
-      .filter(Boolean)
-      .map(this.y)
-      .find((line) => Math.abs(line - y) < 10);
-    return hit === undefined ? y + 4 : hit - 7;
+  // A text on a plate, moved up or down to where it covers no other; left out where there is no such place.
+  label(text, { x, y }) {
+    const width = text.length * CHAR_PX + 6;
+    const { height } = this.size;
+    const isFree = (at) =>
+      at > PAD.top && at < height - PAD.bottom &&
+      this.labels.every((l) => x + width < l.x || l.x + l.width < x || Math.abs(at - l.y) >= LABEL_PX);
+    const place = [0, -LABEL_PX, LABEL_PX, -2 * LABEL_PX, 2 * LABEL_PX].map((step) => y + step).find(isFree);
+    if (place === undefined) return null;
+    this.labels.push({ x, y: place, width });
+    const plate = svg("rect", { class: "plate", x: x - 3, y: place - 11, width, height: LABEL_PX, rx: 2 });
+    return svg("g", {}, plate, svg("text", { class: "label", x, y: place }, text));
   }
 
   compactions() {

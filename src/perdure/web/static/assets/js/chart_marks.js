@@ -6,14 +6,14 @@ import { plural } from "./format.js";
 
 export const KIND_NAMES = {
   compaction: "compaction",
-  spill: "output kept apart",
+  spill: "stored output",
   model_switch: "model switch",
   recovery: "recovery",
   undo: "compaction undone",
 };
 const NAMES_MANY = {
   compaction: "compactions",
-  spill: "outputs kept apart",
+  spill: "stored outputs",
   model_switch: "model switches",
   recovery: "recoveries",
   undo: "compactions undone",

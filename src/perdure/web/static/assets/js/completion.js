@@ -13,14 +13,14 @@ export class Completion {
       id: "commands",
       class: "commands",
       role: "listbox",
+      tabindex: "0",
       "aria-label": "Commands",
       hidden: true,
     });
     for (const [name, value] of Object.entries({
-      role: "combobox",
       "aria-autocomplete": "list",
+      "aria-haspopup": "listbox",
       "aria-controls": "commands",
-      "aria-expanded": "false",
     }))
       field.setAttribute(name, value);
     field.addEventListener("input", () => this.offer());
@@ -45,7 +45,6 @@ export class Completion {
 
   show() {
     this.element.hidden = this.offered.length === 0;
-    this.field.setAttribute("aria-expanded", String(!this.element.hidden));
     clear(
       this.element,
       this.offered.map((command, index) => this.option(command, index)),
@@ -100,7 +99,6 @@ export class Completion {
 
   close() {
     this.element.hidden = true;
-    this.field.setAttribute("aria-expanded", "false");
     this.field.removeAttribute("aria-activedescendant");
   }
 }

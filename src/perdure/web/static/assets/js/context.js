@@ -13,7 +13,7 @@ import { messageLink, nameProperly } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
 import { wideTable } from "./table.js";
 import { lastCompaction, sentence, whyPanel, whySentence } from "./compaction_reason.js";
-import { count, partName } from "./format.js";
+import { count, partName, plural, taskName } from "./format.js";
 
 const TABLE_CALLS = 500;
 const RANGES = [
@@ -48,7 +48,7 @@ export async function open({ place, route, signal }) {
 
 function show(content, data, known, signal) {
   if (!data.calls.length) {
-    const words = "No call has been made in this conversation yet: there is nothing to draw.";
+    const words = "No model call has been made in this conversation yet.";
     return clear(content, h("p", { class: "empty" }, words));
   }
   const last = data.calls.length - 1;
@@ -62,11 +62,12 @@ function show(content, data, known, signal) {
       chart.plot.focus();
     },
   });
-  const caption = h("figcaption", {}, h("h2", {}, "What filled the prompt, call by call"), ranges(data, chart));
-  const figure = h("figure", {}, caption, whySentence(data), chart.element, keys());
+  const caption = h("figcaption", {}, h("h2", {}, "Prompt size, call by call"), ranges(data, chart));
+  chart.element.append(legend(data));
+  const figure = h("figure", {}, caption, whySentence(data), chart.element, callNote(data), keys());
   const grid = h("div", { class: "context-grid" }, h("div", {}, figure, whyPanel(data, known)), readout.element);
   clear(content, grid, eventList(data, known), figures(data));
-  // What people come for is the last compaction: it is chosen before anybody touches the chart.
+  // Most people come for the last compaction: it is selected first.
   chart.select(Math.min(lastCompaction(data)?.at ?? last, last));
 }
 
@@ -87,13 +88,35 @@ function ranges(data, chart) {
   return h("span", { class: "range" }, h("label", { for: "range" }, "Show "), select);
 }
 
+// The colours at the chart itself, from the top of the stack to the bottom, and the two lines.
+function legend({ parts, calls }) {
+  const used = parts.filter((part) => calls.some((call) => call.composition[part])).reverse();
+  const line = (kind, words) => h("li", {}, h("span", { class: `line-sample ${kind}` }), words);
+  return h(
+    "ul",
+    { class: "legend", "aria-label": "Legend" },
+    used.map((part) => h("li", {}, h("span", { class: "swatch", "data-part": part }), partName(part))),
+    line("", "Window"),
+    line("dashed", "Compaction threshold"),
+  );
+}
+
+// Why the conversation has more calls than the chart.
+function callNote({ calls, auxiliary_calls: others }) {
+  const all = Object.values(others).reduce((sum, n) => sum + n, 0);
+  if (!all) return null;
+  const tasks = Object.entries(others).map(([task, n]) => `${taskName(task).toLowerCase()}: ${count(n)}`);
+  const words = `${plural(calls.length, "call")} of the conversation. Not on the chart: ${plural(all, "further call")} with a prompt of its own (${tasks.join(", ")}).`;
+  return h("p", { class: "small muted" }, all === 1 ? words : words.replace("a prompt of its own", "prompts of their own"));
+}
+
 function keys() {
   const row = (sign, words) => h("span", {}, h("b", { "aria-hidden": "true" }, SIGNS[sign]), ` ${words}`);
   return h(
     "p",
     { class: "small muted keys" },
     row("compaction", "compaction"),
-    row("spill", "output kept apart"),
+    row("spill", "stored output"),
     row("model_switch", "model switch"),
     row("recovery", "recovery"),
     h(
@@ -109,7 +132,7 @@ function eventList(data, known) {
   return h(
     "section",
     {},
-    h("h2", {}, "What happened, in order"),
+    h("h2", {}, "Events, in order"),
     h(
       "ol",
       { class: "events" },

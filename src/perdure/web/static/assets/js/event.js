@@ -1,6 +1,7 @@
-// Something that happened between two messages: a compaction, an output kept apart, a change of model, a recovery.
+// Events between two messages: compactions, stored outputs, model changes, recoveries, stopped replies, failed turns.
 
 import { h } from "./dom.js";
+import { markdown } from "./markdown.js";
 import { linkTo } from "./route.js";
 import { count, size, timeOfDay } from "./format.js";
 
@@ -19,24 +20,35 @@ export const SIGNS = {
 export const REASONS = {
   preflight: "the prompt reached its threshold",
   threshold: "the prompt had reached its threshold when the turn ended",
-  background: "the prompt reached its threshold (it had been made ready in the background)",
-  overflow: "the service said the prompt was too long",
-  hygiene: "what came in was too long to begin with",
+  background: "the prompt reached its threshold (prepared in the background)",
+  overflow: "the provider reported that the prompt was too long",
+  hygiene: "the history was too long to begin with",
   user: "you asked for it",
 };
 
+const ACTIONS = {
+  compact: "the conversation was compacted and the call repeated",
+  lower_output: "a shorter reply was requested",
+  drop_images: "the oldest images were left out and the call repeated",
+  reroute: "the call was repeated with another key or provider",
+};
+
+// A failed call that was handled: the turn went on.
+export function recovered(kind, action) {
+  const error = (kind ?? "an error").replaceAll("_", " ");
+  return `Recovered from ${error}: ${ACTIONS[action] ?? action ?? "the call was repeated"}.`;
+}
+
 const SENTENCES = {
   compaction: compacted,
-  turn_failed: (p) => `The turn failed: ${p.reason || "no reason is known"}`,
-  undo: () => "The compaction was taken back: what it had put away is in the prompt again.",
+  turn_failed: (p) => `The turn failed: ${p.reason || "no reason was recorded"}`,
+  undo: () => "The compaction was undone: the messages are in the prompt again.",
   spill: (p) =>
-    `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was kept apart to save room${p.address ? `: ${p.address}` : "."}`,
+    `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was stored outside the context${p.address ? `: ${p.address}` : "."}`,
   model_switch: (p) =>
     `The model changed${p.old ? ` from ${p.old}` : ""}${p.new ? ` to ${p.new}` : ""}${p.reason ? `: ${p.reason}` : "."}`,
-  recovery: (p) =>
-    `Recovered from an error (${p.kind ?? "unknown"}): ${p.action ?? "tried again"}${p.message ? `. The service said: ${p.message}` : ""}`,
-  partial_reply: (p) =>
-    `A reply was cut off${p.why ? ` (${p.why})` : ""}${p.text ? `. What had come: ${p.text}` : "."}`,
+  recovery: (p) => `${recovered(p.kind, p.action)}${p.message ? ` The provider reported: ${p.message}` : ""}`,
+  partial_reply: (p) => (p.why === "interrupted" ? "The reply was stopped." : `The reply was cut off (${p.why || "unknown"}).`),
 };
 
 export function sentence(event) {
@@ -44,10 +56,10 @@ export function sentence(event) {
   return say ? say(event.payload) : String(event.payload.text ?? event.kind.replaceAll("_", " "));
 }
 
-// The prompt's figures are the counter's, the same as on the chart; older events have only the engine's own.
+// Older events have only the engine's own figures.
 function compacted(p) {
-  if (p.outcome === "failed") return "A compaction was tried and failed; nothing changed.";
-  if (p.outcome === "nothing_to_do") return "A compaction was asked for; there was nothing to compact.";
+  if (p.outcome === "failed") return "A compaction failed; nothing changed.";
+  if (p.outcome === "nothing_to_do") return "A compaction was requested; there was nothing to compact.";
   const [before, after] = [p.prompt_before ?? p.before, p.prompt_after ?? p.after];
   const figures = before === undefined ? "" : `: ${count(before)} → ${count(after)} tokens`;
   const why = p.reason ? `, because ${REASONS[p.reason] ?? p.reason}` : "";
@@ -60,7 +72,13 @@ export function eventElement(event, conversationId) {
     "div",
     { class: `event ${event.kind}`, role: "note" },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[event.kind] ?? "·"),
-    h("span", { class: "words" }, sentence(event), event.kind === "compaction" ? [" ", chart] : null),
+    h("div", { class: "words" }, sentence(event), event.kind === "compaction" ? [" ", chart] : partialText(event)),
     h("time", {}, timeOfDay(event.created_at)),
   );
+}
+
+// What had arrived of a reply that was stopped; it is no part of the history.
+function partialText({ payload, kind }) {
+  if (!kind.startsWith("partial") || !payload.text) return null;
+  return h("div", { class: "prose partial-text" }, markdown(String(payload.text)));
 }

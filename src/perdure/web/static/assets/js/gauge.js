@@ -19,7 +19,7 @@ export class Gauge {
     this.words.textContent = window
       ? `${short(tokens)} of ${short(window)} · ${percent(tokens, window)}`
       : `${short(tokens)} tokens`;
-    this.element.setAttribute("aria-label", spoken(gauge));
+    this.element.setAttribute("aria-label", `${this.words.textContent}. ${spoken(gauge)}`);
     this.element.title = `${spoken(gauge)}${model ? ` (${model})` : ""}`;
     clear(this.track, segments(composition ?? {}, tokens, whole), threshold ? tick(threshold / whole) : null);
   }

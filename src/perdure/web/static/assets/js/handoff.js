@@ -1,4 +1,4 @@
-// A handoff opened: on the left what it says, on the right what it stands for, and a link for every fact, both ways.
+// A handoff: its sections and record on the left, their sources on the right, linked in both directions.
 
 import { conversationPath, read } from "./api.js";
 import { clear, h } from "./dom.js";
@@ -8,6 +8,7 @@ import { REASONS } from "./event.js";
 import { Head } from "./head.js";
 import { lazyText } from "./lazy_text.js";
 import { linkTo, messageLink, nameProperly } from "./route.js";
+import { indexElement, recordElement } from "./record.js";
 import { Sources } from "./sources.js";
 import { count, dollars, moment, plural } from "./format.js";
 
@@ -23,7 +24,7 @@ export async function open({ place, route, signal }) {
     );
   const handoff = await read(`${conversationPath(known.id)}/handoffs/${seq}`, {}, signal);
   const sources = new Sources(known.id, handoff.facts, known.handoffs, (fact) => facts.choose(fact));
-  const facts = new Facts(handoff, (fact) => sources.show(fact));
+  const facts = new Facts(handoff, known.id, (fact) => sources.show(fact));
   clear(
     place,
     new Head(known, "handoff").element,
@@ -39,6 +40,8 @@ export async function open({ place, route, signal }) {
         h("h2", {}, "What the model reads now"),
         legend(handoff),
         facts.element,
+        recordElement(handoff.record, known.id),
+        indexElement(handoff.index),
       ),
       h("section", { "aria-label": "Its sources", class: "right" }, sources.element, left(known.id, handoff)),
     ),
@@ -75,7 +78,7 @@ function about(handoff) {
       moment(handoff.created_at),
       [shrunk, why].filter(Boolean).join(", "),
       `${author} ${cost}`.trim(),
-      `stands for ${plural(standing, "message")}`,
+      `covers ${plural(standing, "message")}`,
       handoff.focus ? `focus: ${handoff.focus}` : "",
     ]
       .filter(Boolean)
@@ -87,7 +90,7 @@ function legend(handoff) {
   const unsupported = handoff.facts.filter((fact) => !fact.is_supported).length;
   const supported = handoff.facts.length - unsupported;
   if (!handoff.facts.length)
-    return h("p", { class: "muted small" }, "No paths, numbers or names in it could be checked by code.");
+    return h("p", { class: "muted small" }, "It contains no paths, numbers or names that code can check.");
   return h(
     "div",
     { class: "small" },
@@ -95,21 +98,21 @@ function legend(handoff) {
       "p",
       {},
       h("span", { class: "fact sample" }, plural(supported, "fact")),
-      " found again in the messages it stands for. Choose one to see where it was said.",
+      " found in the covered messages. Select one to see its sources.",
     ),
     unsupported
       ? h(
           "p",
           {},
           h("span", { class: "fact unsupported sample" }, plural(unsupported, "fact")),
-          " not found in any of them: do not rely on it without looking.",
+          " not found in any of them: check before you rely on it.",
         )
       : null,
     handoff.findings.length
       ? h(
           "details",
           {},
-          h("summary", {}, `What the check said (${handoff.findings.length})`),
+          h("summary", {}, `Findings of the check (${handoff.findings.length})`),
           h(
             "ul",
             {},
@@ -120,16 +123,16 @@ function legend(handoff) {
   );
 }
 
-// What is out of the model's sight keeps an address, which opens here and which the model can open too.
+// Messages that left the prompt have an address, which opens here and in the model's tools.
 function left(conversationId, handoff) {
   return h(
     "section",
     { class: "left-view" },
-    h("h2", {}, "What left the view"),
+    h("h2", {}, "What left the prompt"),
     h(
       "p",
       { class: "muted small" },
-      "The model no longer reads these messages; they are all kept. It can open them by their address, and so can you.",
+      "The model no longer reads these messages; they are all stored. It can open them by their address, and so can you.",
     ),
     h(
       "ul",

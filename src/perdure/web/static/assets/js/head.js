@@ -1,4 +1,4 @@
-// What stands above a conversation in each of its views: title, figures, gauge, and the way to the other views.
+// The header of a conversation in each of its views: title, figures, gauge, and tabs that stay in view.
 
 import { clear, h } from "./dom.js";
 import { Gauge } from "./gauge.js";
@@ -21,6 +21,12 @@ export class Head {
       this.facts,
       this.tabs,
     );
+    this.brief = h("span", { class: "brief" });
+    // Once the title has scrolled away, the tabs show it.
+    const watcher = new IntersectionObserver(([{ isIntersecting }]) =>
+      this.tabs.classList.toggle("is-stuck", !isIntersecting),
+    );
+    watcher.observe(this.element.querySelector(".head-row"));
     this.show(known);
   }
 
@@ -38,7 +44,8 @@ export class Head {
       facts(known).map((words) => h("span", {}, words)),
       parent(known),
     );
-    clear(this.tabs, tabs(known, this.view), children(known));
+    clear(this.brief, h("strong", {}, known.title || "Untitled"), h("span", {}, briefly(known)));
+    clear(this.tabs, tabs(known, this.view), children(known), this.brief);
   }
 }
 
@@ -57,6 +64,11 @@ function facts(known) {
   ].filter(Boolean);
 }
 
+function briefly({ totals, gauge }) {
+  const fill = gauge?.window ? `${percent(gauge.tokens, gauge.window)} of the context` : "";
+  return [totals.calls ? cost(totals) : "", fill].filter(Boolean).join(" · ");
+}
+
 function parent(known) {
   return known.parent_id
     ? h(
@@ -71,7 +83,7 @@ function tabs(known, view) {
   const newest = known.handoffs.at(-1);
   const all = [
     ["timeline", "Timeline", linkTo(known.id)],
-    ["context", "Context over time", linkTo(known.id, "/context")],
+    ["context", "Context", linkTo(known.id, "/context")],
   ];
   if (newest !== undefined) {
     const many = known.handoffs.length > 1 ? ` (${count(known.handoffs.length)})` : "";

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 
 const PUNCTUATION = /\\([!-/:-@[-`{-~])/g;
-const URL_END = "[^\\s<>\"'`)\\]\\uE000\\uE001]";
+const URL_END = "[^\\s<>\"'`)\\]]";
 
 // Tried at each position in this order; links lead to web and mail addresses only.
 const PATTERNS = [

@@ -3,7 +3,7 @@
 
 import { clear, h } from "./dom.js";
 import { ToolCallCard } from "./tool_call.js";
-import { REASONS, SIGNS } from "./event.js";
+import { REASONS, recovered, SIGNS } from "./event.js";
 import { StreamedText } from "./streamed.js";
 import { count } from "./format.js";
 
@@ -128,11 +128,11 @@ export class LiveTurn {
   }
 
   on_recovered({ verdict, action }) {
-    this.happen("recovery", `Recovered from an error (${verdict?.kind ?? "unknown"}): ${action}`);
+    this.happen("recovery", recovered(verdict?.kind, action));
   }
 
   on_output_spilled({ address, chars }) {
-    this.happen("spill", `An output of ${count(chars)} characters was kept apart: ${address}`);
+    this.happen("spill", `An output of ${count(chars)} characters was stored outside the context: ${address}`);
   }
 
   on_notice({ text }) {
@@ -149,8 +149,8 @@ export class LiveTurn {
     this.text = null;
     if (outcome === "failed") this.tellFailure(error ?? "The turn failed.");
     for (const card of this.cards.values()) card.stop();
-    if (outcome === "interrupted") this.happen("notice", "Stopped. What had come is kept.");
-    if (outcome === "budget") this.happen("notice", "The turn's budget is used up. Say “go on” to continue.");
+    if (outcome === "interrupted") this.happen("notice", "Stopped. The reply so far is stored.");
+    if (outcome === "budget") this.happen("notice", "The turn's budget is used up. Send “go on” to continue.");
     clear(this.status);
   }
 
@@ -178,7 +178,7 @@ function said(text) {
     "article",
     { class: "message user" },
     h("header", {}, h("strong", {}, "You")),
-    h("div", { class: "plain" }, text),
+    h("div", { class: "plain", dir: "auto" }, text),
   );
 }
 

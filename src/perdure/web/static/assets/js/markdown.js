@@ -107,14 +107,9 @@ function list(lines, at, depth, context) {
 
 // Whether a line that begins no item of the list goes on with its last one.
 function belongs(lines, at, indent) {
-  if (lines[at].trim()) return lines[at].search(/\S/) >= indent + 2 || isLazy(lines[at - 1], lines[at]);
+  if (lines[at].trim()) return lines[at].search(/\S/) >= indent + 2;
   const next = lines[at + 1] ?? "";
   return next.search(/\S/) >= indent + 2 || (ITEM.test(next) && next.search(/\S/) >= indent - 1);
-}
-
-// A paragraph may go on without the indentation of its item.
-function isLazy(before, line) {
-  return Boolean(before.trim()) && !FENCE.test(before.trim()) && !begins(line) && !line.includes("|");
 }
 
 function listItem(lines, depth, context) {

@@ -21,7 +21,7 @@ export class Question {
     this.element = h(
       "section",
       { class: `question ${question.kind}`, "aria-label": name, tabindex: "-1" },
-      h("h3", {}, this.isApproval ? "May this run?" : name),
+      h("h2", {}, this.isApproval ? "May this run?" : name),
       text,
       question.reason ? h("p", { class: "muted" }, question.reason) : null,
       [this.answers, this.own, this.problem],

@@ -80,13 +80,13 @@ function table(parts, layers, total) {
 
 function details(call, total) {
   return [
-    ["Threshold", call.threshold ? `${count(call.threshold)} (${percent(total, call.threshold)} reached)` : "unknown"],
-    ["Window", call.window ? `${count(call.window)} (${percent(total, call.window)} used)` : "unknown"],
+    ["Threshold", call.threshold ? `${count(call.threshold)} tokens (${percent(total, call.threshold)} reached)` : "unknown"],
+    ["Window", call.window ? `${count(call.window)} tokens (${percent(total, call.window)} used)` : "unknown"],
     [
       "Counted by",
-      call.prompt_tokens === null ? "estimate: the service gave no figure" : "the service; its parts are estimates",
+      call.prompt_tokens === null ? "estimate: the provider reported none" : "the provider; parts are estimates",
     ],
-    ["From cache", `${count(call.cache_read_tokens)} read, ${count(call.cache_write_tokens)} written`],
+    ["From cache", `${count(call.cache_read_tokens)} tokens read, ${count(call.cache_write_tokens)} written`],
     ["Reply", `${count(call.output_tokens)} tokens`],
     ["Cost", dollars(call.cost_usd)],
   ];

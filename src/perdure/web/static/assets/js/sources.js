@@ -22,7 +22,7 @@ export class Sources {
     this.element = h(
       "section",
       { class: "sources", "aria-live": "polite" },
-      h("h2", {}, "Where it was said"),
+      h("h2", {}, "Sources"),
       this.place,
     );
     this.showAll();
@@ -30,13 +30,13 @@ export class Sources {
 
   showAll() {
     if (!this.bySeq.size)
-      return clear(this.place, h("p", { class: "muted" }, "No fact of this handoff could be traced to a message."));
+      return clear(this.place, h("p", { class: "muted" }, "No fact of this handoff was found in a message."));
     const most = [...this.bySeq]
       .sort((a, b) => this.handoffs.has(a[0]) - this.handoffs.has(b[0]) || b[1].length - a[1].length)
       .slice(0, SHOWN);
     clear(
       this.place,
-      h("p", { class: "muted small" }, "Choose a fact on the left. These messages hold the most of them:"),
+      h("p", { class: "muted small" }, "Select a fact in the handoff. These messages contain the most of them:"),
       most.map(([seq]) => this.source(seq, null)),
     );
   }
@@ -49,10 +49,10 @@ export class Sources {
   }
 
   found(fact) {
-    const told = `${fact.text} was said in ${plural(fact.sources.length, "message")}, newest first:`;
+    const words = `${fact.text} is in ${plural(fact.sources.length, "message")}, newest first:`;
     const more = fact.sources.length - SHOWN;
     return [
-      h("p", { class: fact.is_supported ? "" : "unsupported-words" }, fact.is_supported ? told : doubt(fact)),
+      h("p", { class: fact.is_supported ? "" : "unsupported-words" }, fact.is_supported ? words : doubt(fact)),
       this.inOrder(fact.sources)
         .slice(0, SHOWN)
         .map((seq) => this.source(seq, fact)),
@@ -60,23 +60,23 @@ export class Sources {
     ];
   }
 
-  // What was really said comes before an earlier handoff that only repeats it.
+  // Messages come before an earlier handoff that only repeats them.
   inOrder(sources) {
     return [...sources].sort((a, b) => this.handoffs.has(a) - this.handoffs.has(b) || b - a);
   }
 
   source(seq, fact) {
-    const text = h("div", { class: "plain excerpt" }, "…");
+    const text = h("div", { class: "plain excerpt", dir: "auto", tabindex: "0", role: "group", "aria-label": "Excerpt" }, "…");
     this.fill(text, seq, fact).catch((error) => (text.textContent = error.message));
     const name = `${this.handoffs.has(seq) ? "Earlier handoff, message" : "Message"} ${count(seq)}`;
     const heading = h("h3", {}, h("a", { href: messageLink(this.id, seq) }, name), h("code", {}, `m:${seq}`));
     return h("article", { class: "source", "data-seq": seq }, heading, text, this.backlinks(seq));
   }
 
-  // The other way of the link: from what was said to what the handoff made of it.
+  // The other direction: from a message to the facts of the handoff that it contains.
   backlinks(seq) {
     const facts = this.bySeq.get(seq) ?? [];
-    const words = plural(facts.length, "fact of the handoff stands here", "facts of the handoff stand here");
+    const words = plural(facts.length, "fact of the handoff", "facts of the handoff");
     const follow = (fact) => () => {
       this.onFact(fact);
       this.show(fact);
@@ -118,6 +118,6 @@ function find(text, fact) {
 }
 
 function doubt({ text, sources }) {
-  if (sources.length) return `“${text}” stands in no message itself; only an earlier handoff says so:`;
-  return `“${text}” stands in no message this handoff covers. It may be wrong, or put in other words.`;
+  if (sources.length) return `“${text}” is in no message; only an earlier handoff contains it:`;
+  return `“${text}” is in no message that this handoff covers. It may be wrong or reworded.`;
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.table import Row
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.deps import AgentDeps, Delta
+from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import PromptSources
 from perdure.agent.runner import LoopThread
 from perdure.config.settings import Settings
@@ -22,7 +22,7 @@ from perdure.core.messages import assistant
 from perdure.core.usage import CanonicalUsage
 from perdure.models.windows import Window
 from perdure.providers.routes import EndpointChain, RouteCursor
-from perdure.providers.types import Endpoint, ModelRequest, Reply
+from perdure.providers.types import Delta, Endpoint, ModelRequest, Reply
 from perdure.store.encoding import TimeIds
 from perdure.store.store import SessionStore, open_store
 from perdure.tools.builtin.memory import FileMemory

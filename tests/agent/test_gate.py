@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from perdure.agent.agent import ConversationAgent
+from perdure.agent.compaction_gate import NEAR
 from perdure.agent.runner import LoopThread
 from perdure.agent.turn import ConversationResult
 from perdure.config.settings import CompressionSettings, Settings
-from perdure.context.background import NEAR
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.ports import Summary

@@ -14,10 +14,9 @@ from perdure.store.context import HistoryPosition, StoreContext
 from perdure.store.db import postgres, sqlite
 from perdure.store.db.postgres import open_postgres
 from perdure.store.db.postgres_blobs import PostgresBlobStore
-from perdure.store.db.postgres_fts import TsvectorIndex
 from perdure.store.db.sqlite import open_sqlite
-from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.encoding import TimeIds
+from perdure.store.search.index import FtsIndex, TsvectorIndex
 from support.postgres import PostgresBackend
 from support.store import Backend, SqliteBackend, compacted, conversation
 

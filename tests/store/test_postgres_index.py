@@ -15,8 +15,7 @@ from perdure.core.visibility import User
 from perdure.store import SessionStore
 from perdure.store.db.database import Transaction
 from perdure.store.db.postgres import PostgresDatabase, open_postgres
-from perdure.store.db.postgres_fts import TsvectorIndex
-from perdure.store.search.index import IdRange, index_text
+from perdure.store.search.index import IdRange, TsvectorIndex, index_text
 from perdure.store.search.query import parse
 from support.postgres import PostgresBackend
 

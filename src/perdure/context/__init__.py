@@ -8,7 +8,6 @@
       summarizer      request a summary, validate it; sections parses it
       facts, grounding, user_intent            what code extracts and verifies without a model
       handoff_writer, assembly, handoff, head  one handoff between head and tail, ready to send
-    background      prepare a compaction while the conversation goes on
     api             `perdure.compress` and `acompress`: dicts in, dicts out
     conformance     the test suite for engine authors
 

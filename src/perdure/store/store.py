@@ -19,7 +19,6 @@ from perdure.store.context import ClientHistories, ScopedState, StoreContext
 from perdure.store.conversations import Conversations
 from perdure.store.db.database import to_text
 from perdure.store.db.sqlite import open_sqlite
-from perdure.store.db.sqlite_fts import FtsIndex
 from perdure.store.encoding import IdSource, TimeIds
 from perdure.store.inbox import MessageInbox
 from perdure.store.leases import Leases
@@ -49,6 +48,7 @@ from perdure.store.records import (
     StoredEvent,
 )
 from perdure.store.search.addresses import Addresses
+from perdure.store.search.index import FtsIndex
 from perdure.store.search.search import SearchIndex
 from perdure.store.search.tokenizer import VERSION
 from perdure.store.search.vectors import VectorIndex
@@ -261,7 +261,7 @@ def _open_postgres(url: str, clock: Clock, ids: IdSource) -> SessionStore:
     try:
         from perdure.store.db.postgres import open_postgres
         from perdure.store.db.postgres_blobs import PostgresBlobStore
-        from perdure.store.db.postgres_fts import TsvectorIndex
+        from perdure.store.search.index import TsvectorIndex
     except ImportError as error:
         raise StoreUnavailable(
             f"PostgreSQL needs a driver that is not installed ({error}): pip install 'perdure[postgres]'"

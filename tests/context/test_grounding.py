@@ -152,3 +152,22 @@ def test_an_unsupported_claim_about_the_user_never_passes_unmarked(claim: str) -
 def test_a_user_in_a_name_is_no_claim_about_the_user(line: str) -> None:
     checked = check_summary({"Completed Actions": f"1. {line}"}, [line], users=["hello"])
     assert MARK not in checked.sections["Completed Actions"]
+
+
+@pytest.mark.spec("E12")
+def test_words_with_slashes_between_them_are_no_invented_path() -> None:
+    sources = ["create the file, edit it and run bash; lines 61, 133 and 189 of git stash and git restore"]
+    line = "Steps create/edit/run at 61/133/189, by `git restore`/stash"
+    assert check_summary({"Completed Actions": line}, sources).sections["Completed Actions"] == line
+    invented = "see create/edit/deploy and /create/edit and create/edit.py"
+    checked = check_summary({"Completed Actions": invented}, sources).sections["Completed Actions"]
+    assert checked.count(MARK) == 3
+
+
+@pytest.mark.spec("E12")
+def test_the_text_between_two_quotations_is_no_quotation() -> None:
+    sources = ['the type is "human" before the edits and "agent" after them; print("a") and print("b")']
+    line = 'Types: "human" before all of the edits were made, "agent" after; `f("x") + something else + f("y")` prints'
+    assert check_summary({"Critical Context": line}, sources).sections["Critical Context"] == line
+    wrong = 'it says "something that nobody ever wrote"'
+    assert MARK in check_summary({"Critical Context": wrong}, sources).sections["Critical Context"]

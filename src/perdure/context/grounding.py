@@ -19,7 +19,10 @@ Kind = Literal["path", "number", "id", "url", "quote", "request"]
 
 MARK = "[unverified]"
 
-_QUOTED = re.compile(r"“([^”]{12,})”|\"([^\"\n]{12,})\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
+# Straight quotes are paired from the left, short ones too: else the text between two quotations would pass for one.
+_QUOTED = re.compile(r"“([^”]{12,})”|\"([^\"\n]*)\"|「([^」]{4,})」|『([^』]{4,})』|«([^»]{12,})»")
+_SHORTEST_QUOTE = 12
+_CODE_SPAN = re.compile(r"`[^`\n]*`")
 _USER_SAYS = re.compile(
     r"\b(?:the )?user(?:'s|’s|-)? ?(?:\w+ ){0,2}?(?:asked|asks|wants?|wanted|requested|requests|said|says|told"
     r"|confirmed|approved|agreed|instructed|insisted|demanded|needs|prefers|accepted|allowed|permitted|authori[sz]ed|granted"
@@ -82,6 +85,7 @@ _PIECES = re.compile(r"[.!?。！？\n]+")
 _LONGEST_PASSAGES = 20_000
 _STEM_CHARS = 5
 _FEWEST_WORDS = 4
+_MOST_ALTERNATIVES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,15 @@ class GroundingSources:
             return True
         if kind_of(fact) == "path":
             parts = [p for p in fact.replace("\\", "/").split("/") if p not in ("", ".", "~")]
-            return len(parts) > 2 and "/".join(parts[-2:]) in self._names
+            return (len(parts) > 2 and "/".join(parts[-2:]) in self._names) or self._has_alternatives(fact, parts)
         return False
+
+    def _has_alternatives(self, fact: str, parts: list[str]) -> bool:
+        """Whether words with slashes between them ("create/edit/run", "61/133") each occur in the sources."""
+        is_path = fact.startswith(("/", "~", ".", "\\")) and len(parts) > 1
+        if is_path or not parts or "." in parts[-1] or len(parts) > _MOST_ALTERNATIVES:
+            return False
+        return all(re.search(rf"(?<![\w]){re.escape(p.lower())}(?![\w])", self._low) for p in parts)
 
     def has_quote(self, quote: str) -> bool:
         """Whether the quote occurs in the sources, ignoring spacing and punctuation; dots match any text."""
@@ -285,7 +296,9 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _quotes(line: str) -> list[str]:
-    return [next(filter(None, m.groups())) for m in _QUOTED.finditer(line)]
+    """The quotations of a line; quotes inside code belong to the code."""
+    pairs = _QUOTED.finditer(_CODE_SPAN.sub("``", line) if "`" in line else line)
+    return [q for m in pairs if (q := next(filter(None, m.groups()), "")) and (len(q) >= _SHORTEST_QUOTE or not m[2])]
 
 
 def _marked(line: str, text: str) -> str:

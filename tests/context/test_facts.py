@@ -100,6 +100,23 @@ def test_a_piece_of_a_secret_is_no_fact() -> None:
     assert "s3cr3tPassw0rd" not in text
 
 
+@pytest.mark.spec("E12")
+def test_the_index_says_what_its_values_are_and_lists_no_scraps() -> None:
+    messages: list[Message] = [user("Look at it.")]
+    for n in range(8):
+        read = call("read", f"r{n}", path="/srv/app/src/ledger.py", offset=1_810, limit=120_000)
+        messages += [
+            assistant("", (read,)),
+            tool_result(f"r{n}", "renderLedgerPage() uses t.Log and ../page.js, ledger.py"),
+        ]
+    text = draw_index(ValueUse.read([facts_of(m) for m in messages]), budget=2_000, visible=frozenset(), text="")
+    assert "- Files that calls worked on: /srv/app/src/ledger.py" in text
+    assert "- In ledger.py: renderLedgerPage" in text
+    assert "- Options that calls took: 120000" in text
+    for scrap in ("1810", "t.Log", "../page.js", ", ledger.py"):
+        assert scrap not in text
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -84,3 +84,16 @@ def test_several_long_messages_of_a_head_share_what_it_may_take_and_a_short_one_
     assert 600 < sum(map(estimate_message, out[:4])) <= 900
     assert out[2] is head[2]
     assert all("characters left out" in out[i].text for i in (0, 1, 3))
+
+
+@pytest.mark.spec("D2")
+def test_a_report_in_the_head_is_shown_by_its_best_passages() -> None:
+    filler = "\n".join(f"Let me look at file {n} next." for n in range(300))
+    cause = "The root cause is `cache_key()`, which lacks the tenant."
+    report = f"I will now sum up.\n\n{filler}\n\n{cause}\n\n{filler}\n\nDone."
+    view = [user("go"), CALL, tool_result("c", report), Message("assistant", TEXT, kind="handoff"), user("on")]
+    shown = shorten_head(view, head_tokens=900, addresses=["", "", "m:2"])[2]
+    assert cause in shown.text
+    assert "open m:2 with session_search" in shown.text
+    assert estimate_message(shown) <= 150
+    assert shorten_head(view, head_tokens=900, addresses=["", "", "m:2"])[2].text == shown.text

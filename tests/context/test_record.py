@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 import perdure
-from perdure.context.handoff import INDEX, RECORD, parse_handoff
+from perdure.context.handoff import INDEX, RECORD, Handoff, parse_handoff
+from perdure.context.handoff_assembly import CHARS_PER_TOKEN, HandoffParts, Shares, assemble
 from perdure.context.record.cache import EntryCache
 from perdure.context.record.messages import parse_record
+from perdure.context.record.passages import join_passages, split_passages
 from perdure.context.record.record import Option, choose, common_root, draw_record, prepare
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.models.tokens import estimate_text
@@ -218,3 +220,103 @@ def test_a_url_is_no_path_root_and_a_call_without_a_verb_has_its_name() -> None:
         calls += [assistant("", (call,)), tool_result(f"c{n}", json.dumps({"name": f"Mia {n}"}))]
     record = draw_record(_entries(user("Look them up"), *calls), budget=600)
     assert "get_user_details" in record
+
+
+def _reviews(count: int) -> Iterator[Message]:
+    """Long replies with headings, lists, tables and code: the sizes of their parts are hard to predict."""
+    for n in range(count):
+        yield user(f"What about part {n}?")
+        points = "\n".join(
+            f"- point {i} of part {n} holds because `value_{n}_{i}` is {i * 7}" for i in range(n % 9 + 2)
+        )
+        rows = "\n".join(f"| case {i} | outcome {n * i} |" for i in range(n % 5 + 1))
+        yield assistant(
+            f"## Part {n}: review\n\nThe cause is in `part_{n}.py`:\n\n{points}\n\n### Cases\n\n| Case | Outcome |\n"
+            f"|---|---|\n{rows}\n\nNote {n}:\n\n```python\nx = {n}\n```\n\nShould I go on with part {n + 1}?"
+        )
+
+
+@pytest.mark.spec("E1b")
+def test_no_budget_leaves_the_record_empty() -> None:
+    # Short remarks between conclusions are shown in place of an ellipsis: more is shown than was counted.
+    replies = (
+        "\n\n".join(
+            f"The root cause of item {i} in part {n} is `value_{n}_{i}`, because it fails with {i * 7}.\n\n"
+            f"Some plain words about thing {i} of {n}."
+            for i in range(10)
+        )
+        for n in range(10)
+    )
+    entries = _entries(*(m for n, reply in enumerate(replies) for m in (user(f"What about {n}?"), assistant(reply))))
+    prepare(entries)
+    for budget in range(10_000, 12_000, 100):
+        size = len(draw_record(entries, budget=budget))
+        assert 0.6 * budget < size <= budget, budget
+
+
+@pytest.mark.spec("E1b")
+def test_an_introduction_is_not_shown_without_what_it_introduces() -> None:
+    passages = split_passages(
+        "## How the hook works\n\nThe order of the steps:\n\n- read\n- write\n\nIt fails on Windows."
+    )
+    shown = [2 if p.text.startswith(("How", "The order", "It fails")) else 0 for p in passages]
+    assert join_passages(passages, shown) == "How the hook works: …\nIt fails on Windows."
+    kept = [2 if not p.text.endswith("write") else 0 for p in passages]
+    assert "The order of the steps:\n- read" in join_passages(passages, kept)
+
+
+def _read(path: str, text: str, call_id: str) -> tuple[Message, Message]:
+    return assistant(None, (ToolCall(call_id, "read_file", json.dumps({"path": path})),)), tool_result(call_id, text)
+
+
+RULES = (
+    "# Working here\n\n"
+    "General remarks about the history of the project, which nobody needs to know in order to work on it today.\n\n"
+    "## Tests\n\n- Run `make check` before each commit.\n- Never edit files under generated/.\n\n"
+    "## Commits\n\n- Subjects have at most 60 characters.\n- Sign off with `git commit -s`.\n\n"
+    "```mermaid\nflowchart TD\n    A[You] --> B[Review]\n    B --> C[Main]\n```\n" + "Background. " * 60
+)
+
+
+@pytest.mark.spec("E1b")
+@pytest.mark.parametrize("path", ["AGENTS.md", "/srv/app/CLAUDE.md", "skills/deploy/SKILL.md", ".cursorrules"])
+def test_rules_of_an_instruction_file_survive_a_busy_session(path: str) -> None:
+    numbered = "\n".join(f"{n:6}→{line}" for n, line in enumerate(RULES.splitlines(), 1))
+    for text in (RULES, numbered):
+        messages = [user("Fix the parser."), *_read(path, text, "r1"), *_reviews(40)]
+        record = draw_record(_entries(*messages), budget=9_000)
+        for rule in ("make check", "Never edit files under generated/", "at most 60 characters", "git commit -s"):
+            assert rule in record
+        assert "B[Review]" not in record
+        other = draw_record(_entries(user("Fix it."), *_read("notes.md", text, "r1"), *_reviews(40)), budget=9_000)
+        assert "Sign off" not in other
+
+
+@pytest.mark.spec("E1b")
+def test_a_plan_that_the_user_approved_is_told_like_a_reply() -> None:
+    plan = (
+        "# Plan: one key per tenant\n\n## Steps\n\n1. Add `tenant_id` to `cache_key()` in src/cache.py\n"
+        "2. Missing tenants raise `TenantMissing`\n\n| Case | Handling |\n|---|---|\n| no tenant | error |\n"
+    )
+    call = ToolCall("p1", "ExitPlanMode", json.dumps({"plan": plan}))
+    approved = tool_result("p1", "User has approved your plan. You can now start coding.")
+    record = draw_record(_entries(user("Plan it."), assistant(None, (call,)), approved, *_reviews(20)), budget=6_000)
+    assert "Missing tenants raise `TenantMissing`" in record
+    assert "| no tenant | error" in record
+    assert "User has approved your plan" in record
+
+
+@pytest.mark.spec("E1b")
+def test_the_room_of_a_short_index_goes_to_the_record() -> None:
+    entries = _entries(*_reviews(150))
+    shares = Shares(2_000, 2_000)
+    frame = Handoff({}, message_count=len(entries))
+
+    def parts(index: str) -> HandoffParts:
+        return HandoffParts(
+            {}, lambda room, text: draw_record(entries, budget=room, already=text), lambda room, _: index[:room]
+        )
+
+    short, long = (assemble(parts(index), frame, shares) for index in ("- a: b", "- name: " + "value, " * 400))
+    assert len(short.record) > len(long.record) + 300
+    assert len(short.record) + len(short.index) <= 2_000 * CHARS_PER_TOKEN * 1.2

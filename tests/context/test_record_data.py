@@ -218,10 +218,15 @@ class TestPages:
         assert worth["Install:"] < other
 
     def test_label_is_shown_with_what_it_introduces(self) -> None:
-        passages = page_passages(README)
-        value = next(p for p in passages if p.text == "`tides_HARBOUR.md`")
-        assert passages[value.lead].text == "Save reports as:"
-        assert value.worth > passages[value.lead].worth
+        assert "Save reports as: `tides_HARBOUR.md`" in [p.text for p in page_passages(README)]
+
+    def test_names_of_a_list_come_before_the_description_of_one(self) -> None:
+        names = ("Alder", "Birch", "Cedar (default)", "Douglas")
+        items = "\n".join(f"- **{n}**: {'a long description of its uses and properties, ' * 4}" for n in names)
+        page = f"# Engines\n\nEngines that can be chosen:\n\n{items}\n  - Requires `KEY`\n"
+        passages = within_share(page_passages(page), 160)
+        shown = [p.text for p in passages if p.worth]
+        assert all(f"- {name}" in shown for name in names)
 
     def test_fetched_page_is_told_by_its_statements(self) -> None:
         line = call("web_fetch", README, url="https://forge.test/tides")

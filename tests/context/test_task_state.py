@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from perdure.context.record import types as record_types
+from perdure.context.record.calls import describe_call
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import CallLines, read_state
 from perdure.context.record.task import TaskState
@@ -247,3 +250,101 @@ def test_active_task_quotes_the_users_words_and_points_to_what_they_pasted() -> 
 
 def test_an_error_of_the_provider_answers_nothing() -> None:
     assert _open([user("Fix the parser."), *WORK, assistant("API Error: 529 overloaded")]) == ["Fix the parser."]
+
+
+@pytest.mark.spec("E1c")
+def test_a_test_run_before_later_edits_is_told_as_such() -> None:
+    run = CallFacts(tests=record_types.TestRun(5, 0))
+    history = _History().say(user("Add the parser.")).call("test", "pytest tests/", facts=run)
+    assert "not run since" not in write_sections(history.state)["Active State"]
+    history.call("edit", "tests/test_parser.py", facts=CallFacts(changed_files=("tests/test_parser.py",)))
+    assert "5 passed, 0 failed; not run since test_parser.py changed" in write_sections(history.state)["Active State"]
+    history.call("test", "pytest tests/", facts=CallFacts(tests=record_types.TestRun(6, 0)))
+    assert "not run since" not in write_sections(history.state)["Active State"]
+
+
+@pytest.mark.spec("E1c")
+def test_an_agent_that_reported_is_not_running() -> None:
+    started = [
+        describe_call(_agent(i, what), _launched(i))
+        for i, what in (("a1f3e0c", "Review tests"), ("b2c4d5e", "Review docs"))
+    ]
+    history = _History().say(user("Review it."))
+    for line in started:
+        history.call("delegate", line.target, facts=line.facts)
+    assert [p.value for p in history.state.processes] == ["agent a1f3e0c: Review tests", "agent b2c4d5e: Review docs"]
+    history.say(user(_notification("a1f3e0c", "Review tests")))
+    assert [p.value for p in history.state.processes] == ["agent b2c4d5e: Review docs"]
+
+
+def _agent(call_id: str, what: str) -> ToolCall:
+    return ToolCall(
+        call_id, "Task", json.dumps({"description": what, "prompt": "Look at it.", "run_in_background": True})
+    )
+
+
+def _launched(agent_id: str) -> str:
+    return (
+        f"Async agent launched successfully.\nagentId: {agent_id} (internal)\nThe agent is working in the background."
+    )
+
+
+def _notification(task_id: str, what: str) -> str:
+    return (
+        f"<task-notification>\n<task-id>{task_id}</task-id>\n<status>completed</status>\n"
+        f'<summary>Agent "{what}" completed</summary>\n<result>Nothing found.</result>\n</task-notification>'
+    )
+
+
+@pytest.mark.spec("E1c")
+def test_created_tasks_are_remaining_work_until_they_are_done() -> None:
+    history = _History().say(user("Build it."))
+    for number, title in (("1", "Add the field"), ("2", "Wire up the hooks")):
+        history.call("task", title, facts=CallFacts(created=(f"task {number}: {title}",)))
+    seq = len(history.entries)
+    history.call("task", "1")
+    done = history.lines[seq, f"c{seq}"]
+    history.lines[seq, f"c{seq}"] = replace(done, line="task 1 → status=completed")
+    remaining = write_sections(history.state)["Remaining Work"]
+    assert "Wire up the hooks" in remaining
+    assert "Add the field" not in remaining
+
+
+@pytest.mark.spec("E1c")
+def test_a_command_of_the_client_before_the_words_is_no_goal() -> None:
+    history = _History().say(user("/mode\nport the selector to the new themes"), *WORK, assistant("Done."))
+    assert write_sections(history.state)["Goal"].count("port the selector to the new themes") == 1
+    assert "/mode" not in write_sections(history.state)["Goal"]
+
+
+@pytest.mark.spec("E1c", "E3")
+def test_an_interruption_and_a_picture_are_no_milestones() -> None:
+    history = _History().say(
+        user("[Request interrupted by user]\nmove the tests to another folder"),
+        *WORK,
+        assistant("Moved."),
+        user("'/var/folders/4x/T/Screenshot 2026-01-02 at 01.36.58.png' make the title larger"),
+        *WORK,
+        assistant("It is larger now."),
+    )
+    completed = write_sections(history.state)["Completed Actions"]
+    assert "ANSWERED “move the tests to another folder”" in completed
+    assert "ANSWERED “make the title larger”" in completed
+    assert "nterrupted" not in completed
+    assert "Screenshot" not in completed
+
+
+@pytest.mark.spec("E1c")
+def test_a_rule_is_not_a_key_decision_too_and_a_guess_is_none() -> None:
+    rule = "don't use tabs anywhere, use spaces instead"
+    history = _History().say(
+        user(f"{rule}."),
+        assistant("I bet the editor uses tabs instead of spaces because of its defaults."),
+        user("Go with the small cache, it is enough for us."),
+        assistant("We now use the small cache instead of the large one, because it starts faster."),
+    )
+    sections = write_sections(history.state)
+    assert "I bet" not in sections["Key Decisions"]
+    assert "because it starts faster" in sections["Key Decisions"]
+    assert rule in sections["Constraints & Preferences"]
+    assert rule not in sections["Key Decisions"]

@@ -18,7 +18,9 @@ _SECTIONS_SHARE = 0.5
 # A record repeats nothing of the sections, which need less room beside it.
 _BESIDE_RECORD = 0.85
 # Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
-_LONG_SECTIONS = 2.3
+_LONG_SECTIONS = 2.6
+# Shorter ones leave it a part of their room.
+_SHORT_SECTIONS = 0.15
 _FRAME_CHARS = 1_000
 _LEAST_RECORD_SHARE = 0.4
 # Sections that code writes, as a share of the record's budget: the record has the details.
@@ -26,6 +28,9 @@ _CODE_SHARE = 0.2
 _LEAST_CODE_CHARS = 2_000
 _INDEX_SHARE = 0.12
 _MOST_INDEX_CHARS = 2_400
+# Drawing the record again costs time: only for more than this share of its room.
+_LEAST_REDRAW_SHARE = 0.04
+_INDEX_MARGIN_CHARS = 120
 # More tokens than this many times the budget make it draw again.
 _TOKEN_TOLERANCE = 1.08
 _BY_USER = frozenset(("Active Task", "Constraints & Preferences"))
@@ -99,12 +104,17 @@ def assemble(parts: HandoffParts, frame: Handoff, shares: Shares) -> Handoff:
         return handoff
     reserve = 0 if shares.is_short else min(int(room * _INDEX_SHARE), _MOST_INDEX_CHARS)
     record = _within_tokens(parts.draw_record, room - reserve, handoff.body)
-    handoff = replace(handoff, record=record)
-    reserve = min(room - len(record), _MOST_INDEX_CHARS)
-    if reserve >= _LEAST_RECORD_CHARS:
-        index = _within_tokens(parts.draw_index, reserve, f"{handoff.body}\n{record}")
-        handoff = replace(handoff, index=index)
-    return _without_overrun(handoff, shares)
+    index = _draw_index(parts, room - len(record), f"{handoff.body}\n{record}")
+    if reserve - len(index) > _LEAST_REDRAW_SHARE * room:
+        # Few values were worth listing: the record takes their room.
+        record = _within_tokens(parts.draw_record, room - len(index) - _INDEX_MARGIN_CHARS, handoff.body)
+        index = _draw_index(parts, room - len(record), f"{handoff.body}\n{record}")
+    return _without_overrun(replace(handoff, record=record, index=index), shares)
+
+
+def _draw_index(parts: HandoffParts, room: int, text: str) -> str:
+    room = min(room, _MOST_INDEX_CHARS)
+    return _within_tokens(parts.draw_index, room, text) if room >= _LEAST_RECORD_CHARS else ""
 
 
 def _within_tokens(draw: Callable[[int, str], str], room: int, text: str) -> str:
@@ -117,10 +127,13 @@ def _within_tokens(draw: Callable[[int, str], str], room: int, text: str) -> str
 
 
 def _room(handoff: Handoff, shares: Shares) -> int:
-    """Characters for record and index: their budget, less what long sections take of it."""
+    """Return the characters for record and index: their budget, less what long sections take of it."""
+    if not shares.record_tokens:
+        return 0
     # What the user laid down costs the record nothing.
     used = sum(estimate_text(text) for name, text in handoff.sections.items() if name not in _BY_USER)
-    spare = int(_LONG_SECTIONS * min(0.0, (shares.code_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used))
+    unused = (shares.code_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used
+    spare = int(unused * (_SHORT_SECTIONS if unused > 0 else _LONG_SECTIONS))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
     room = int(max(least, shares.record_tokens + spare) * CHARS_PER_TOKEN)
     text = render(handoff, is_short=shares.is_short)

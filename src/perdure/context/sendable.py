@@ -53,8 +53,9 @@ def _fair_share(sizes: Sequence[int], budget: int) -> int:
 
 
 def _shorten(message: Message, tokens: int, address: str) -> Message:
-    """Keep both ends of the text, with the address of the rest."""
-    # Imported late: only a compacted conversation needs it, and it brings the whole fact scanner.
+    """Keep the best of a result that is prose, and both ends of any other text, with the address of the rest."""
+    # Imported late: only a compacted conversation needs them, and they bring the whole fact scanner.
+    from perdure.context.record.pages import excerpt
     from perdure.context.transcript import short_arguments, without_images
 
     message = without_images(short_arguments(message))
@@ -64,6 +65,9 @@ def _shorten(message: Message, tokens: int, address: str) -> Message:
     if estimate_text(text) <= room:
         return message
     keep = max(40, int(len(text) * room / max(1, estimate_text(text))))
-    excerpt = f"{text[: keep * 2 // 3]}\n{marker.format(f'{len(text) - keep:,}')}\n{text[len(text) - keep // 3 :]}"
-    content: str | tuple[TextPart, ...] = excerpt if isinstance(message.content, str) else (TextPart(excerpt),)
+    if message.role == "tool" and (best := excerpt(text, keep)):
+        short = f"{best}\n{marker.format(f'excerpts; {len(text) - len(best):,}')}"
+    else:
+        short = f"{text[: keep * 2 // 3]}\n{marker.format(f'{len(text) - keep:,}')}\n{text[len(text) - keep // 3 :]}"
+    content: str | tuple[TextPart, ...] = short if isinstance(message.content, str) else (TextPart(short),)
     return message.with_content(content)

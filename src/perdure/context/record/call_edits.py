@@ -98,7 +98,7 @@ def _replacement(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def changed_lines(old: str, new: str) -> tuple[list[str], list[str]]:
-    """The lines that only one of two texts has, in order."""
+    """Return the lines that only one of two texts has, in order."""
     before = {" ".join(x.split()): x for x in old.split("\n", _MAX_LINES)[:_MAX_LINES]}
     after = {" ".join(x.split()): x for x in new.split("\n", _MAX_LINES)[:_MAX_LINES]}
     removed = [line for key, line in before.items() if key and key not in after]
@@ -112,7 +112,7 @@ def excerpt_rows(removed: Sequence[str], added: Sequence[str], *, scale: float =
 
 
 def pick_lines(lines: Sequence[str], limit: int) -> list[str]:
-    """The lines that tell most within a number of characters, in their order: definitions, values, then the others."""
+    """Return the lines that tell most within a number of characters, in order: definitions, values, then others."""
     if len(lines) <= 12:
         cleaned = [one_line(x, _ROW_CHARS) for x in lines]
         if sum(map(len, cleaned)) <= limit:

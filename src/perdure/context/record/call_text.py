@@ -160,7 +160,7 @@ def _bounded(text: str) -> str:
 
 
 def _marked_lines(text: str, start: int, end: int) -> list[str]:
-    """The lines with a mark of failure between two offsets, each with the two lines that follow it."""
+    """Return the lines with a mark of failure between two offsets, each with the two lines that follow it."""
     spans: dict[int, int] = {}
     for mark in _MARKS:
         position = start
@@ -209,7 +209,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The beginning of a text on one line, with an ellipsis where it was cut."""
+    """Return the beginning of a text on one line, with an ellipsis where it was cut."""
     piece = " ".join(text[: 4 * limit + 200].split())
     if len(piece) > limit:
         return piece[: limit - 1].rstrip() + "…"
@@ -225,7 +225,7 @@ def clip_middle(text: str, limit: int) -> str:
 
 
 def clip_path(path: str, limit: int) -> str:
-    """The last folders and the name of a path that is longer than `limit`."""
+    """Return the last folders and the name of a path that is longer than `limit`."""
     if len(path) <= limit:
         return path
     at = path.find("/", len(path) - limit + 1)
@@ -259,7 +259,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def unique(values: Iterable[str]) -> list[str]:
-    """The values without repetition, in order."""
+    """Return the values without repetition, in order."""
     return list(dict.fromkeys(values))
 
 

@@ -58,6 +58,7 @@ _READS_MORE = re.compile(
 )
 _NUMBER = re.compile(r'"(?:number|iid)"\s*:\s*(\d{1,12})')
 _IDENTIFIER = re.compile(r'"(?:key|id|\w+_id)"\s*:\s*"?([\w.#-]{1,60})')
+_AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})")
 _CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
 
 
@@ -326,7 +327,9 @@ def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     if isinstance(plan, str):
         steps = join_rows(plan.split("\n"), limit=1_000)
         finding = CallFinding(one_line(result, 80), tuple(steps), CallFacts(), False, 0.7)
-        return _compose(name, kind, one_line(plan, 120), f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
+        target = f"plan → {one_line(result, 60)}"
+        composed = _compose(name, kind, target, f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
+        return replace(composed, report=plan[:_MAX_REPORT_CHARS])
     finding = CallFinding(
         one_line(result, 110),
         tuple(join_rows(plain_text(result[:4_000]).split("\n"), limit=600)),
@@ -337,7 +340,7 @@ def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     if "taskId" in arguments:
         changes = _arguments_text({k: v for k, v in arguments.items() if k != "taskId"}, 300)
         task = str(arguments["taskId"])
-        return _compose(name, kind, task, f"task {one_line(task, 40)}", CallFinding(changes, worth=0.3), "ok")
+        return _compose(name, kind, task, f"task {one_line(task, 40)}", CallFinding(changes, worth=0.1), "ok")
     return _compose(
         name, kind, _target(kind, arguments), f"{name} {_arguments_text(arguments, 120)}".rstrip(), finding, "ok"
     )
@@ -380,7 +383,9 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
     text = printable(clip_middle(result, _MAX_REPORT_CHARS)).strip()
     process = background_process(result)
     if process or re.match(r"(?:Started|Spawned|Launched|Async agent)\b", text):
-        facts = CallFacts(started_process=f"agent: {one_line(_delegated(arguments), 120)}")
+        number = _AGENT_ID.search(text[:400])
+        label = f"agent {number[1]}" if number is not None else f"agent {process}".rstrip()
+        facts = CallFacts(started_process=f"{label} : {one_line(_delegated(arguments), 120)}".replace(" :", ":"))
         rows = tuple(join_rows(text.split("\n"), limit=500))
         return _compose(
             name,

@@ -88,7 +88,7 @@ def _kind_by_name(name: str) -> CallKind:
 
 
 def merge_lines(lines: Sequence[CallLine]) -> Sequence[str]:
-    """The lines of consecutive calls: reads and searches that succeeded in one line, equal lines counted."""
+    """Return the lines of consecutive calls: reads and searches that succeeded in one line, equal lines counted."""
     merged: list[str] = []
     for is_look, group in groupby(lines, key=_is_look):
         calls = list(group)

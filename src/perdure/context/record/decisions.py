@@ -35,6 +35,9 @@ _CHANGES = re.compile(
     r"\b(?:instead of|rather than)\b",
     re.IGNORECASE,
 )
+_GUESSES = re.compile(
+    r"\b(?:I bet|maybe|perhaps|might|may|probably|possibly|would|could|suppose|seems?|likely|if)\b", re.IGNORECASE
+)
 # A choice in the user's words: shorter, often without a word for deciding.
 _USER_CHOICE = re.compile(
     r"^(?:(?:ok(?:ay)?|yes|yeah|no|so|then|actually|hm+|and|but)[,.! ]+)*"
@@ -81,6 +84,7 @@ _LONGEST = 300
 _SHORTEST = 30
 _MOST = 60
 _SAME_SHARE = 0.75
+_SHORT_TOPIC = 6
 _QUESTION = re.compile(
     r"[?？]\s*$|^\W*(?:can|could|would|should|shall|is|are|does|do you|did|why|how|what|which|who|when|where)\b",
     re.IGNORECASE,
@@ -147,7 +151,8 @@ def _is_superseded(earlier: frozenset[str], words: frozenset[str], dropped: Sequ
     """Whether a decision is about what a later one gives up, or is the same one reworded."""
     if not earlier:
         return False
-    if any(phrase and phrase <= earlier for phrase in dropped):
+    # A single word proves little against a long decision.
+    if any(phrase <= earlier for phrase in dropped if len(phrase) > (len(earlier) > _SHORT_TOPIC)):
         return True
     return len(earlier & words) / len(earlier | words) >= _SAME_SHARE if words else False
 
@@ -157,17 +162,17 @@ def topic_words(text: str) -> frozenset[str]:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words of the beginning of a text, CJK by character."""
+    """Return the words of the beginning of a text, CJK by character."""
     return frozenset(w.lower() for w in _WORD.findall(text[:2_000]))
 
 
 def user_choices(message: Message) -> tuple[str, ...]:
-    """The decisions of one user message."""
+    """Return the decisions of one user message."""
     return choices_among(sentences(own_words(message)))
 
 
 def choices_among(spoken: Sequence[str]) -> tuple[str, ...]:
-    """The decisions among a user's sentences; a question decides nothing."""
+    """Return the decisions among a user's sentences; a question decides nothing."""
     lines = (s for s in spoken if len(s) <= _LONGEST and not _QUESTION.search(s))
     chosen = (s for s in lines if _USER_CHOICE.search(s) and len(topic_words(s)) >= _FEWEST_WORDS)
     return tuple(islice(chosen, 3))
@@ -183,8 +188,15 @@ def assistant_choices(message: Message) -> tuple[str, ...]:
     if not message.text.strip():
         return ()
     lines = [s for s in sentences(message.text) if _is_statement(s)]
-    chosen = (s for s in CHOICE.among(lines, message.text) if not _COMPARES.search(s) or _CHANGES.search(s))
+    chosen = (s for s in CHOICE.among(lines, message.text) if not _COMPARES.search(s) or _is_change(s))
     return tuple(redact(tidy(s.lstrip("-*#> "))) for s in chosen)[:4]
+
+
+def _is_change(sentence: str) -> bool:
+    """Whether a comparison tells what was chosen: no guess, and no quotation."""
+    return (
+        _CHANGES.search(sentence) is not None and not _GUESSES.search(sentence) and sentence.lstrip()[0] not in "\"“>'"
+    )
 
 
 def _is_statement(sentence: str) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.record.passages import clip
 
-_FILES = "Files"
-_STATED = "Stated in messages"
+_FILES = "Files that calls worked on"
+_PATHS = "Other paths and addresses"
+_STATED = "Names in messages"
+_OPTIONS = "Options that calls took"
+_GROUPS = (_FILES, _PATHS)
 _LABEL_CHARS = 60
 _SEPARATOR = ", "
 # Characters a value costs beyond its own: the separator, and a share of its label.
@@ -18,6 +22,10 @@ _OVERHEAD = 12
 _LEAST_CHANCE = 0.03
 _LEAST_PATH_CHANCE = 0.02
 _MOST_LABELS = 40
+# Limits, timeouts and line numbers; the shortest of them mean nothing away from their call.
+_SHORTEST_NUMBER = 5
+_OPTION_NAMES = frozenset(("in_progress", "files_with_matches", "tool_use", "tool_result", "output_mode", "head_limit"))
+_PSEUDO_PATH = re.compile(r"/[\w-]+|\.\.?/[\w.-]+|\w\.\w+|\w+\.[A-Z]\w*")
 # Names of one file or call; more of them are an excerpt, not an index.
 _MOST_VALUES = 16
 
@@ -40,8 +48,9 @@ def draw_index(use: ValueUse, *, budget: int, visible: frozenset[str], text: str
     Paths are listed whole, as a call takes them: elsewhere they are relative to a folder.
     """
     chance = use.weights.chance
-    shown = parts_in(text)
-    values = [v for v, c in chance.items() if c >= _least_chance(v) and v not in visible and v not in shown]
+    parts = parts_in(text)
+    values = [v for v, c in chance.items() if c >= _least_chance(v) and v not in visible and v not in parts]
+    values = [v for v in values if _tells_something(v)]
     values.sort(key=lambda v: -chance[v] / (len(v) + _OVERHEAD))
     labels = _Labels(use)
     groups: dict[str, list[str]] = {}
@@ -52,14 +61,25 @@ def draw_index(use: ValueUse, *, budget: int, visible: frozenset[str], text: str
         label = labels.of(value)
         group = groups.get(label, [])
         cost = len(value) + len(_SEPARATOR) + (0 if group else len(label) + 5)
-        is_full = len(group) >= _MOST_VALUES and label != _FILES
+        is_full = len(group) >= _MOST_VALUES and label not in _GROUPS
         if cost <= room and not is_full and (group or len(groups) < _MOST_LABELS):
             groups.setdefault(label, []).append(value)
             room -= cost
         if room < _OVERHEAD:
             break
-    names = sorted(groups, key=lambda g: (g != _FILES, g == _STATED, g))
+    paths = [v for name in _GROUPS for v in groups.get(name, ())]
+    for name in _GROUPS:
+        # The end of a path that is listed says nothing.
+        rest = [v for v in groups.pop(name, ()) if not any(p.endswith(f"/{v}") for p in paths)]
+        groups |= {name: rest} if rest else {}
+    names = sorted(groups, key=lambda g: (g != _FILES, g != _PATHS, g == _STATED, g == _OPTIONS, g))
     return "\n".join(f"- {name}: {_SEPARATOR.join(groups[name])}" for name in names)
+
+
+def _tells_something(value: str) -> bool:
+    """Whether a value means something by itself: no line number and no piece of a path."""
+    digits = value.lstrip("-+")
+    return len(digits) >= _SHORTEST_NUMBER if digits.isdigit() else _PSEUDO_PATH.fullmatch(value) is None
 
 
 def _least_chance(value: str) -> float:
@@ -72,10 +92,13 @@ class _Labels:
     def __init__(self, use: ValueUse) -> None:
         self._use = use
         self._targets = {c.call_id: c.target or c.tool for m in use.messages for c in m.calls}
+        self._worked_on = frozenset(self._targets.values())
 
     def of(self, value: str) -> str:
         if kind_of(value) in PLACES:
-            return _FILES
+            return _FILES if value in self._worked_on else _PATHS
+        if value in _OPTION_NAMES or value.endswith("000"):
+            return _OPTIONS
         weights = self._use.weights
         for source in (weights.calls, weights.results):
             if (at := source.last.get(value)) is not None:
@@ -87,4 +110,4 @@ class _Labels:
         if not target or value in target:
             return _STATED
         is_path = kind_of(target) in PLACES and len(target.split()) == 1
-        return target.rsplit("/", 1)[-1] if is_path else clip(target, _LABEL_CHARS)
+        return f"In {target.rsplit('/', 1)[-1]}" if is_path else f"In the output of `{clip(target, _LABEL_CHARS)}`"

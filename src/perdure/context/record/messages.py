@@ -11,8 +11,9 @@ from perdure.context.record.passages import Passage, clip, split_passages
 from perdure.context.record.readings import UserReading, read_user
 from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message, user
 
-# Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document that was read.
-Speaker = Literal["user", "assistant", "report", "note", "document"]
+# Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document or an instruction
+# file that was read.
+Speaker = Literal["user", "assistant", "report", "note", "document", "instructions"]
 
 # Texts of a user message up to this size are quoted as typed.
 _WHOLE_CHARS = 700

@@ -1,22 +1,29 @@
-"""Pages written for people, such as web pages and READMEs, reduced to their statements, dates and figures."""
+"""Pages written for people, such as web pages and READMEs, reduced to their statements, dates and figures.
+
+Instruction files that an agent read (a skill, AGENTS.md) are reduced to their rules.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from perdure.context.record.call_text import parse_json
-from perdure.context.record.passages import Passage, clip, is_prose, size_of, split_passages
+from perdure.context.record.passages import Passage, clip, is_prose, join_passages, size_of, split_passages
 from perdure.context.record.redacted import redact_message, redacted
 from perdure.core.messages import Entry, Message
 
 _MOST_CHARS = 60_000
 _LEAST_DOCUMENT_CHARS = 400
 _MOST_DOCUMENT_CHARS = 300_000
-# One document may take this share of the record at most, unless more is left.
-_DOCUMENT_SHARE = 0.15
-_SKILL_SHARE = 0.05
+# One document may take this share of the record, unless more is left.
+_DOCUMENT_SHARE = 0.08
+# Instruction files together: a share of the record, and of what nothing else needs.
+_INSTRUCTIONS_SHARE = 0.09
+_SPARE_INSTRUCTIONS_SHARE = 0.35
 _LEAST_PASSAGE_WORTH = 0.15
 _COMMENT = re.compile(r"<!--(?:(?!-->)[\s\S]){0,4000}-->")
 _IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,4000}\)")
@@ -56,12 +63,35 @@ _LEAST_CONTENT_CHARS = 400
 # What the parts of a page count.
 _TITLE_WORTH = 0.95
 _NEWS_WORTH = 0.7
-_FIRST_WORTH = 0.6
+_FIRST_WORTH = 0.52
 _FIGURE_WORTH = 0.58
 _ITEM_WORTH = 0.3
 _OTHER_WORTH = 0.22
 _HEADING_WORTH = 0.1
 _NEXT_DROP = 0.1
+# A name at the head of a list item, and the description behind it.
+_NAME_WORTH = 0.6
+_REST_FACTOR = 0.6
+_NAME_CHARS = 32
+_NAME = re.compile(r"^\s*(?:[-*•+]|\d{1,3}[.)])\s+([^\n:：]{2,60}?)(?::|：| [-–—]) ")
+# The parts of instructions.
+_RULE_WORTH = 0.8
+_STEP_WORTH = 0.65
+_SAMPLE_WORTH = 0.4
+_RULE = re.compile(
+    r"(?i)\b(?:must|never|always|only|do not|don't|avoid|ensure|require\w*|should|instead of|at least|at most|before"
+    r"|after|first|save\w*|format\w*|name[ds]?|use)\b|必须|不要|禁止|必ず|しない|반드시|금지|[`<{]"
+)
+_DIAGRAM = re.compile(
+    r"\A\s*(?:gantt|pie|graph|flowchart|sequenceDiagram|stateDiagram|classDiagram|mindmap|timeline)\b|--[->]"
+)
+_INSTRUCTION_FILE = re.compile(
+    r"(?:^|[/\\])(?:(?:SKILL|AGENTS?|CLAUDE|GEMINI|QWEN|CONVENTIONS|RULES|INSTRUCTIONS|copilot-instructions)(?:\.local)?"
+    r"\.mdc?|\.(?:cursor|windsurf|cline)rules)$|[/\\]\.cursor[/\\]rules[/\\]",
+    re.IGNORECASE,
+)
+_LINE_NUMBER = re.compile(r"^ {0,8}\d{1,6}(?:→|\t| \| )", re.MULTILINE)
+_REMINDER = re.compile(r"<system-reminder>(?:(?!</system-reminder>)[\s\S]){0,4000}</system-reminder>")
 # Of two passages of like worth the shorter one comes first.
 _SIZE_EXPONENT = 0.12
 
@@ -82,17 +112,20 @@ def page_source(text: str) -> str:
 
 def plain_page(text: str) -> str:
     """Return a page without pictures, targets of links, tags and the labels of its navigation."""
-    text = text[:_MOST_CHARS]
-    front = ""
-    if (match := _FRONT.match(text)) is not None:
-        front = "\n".join(f"{m[1]}: {m[2]}" for m in _FRONT_FIELD.finditer(match[1]))
-        text = text[match.end() :]
+    front, text = _split_front(text[:_MOST_CHARS])
     text = _CONTENTS.sub("", _IMAGE.sub("", _COMMENT.sub("", text)))
     lines = []
     for line in _linked_lines(_LINK.sub(_label, text)):
         line = _ESCAPED.sub(r"\1", _TAG.sub("", _BREAK.sub(" ", line)))
         lines.append(line.rstrip() if _is_text(line) else "")
     return f"{front}\n\n" * bool(front) + "\n".join(lines)
+
+
+def _split_front(text: str) -> tuple[str, str]:
+    """Return the telling fields of the front matter, and the text behind it."""
+    if (match := _FRONT.match(text)) is None:
+        return "", text
+    return "\n".join(f"{m[1]}: {m[2]}" for m in _FRONT_FIELD.finditer(match[1])), text[match.end() :]
 
 
 # Marks the label of a link until the lines that are nothing else are left out.
@@ -106,7 +139,7 @@ def _label(match: re.Match[str]) -> str:
 
 
 def _linked_lines(text: str) -> Iterator[str]:
-    """The lines with the labels of their links; one that is only short labels leads elsewhere and has no content."""
+    """Return the lines with the labels of their links; one of short labels alone leads elsewhere."""
     for line in text.split("\n"):
         if _OPEN not in line:
             yield line
@@ -149,16 +182,54 @@ def page_passages(text: str) -> tuple[Passage, ...]:
         worth = _TITLE_WORTH if number == 0 else _worth(passage, is_lead=number in leads, is_first=is_first)
         if is_opening:
             worth = max(worth, _NEWS_WORTH)
-        if passage.joint == " " and out and out[-1].text.endswith(":"):
-            # A label is shown with what it introduces.
-            worth = max(worth, out[-1].worth)
-            out[-1] = replace(out[-1], worth=_HEADING_WORTH)
-            passage = replace(passage, lead=number - 1)
-        elif passage.joint == " " and out and out[-1].worth == _NEWS_WORTH:
+        if passage.joint == " " and out and out[-1].worth == _NEWS_WORTH:
             # News are seldom told in one sentence.
             worth = max(worth, _NEWS_WORTH - _NEXT_DROP)
+        if _HEADING_WORTH < worth < _FIGURE_WORTH and (name := _name_of(passage.text)):
+            # The names of a list tell more than the description of one.
+            worth = max(worth, _NAME_WORTH)
+            passage = replace(passage, short=name)
         out.append(replace(passage, worth=worth))
-    return tuple(out)
+    return _under_nearest(out, leads)
+
+
+def _name_of(item: str) -> str:
+    """Return the list item up to the end of its name; "" for one without a name, or below another item."""
+    if item.startswith((" ", "|")) or (mark := _ITEM_MARK.match(item)) is None:
+        return ""
+    name = _NAME.match(item)
+    return item[: name.end(1)] if name else item if len(item) - mark.end() <= _NAME_CHARS else ""
+
+
+def _under_nearest(passages: Sequence[Passage], leads: set[int]) -> tuple[Passage, ...]:
+    """Return the passages below their nearest heading alone: those above it say little more."""
+    return tuple(
+        replace(p, lead=-1) if n in leads and p.text.endswith(":") and not _ITEM_MARK.match(p.text) else p
+        for n, p in enumerate(passages)
+    )
+
+
+def rule_passages(text: str) -> tuple[Passage, ...]:
+    """Parse an instruction file into passages; rules, steps and formats count most, diagrams and samples least."""
+    front, text = _split_front(text[:_MOST_CHARS])
+    text = _LINK.sub(r"\1", _IMAGE.sub("", _COMMENT.sub("", text)))
+    passages = split_passages(f"{front}\n\n" * bool(front) + text)
+    leads = {p.lead for p in passages}
+    out: list[Passage] = []
+    for number, passage in enumerate(passages):
+        body = _ITEM_MARK.sub("", passage.text)
+        if number in leads and passage.text.endswith(":"):
+            worth = _HEADING_WORTH
+        elif _DIAGRAM.search(body):
+            worth = 0.0
+        elif "\n" in body:
+            worth = _SAMPLE_WORTH
+        else:
+            worth = _RULE_WORTH if _RULE.search(body) else _STEP_WORTH if body != passage.text else _FIRST_WORTH
+        if passage.lead >= 0 and not out[passage.lead].worth:
+            worth = 0.0
+        out.append(replace(passage, worth=worth))
+    return _under_nearest(out, leads)
 
 
 def _worth(passage: Passage, *, is_lead: bool, is_first: bool) -> float:
@@ -177,7 +248,7 @@ def _worth(passage: Passage, *, is_lead: bool, is_first: bool) -> float:
 
 
 def is_skill(text: str) -> bool:
-    """Whether a text is instructions for an agent with a head of their own: they can be read again."""
+    """Whether a text is instructions for an agent with a head of their own."""
     return (match := _FRONT.match(text[:6_000])) is not None and "description:" in match[1]
 
 
@@ -193,26 +264,49 @@ def fair_share(sizes: Sequence[int], room: int) -> int:
 
 
 def within_share(passages: Sequence[Passage], most: int) -> tuple[Passage, ...]:
-    """Return the passages, of which only the best within `most` bytes keep their worth."""
+    """Return the passages, of which only the best within `most` bytes keep their worth; some are shortened."""
     room = most
-    chosen: set[int] = set()
-    for number in sorted(
-        range(len(passages)), key=lambda n: -passages[n].worth / len(passages[n].text[:300]) ** _SIZE_EXPONENT
-    ):
-        chain = _with_leads(passages, number, chosen)
-        size = sum(size_of(passages[n].text) + 2 for n in chain)
+    selected: set[int] = set()
+    whole: set[int] = set()
+    steps = [(_rate(p.worth, p.short), n, False) for n, p in enumerate(passages)]
+    steps += [(_rate(p.worth * _REST_FACTOR, p.text), n, True) for n, p in enumerate(passages) if p.text != p.short]
+    for _, number, is_rest in sorted(steps, key=lambda s: -s[0]):
+        if is_rest and number not in selected:
+            continue
+        chain = [] if is_rest else _with_leads(passages, number, selected)
+        size = sum(size_of(passages[n].short) + 2 for n in chain)
+        if is_rest:
+            size = size_of(passages[number].text) - size_of(passages[number].short)
         if size <= room:
-            chosen.update(chain)
+            selected.update(chain)
+            whole.update([number] if is_rest else [])
             room -= size
-    return tuple(p if n in chosen else replace(p, worth=0.0) for n, p in enumerate(passages))
+    return tuple(
+        replace(p, worth=0.0) if n not in selected else p if n in whole else replace(p, text=p.short)
+        for n, p in enumerate(passages)
+    )
 
 
-def _with_leads(passages: Sequence[Passage], number: int, chosen: set[int]) -> list[int]:
+def _rate(worth: float, text: str) -> float:
+    return worth / math.pow(max(1, len(text[:300])), _SIZE_EXPONENT)
+
+
+def _with_leads(passages: Sequence[Passage], number: int, selected: set[int]) -> list[int]:
     chain = []
-    while number >= 0 and number not in chosen:
+    while number >= 0 and number not in selected:
         chain.append(number)
         number = passages[number].lead
     return chain
+
+
+@lru_cache(maxsize=32)
+def excerpt(text: str, most: int) -> str:
+    """Return the best of a text written for people in about `most` bytes; "" for code, data and listings."""
+    text = _LINE_NUMBER.sub("", _REMINDER.sub("", text[:_MOST_CHARS]))
+    if not is_prose(text):
+        return ""
+    passages = within_share(split_passages(text), most)
+    return join_passages(passages, [2 if p.worth else 0 for p in passages])
 
 
 def page_rows(text: str, limit: int) -> list[str]:
@@ -221,28 +315,83 @@ def page_rows(text: str, limit: int) -> list[str]:
     return [clip(p.text, 300) for p in passages if p.worth > _HEADING_WORTH]
 
 
-def read_documents(entries: Sequence[Entry], room: int, left: int) -> dict[str, tuple[Passage, ...]]:
-    """Return the results that are prose, newest first within a bound, by the ids of their calls.
+@dataclass(frozen=True, slots=True)
+class QuotedDocument:
+    """A text that was read, by its best passages."""
 
-    Parsed passages are cached. None takes more than its share of the room, or of what is left of it.
+    passages: tuple[Passage, ...]
+    # Rules for the agent, such as a skill or AGENTS.md.
+    is_instructions: bool = False
+
+    @property
+    def size(self) -> int:
+        return sum(size_of(p.text) + 2 for p in self.passages if p.worth)
+
+
+def read_instructions(
+    entries: Sequence[Entry], reads: Mapping[str, Sequence[str]], room: int
+) -> dict[str, QuotedDocument]:
+    """Return the instruction files that were read, by the ids of their calls, within their share of the room."""
+    return _within(_find_instructions(entries, reads), int(_INSTRUCTIONS_SHARE * room))
+
+
+def _find_instructions(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]]) -> dict[str, QuotedDocument]:
+    """Return the instruction files among the results, the newest reading of each; `reads` are the paths by call."""
+    newest: dict[str, tuple[str, QuotedDocument]] = {}
+    for entry in reversed(entries):
+        call_id = entry.message.tool_call_id or ""
+        if call_id not in reads or len(entry.message.text) < _LEAST_DOCUMENT_CHARS:
+            continue
+        path = next((p for p in reads[call_id] if _INSTRUCTION_FILE.search(p)), "")
+        if (path or is_skill(entry.message.text)) and (path or call_id) not in newest:
+            rules = QuotedDocument(entry.memo("rules", _rules), is_instructions=True)
+            newest[path or call_id] = call_id, rules
+    return dict(newest.values())
+
+
+def find_documents(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]]) -> dict[str, QuotedDocument]:
+    """Return the instruction files and the results that are prose, by the ids of their calls, newest within a bound.
+
+    `reads` are the paths that each call read. Parsed passages are cached.
     """
-    found: list[tuple[str, tuple[Passage, ...], bool]] = []
+    documents = _find_instructions(entries, reads)
     chars = 0
     for entry in reversed(entries):
-        if entry.message.role != "tool" or chars > _MOST_DOCUMENT_CHARS:
+        call_id = entry.message.tool_call_id or ""
+        if entry.message.role != "tool" or chars > _MOST_DOCUMENT_CHARS or call_id in documents:
             continue
         text = redacted(entry).text
         if len(text) >= _LEAST_DOCUMENT_CHARS and is_prose(page_source(text)):
             chars += len(text)
             passages = entry.memo("document", _document)
             if any(p.worth > _LEAST_PASSAGE_WORTH for p in passages):
-                found.append((entry.message.tool_call_id or "", passages, is_skill(text)))
-    sizes = [sum(size_of(p.text) for p in passages) for _, passages, is_known in found if not is_known]
-    share = max(int(_DOCUMENT_SHARE * room), fair_share(sizes, left))
-    skill_share = int(_SKILL_SHARE * room)
-    return {
-        call_id: within_share(passages, skill_share if is_known else share) for call_id, passages, is_known in found
-    }
+                documents[call_id] = QuotedDocument(passages)
+    return documents
+
+
+def share_documents(documents: Mapping[str, QuotedDocument], room: int, left: int) -> dict[str, QuotedDocument]:
+    """Reduce documents to their share of a room, and of what nothing else needs of it."""
+    rules = {i: d for i, d in documents.items() if d.is_instructions}
+    most = max(int(_INSTRUCTIONS_SHARE * room), int(_SPARE_INSTRUCTIONS_SHARE * left))
+    out = _within(rules, most)
+    left -= sum(d.size for d in out.values())
+    pages = {i: d for i, d in documents.items() if not d.is_instructions}
+    # A longer document has more to tell, but not in proportion to its length.
+    total = sum(math.sqrt(d.size) for d in pages.values())
+    for call_id, page in pages.items():
+        share = max(int(_DOCUMENT_SHARE * room), int(left * math.sqrt(page.size) / total))
+        out[call_id] = replace(page, passages=within_share(page.passages, share))
+    return out
+
+
+def _within(documents: Mapping[str, QuotedDocument], most: int) -> dict[str, QuotedDocument]:
+    share = fair_share([d.size for d in documents.values()], most)
+    return {i: replace(d, passages=within_share(d.passages, share)) for i, d in documents.items()}
+
+
+def _rules(message: Message) -> tuple[Passage, ...]:
+    text = _REMINDER.sub("", redact_message(message).text)
+    return rule_passages(_LINE_NUMBER.sub("", text))
 
 
 def _document(message: Message) -> tuple[Passage, ...]:

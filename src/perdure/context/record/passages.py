@@ -19,6 +19,12 @@ _CODE_MARKS = re.compile(r"[{};=<>]|\b\d+→|^\s*(?:def|func|class|import|return
 _MOST_CODE_MARKS = 0.015
 # Longer texts are read from both ends.
 _MOST_CHARS = 60_000
+# A longer line that introduces others has a statement of its own from this worth on.
+_LEAST_LEAD_WORTH = 0.7
+_BARE_LEAD_CHARS = 80
+# A passage up to this length between two others is shown instead of an ellipsis.
+_GAP_CHARS = 70
+_LEAST_GAP_WORTH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ _HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
 _BOLD_HEADING = re.compile(r"^\*\*([^*:.]{2,60}?):?\*\*:?$")
 _ITEM = re.compile(r"^(\s*)(?:[-*•+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _BOLD = re.compile(r"\*\*(\S(?:[^*\n]*?\S)?)\*\*")
-_SENTENCE_END = re.compile(r"(?<=[.!?:])[\"'”’)\]*_`]*\s+(?=[\"'“‘(\[*_`]*[^\s a-z])|(?<=[。！？])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*_`]*\s+(?=[\"'“‘(\[*_`]*[^\s a-z])|(?<=[。！？])")
 _CLAUSE_END = re.compile(r"[.;:!?。；：！？，、](?=\s|$|[^\x00-\x7f])|,\s|\s[–—-]{1,2}\s|\s\(|\s→")
 _DIAGRAM = re.compile(r"[─-▟]|->>|-->|--\)|^\s*(?:graph|flowchart|sequenceDiagram|stateDiagram|participant)\b")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|mr|mrs|dr)\.$", re.IGNORECASE)
@@ -70,7 +76,8 @@ _FILLER = re.compile(
     r" (?:question|point|catch|idea)"
     r"|(?:i(?:'m| am) )?(?:sorry|i apologi[sz]e)\b"
     r"|you(?:'re| are) (?:absolutely |completely |totally )?right(?! to| that| about)|(?:great|perfect|excellent|done"
-    r"|good|nice|ok(?:ay)?|sure|got it|understood|sounds good|absolutely|exactly|of course|certainly)\b)"
+    r"|good|nice|ok(?:ay)?|sure|a?ha?|oh|hm+|wait|yes|yeah|no|got it|understood|sounds good"
+    r"|absolutely|exactly|of course|certainly)\b)"
     r"[\w ,'’]{0,40}[.!:—✓✅-]*$",
     re.IGNORECASE,
 )
@@ -127,7 +134,7 @@ class _Leads:
 
     @property
     def current(self) -> int:
-        """The nearest introduction: an item of the list, a line that ends with a colon, or a heading."""
+        """Return the nearest introduction: an item of the list, a line that ends with a colon, or a heading."""
         if self.intro >= 0:
             return self.intro
         return self._headings[-1][1] if self._headings else -1
@@ -269,7 +276,7 @@ def _add_paragraph(out: list[Passage], text: str, leads: _Leads) -> None:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of one paragraph; a full stop inside a word, a number or an abbreviation ends none."""
+    """Return the sentences of one paragraph; a full stop inside a word, a number or an abbreviation ends none."""
     out: list[str] = []
     start = 0
     for mark in _SENTENCE_END.finditer(text):
@@ -319,7 +326,7 @@ def _with_ends(passages: list[Passage]) -> list[Passage]:
 
 
 def clip(text: str, most: int) -> str:
-    """The beginning of a text up to the end of a clause or word, with an ellipsis; whole where it fits."""
+    """Return the beginning of a text up to the end of a clause or word, with an ellipsis; whole where it fits."""
     if len(text) <= most:
         return text
     room = text[: most - 1]
@@ -336,3 +343,54 @@ def is_prose(text: str) -> bool:
     if sample.lstrip().startswith(("{", "[", "<?xml", "<!DOCTYPE")):
         return False
     return len(_CODE_MARKS.findall(sample)) < _MOST_CODE_MARKS * len(sample)
+
+
+def join_passages(passages: Sequence[Passage], levels: Sequence[int]) -> str:
+    """Join passages by their levels: 0 leaves one out, 1 shows its short form, 2 all of it; … marks omissions."""
+    visible = list(levels)
+    _drop_bare_leads(passages, visible)
+    _close_gaps(passages, visible)
+    return "".join(_joined(passages, visible))
+
+
+def _drop_bare_leads(passages: Sequence[Passage], levels: list[int]) -> None:
+    """Hide a heading, introducing line or header of a table of which nothing is shown."""
+    leads = {p.lead for p in passages}
+    visible = {p.lead for p, level in zip(passages, levels, strict=True) if level}
+    for n in range(len(passages) - 1, -1, -1):
+        if levels[n] and n in leads and n not in visible and _only_introduces(passages[n]):
+            levels[n] = 0
+            visible = {p.lead for p, level in zip(passages, levels, strict=True) if level}
+
+
+def _only_introduces(passage: Passage) -> bool:
+    if passage.text.startswith("|"):
+        return True
+    is_open = passage.text.endswith((":", "："))
+    return is_open and (len(passage.text) <= _BARE_LEAD_CHARS or passage.worth < _LEAST_LEAD_WORTH)
+
+
+def _close_gaps(passages: Sequence[Passage], levels: list[int]) -> None:
+    """Show a short passage between two that are shown: an ellipsis would hardly be shorter."""
+    for n in range(1, len(passages) - 1):
+        is_between = not levels[n] and levels[n - 1] and levels[n + 1]
+        if is_between and len(passages[n].text) <= _GAP_CHARS and passages[n].worth > _LEAST_GAP_WORTH:
+            levels[n] = 2
+
+
+def _joined(passages: Sequence[Passage], levels: Sequence[int]) -> Iterator[str]:
+    """Yield the shown passages with their separators, and an ellipsis where something of worth is left out."""
+    is_first, has_gap, is_open = True, False, False
+    for passage, level in zip(passages, levels, strict=True):
+        if not level:
+            has_gap = has_gap or passage.worth > _LEAST_GAP_WORTH
+            continue
+        text = passage.text if level > 1 else passage.short
+        if has_gap and not is_first and not is_open:
+            yield " …"
+        if not is_first:
+            yield passage.joint
+        yield text
+        is_first, has_gap, is_open = False, False, text.endswith("…")
+    if has_gap and not is_first and not is_open:
+        yield " …"

@@ -32,6 +32,8 @@ _ANSWER_CHARS = 220
 _LAST_CHARS = 400
 _END_CHARS = 1_000
 _SHORTEST_PLAN = 12
+# What a client writes before the words of a user who stopped a turn.
+_INTERRUPTION = re.compile(r"\A\[(?:Request )?interrupted by (?:the )?user[^\]\n]{0,40}\]\s*(?=\S)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,33 +83,35 @@ def prepare_reading(entry: Entry) -> None:
 
 
 def decisions_of(entry: Entry) -> tuple[str, ...]:
-    """The cached decisions of an assistant message."""
+    """Return the cached decisions of an assistant message."""
     return entry.memo("decisions", assistant_choices)
 
 
 def plan_of(entry: Entry) -> tuple[str, ...]:
-    """The open steps that an assistant message lists."""
+    """Return the open steps that an assistant message lists."""
     return entry.memo("plan", _read_plan)
 
 
 def last_words_of(entry: Entry) -> str:
-    """The end of an assistant message."""
+    """Return the end of an assistant message."""
     return entry.memo("last words", lambda m: ending(redact(m.text.strip()), _LAST_CHARS))
 
 
 def answer_of(entry: Entry) -> str:
-    """The beginning of a reply."""
+    """Return the beginning of a reply."""
     return entry.memo("answer", lambda m: beginning(redact(" ".join(_first_paragraph(m.text))), _ANSWER_CHARS))
 
 
 def request_text(message: Message) -> str:
-    """The text of a user message as a request; "" where it is markup of a client or a summary of another system."""
+    """Return the text of a user message as a request; "" for markup of a client or a summary of another system."""
     text = typed_text(message)
     return "" if text.startswith(SUMMARY_OPENINGS) else text
 
 
 def read_user(message: Message) -> UserReading:
     """Read a user message. Pure, so the result can be cached."""
+    if isinstance(message.content, str) and (marker := _INTERRUPTION.match(message.content)) is not None:
+        message = message.with_content(message.content[marker.end() :])
     text = redact(request_text(message))
     if not text:
         return UserReading("", "", is_bare=False)
@@ -146,7 +150,7 @@ def _read_plan(message: Message) -> tuple[str, ...]:
 
 
 def _first_paragraph(text: str) -> Iterator[str]:
-    """The first lines with words of their own, headings left out."""
+    """Return the first lines with words of their own, headings left out."""
     for line in text.strip().splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "```", "|")):
             yield line.strip()

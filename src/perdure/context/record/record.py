@@ -20,8 +20,8 @@ from perdure.context.record.messages import (
     parse_record,
     read_statement,
 )
-from perdure.context.record.pages import read_documents
-from perdure.context.record.passages import Passage, clip, size_of, split_passages
+from perdure.context.record.pages import QuotedDocument, find_documents, read_instructions, share_documents
+from perdure.context.record.passages import Passage, clip, join_passages, size_of, split_passages
 from perdure.context.record.readings import prepare_reading, user_reading
 from perdure.context.record.redacted import redact_entries, redacted
 from perdure.context.record.types import CallKind, CallLine
@@ -31,7 +31,14 @@ from perdure.core.messages import Entry
 CallLines = Mapping[tuple[int, str], CallLine]
 
 # What the words of each speaker count.
-_WEIGHTS: Mapping[Speaker, float] = {"user": 7.0, "assistant": 0.9, "report": 0.75, "note": 0.6, "document": 0.4}
+_WEIGHTS: Mapping[Speaker, float] = {
+    "user": 7.0,
+    "assistant": 0.9,
+    "report": 0.75,
+    "note": 0.6,
+    "document": 0.4,
+    "instructions": 1.0,
+}
 _FINAL_WEIGHT = 1.6
 _BINDING_WEIGHT = 60.0
 # "Go on", "thanks": of use beside what they refer to.
@@ -44,12 +51,16 @@ _BEST_FACTOR = 2.5
 # A reply that the user agreed to with a word or two.
 _AGREED_FACTOR = 1.6
 # The rest of a long passage, after its first clause.
-_REST_FACTOR = 0.75
+_REST_FACTOR = 0.7
 _REPEATED_FACTOR = 0.3
+# The progress of a plan that a newer call shows.
+_OLD_PLAN_FACTOR = 0.4
 # A call by its target alone, by its line, and in detail.
 _BRIEF_WEIGHT = 0.6
 _LINE_WEIGHT = 1.7
 _DETAIL_WEIGHT = 1.0
+# Of the work since the user's last request.
+_NEWEST_DETAIL_WEIGHT = 1.25
 _LEAST_CALL_WORTH = 0.2
 # Narration and filler are left out whatever the room.
 _LEAST_WORTH = 0.15
@@ -60,17 +71,15 @@ _FINE_ENTRIES = 1_500
 _OLD_CALL_WORTH = 0.75
 _OLD_PASSAGES = 2
 _BRIEF_CHARS = 90
-# A line that introduces others has a statement of its own from this worth on.
-_LEAST_LEAD_WORTH = 0.7
 _OPENING_LINES = 5
 _LONG_OPENING_CHARS = 600
 # A record that fills less than this share of its budget also quotes the documents that were read.
 _FULL_SHARE = 0.8
-# A passage up to this length between two others is shown instead of an ellipsis.
-_GAP_CHARS = 70
 # A passage of this length is shown once.
 _REPEATABLE_CHARS = 80
 _QUOTED_CHARS = 78
+# Calls whose result may be a text that was read.
+_READING = frozenset(("read", "shell", "web", "other"))
 _VERBS: Mapping[CallKind, str] = {
     "read": "read",
     "search": "searched",
@@ -106,7 +115,7 @@ class Option:
 
 
 def score(worth: float, size: int) -> float:
-    """The score of an option: its worth, lower for a longer text."""
+    """Return the score of an option: its worth, lower for a longer text."""
     return worth / math.pow(max(size, _LEAST_SIZE), _SIZE_EXPONENT)
 
 
@@ -115,12 +124,17 @@ def age_factor(distance: float, half_life: float) -> float:
     return 1.0 / math.sqrt(1.0 + distance / half_life)
 
 
-def choose(options: Sequence[Option], budget: int) -> set[int]:
-    """The indexes of the options to take, best score first, each with the ones it needs."""
+def rank(options: Sequence[Option]) -> list[int]:
+    """Return the indexes of the options that may be taken, best score first."""
+    return sorted((i for i, o in enumerate(options) if o.score > 0), key=lambda i: -options[i].score)
+
+
+def choose(options: Sequence[Option], budget: int, order: Sequence[int] | None = None) -> set[int]:
+    """Return the indexes of the options to take, best score first, each with the ones it needs."""
     taken: set[int] = set()
     remaining = budget
-    for index in sorted(range(len(options)), key=lambda i: -options[i].score):
-        if index in taken or options[index].score <= 0:
+    for index in rank(options) if order is None else order:
+        if index in taken:
             continue
         chain = _untaken(options, index, taken)
         cost = sum(options[i].size for i in chain)
@@ -140,7 +154,7 @@ def _untaken(options: Sequence[Option], index: int, taken: set[int]) -> list[int
 
 
 def common_root(targets: Iterable[str]) -> str:
-    """The folder whose name saves most characters when it is left out of the targets; "" where none is worth it."""
+    """Return the folder whose name saves most characters when targets omit it; "" where none is worth it."""
     folders: Counter[str] = Counter(
         path.rpartition("/")[0]
         for target in targets
@@ -157,7 +171,7 @@ def common_root(targets: Iterable[str]) -> str:
 
 
 def statement_of(entry: Entry) -> Statement:
-    """The cached statement of an entry."""
+    """Return the cached statement of an entry."""
     statement: Statement | None = entry.memoized("statement")
     if statement is not None:
         return statement
@@ -166,7 +180,7 @@ def statement_of(entry: Entry) -> Statement:
 
 
 def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
-    """The line of each call; cached with the entry that made it."""
+    """Return the line of each call; cached with the entry that made it."""
     lines: dict[tuple[int, str], CallLine] = {}
     end = len(entries)
     for at, entry in enumerate(entries):
@@ -228,27 +242,42 @@ def draw_record(
     root = common_root(line.target for line in lines.values())
     header = _HEADER + (f" {_RELATIVE}{root}" if root else "")
     room = budget - len(header) - 1
-    drawing = _Drawing(root=root, has_addresses=has_addresses, already=already)
-    drawing.add_earlier(earlier)
-    drawing.add_entries(entries, lines)
-    text = _fill(drawing, room)
-    if size_of(text) < _FULL_SHARE * room and (documents := read_documents(entries, room, room - size_of(text))):
-        # Little was said and done, as in research: the pages that were read are what the work is about.
+    reads = {i: line.facts.read_files for i, line in _by_id(entries, lines) if line.kind in _READING}
+
+    def draw(documents: Mapping[str, QuotedDocument]) -> str:
         drawing = _Drawing(root=root, has_addresses=has_addresses, already=already)
         drawing.add_earlier(earlier)
         drawing.add_entries(entries, lines, documents)
-        text = _fill(drawing, room)
+        return _fill(drawing, room)
+
+    text = draw(read_instructions(entries, reads, room))
+    if size_of(text) < _FULL_SHARE * room and (documents := find_documents(entries, reads)):
+        # Little was said and done, as in research: the pages that were read are what the work is about.
+        left = room - size_of(draw({i: QuotedDocument(()) for i in documents}))
+        text = draw(share_documents(documents, room, left))
     return f"{header}\n{text}" if text else ""
 
 
+def _by_id(entries: Sequence[Entry], lines: CallLines) -> Iterator[tuple[str, CallLine]]:
+    """Yield the line of each call by each id of the call."""
+    for entry in entries:
+        for call in entry.message.tool_calls:
+            if (line := lines.get((entry.seq, call.id))) is not None:
+                yield from ((i, line) for i in call.ids)
+
+
 def _fill(drawing: _Drawing, room: int) -> str:
-    budget = room
-    for _ in range(4):
-        text = drawing.render(choose(drawing.options, budget))
+    """Render what fits. The sizes of options are estimates: labels, gaps and merged lines change the sum a little."""
+    order = rank(drawing.options)
+    budget, step = room, 20
+    while budget > 0:
+        text = drawing.render(choose(drawing.options, budget, order))
         over = size_of(text) - room
         if over <= 0:
             return text
-        budget -= over + 20
+        # Steps grow, for a smaller budget may choose other options that are larger than estimated, too.
+        budget -= over + step
+        step *= 2
     return ""
 
 
@@ -298,7 +327,7 @@ class _Drawing:
                 self._add_statement(None, carried_statement(label, text), _EARLIER_FACTOR, is_old=False)
 
     def add_entries(
-        self, entries: Sequence[Entry], lines: CallLines, documents: Mapping[str, tuple[Passage, ...]] | None = None
+        self, entries: Sequence[Entry], lines: CallLines, documents: Mapping[str, QuotedDocument] | None = None
     ) -> None:
         """Add the statements and calls of entries; of `documents`, by the ids of their calls, also the text."""
         own = [lines[e.seq, c.id] for e in entries for c in e.message.tool_calls if (e.seq, c.id) in lines]
@@ -314,6 +343,8 @@ class _Drawing:
             for p in s.passages
         )
         fine_from = len(entries) - _FINE_ENTRIES
+        requests = (at for at, s in enumerate(statements) if s.speaker == "user" and not s.is_bare)
+        asked_at = max(requests, default=len(entries))
         for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
             is_old = at < fine_from
             if statement.passages and (statement.is_final or not is_old):
@@ -323,7 +354,8 @@ class _Drawing:
                 line = lines.get((entry.seq, call.id))
                 if line is not None and (not is_old or line.worth >= _OLD_CALL_WORTH):
                     document = next((documents[i] for i in call.ids if i in documents), None) if documents else None
-                    self._add_call(entry.seq, line, age_factor(distances[at], _HALF_LIFE_CHARS), document)
+                    age = age_factor(distances[at], _HALF_LIFE_CHARS)
+                    self._add_call(entry.seq, line, age, document, is_newest=at > asked_at)
 
     # -- options -----------------------------------------------------------------------------------------------------
 
@@ -363,7 +395,7 @@ class _Drawing:
             self._add_step(worth * _REST_FACTOR, size + more, more, shorts[-1])
 
     def _without_quoted(self, statement: Statement) -> Statement:
-        """The statement with its place in the record, but only the first words of what the sections quote."""
+        """Return the statement with its place in the record, but only the first words of what the sections quote."""
         quoted = [f"“{p.text}”" in self._already for p in statement.passages]
         if not any(quoted):
             return statement
@@ -384,24 +416,41 @@ class _Drawing:
         self._passages.add(passage.text)
         return False
 
-    def _add_call(self, seq: int, line: CallLine, age: float, document: tuple[Passage, ...] | None) -> None:
+    def _add_call(
+        self, seq: int, line: CallLine, age: float, document: QuotedDocument | None, *, is_newest: bool
+    ) -> None:
         if line.report:
             title = clip(line.target, 60)
             report = Statement("report", split_passages(line.report), is_final=True, title=title)
-            self._add_statement(seq, report, age, is_old=False)
+            # A plan that the user read binds like a reply they agreed to.
+            self._add_statement(seq, report, age * (_AGREED_FACTOR if line.kind == "task" else 1.0), is_old=False)
             return
         brief, whole, detail = self._brief(line), self._local(line.line), self._local(line.detail or line.line)
         # An earlier plan is represented by its line; the newest has its items.
+        is_old_plan = bool(line.facts.plan) and line is not self._newest_plan
         has_detail = (line.kind != "task" or line is self._newest_plan) and document is None
         texts = (brief, whole, *_openings(detail), detail) if has_detail else (brief, whole)
         is_looked_at = line.kind == "read" and line.target in self._changed
         is_binding = line.user_words and f"“{line.user_words}”" not in self._already
-        weight = _BINDING_WEIGHT if is_binding else age
-        self._add_texts(texts, weight * line.worth, brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH)
-        if document is not None:
-            self._add_statement(seq, Statement("document", document), age, is_old=False)
+        weight = _BINDING_WEIGHT if is_binding else age * (_OLD_PLAN_FACTOR if is_old_plan else 1.0)
+        self._add_texts(
+            texts,
+            weight * line.worth,
+            brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH,
+            detail_weight=_NEWEST_DETAIL_WEIGHT if is_newest else _DETAIL_WEIGHT,
+        )
+        if document is not None and document.passages:
+            speaker: Speaker = "instructions" if document.is_instructions else "document"
+            self._add_statement(seq, Statement(speaker, document.passages), age, is_old=False)
 
-    def _add_texts(self, texts: tuple[str, ...], worth: float, *, brief_worth: float = 0.0) -> None:
+    def _add_texts(
+        self,
+        texts: tuple[str, ...],
+        worth: float,
+        *,
+        brief_worth: float = 0.0,
+        detail_weight: float = _DETAIL_WEIGHT,
+    ) -> None:
         """Add a call by its texts: its target among those of its neighbours, its line, and steps of detail."""
         first = len(self.options)
         self._items.append(_Done(texts, first))
@@ -409,10 +458,10 @@ class _Drawing:
         worth_of_target = _BRIEF_WEIGHT * max(worth, brief_worth) if brief_worth else 0.0
         self.options.append(Option(brief + 2, score(worth_of_target, brief)))
         self._add_step(worth * _LINE_WEIGHT, whole, whole + 4 - brief, first)
-        size, weight = whole, worth * _DETAIL_WEIGHT
+        size, weight = whole, worth * detail_weight
         for step, more in enumerate(details, 1):
             self._add_step(weight, more - size, more - size, first + step)
-            size, weight = more, worth * _DETAIL_WEIGHT * _REST_FACTOR
+            size, weight = more, worth * detail_weight * _REST_FACTOR
 
     def _add_step(self, worth: float, size: int, more: int, needs: int) -> None:
         self.options.append(Option(max(more, 0), score(worth, size) if more > 0 else 0.0, needs))
@@ -455,15 +504,15 @@ class _Drawing:
         levels = [
             (at in taken) + (at + 1 in taken) for at in range(said.first + 1, said.first + 1 + 2 * len(passages), 2)
         ]
-        _drop_bare_leads(passages, levels)
-        _close_gaps(passages, levels)
         # Only labels and calls begin at the margin: no text can pass for the words of somebody else.
-        text = "".join(_join_passages(passages, levels)).replace("\n", "\n ")
+        text = join_passages(passages, levels).replace("\n", "\n ")
         return f"{label} {text}" if text else ""
 
     def _label(self, said: _Said) -> str:
         if said.statement.speaker == "document":
             return "  excerpts:"
+        if said.statement.speaker == "instructions":
+            return "  its rules:"
         title = f" ({said.statement.title})" if said.statement.title else ""
         return f"{LABELS[said.statement.speaker]}{title} {self._address(said.seq)}".rstrip() + ":"
 
@@ -481,7 +530,7 @@ def _weight(statement: Statement, age: float) -> float:
 
 
 def _least_worth(passages: Sequence[Passage]) -> float:
-    """The worth that the few best passages have."""
+    """Return the worth that the few best passages have."""
     return sorted((p.worth for p in passages), reverse=True)[:_OLD_PASSAGES][-1]
 
 
@@ -517,42 +566,6 @@ def _flush(out: list[str], brief: list[str]) -> None:
             groups.append((verb, [target]))
     brief.clear()
     out.append(f"{CALL} " + "; ".join(f"{verb} {', '.join(targets)}".strip() for verb, targets in groups))
-
-
-def _drop_bare_leads(passages: Sequence[Passage], levels: list[int]) -> None:
-    """Hide a heading or introducing line of which nothing is shown."""
-    leads = {p.lead for p in passages}
-    shown = {p.lead for p, level in zip(passages, levels, strict=True) if level}
-    for n in range(len(passages) - 1, -1, -1):
-        if levels[n] and n in leads and n not in shown and passages[n].worth < _LEAST_LEAD_WORTH:
-            levels[n] = 0
-            shown = {p.lead for p, level in zip(passages, levels, strict=True) if level}
-
-
-def _close_gaps(passages: Sequence[Passage], levels: list[int]) -> None:
-    """Show a short passage between two that are shown: an ellipsis would hardly be shorter."""
-    for n in range(1, len(passages) - 1):
-        is_between = not levels[n] and levels[n - 1] and levels[n + 1]
-        if is_between and len(passages[n].text) <= _GAP_CHARS and passages[n].worth > 0.2:
-            levels[n] = 2
-
-
-def _join_passages(passages: Sequence[Passage], levels: Sequence[int]) -> Iterator[str]:
-    """Yield the shown passages with their separators, and an ellipsis where something of worth is left out."""
-    is_first, has_gap, is_open = True, False, False
-    for passage, level in zip(passages, levels, strict=True):
-        if not level:
-            has_gap = has_gap or passage.worth > 0.2
-            continue
-        text = passage.text if level > 1 else passage.short
-        if has_gap and not is_first and not is_open:
-            yield " …"
-        if not is_first:
-            yield passage.joint
-        yield text
-        is_first, has_gap, is_open = False, False, text.endswith("…")
-    if has_gap and not is_first and not is_open:
-        yield " …"
 
 
 def _agreed(statements: Sequence[Statement]) -> set[int]:

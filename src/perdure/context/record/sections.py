@@ -48,12 +48,21 @@ _SHARES = {
     "Critical Context": 0.06,
 }
 _LINE = 200
+_COMMAND_CHARS = 100
 _MOST_FILES = 24
 _MOST_SOLVED = 4
-_MOST_ANSWERED = 8
+_MOST_ANSWERED = 5
 _ROOT_SHARE = 0.7
 _GREETING_CHARS = 10
 _ADDRESS = re.compile(r"(?:; )?m:[\d,]+$")
+# The path of a picture that was dropped into the input.
+_ATTACHED = re.compile(
+    r"\A['\"]?(?:/|~/|[A-Z]:\\)[^'\"\n]{1,300}\.(?:png|jpe?g|gif|webp|heic|pdf)['\"]?\s*", re.IGNORECASE
+)
+_REASON = re.compile(
+    r"\b(?:because|since|so that|due to|root cause|to avoid|decided|agreed|weil|parce que|porque)\b|因为|ため|때문",
+    re.I,
+)
 
 
 def address(*seqs: int) -> str:
@@ -131,7 +140,9 @@ def parse_instructions(section: str) -> Iterator[StandingInstruction]:
 
 
 def _newest_remarks(state: TaskState, room: int) -> list[str]:
-    lines = [_instruction_line(i) for i in state.instructions if i.kind == "remark"]
+    # A whole request that is open is quoted as the task.
+    requests = {r.own_words.strip() for r in state.open_requests}
+    lines = [_instruction_line(i) for i in state.instructions if i.kind == "remark" and i.text not in requests]
     return fit_lines(lines[::-1], room, newest_last=True).split("\n") if lines else []
 
 
@@ -165,17 +176,20 @@ def _completed(state: TaskState, room: int) -> str:
         pushed = " — pushed" if record.is_pushed else ""
         milestones.append((record.seq, f"COMMIT {commit.hash} {beginning(commit.title, 100)}{branch}{pushed}"))
     milestones += [(c.seq, f"CREATED {beginning(c.value, 140)}") for c in state.created]
+    questions = {q.seq for q in state.questions}
     for request in state.requests[-_MOST_ANSWERED:]:
-        if request.status == "answered" and request.closed_seq is not None and request.own_words:
+        if request.status == "answered" and request.closed_seq is not None and request.seq not in questions:
             words = beginning(tidy(redact(_headline(request.own_words))), 90)
-            milestones.append((request.closed_seq, f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"))
+            answered = f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"
+            milestones += [(request.closed_seq, answered)] if words else []
     ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
     return _numbered(ordered, room)
 
 
 def _headline(words: str) -> str:
-    """The first sentence that is more than a greeting."""
-    return next((s for s in sentences(words) if len(s) > _GREETING_CHARS), words)
+    """Return the first sentence that is more than a greeting; "" where there is none."""
+    least = _GREETING_CHARS if words.isascii() else _GREETING_CHARS // 3
+    return next((s for s in sentences(_ATTACHED.sub("", words)) if len(s) > least), "")
 
 
 def _numbered(lines: Sequence[str], room: int) -> str:
@@ -200,7 +214,9 @@ def _active_state(state: TaskState, room: int) -> str:
         lines.append(f"- {push_status(state).capitalize()}")
     if state.tests is not None:
         what = "Last tests" if state.tests.is_suite else "Last build or check"
-        lines.append(f"- {what}: {describe_tests(state.tests)}{address(state.tests.seq)}")
+        since = state.tests.changed_since
+        later = f"; not run since {', '.join(since)} changed" if since else ""
+        lines.append(f"- {what}: {describe_tests(state.tests)}{later}{address(state.tests.seq)}")
     lines += [f"- Running: {beginning(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
     return fit_lines(lines, room)
 
@@ -217,7 +233,7 @@ def describe_tests(report: LastTestRun) -> str:
     counts = [f"{n} {word}" for n, word in ((run.passed, "passed"), (run.failed, "failed")) if n is not None]
     totals = ", ".join(counts) if run.passed is not None or run.failed else "succeeded" if report.is_ok else "failed"
     failures = f"; failing: {'; '.join(beginning(f, 120) for f in run.failures[:4])}" if run.failures else ""
-    command = f"`{beginning(tidy(report.target), 80)}` → " if report.target else ""
+    command = f"`{beginning(tidy(report.target), _COMMAND_CHARS)}` → " if report.target else ""
     return f"{command}{totals}{failures}"
 
 
@@ -244,8 +260,11 @@ def _about(target: str) -> str:
 
 
 def _decisions(state: TaskState, room: int) -> str:
-    users = [d for d in state.valid_decisions if d.is_by_user]
-    others = [d for d in state.valid_decisions if not d.is_by_user]
+    # What binds is quoted as such.
+    quoted = {i.text for i in state.instructions if i.kind != "remark"}
+    users = [d for d in state.valid_decisions if d.is_by_user and d.text not in quoted]
+    # A decision with its reason tells more.
+    others = sorted((d for d in state.valid_decisions if not d.is_by_user), key=lambda d: bool(_REASON.search(d.text)))
     chosen: list[tuple[int, str]] = []
     # The user's decisions come first where not all fit.
     for decision in (*reversed(users), *reversed(others)):
@@ -260,7 +279,7 @@ def _decisions(state: TaskState, room: int) -> str:
 
 def _resolved(state: TaskState, room: int) -> str:
     lines = [
-        f"- “{beginning(q.question, 140)}” — {beginning(q.answer, 160)}{address(q.answer_seq)}"
+        f"- “{beginning(_ATTACHED.sub('', q.question), 140)}” — {beginning(q.answer, 160)}{address(q.answer_seq)}"
         for q in reversed(state.questions)
     ]
     return fit_lines(lines, room, newest_last=True)
@@ -295,7 +314,7 @@ def _joined(names: Sequence[str], room: int) -> str:
 
 
 def common_root(paths: Iterable[str]) -> str:
-    """The deepest folder that most paths share, three parts long if absolute, two if not; "" where there is none."""
+    """Return the deepest folder that most paths share, at least three parts if absolute, two if not; else ""."""
     folders = [os.path.dirname(p) for p in paths]
     shared: Counter[str] = Counter()
     for folder in folders:
@@ -320,7 +339,7 @@ def _critical(state: TaskState, room: int) -> str:
 
 
 def describe_state(state: TaskState) -> list[tuple[str, str]]:
-    """The state in a few rows for people: what it is about, and its value."""
+    """Return the state in a few rows for people: what it is about, and its value."""
     requests, rules = state.open_requests, state.instructions
     commit = state.commits[-1].commit if state.commits else None
     changed = [f for f in state.files if f.status == "changed"]

@@ -49,7 +49,14 @@ _TEMPORARY = re.compile(
     re.IGNORECASE,
 )
 # Delegated agents have reported by the end of the turn.
-_DELEGATED = "agent:"
+_DELEGATED = "agent "
+# What a client writes in the user's place when work in the background ends.
+_ENDED = re.compile(
+    r"<status>(?:completed|failed|killed|stopped)</status>\s*<summary>[^\"<]{0,40}\"([^\"<]{1,200})\"", re.IGNORECASE
+)
+_ENDED_ID = re.compile(r"<task-id>([\w-]{1,60})</task-id>\s*<status>(?:completed|failed|killed|stopped)</status>")
+_NOTIFICATION = "<task-notification>"
+_COMMAND_LINE = re.compile(r"\A/[\w:-]{1,40}[ \t]*\n+(?=\S)")
 _IN_TEMPORARY = re.compile(r"\bcd [\"']?(?:/private)?/(?:tmp|var/tmp|var/folders)\b|\bcd [\"']?\$|\bmktemp\b|\$\{?TMP")
 _TASK = re.compile(r"^task (\w+): (.+)", re.DOTALL)
 _TASK_ENDED = re.compile(r"\bstatus\W{1,3}(?:completed?|done|cancell?ed|deleted|closed)\b", re.IGNORECASE)
@@ -59,6 +66,7 @@ _CHANGES = frozenset(("edit", "write", "delete"))
 _NO_FACTS = CallFacts()
 _MOST_QUESTIONS = 20
 _QUESTION_CHARS = 220
+_MOST_CHANGED = 4
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 _SLIGHT_CHARS = 8
@@ -108,6 +116,8 @@ class _StateFold:
         if message.role == "tool":
             return
         if message.is_real_user:
+            if message.text.startswith(_NOTIFICATION):
+                self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
             self._add_user(entry.seq, user_reading(entry))
         elif message.kind == "assistant":
             has_text = not message.is_blank
@@ -130,8 +140,9 @@ class _StateFold:
         is_wanted = self.goal is None or self.goal.seq == self._greeting_seq
         # A greeting or a command of the client is no goal.
         if is_wanted and request is not None and request.seq == seq and request.own_words:
-            self.goal = SourcedValue(before_fiction(request.own_words) or sentences(request.own_words)[0], seq)
-            self._greeting_seq = seq if _is_slight(request.own_words) else BEFORE_LOG - 1
+            words = _COMMAND_LINE.sub("", request.own_words)
+            self.goal = SourcedValue(before_fiction(words) or sentences(words)[0], seq)
+            self._greeting_seq = seq if _is_slight(words) else BEFORE_LOG - 1
         self.decisions.add_user(seq, reading.choices, takes_back=reading.takes_back)
         for rule in reading.rules:
             self._instruct(StandingInstruction(rule, seq))
@@ -261,10 +272,14 @@ class _WorkFold:
         if facts.tests is not None and (line.kind == "test" or self.tests is None or not self.tests.is_suite):
             is_ok = line.outcome == "ok" and not facts.tests.failed and not facts.tests.failures
             self.tests = LastTestRun(facts.tests, line.target, seq, is_ok, is_suite=line.kind == "test")
+        elif self.tests is not None and line.kind in _CHANGES:
+            changed = dict.fromkeys((*self.tests.changed_since, *(p.rpartition("/")[2] for p in facts.changed_files)))
+            self.tests = replace(self.tests, changed_since=tuple(changed)[-_MOST_CHANGED:])
         self._add_plan(seq, facts.plan)
         for text in facts.created:
             if task := _TASK.match(text):
                 self._tasks[task[1]] = task[2]
+                self.plan.setdefault(task[2], PlanItem(redact(task[2]), is_done=False, seq=seq))
             else:
                 self.created[text] = SourcedValue(text, seq)
 
@@ -279,8 +294,12 @@ class _WorkFold:
         if facts.started_process:
             self.processes[facts.started_process] = SourcedValue(facts.started_process, seq)
         if stopped := facts.stopped_process:
-            names = [n for n in self.processes if n == stopped or stopped in n or n in stopped]
-            for name in names:
+            self.end_process(stopped)
+
+    def end_process(self, *names: str) -> None:
+        """Forget the running processes that one of the names identifies."""
+        for stopped in names:
+            for name in [n for n in self.processes if stopped in n or n in stopped]:
                 del self.processes[name]
 
     def _set_folder(self, seq: int, folder: str) -> None:

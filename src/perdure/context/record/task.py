@@ -85,6 +85,8 @@ class LastTestRun:
     is_ok: bool
     # A test run; a build or linter replaces it only where no test ran.
     is_suite: bool = True
+    # Files that were changed after it.
+    changed_since: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,10 @@ VIEWS = {
     "context": "/c/{long}/context",
     "handoff": "/c/{long}/handoff",
     "usage": "/usage",
+    "approvals": "/approvals",
     "new": "/new",
 }
-SETTLED = "document.querySelector('.row, .timeline .message, .plot .area, .sections .fact, .tiles, .intro')"
+SETTLED = "document.querySelector('.row, .timeline .message, .plot .area, .sections .fact, .tiles, .approvals, .intro')"
 
 
 def go(page: Page, story: Story, view: str) -> None:

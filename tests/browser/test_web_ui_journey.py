@@ -7,7 +7,7 @@ import time
 import pytest
 
 from perdure.core.messages import assistant, user
-from support.browser import Page
+from support.browser import Chromium, Page
 from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
@@ -184,7 +184,7 @@ def test_an_unknown_conversation_and_a_missing_token_are_told_plainly(page: Page
     server, _ = told
     page.open(server.link("/c/c_nothing"))
     page.wait_text("This could not be shown")
-    page.run("sessionStorage.clear()")
+    page.run("sessionStorage.clear(); localStorage.clear()")
     page.open(server.url + "/?again#/")
     page.wait_text("A token is needed")
 
@@ -206,3 +206,31 @@ def test_the_list_is_sorted_by_cost_with_one_click_and_the_order_stays_in_the_ad
     assert page.count(".row") == page.run(
         "[...document.querySelectorAll('.figures')].filter(e => e.textContent.includes('compaction')).length"
     )
+
+
+def test_a_new_tab_is_signed_in_and_no_script_can_read_the_token(page: Page, chromium: Chromium, told: Told) -> None:
+    server, _ = told
+    page.open(server.link())
+    page.wait("document.querySelector('.row') && localStorage.getItem('perdure-key')")
+    page.wait("sessionStorage.getItem('perdure-token') === null")
+    assert page.run("document.cookie") == ""
+    assert server.token not in page.run("JSON.stringify({ ...localStorage, ...sessionStorage })")
+    other = chromium.page()
+    other.open(f"{server.url}/#/usage")
+    other.wait("document.querySelector('.tiles')")
+    other.run("location.hash = '#/approvals'")
+    other.wait("document.querySelector('.approvals p')")
+    other.click("text/Sign out")
+    other.wait_text("A token is needed")
+    other.call("Page.close")
+
+
+def test_an_approval_given_for_good_is_listed_and_revoked(page: Page, told: Told) -> None:
+    server, _ = told
+    state = server.store.state("approvals")
+    state.set("", ["git-push"])
+    page.open(server.link("/approvals"))
+    page.wait("document.querySelector('.approval')?.innerText.includes('git-push')")
+    page.click("text/Revoke")
+    page.wait_text("every dangerous action is asked about")
+    assert not state.get("")

@@ -29,6 +29,7 @@ HTTP = httpx.Client(trust_env=False, verify=False, timeout=30)
 # What stands for each part of a path: something of alice's, so that a stranger asks for what is really there.
 PARTS = (
     "any_id", "turn_id", "question_id", "output_id", "chat", "seq", "model", "turn", "conversation_id", "response_id",
+    "kind",
 )  # fmt: skip
 
 
@@ -108,6 +109,7 @@ def _lived_in(house: House) -> House:
     asking = threading.Thread(target=_ask_for_approval, args=(house,), daemon=True)
     asking.start()
     question = _question(house)
+    gateway.store.state("approvals").set("alice", [f"tool:{MARK}"])
     house.parts.update(
         any_id=first["conversation_id"],
         conversation_id=first["conversation_id"],
@@ -118,6 +120,7 @@ def _lived_in(house: House) -> House:
         chat=f"chat-{MARK}",
         seq="1",
         model="perdure",
+        kind=f"tool:{MARK}",
         response_id=_response_id(house),
     )
     named = {"x-perdure-conversation": first["conversation_id"]}

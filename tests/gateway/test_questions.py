@@ -189,3 +189,16 @@ def test_a_question_is_answered_by_a_token_that_may_do_what_its_turn_may(tmp_pat
         told = ask_and_answer(ann, f"run rm -rf {doomed}", reply)
     assert told[-1]["outcome"] == "completed"
     assert not doomed.exists()
+
+
+def test_approvals_are_listed_and_revoked_by_their_own_user(tmp_path: Path) -> None:
+    with Simulator(script=script) as sim, gateway_at(tmp_path, sim) as gateway, client(gateway) as ann:
+        gateway.store.state("approvals").set("ann", ["git-push", "tool:deploy"])
+        listed = ann.get("/api/approvals").json()
+        assert [a["kind"] for a in listed] == ["git-push", "tool:deploy"]
+        assert all(a["explanation"] for a in listed)
+        stranger = {**gateway.headers("eve")}
+        assert ann.get("/api/approvals", headers=stranger).json() == []
+        assert ann.delete("/api/approvals/git-push", headers=stranger).status_code == 404
+        assert ann.delete("/api/approvals/git-push").status_code == 204
+        assert [a["kind"] for a in ann.get("/api/approvals").json()] == ["tool:deploy"]

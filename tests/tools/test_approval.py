@@ -119,6 +119,17 @@ def test_always_approval_survives_a_restart(tmp_path: Path) -> None:
         assert "was not run" in runtime.run("terminal", command="rm -rf two", user="someone else")
 
 
+def test_a_revoked_approval_is_asked_about_again_in_the_same_session(tmp_path: Path) -> None:
+    with open_store(tmp_path / "perdure.db") as store:
+        approver = ScriptedApprover("always", "no")
+        runtime = GuardedRuntime(tmp_path, approver, store.state("approvals"))
+        runtime.run("terminal", command="rm -rf one")
+        assert runtime.run("terminal", command="rm -rf two").startswith("[exit 0]")
+        for key in store.state("approvals").items():
+            store.state("approvals").set(key[0], None)
+        assert "was not run" in runtime.run("terminal", command="rm -rf three")
+
+
 @pytest.mark.spec("J6")
 def test_far_reaching_kinds_need_approval_every_time(tmp_path: Path) -> None:
     approver = ScriptedApprover("always", "no")

@@ -34,12 +34,14 @@ def list_(flags: dict[str, str] | None, user_key: str) -> None:
       perdure approvals list
       perdure approvals list --user alice
     """
+    from perdure.tools.approval import approved_kinds, explain_kind
+
     with _stored(flags) as state:
-        kinds = _kinds(state, user_key)
+        kinds = approved_kinds(state, user_key)
     if not kinds:
         click.echo("Nothing is allowed for good: every dangerous action is asked about.")
     for kind in kinds:
-        click.echo(f"{kind:<20} {_explain(kind)}".rstrip())
+        click.echo(f"{kind:<20} {explain_kind(kind)}".rstrip())
 
 
 @approvals.command()
@@ -57,8 +59,10 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
     """
     if bool(kinds) == is_all:
         raise click.UsageError("name the kinds to revoke, or --all; `perdure approvals list` shows them.")
+    from perdure.tools.approval import approved_kinds
+
     with _stored(flags) as state:
-        before = _kinds(state, user_key)
+        before = approved_kinds(state, user_key)
         unknown = [kind for kind in kinds if kind not in before]
         if unknown:
             raise click.UsageError(
@@ -78,16 +82,3 @@ def _stored(flags: dict[str, str] | None) -> Iterator[Any]:
     loaded = load(flags=flags or {})
     with closing(open_user_store(loaded.settings, loaded.home)) as store:
         yield store.state("approvals")
-
-
-def _kinds(state: Any, user_key: str) -> list[str]:
-    value = state.get(user_key)
-    return [kind for kind in value if isinstance(kind, str)] if isinstance(value, list) else []
-
-
-def _explain(kind: str) -> str:
-    from perdure.tools.shell_safety.types import KINDS
-
-    if kind in KINDS:
-        return KINDS[kind].why
-    return "calls of this tool" if kind.startswith("tool:") else ""

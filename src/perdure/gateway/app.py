@@ -18,6 +18,7 @@ from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.api.middleware import is_public
 from perdure.gateway.auth.middleware import principal_with_scope, require_scope
 from perdure.gateway.auth.principal import Authenticator
+from perdure.gateway.auth.web_session import web_session_router
 from perdure.gateway.errors import ApiError
 from perdure.gateway.observability.base import Observer, TurnObserver
 from perdure.gateway.observability.logging import LogObserver, LogWriter
@@ -69,6 +70,7 @@ def build_gateway(
                 is_closing=lambda: hub.is_draining,
             )
         )
+        web_ui.include_router(web_session_router(public_url=settings.gateway.public_url))
         return (openai_router(hub, ids=TimeIds(clock), clock=clock), _metrics_router(metrics, hub), web_ui)
 
     def configure_app(app: FastAPI, hub: Hub) -> None:

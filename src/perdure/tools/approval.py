@@ -160,19 +160,31 @@ class ApprovalGuard:
 
     async def _store_answer(self, answer: ApprovalAnswer, items: list[ApprovalItem], user_key: str) -> None:
         keys = {item.key for item in items if KINDS[item.kind].is_lasting}
-        if answer == "session":
-            self._session.setdefault(user_key, set()).update(keys)
-        elif answer == "always":
-            self._session.setdefault(user_key, set()).update(keys)
+        if answer == "always" and self._approvals is not None:
+            # Not in the session, too: a revoked approval must be asked about again.
             await asyncio.to_thread(self._store_always, user_key, keys)
+        elif answer in ("session", "always"):
+            self._session.setdefault(user_key, set()).update(keys)
 
     def _load_always(self, user_key: str) -> set[str]:
-        stored = self._approvals.get(user_key) if self._approvals is not None else None
-        return {k for k in stored if isinstance(k, str)} if isinstance(stored, list) else set()
+        return set(approved_kinds(self._approvals, user_key)) if self._approvals is not None else set()
 
     def _store_always(self, user_key: str, keys: set[str]) -> None:
         if self._approvals is not None:
             self._approvals.set(user_key, sorted(self._load_always(user_key) | keys))
+
+
+def approved_kinds(approvals: KeyValue, user_key: str) -> list[str]:
+    """Return the kinds of risk that a user allowed with "always"."""
+    stored = approvals.get(user_key)
+    return [kind for kind in stored if isinstance(kind, str)] if isinstance(stored, list) else []
+
+
+def explain_kind(kind: str) -> str:
+    """Describe a kind of risk; "" for an unknown one."""
+    if kind in KINDS:
+        return KINDS[kind].why
+    return "calls of this tool" if kind.startswith("tool:") else ""
 
 
 class _LinkResolver:

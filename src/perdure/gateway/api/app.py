@@ -11,17 +11,18 @@ from fastapi.responses import JSONResponse
 
 import perdure
 from perdure.config.settings import GatewaySettings
-from perdure.core.errors import StoreError
+from perdure.core.errors import NotFound, StoreError
 from perdure.gateway.api.messages import ChatPrincipal, Name, chat_router, message_router
 from perdure.gateway.api.middleware import install_middleware
 from perdure.gateway.api.outputs import output_router
-from perdure.gateway.api.schemas import AnswerToQuestion, CommandBody, HealthBody, QuestionBody
+from perdure.gateway.api.schemas import AnswerToQuestion, ApprovalBody, CommandBody, HealthBody, QuestionBody
 from perdure.gateway.api.websocket import socket_router
 from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.hub import Hub
 from perdure.store.store import SessionStore
+from perdure.tools.approval import approved_kinds, explain_kind
 
 # Timeout of the database check in the readiness probe.
 _READY_TIMEOUT_S = 2.0
@@ -50,7 +51,7 @@ def health_router(hub: Hub) -> APIRouter:
 
 
 def question_router(hub: Hub) -> APIRouter:
-    """Endpoints for open questions and command completion."""
+    """Endpoints for open questions, approvals and command completion."""
     router = APIRouter(prefix="/api", tags=["messages"])
 
     @router.get("/questions")
@@ -62,6 +63,26 @@ def question_router(hub: Hub) -> APIRouter:
     async def answer(question_id: Name, body: AnswerToQuestion, principal: ChatPrincipal) -> Response:
         """Answer an approval request (once, session, always, no) or a question of the model."""
         await hub.answer(question_id, body.answer, principal)
+        return Response(status_code=204)
+
+    @router.get("/approvals")
+    async def approvals(principal: ChatPrincipal) -> list[ApprovalBody]:
+        """List the kinds of actions that you allowed for good."""
+        kinds = await run_blocking(approved_kinds, hub.store.state("approvals"), principal.user_key)
+        return [ApprovalBody(kind=kind, explanation=explain_kind(kind)) for kind in kinds]
+
+    @router.delete("/approvals/{kind}", status_code=204)
+    async def revoke(kind: Name, principal: ChatPrincipal) -> Response:
+        """Ask about this kind of action again, from the next call on."""
+
+        def remove() -> bool:
+            state = hub.store.state("approvals")
+            before = approved_kinds(state, principal.user_key)
+            state.set(principal.user_key, [k for k in before if k != kind] or None)
+            return kind in before
+
+        if not await run_blocking(remove):
+            raise NotFound("you have no such approval; GET /api/approvals lists yours")
         return Response(status_code=204)
 
     @router.get("/commands")

@@ -112,6 +112,13 @@ class AnswerToQuestion(BaseModel):
     answer: Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
+class ApprovalBody(BaseModel):
+    """A kind of action that is no longer asked about."""
+
+    kind: str
+    explanation: str
+
+
 class CommandBody(BaseModel):
     model_config = _FROM_RECORD
 

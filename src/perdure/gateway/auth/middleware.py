@@ -2,7 +2,8 @@
 
 Only public paths pass without a token. Routes declare the scope they need with `Depends(require_scope("chat"))`.
 Browsers cannot set headers on a WebSocket, so there the token may be sent as the subprotocol `bearer.<token>` next to
-`perdure`. Tokens are never read from a query string, which servers would log.
+`perdure`. The web UI sends halves of a token as a cookie and a header (`web_session`). Tokens are never read from a
+query string, which servers would log.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from perdure.core.ports import Clock
 from perdure.gateway.auth.limits import RateLimit, rate_limit_error
 from perdure.gateway.auth.principal import Authenticator, Principal
 from perdure.gateway.auth.principal import Scope as TokenScope
+from perdure.gateway.auth.web_session import session_token
 from perdure.gateway.errors import ApiError, ApiException, to_api_error
 
 SUBPROTOCOL = "perdure"
@@ -221,7 +223,7 @@ def _token(headers: Headers, *, is_socket: bool) -> str | None:
             raise ApiException(WRONG_TOKEN)
         return token.strip()
     if not is_socket:
-        return None
+        return session_token(headers)
     offered = [p.strip() for line in headers.getlist("sec-websocket-protocol") for p in line.split(",")]
     tokens = [p.removeprefix(_TOKEN_PROTOCOL) for p in offered if p.startswith(_TOKEN_PROTOCOL)]
     return tokens[0] if len(tokens) == 1 else None

@@ -1,4 +1,4 @@
-// Asking the server. Reading goes to /api/page; whatever changes something goes to the gateway (gateway.js).
+// Requests to the server: reads of /api/page; changes go through gateway.js.
 
 import { withToken } from "./token.js";
 
@@ -11,7 +11,7 @@ export class Refused extends Error {
   }
 }
 
-// A GET that was refused because too many came at once is asked again, as late as the server says.
+// A rate-limited GET is repeated after the delay that the server names.
 export async function ask(path, options = {}) {
   for (let tries = 0; ; tries += 1) {
     const answer = await once(path, options);
@@ -32,7 +32,7 @@ async function once(path, { method = "GET", body, headers = {}, signal }) {
       headers: withToken({ ...sent, ...headers }),
       body: body === undefined ? undefined : JSON.stringify(body),
       cache: "no-store",
-      credentials: "omit",
+      credentials: "same-origin",
     });
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -56,10 +56,10 @@ export function conversationPath(id) {
 async function reason(answer) {
   try {
     const { detail, error, message } = await answer.json();
-    const said = [message, error?.message ?? error, detail].find((word) => typeof word === "string" && word);
-    if (said) return said;
+    const text = [message, error?.message ?? error, detail].find((word) => typeof word === "string" && word);
+    if (text) return text;
   } catch {
-    // Not JSON: the status says what there is to say.
+    // Not JSON: the status has to do.
   }
-  return `The server said ${answer.status}${answer.statusText ? ` (${answer.statusText})` : ""}.`;
+  return `The server answered ${answer.status}${answer.statusText ? ` (${answer.statusText})` : ""}.`;
 }

@@ -103,6 +103,14 @@ export async function openQuestions(signal) {
   return (await ask("/api/questions", { signal })).json();
 }
 
+export async function listApprovals(signal) {
+  return (await ask("/api/approvals", { signal })).json();
+}
+
+export async function revokeApproval(kind) {
+  await ask(`/api/approvals/${encodeURIComponent(kind)}`, { method: "DELETE" });
+}
+
 export async function allCommands(signal) {
   return (await ask("/api/commands", { signal })).json();
 }

@@ -5,7 +5,7 @@ import { startLive } from "./live.js";
 import { parseRoute } from "./route.js";
 import { styled } from "./styles.js";
 import { startTheme } from "./theme.js";
-import { keepToken, takeToken } from "./token.js";
+import { startSession, storeToken, takeToken } from "./token.js";
 
 // Each view's module and its own stylesheets.
 const VIEWS = {
@@ -15,6 +15,7 @@ const VIEWS = {
   context: [() => import("./context.js"), ["timeline", "chart"]],
   handoff: [() => import("./handoff.js"), ["timeline", "handoff"]],
   usage: [() => import("./usage.js"), ["chart", "usage"]],
+  approvals: [() => import("./approvals.js"), []],
 };
 const STATES = { live: "", lost: "Not connected; trying again…", locked: "" };
 
@@ -23,6 +24,7 @@ let current = { route: {}, controller: new AbortController(), view: null };
 
 async function follow() {
   takeToken();
+  startSession();
   const route = parseRoute(location.hash);
   for (const link of document.querySelectorAll("nav [data-view]")) {
     const isHere = link.dataset.view === route.name;
@@ -69,7 +71,7 @@ function doorway() {
   const field = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const enter = (event) => {
     event.preventDefault();
-    keepToken(field.value.trim());
+    storeToken(field.value.trim());
     location.reload();
   };
   return h(
@@ -79,7 +81,7 @@ function doorway() {
     h(
       "p",
       {},
-      "Open the address Perdure printed when it started, or paste its token here. It is kept for this tab only.",
+      "Open the address that Perdure printed when it started, or paste its token here. This browser stays signed in until it is closed.",
     ),
     h("label", { for: "token" }, "Token"),
     field,

@@ -1,11 +1,11 @@
-// Addresses within the page: #/, #/c/<id>, #/c/<id>/m/<seq>, #/c/<id>/context, #/c/<id>/handoff/<seq>, #/usage, #/new.
+// Addresses within the page: #/, #/c/<id>, #/c/<id>/m/<seq>, #/c/<id>/context, #/c/<id>/handoff/<seq>, #/usage, #/new, #/approvals.
 
 export function parseRoute(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").split("?");
   const [first, id, view, seq] = path.split("/").filter(Boolean).map(decoded);
   const parameters = Object.fromEntries(new URLSearchParams(query));
   if (first === undefined) return { name: "conversations", parameters };
-  if (first === "usage" || first === "new") return { name: first, parameters };
+  if (["usage", "new", "approvals"].includes(first)) return { name: first, parameters };
   if (first === "c" && id) return conversationRoute(id, view, seq, parameters);
   return { name: "lost", parameters };
 }

@@ -1,21 +1,52 @@
-// The token comes once, in the address's fragment; it is kept for this tab only and taken out of the address bar.
+// The token arrives in the address's fragment and is removed from the address bar. The server splits it: one half in a
+// cookie that scripts cannot read, the other half, a key, in this origin's storage. Further tabs need both halves.
 
-const KEY = "perdure-token";
+const TOKEN = "perdure-token";
+const KEY = "perdure-key";
+const SESSION = "/api/session";
+let pending = null;
 
 export function takeToken() {
   const given = /^#token=([^&]*)(?:&to=(.*))?$/.exec(location.hash);
   if (!given) return;
-  keepToken(decodeURIComponent(given[1]));
+  storeToken(decodeURIComponent(given[1]));
   const to = given[2] ? decodeURIComponent(given[2]) : "/";
   history.replaceState(null, "", `${location.pathname}#${to.startsWith("/") ? to : "/"}`);
 }
 
-export function keepToken(token) {
-  if (token) sessionStorage.setItem(KEY, token);
-  else sessionStorage.removeItem(KEY);
+export function storeToken(token) {
+  if (token) sessionStorage.setItem(TOKEN, token);
+  else sessionStorage.removeItem(TOKEN);
 }
 
 export function withToken(headers = {}) {
-  const token = sessionStorage.getItem(KEY);
-  return token ? { ...headers, Authorization: `Bearer ${token}` } : headers;
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) return { ...headers, Authorization: `Bearer ${token}` };
+  const key = localStorage.getItem(KEY);
+  return key ? { ...headers, "X-Perdure-Key": key } : headers;
+}
+
+// Until the session works, and where the browser stores no cookies, the token stays with the tab.
+export async function startSession() {
+  const token = sessionStorage.getItem(TOKEN);
+  if (!token || token === pending) return;
+  pending = token;
+  try {
+    const headers = { Authorization: `Bearer ${token}` };
+    const answer = await fetch(SESSION, { method: "POST", headers, credentials: "same-origin" });
+    if (!answer.ok) return;
+    const { key } = await answer.json();
+    const check = await fetch(SESSION, { headers: { "X-Perdure-Key": key }, credentials: "same-origin" });
+    if (!check.ok || sessionStorage.getItem(TOKEN) !== token) return;
+    localStorage.setItem(KEY, key);
+    storeToken("");
+  } catch {
+    // The server is away: the next visit tries again.
+  }
+}
+
+export async function endSession() {
+  await fetch(SESSION, { method: "DELETE", headers: withToken(), credentials: "same-origin" }).catch(() => {});
+  localStorage.removeItem(KEY);
+  storeToken("");
 }

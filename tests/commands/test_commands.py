@@ -37,6 +37,7 @@ class Desk:
         self._agent = agent or b.agent
         self.store = b.store
         self.visibility: Visibility = EVERYONE
+        self.page_chars = 6_000
 
     @property
     def agent(self) -> ConversationAgent:

@@ -24,6 +24,7 @@ class Desk:
     """The least of a surface."""
 
     visibility: Visibility = EVERYONE
+    page_chars = 6_000
 
     def __init__(self, b: Bench, session_id: str | None = None) -> None:
         self.store = b.store

@@ -20,6 +20,8 @@ class CommandContext(Protocol):
     store: SessionStore
     # Whose conversations commands may list, search and open here.
     visibility: Visibility
+    # The most characters of a document that it shows at once.
+    page_chars: int
 
     @property
     def agent(self) -> ConversationAgent:
@@ -53,6 +55,8 @@ class CommandResult:
     is_leaving: bool = False
     # The surface is in another conversation now; one that shows its messages needs only the first line of the text.
     is_resumed: bool = False
+    # A long text to be read: a terminal may open it in a pager.
+    is_document: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perdure.commands.command import Command, CommandContext, CommandResult, Commands
 from perdure.commands.context import COMPRESS, CONTEXT, INSIGHTS, MODEL, QUIT, STOP, USAGE
 from perdure.commands.conversations import BRANCH, NEW, RESUME, RETRY, SESSIONS, UNDO
@@ -9,8 +11,8 @@ from perdure.commands.search import EXPAND, HANDOFF, SEARCH
 from perdure.commands.titles import TITLE
 
 
-def all_commands() -> Commands:
-    """The commands of every surface."""
+def all_commands(own: Iterable[Command] = ()) -> Commands:
+    """Return the commands of every surface, and those that one surface has of its own."""
 
     def show_help(surface: CommandContext, argument: str) -> CommandResult:
         return CommandResult(commands.help())
@@ -32,6 +34,7 @@ def all_commands() -> Commands:
             EXPAND,
             SEARCH,
             MODEL,
+            *own,
             STOP,
             QUIT,
             Command("help", "/help", "this list", show_help),

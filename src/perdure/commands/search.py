@@ -9,7 +9,6 @@ from perdure.commands.format import when
 from perdure.core.ports import SearchHit
 from perdure.core.search_text import describe_report, full_address, split_address
 
-_PAGE_CHARS = 6_000
 _HITS = 15
 
 
@@ -56,11 +55,12 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
         words.insert(0, max(handoffs.values(), key=lambda h: h.seq).address)
     address = words[0]
     start = int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
-    page = surface.store.open(address, conversation_id=session_id, offset=start, limit=_PAGE_CHARS)
+    page = surface.store.open(address, conversation_id=session_id, offset=start, limit=surface.page_chars)
     if page.next_offset is None:
-        return CommandResult(page.text)
+        return CommandResult(page.text, is_document=True)
     how = f"/expand {session_id} {address} {page.next_offset} reads on"
-    return CommandResult(f"{page.text}\n[{page.next_offset:,} of {page.total_chars:,} characters; {how}]")
+    rest = f"[{page.next_offset:,} of {page.total_chars:,} characters; {how}]"
+    return CommandResult(f"{page.text}\n{rest}", is_document=True)
 
 
 def handoff(surface: CommandContext, argument: str) -> CommandResult:
@@ -70,7 +70,8 @@ def handoff(surface: CommandContext, argument: str) -> CommandResult:
     newest = next((e for e in reversed(entries) if e.message.kind == "handoff"), None)
     if newest is None:
         return CommandResult("Nothing was compacted: the model reads every message as it is.")
-    return CommandResult(f"{newest.message.text}\n\n/expand opens the messages it replaces; /undo puts them back.")
+    hint = "/expand opens the messages it replaces; /undo puts them back."
+    return CommandResult(f"{newest.message.text}\n\n{hint}", is_document=True)
 
 
 def _one_line(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -66,6 +68,23 @@ def editor(environ: Mapping[str, str] | None = None) -> str | None:
     """The user's editor as a command line, or None where none is named."""
     environ = os.environ if environ is None else environ
     return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or None
+
+
+def user_shell(command: str, environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the arguments that run a command in the user's own shell."""
+    environ = os.environ if environ is None else environ
+    if os.name == "nt":
+        return [environ.get("COMSPEC", "cmd.exe"), "/c", command]
+    return [environ.get("SHELL", "").strip() or "/bin/sh", "-c", command]
+
+
+def pager(environ: Mapping[str, str] | None = None) -> list[str] | None:
+    """Return the user's pager as arguments, `less` by default; None where there is none."""
+    environ = os.environ if environ is None else environ
+    command = shlex.split(environ.get("PAGER", "").strip()) or ["less"]
+    if shutil.which(command[0]) is None:
+        return None
+    return [*command, "-R"] if Path(command[0]).name == "less" and "-R" not in command else command
 
 
 def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iterable[str] = ()) -> dict[str, str]:

@@ -92,7 +92,7 @@ def _live(flags: dict[str, str], session_id: str | None) -> int:
 
         person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)
         surface = ChatCommandContext(flags, session_id=session_id, person=person)
-        return ChatController(surface, chat.write, is_first_run=is_first_run)
+        return ChatController(surface, chat.write, is_first_run=is_first_run, can_copy=True)
 
     return ChatApp(open_desk, home=home, is_color=wants_color("auto")).run()
 

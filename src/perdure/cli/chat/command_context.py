@@ -38,6 +38,7 @@ class ChatCommandContext:
 
     # A terminal user has direct access to the database file, so commands show all of it.
     visibility: Visibility = Everyone()
+    page_chars = 200_000
 
     def __init__(
         self, flags: Mapping[str, Any], *, session_id: str | None = None, person: ChatUser | None = None

@@ -11,12 +11,14 @@ from pathlib import Path
 
 from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
+from perdure.cli.chat.exports import EXPORT, copy_command
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.replay import replay_text
+from perdure.cli.chat.shell import ShellRun, UserShell, is_shell_line
 from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines, route_lines, status_line
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style
-from perdure.commands.command import CommandResult
+from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.config.api_keys import api_key_for
@@ -77,6 +79,16 @@ def keys_found() -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def chat_commands(write_raw: Callable[[str], None] | None) -> list[Command]:
+    """Return the commands that only a terminal has: they write files and reach the clipboard."""
+    return [copy_command(write_raw), EXPORT, EDIT]
+
+
+def _edit(surface: CommandContext, argument: str) -> CommandResult:
+    return CommandResult("Type /edit at the prompt, or press Ctrl-X Ctrl-E: it opens your $EDITOR.", "error")
+
+
+EDIT = Command("edit", "/edit [text]", "write the message in $EDITOR (also Ctrl-X Ctrl-E)", _edit)
 Write = Callable[[str], None]
 # How long the last events of a turn may lag behind its end.
 _LAG_S = 5.0
@@ -91,14 +103,21 @@ class Answer:
     is_leaving: bool = False
     # Another conversation is open now: its last turns are shown below the text.
     is_resumed: bool = False
+    # A long text to be read: in a pager where it does not fit the screen.
+    is_document: bool = False
 
 
 class ChatController:
     """One person's chat: its surface, its commands, and the words around them."""
 
-    def __init__(self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False) -> None:
+    def __init__(
+        self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False, can_copy: bool = False
+    ) -> None:
         self.surface = surface
-        self.commands = all_commands()
+        self.commands = all_commands(chat_commands(write if can_copy else None))
+        self._shell = UserShell()
+        # Commands the user ran, for the model to read with the next message.
+        self._shell_runs: list[ShellRun] = []
         self._write = write
         self._is_first_run = is_first_run
         self._last_request = ""
@@ -109,6 +128,8 @@ class ChatController:
     def answer(self, line: str, progress: Progress, *, pasted: Sequence[str] = ()) -> Answer:
         """Process one line; errors become the answer. `pasted` are the parts that were not typed."""
         try:
+            if is_shell_line(line, pasted):
+                return self._run_shell(line[1:].strip(), progress)
             if line.startswith("/compress"):
                 progress("compacting (Ctrl-C cancels)", 0.0)
             result = self.commands.dispatch(self.surface, line)
@@ -124,11 +145,24 @@ class ChatController:
         if result.is_resumed:
             return Answer(result.text.partition("\n")[0], is_resumed=True)
         if result.then_send is None:
-            return Answer(result.text, is_error=result.level == "error", is_leaving=result.is_leaving)
+            return Answer(
+                result.text,
+                is_error=result.level == "error",
+                is_leaving=result.is_leaving,
+                is_document=result.is_document,
+            )
         self._write(f"{result.text}\n")
         return self._send(Attached(result.then_send))
 
+    def _run_shell(self, command: str, progress: Progress) -> Answer:
+        progress(f"running {command}", 0.0)
+        done = self._shell.run(command, self._write)
+        self._shell_runs.append(done)
+        return Answer(f"{done.summary}; the model reads it with your next message")
+
     def _send(self, attached: Attached) -> Answer:
+        attached = attached.with_context([run.context for run in self._shell_runs])
+        self._shell_runs.clear()
         if attached.lines:
             self._write("".join(f"{line}\n" for line in attached.lines))
         self._last_request = attached.text
@@ -150,7 +184,7 @@ class ChatController:
             conversations.set_title(session_id, title)
 
     def interrupt(self) -> bool:
-        return self.surface.interrupt()
+        return self._shell.interrupt() or self.surface.interrupt()
 
     def close(self) -> None:
         self.surface.close()

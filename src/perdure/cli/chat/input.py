@@ -7,7 +7,7 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -115,6 +115,18 @@ class Attached:
     lines: tuple[str, ...] = ()
     # What was written, without what is attached; "" where the message is taken over from elsewhere.
     text: str = ""
+
+    def with_context(self, texts: Sequence[str]) -> Attached:
+        """Return the same message with texts behind it, each a part of its own."""
+        if not texts:
+            return self
+        parts = [{"type": "text", "text": text} for text in texts]
+        if isinstance(self.message, str):
+            content: list[Any] = [{"type": "text", "text": self.message}]
+            return replace(self, message={"role": "user", "content": [*content, *parts]})
+        content = self.message.get("content") or []
+        content = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        return replace(self, message={**self.message, "content": [*content, *parts]})
 
 
 def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
@@ -147,6 +149,8 @@ class PromptBox:
         self._handlers = handlers
         self._pastes = Pastes()
         self._draft: Document | None = None
+        # Where pasted images are stored.
+        self._images = history_file.parent / "pasted" if history_file is not None else None
         self._parsed = ("", ANSI(""))
         history: History = _Unfolding(history_file, self._pastes) if history_file is not None else InMemoryHistory()
         self.buffer = Buffer(
@@ -155,6 +159,7 @@ class PromptBox:
             complete_while_typing=Condition(self._is_completable),
             multiline=True,
             enable_history_search=False,
+            tempfile_suffix=".md",
         )
         self.app: Application[None] = Application(
             layout=self._layout(),
@@ -215,6 +220,10 @@ class PromptBox:
     def width(self) -> int:
         return self.app.output.get_size().columns
 
+    @property
+    def rows(self) -> int:
+        return self.app.output.get_size().rows
+
     # -- how it looks ------------------------------------------------------------------------------------------------
 
     def _layout(self) -> Layout:
@@ -269,6 +278,8 @@ class PromptBox:
         keys.add("<bracketed-paste>")(self._on_paste)
         # Alone, and after a moment: with another key it is Alt.
         keys.add("escape")(lambda event: self._handlers.on_stop())
+        keys.add("c-x", "c-e")(lambda event: self._edit(""))
+        keys.add("c-v")(lambda event: self._paste_image())
         keys.add("c-o")(lambda event: self._handlers.on_unfold())
         is_asked = Condition(lambda: self._draft is not None)
         for key, pages in (("pagedown", 1), ("pageup", -1)):
@@ -291,6 +302,9 @@ class PromptBox:
             buffer.insert_text("\n")
             return
         text = buffer.text.strip()
+        if (text == "/edit" or text.startswith("/edit ")) and self._draft is None:
+            self._edit(text.removeprefix("/edit").strip())
+            return
         if text in _PICKED and buffer.complete_state is None and self._draft is None:
             buffer.text = f"{text} "
             buffer.cursor_position = len(buffer.text)
@@ -316,8 +330,48 @@ class PromptBox:
             self.buffer.reset()
         self._handlers.on_interrupt(is_draft)
 
+    def _edit(self, text: str) -> None:
+        """Open the message in the user's editor; what is saved there is the line again."""
+        if text or self.buffer.text.strip() == "/edit":
+            self.buffer.text = text
+        self.buffer.open_in_editor()
+
+    def _paste_image(self) -> None:
+        """Attach the image in the clipboard; without one, do nothing."""
+        from perdure.cli.chat.clipboard import as_mention, read_image, store_image
+
+        folder = self._images
+        if folder is None:
+            return
+
+        async def paste() -> None:
+            with contextlib.suppress(OSError):
+                if (data := await asyncio.to_thread(read_image)) is not None:
+                    self.buffer.insert_text(as_mention(store_image(data, folder)))
+
+        self.app.create_background_task(paste())
+
+    def view(self, text: str, pager: Sequence[str]) -> None:
+        """Open a text in a pager, which has the terminal to itself until it is left."""
+
+        def page() -> None:
+            with contextlib.suppress(OSError):
+                subprocess.run(pager, input=text.encode("utf-8", "replace"), check=False)
+
+        self.app.create_background_task(_run_in_terminal(page))
+
     def _on_paste(self, event: KeyPressEvent) -> None:
+        from perdure.cli.chat.clipboard import as_mention, dropped_image
+
+        image = dropped_image(event.data)
+        if image is not None and not self.buffer.document.text_before_cursor.endswith("@"):
+            event.current_buffer.insert_text(as_mention(image))
+            return
         event.current_buffer.insert_text(self._pastes.fold(event.data))
+
+
+async def _run_in_terminal(work: Callable[[], None]) -> None:
+    await run_in_terminal(work, in_executor=True)
 
 
 _PASTED = "# pasted "

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from perdure.cli.chat.activity import named_call
 from perdure.cli.style import Style, fit_lines, safe
-from perdure.core.messages import Entry, Message
+from perdure.commands.format import count
+from perdure.core.messages import Entry, Message, TextPart
 from perdure.store.records import Span
 from perdure.store.store import SessionStore
 
@@ -41,12 +42,19 @@ def _parts(message: Message, width: int, ink: Style) -> Iterator[str]:
     if message.kind == "handoff":
         yield f"{ink.dim('· compacted here: /handoff shows what the model reads of it')}\n"
     elif message.is_real_user:
-        first, *rest = _shorten(list(fit_lines(safe(message.typed_text).strip().split("\n"), width - 2)))
+        first, *rest = _shorten(list(fit_lines(safe(_typed(message)).strip().split("\n"), width - 2)))
         yield f"{ink.bold('›')} {first}\n" + "".join(f"  {line}\n" for line in rest)
     elif message.role == "assistant":
         if message.text.strip():
             yield _painted(message.text, width, ink)
         yield from (f"{ink.good('●')} {named_call(call)}\n" for call in message.tool_calls)
+
+
+def _typed(message: Message) -> str:
+    """The first text of a message, and how much was attached to it."""
+    parts = message.parts
+    text = next((part.text for part in parts if isinstance(part, TextPart)), "")
+    return f"{text} [{count(len(parts) - 1, 'attachment')}]" if len(parts) > 1 else text
 
 
 def _painted(markdown: str, width: int, ink: Style) -> str:

@@ -224,7 +224,7 @@ class ChatApp:
             self._interrupt()
         elif name in _AT_ONCE and self._is_working and self._desk is not None:
             self._echo(text)
-            threading.Thread(target=self._answer, args=(line,), daemon=True).start()
+            threading.Thread(target=self._answer, args=(line,), kwargs={"is_alone": False}, daemon=True).start()
         else:
             self._send(line)
         self._box.redraw()
@@ -403,7 +403,17 @@ class ChatApp:
         self._hint = ""
         self._box.redraw()
 
-    def _answer(self, line: Line) -> None:
+    def _view(self, text: str, *, is_alone: bool) -> bool:
+        """Open a long text in the pager; False where it fits, or where something else may write meanwhile."""
+        from perdure.config.env import pager
+
+        command = pager()
+        if command is None or not is_alone or not self._lines.empty() or text.count("\n") < self._box.rows - 4:
+            return False
+        self._inbox.put(partial(self._box.view, text, command))
+        return True
+
+    def _answer(self, line: Line, *, is_alone: bool = True) -> None:
         if self._desk is None:
             return
         try:
@@ -417,6 +427,8 @@ class ChatApp:
             self._is_stopping = False
         if answer.text:
             text = self._page(answer.text.split("\n"))
+            if answer.is_document and self._view(text, is_alone=is_alone):
+                return
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")
         if answer.is_resumed:
             self.write(self._desk.replay(self._box.width, self.ink))

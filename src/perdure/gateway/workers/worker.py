@@ -368,6 +368,7 @@ class GatewayCommandContext:
         self.store = store
         self.agent = agent
         self.visibility = principal.visibility
+        self.page_chars = 6_000
         self._pool = pool
         # The conversation the chat continues in, if a command switched it.
         self.has_moved = False

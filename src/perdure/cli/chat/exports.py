@@ -1,0 +1,111 @@
+"""`/copy` and `/export`: take an answer or a conversation out of the chat."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from perdure.cli.chat.clipboard import osc52
+from perdure.commands.command import Command, CommandContext, CommandResult
+from perdure.commands.format import count, when
+from perdure.core.errors import NotFound, StoreUnavailable
+from perdure.core.files import PRIVATE_MODE, replace_file
+from perdure.core.messages import Entry, ImagePart, TextPart
+
+_FORMATS = {"md": ".md", "markdown": ".md", "json": ".json"}
+
+
+def copy_command(write_raw: Callable[[str], None] | None) -> Command:
+    """`/copy`; `write_raw` reaches the terminal with escapes, None where it cannot show any."""
+
+    def run(surface: CommandContext, argument: str) -> CommandResult:
+        if argument and not (argument.isdecimal() and int(argument) > 0):
+            return CommandResult("/copy takes the number of an answer from the end, e.g. /copy 2", "error")
+        text = _answer(surface, int(argument or 1))
+        sequence = osc52(text)
+        if write_raw is None:
+            return CommandResult("This terminal cannot copy. /export writes the conversation to a file.", "error")
+        if sequence is None:
+            return CommandResult("The answer is too long for a terminal to copy. /export writes it to a file.", "error")
+        write_raw(sequence)
+        size = count(len(text), "character")
+        return CommandResult(f"Asked the terminal to copy the answer ({size}); a few terminals do not allow it.")
+
+    return Command("copy", "/copy [n]", "copy the last (or nth last) answer to the clipboard", run)
+
+
+def export(surface: CommandContext, argument: str) -> CommandResult:
+    """Write the conversation to a file: Markdown or JSON, by the word or the ending that is given."""
+    session_id = surface.agent.session_id
+    if session_id is None:
+        raise NotFound("Nothing has been said yet.")
+    conversation = surface.store.conversations.get(session_id, visibility=surface.visibility)
+    word = argument.strip()
+    if word.lower() in _FORMATS or not word:
+        path = Path.cwd() / f"perdure-{conversation.id}{_FORMATS[word.lower() or 'md']}"
+    else:
+        path = Path.cwd() / Path(word.strip("\"'")).expanduser()
+    if path.suffix.lower() not in (".md", ".json"):
+        return CommandResult("/export writes Markdown (.md) or JSON (.json): name a file that ends so", "error")
+    if path.exists() and word and word.lower() not in _FORMATS:
+        return CommandResult(f"{path} is there already; name another file", "error")
+    entries = surface.store.log.originals(session_id)
+    if path.suffix.lower() == ".json":
+        messages = surface.store.transfer.export_messages(session_id)
+        text = json.dumps(messages, ensure_ascii=False, indent=1) + "\n"
+    else:
+        text = "\n".join(markdown_lines(conversation.title or conversation.id, entries)) + "\n"
+    try:
+        replace_file(path, text.encode("utf-8", "replace"), mode=PRIVATE_MODE)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot write {path}: {error.strerror}") from None
+    return CommandResult(f"Wrote {count(len(entries), 'message')} to {path}")
+
+
+EXPORT = Command("export", "/export [md|json|file]", "write this conversation to a file", export)
+
+
+def markdown_lines(title: str, entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield a conversation as Markdown: what was written as it is, tool calls and results in code blocks."""
+    yield f"# {' '.join(title.split())}"
+    for entry in entries:
+        message = entry.message
+        if message.is_real_user:
+            yield f"\n## You · {when(entry.created_at_ms).strip()}\n"
+        elif message.role == "assistant" and (message.text.strip() or message.tool_calls):
+            yield "\n## Agent\n"
+        elif message.role == "tool":
+            yield f"\nResult of `{message.name or 'a tool'}`:\n"
+            yield from _fenced(message.text)
+            continue
+        else:
+            continue
+        for part in message.parts:
+            if isinstance(part, TextPart):
+                yield part.text
+            elif isinstance(part, ImagePart):
+                yield "*[an image]*"
+        for call in message.tool_calls:
+            yield f"\nCall of `{call.name}`:\n"
+            yield from _fenced(call.arguments, "json")
+
+
+def _fenced(text: str, language: str = "") -> Iterator[str]:
+    """Yield a code block whose fence is longer than any in the text."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    yield f"{fence}{language}"
+    yield text.rstrip("\n")
+    yield fence
+
+
+def _answer(surface: CommandContext, back: int) -> str:
+    """Return the text of the nth last answer. Raises NotFound."""
+    session_id = surface.agent.session_id
+    entries = surface.store.log.originals(session_id) if session_id is not None else []
+    answers = [e.message.text for e in entries if e.message.role == "assistant" and e.message.text.strip()]
+    if not 0 < back <= len(answers):
+        raise NotFound(f"There are {count(len(answers), 'answer')} in this conversation so far.")
+    return answers[-back].strip()

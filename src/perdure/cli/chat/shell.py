@@ -1,0 +1,120 @@
+"""`!command`: run a command of the user's in their own shell, and describe it to the model."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from perdure.cli.style import safe
+from perdure.config.env import shell_environment, user_shell
+from perdure.redaction import redact
+
+# Characters handed to the model, two thirds of them from the end, where results are; lines shown to the user.
+_MAX_CHARS = 12_000
+_MAX_LINES = 400
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ShellRun:
+    """A finished command; `exit_code` is negative for one that was killed."""
+
+    command: str
+    output: str
+    exit_code: int
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """`! ls -la · exit 0 · 0.1 s`."""
+        end = "stopped" if self.exit_code < 0 else f"exit {self.exit_code}"
+        return f"! {self.command} · {end} · {self.seconds:.1f} s"
+
+    @property
+    def context(self) -> str:
+        """Return what the model reads with the next message, secrets redacted."""
+        text = self.output if len(self.output) <= _MAX_CHARS else _middle_cut(self.output)
+        return (
+            "<user-shell>\nThe user ran this command in their own shell, not through you. It is context, no request.\n"
+            f"$ {self.command}\n{redact(text).rstrip()}\n[exit {self.exit_code}]\n</user-shell>"
+        )
+
+
+def is_shell_line(line: str, pasted: Sequence[str]) -> bool:
+    """Whether a line is a command for the shell: a `!` that was typed, not one that a paste brought."""
+    is_pasted = any(piece.lstrip().startswith("!") and line.startswith(piece.strip()) for piece in pasted)
+    return line.startswith("!") and bool(line[1:].strip()) and not is_pasted
+
+
+class UserShell:
+    """Runs one command at a time, in its own process group, so that an interrupt ends all of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: str, write: Callable[[str], None]) -> ShellRun:
+        """Run a command to its end; its output goes to `write` line by line as it arrives."""
+        began_s = time.monotonic()
+        with self._lock:
+            self._process = process = subprocess.Popen(
+                user_shell(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=shell_environment(),
+                start_new_session=sys.platform != "win32",
+            )
+        try:
+            output = _forward(process, write)
+            code = process.wait()
+        finally:
+            with self._lock:
+                self._process = None
+        return ShellRun(command, output, code, time.monotonic() - began_s)
+
+    def interrupt(self) -> bool:
+        """Kill the running command, from any thread; return whether there was one."""
+        with self._lock:
+            process = self._process
+            if process is None or process.poll() is not None:
+                return False
+            with contextlib.suppress(ProcessLookupError):
+                if sys.platform == "win32":
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
+        return True
+
+
+def _forward(process: subprocess.Popen[bytes], write: Callable[[str], None]) -> str:
+    """Write complete lines as they arrive, up to a limit; return the whole output."""
+    pieces: list[str] = []
+    rest, lines = "", 0
+    assert process.stdout is not None
+    descriptor = process.stdout.fileno()
+    while raw := os.read(descriptor, _CHUNK):
+        text = raw.decode("utf-8", "replace")
+        pieces.append(text)
+        *complete, rest = (rest + text).split("\n")
+        if lines < _MAX_LINES and complete:
+            write("".join(f"  {safe(line)}\n" for line in complete[: _MAX_LINES - lines]))
+        lines += len(complete)
+    if rest and lines < _MAX_LINES:
+        write(f"  {safe(rest)}\n")
+    if lines > _MAX_LINES:
+        write(f"  … {lines - _MAX_LINES:,} more lines\n")
+    process.stdout.close()
+    return "".join(pieces)
+
+
+def _middle_cut(text: str) -> str:
+    head, tail = text[: _MAX_CHARS // 3], text[-2 * _MAX_CHARS // 3 :]
+    return f"{head}\n[… {len(text) - len(head) - len(tail):,} characters left out …]\n{tail}"

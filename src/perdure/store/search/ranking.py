@@ -64,6 +64,8 @@ _QUESTION = re.compile(r"[^.!?\n]{1,200}\?\s*")
 _QUESTION_SHARE = 0.7
 # A handoff repeats what its sources say, and so do all handoffs after it.
 _SUMMARY_SHARE = 0.4
+# Questions are mostly about what a person said, which the answers after it only elaborate.
+_USER_SHARE = 1.2
 _SEARCH_CALL = "session_search\n"
 # How describe_report() begins.
 _SEARCH_RESULT = re.compile(r"Searched [\d,]+ messages?\b")
@@ -103,7 +105,7 @@ class Ranker:
         self._inflected = {n for n, t in enumerate(query.terms) if t.forms}
         self._literal = [(n, t) for n, t in enumerate(query.terms) if not t.forms]
 
-    def score(self, text: str, known: Collection[int] = (), *, is_summary: bool = False) -> Relevance:
+    def score(self, text: str, known: Collection[int] = (), *, kind: str = "tool") -> Relevance:
         """Score a text; `known` are terms the index found in it, maybe as part of a longer name."""
         beginning = text[:RANKED_CHARS]
         lookup, counts, exact = self._words, dict.fromkeys(known, 0), dict.fromkeys(known, 0)
@@ -137,8 +139,10 @@ class Ranker:
         is_echo = self._is_echo(text, words, len(counts))
         is_question = not self._is_sentence and _QUESTION.fullmatch(text) is not None
         share = _ECHO_SHARE if is_echo else _QUESTION_SHARE if is_question else 1.0
-        if is_summary:
+        if kind == "handoff":
             share *= _SUMMARY_SHARE
+        elif kind == "user" and self.query.has_meaning:
+            share *= _USER_SHARE
         return Relevance(total * share, frozenset(counts), is_echo)
 
     def _is_echo(self, text: str, words: Sequence[str | bytes], matched: int) -> bool:

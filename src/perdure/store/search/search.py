@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from perdure.core.errors import StoreError
 from perdure.core.ports import Page, SearchHit, SearchReport, WordCount
@@ -19,9 +18,17 @@ from perdure.store.outputs import OutputStore
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
+from perdure.store.search.matches import (
+    Match,
+    sort_matches,
+    turn_openers,
+    with_conversations,
+    with_similarity,
+    with_turns,
+)
 from perdure.store.search.progress import load_progress
 from perdure.store.search.query import SearchQuery, Term, parse_query
-from perdure.store.search.ranking import Ranker, Relevance
+from perdure.store.search.ranking import Ranker
 from perdure.store.search.scope import SearchScope, build_scope
 from perdure.store.search.snippets import Snippets, highlight
 from perdure.store.search.tokenizer import fold_text
@@ -32,10 +39,9 @@ MAX_RESULTS = 200
 _RANKED = 150
 _RANKED_OUTPUTS = 40
 _BATCH = 250
-# The nearest in meaning that are ranked besides, how near they must be, and how much that counts.
+# The nearest in meaning that are ranked besides, and how near they must be.
 _NEAREST = 40
 _MIN_SIMILARITY = 0.5
-_MEANING_SHARE = 0.5
 # Most candidates examined for a scope the index cannot narrow.
 _MAX_EXAMINED = 6_000
 # Outputs too large for the index are scanned, newest first, up to this many characters in total.
@@ -50,24 +56,6 @@ _OUTPUT = (
     "SELECT o.number, o.conversation, o.session, c.tip, o.id, 'tool', o.created_at, c.title, c.last_seq, o.place,"
     " o.chars FROM output o JOIN conversation c ON c.id = o.conversation"
 )
-
-
-class _Match(NamedTuple):
-    """A ranked text with its row; the hit and its snippet are built only if it is among the results."""
-
-    row: Row
-    text: str
-    relevance: Relevance
-    # With what its conversation adds.
-    score: float = 0.0
-
-    @property
-    def is_message(self) -> bool:
-        return isinstance(self.row[4], int)
-
-    @property
-    def conversation_id(self) -> str:
-        return to_text(self.row[1])
 
 
 class SearchIndex:
@@ -151,7 +139,7 @@ class _Search:
         self.highest = 0
         self._snippets = Snippets((), ())
 
-    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None) -> list[_Match]:
+    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None) -> list[Match]:
         """Return the ranked matches, best first; `highest` keeps pages of one search on the same messages."""
         self.indexed_share = load_progress(tx).share
         messages = _id_range(tx, "message", highest)
@@ -175,25 +163,37 @@ class _Search:
             matches += self._indexed_outputs(tx, searches[1], ranker, scope)
             matches += self._large_outputs(tx, ranker, scope)
         if not self._query.has_meaning:
-            return _ranked(_with_context(matches, ranker))
+            return sort_matches(with_conversations(matches, ranker))
         near = self._vectors.nearest(tx, self._query.text, limit=_NEAREST)
         if near is not None:
             matches += self._by_meaning(tx, near, ranker, scope, known={m.row[0] for m in matches if m.is_message})
-        return _ranked(_with_similarity(_with_context(matches, ranker), near))
+        openers = turn_openers(tx, matches)
+        matches += self._unmatched(
+            tx, openers.values(), ranker, scope, known={m.row[0] for m in matches if m.is_message}
+        )
+        ranked = with_turns(with_conversations(matches, ranker), openers)
+        return sort_matches(with_similarity(ranked, near))
 
     def _by_meaning(
         self, tx: Transaction, near: Similarities, ranker: Ranker, scope: SearchScope, *, known: set[int]
-    ) -> Iterator[_Match]:
+    ) -> Iterator[Match]:
         """Yield the messages nearest in meaning that no word found."""
         share = near.of(near.nearest)
-        ids = [i for i in near.nearest if i not in known and i <= self.highest and share[i] >= _MIN_SIMILARITY]
-        rows = _rows_by_id(tx, "message", ids, scope) if ids else {}
-        for ident in ids:
+        ids = [i for i in near.nearest if i <= self.highest and share[i] >= _MIN_SIMILARITY]
+        return self._unmatched(tx, ids, ranker, scope, known=known)
+
+    def _unmatched(
+        self, tx: Transaction, ids: Iterable[int], ranker: Ranker, scope: SearchScope, *, known: set[int]
+    ) -> Iterator[Match]:
+        """Yield the messages in scope that are not `known` matches."""
+        missing = [i for i in dict.fromkeys(ids) if i not in known]
+        rows = _rows_by_id(tx, "message", missing, scope) if missing else {}
+        for ident in missing:
             if ident in rows and scope.role in (None, rows[ident][5]):
                 text = stored_text(rows[ident][-2], rows[ident][-1], rows[ident][5], seq=rows[ident][4])
-                yield _Match(rows[ident], text, ranker.score(text))
+                yield Match(rows[ident], text, ranker.score(text, kind=rows[ident][5]))
 
-    def to_hit(self, match: _Match) -> SearchHit:
+    def to_hit(self, match: Match) -> SearchHit:
         _, conversation, session, tip, place, kind, created_at, title, *_ = match.row
         line, marks = self._snippets.excerpt(match.text)
         matched = (self._query.terms[n] for n in sorted(match.relevance.matched))
@@ -224,21 +224,21 @@ class _Search:
 
     def _messages(
         self, tx: Transaction, search: CandidateSearch, ranker: Ranker, scope: SearchScope
-    ) -> Iterator[_Match]:
+    ) -> Iterator[Match]:
         for row, known in self._rows(tx, "message", search, ranker, scope, enough=self._enough):
             text = stored_text(row[-2], row[-1], row[5], seq=row[4])
-            yield _Match(row, text, ranker.score(text, known, is_summary=row[5] == "handoff"))
+            yield Match(row, text, ranker.score(text, known, kind=row[5]))
 
     def _indexed_outputs(
         self, tx: Transaction, search: CandidateSearch, ranker: Ranker, scope: SearchScope
-    ) -> Iterator[_Match]:
+    ) -> Iterator[Match]:
         for row, known in self._rows(tx, "output", search, ranker, scope, enough=_RANKED_OUTPUTS):
             # An output whose file is missing cannot be shown.
             with suppress(StoreError):
                 text = "".join(self._outputs.blobs.chunks(to_text(row[-2])))
-                yield _Match(row, text, ranker.score(text, known))
+                yield Match(row, text, ranker.score(text, known))
 
-    def _large_outputs(self, tx: Transaction, ranker: Ranker, scope: SearchScope) -> Iterator[_Match]:
+    def _large_outputs(self, tx: Transaction, ranker: Ranker, scope: SearchScope) -> Iterator[Match]:
         budget = _SCANNED_CHARS
         where, values = scope.conditions("o")
         sql = f"{_OUTPUT} WHERE o.is_indexed = 0{where} ORDER BY o.number DESC LIMIT 200"
@@ -248,7 +248,7 @@ class _Search:
                 return
             passage = self._passage(row)
             if passage is not None:
-                yield _Match(row, passage, ranker.score(passage, range(len(self._query.terms))))
+                yield Match(row, passage, ranker.score(passage, range(len(self._query.terms))))
 
     def _rows(
         self,
@@ -290,43 +290,6 @@ class _Search:
                     return passage
                 tail = chunk[-_OVERLAP_CHARS:]
         return None
-
-
-def _with_context(matches: Sequence[_Match], ranker: Ranker) -> list[_Match]:
-    """Add what each conversation's title and other matches supply."""
-    by_conversation: dict[str, list[_Match]] = defaultdict(list)
-    for match in matches:
-        by_conversation[match.conversation_id].append(match)
-    titles = {c: ranker.title_terms(to_text(group[0].row[7])) for c, group in by_conversation.items()}
-    weights = ranker.title_weights(titles.values())
-    ranked: list[_Match] = []
-    for conversation_id, group in by_conversation.items():
-        terms = Counter(n for m in group if not m.relevance.is_echo for n in m.relevance.matched)
-        # The title of a conversation that began with the question repeats it.
-        has_echo = any(m.relevance.is_echo for m in group)
-        title = 0.0 if has_echo else sum(weights[n] for n in sorted(titles[conversation_id]))
-        added = ranker.context(title, terms, messages=to_int(group[0].row[8]))
-        ranked += [m._replace(score=m.relevance.score + (0.0 if m.relevance.is_echo else added)) for m in group]
-    return ranked
-
-
-def _with_similarity(matches: Sequence[_Match], near: Similarities | None) -> Sequence[_Match]:
-    """Add how near each message is in meaning, as a share of the best score by words."""
-    if near is None or not matches:
-        return matches
-    top = max(m.relevance.score for m in matches) or 1.0
-    shares = near.of([m.row[0] for m in matches if m.is_message])
-    # What has no vector, such as an output or the newest message, is taken to be as near as most.
-    usual = sorted(shares.values())[len(shares) // 2] if shares else 0.0
-    return [
-        m._replace(score=m.score + _MEANING_SHARE * top * (shares.get(m.row[0], usual) if m.is_message else usual))
-        for m in matches
-    ]
-
-
-def _ranked(matches: Sequence[_Match]) -> list[_Match]:
-    """Sort by score; the newest first among equals."""
-    return sorted(matches, key=lambda m: (-round(m.score, 6), -to_time_ms(m.row[6]), -m.row[0]))
 
 
 def _occurs(term: Term, folded: str) -> bool:

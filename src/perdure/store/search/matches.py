@@ -1,0 +1,98 @@
+"""Matches of a search, and what speaks for each besides its own words: its conversation, its turn, its meaning."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from perdure.store.db.database import Row, Transaction, Value, to_int, to_text, to_time_ms
+from perdure.store.search.ranking import Ranker, Relevance
+from perdure.store.search.vectors import Similarities
+
+# How much nearness in meaning counts, as a share of the best score by words.
+_MEANING_SHARE = 0.5
+# What the best match of a turn adds to the user's message that began it. Longer turns are not followed to their start.
+_TURN_SHARE = 0.4
+_TURN_MATCHES = 60
+_MAX_TURN = 100
+
+
+class Match(NamedTuple):
+    """A ranked text with its row; the hit and its snippet are built only if it is among the results."""
+
+    row: Row
+    text: str
+    relevance: Relevance
+    # With what its conversation adds.
+    score: float = 0.0
+
+    @property
+    def is_message(self) -> bool:
+        return isinstance(self.row[4], int)
+
+    @property
+    def conversation_id(self) -> str:
+        return to_text(self.row[1])
+
+
+def with_conversations(matches: Sequence[Match], ranker: Ranker) -> list[Match]:
+    """Add what each conversation's title and other matches supply."""
+    by_conversation: dict[str, list[Match]] = defaultdict(list)
+    for match in matches:
+        by_conversation[match.conversation_id].append(match)
+    titles = {c: ranker.title_terms(to_text(group[0].row[7])) for c, group in by_conversation.items()}
+    weights = ranker.title_weights(titles.values())
+    ranked: list[Match] = []
+    for conversation_id, group in by_conversation.items():
+        terms = Counter(n for m in group if not m.relevance.is_echo for n in m.relevance.matched)
+        # The title of a conversation that began with the question repeats it.
+        has_echo = any(m.relevance.is_echo for m in group)
+        title = 0.0 if has_echo else sum(weights[n] for n in sorted(titles[conversation_id]))
+        added = ranker.context(title, terms, messages=to_int(group[0].row[8]))
+        ranked += [m._replace(score=m.relevance.score + (0.0 if m.relevance.is_echo else added)) for m in group]
+    return ranked
+
+
+def turn_openers(tx: Transaction, matches: Sequence[Match]) -> dict[int, int]:
+    """Return, for the best matches that are not a user's, the id of the user's message before them."""
+    others = [m for m in matches if m.is_message and m.row[5] not in ("user", "handoff") and not m.relevance.is_echo]
+    best = sorted(others, key=lambda m: (-round(m.relevance.score, 6), -m.row[0]))[:_TURN_MATCHES]
+    if not best:
+        return {}
+    places = ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in best)
+    values: list[Value] = [v for m in best for v in (m.row[0], m.conversation_id, m.row[4])]
+    opener = (
+        "SELECT m.id FROM message m WHERE m.conversation = answer.conversation AND m.seq < answer.seq"
+        f" AND m.seq >= answer.seq - {_MAX_TURN} AND m.kind = 'user' ORDER BY m.seq DESC LIMIT 1"
+    )
+    sql = f"WITH answer (id, conversation, seq) AS (VALUES {places}) SELECT id, ({opener}) FROM answer"
+    return {answer: first for answer, first in tx.rows(sql, values) if first is not None}
+
+
+def with_turns(matches: Sequence[Match], openers: Mapping[int, int]) -> list[Match]:
+    """Add to the message that began a turn what its best answer supplies."""
+    best: dict[int, float] = defaultdict(float)
+    for match in matches:
+        if match.is_message and (opener := openers.get(match.row[0])) is not None:
+            best[opener] = max(best[opener], match.relevance.score)
+    return [m._replace(score=m.score + _TURN_SHARE * best.get(m.row[0], 0.0)) if m.is_message else m for m in matches]
+
+
+def with_similarity(matches: Sequence[Match], near: Similarities | None) -> Sequence[Match]:
+    """Add how near each message is in meaning, as a share of the best score by words."""
+    if near is None or not matches:
+        return matches
+    top = max(m.relevance.score for m in matches) or 1.0
+    shares = near.of([m.row[0] for m in matches if m.is_message])
+    # What has no vector, such as an output or the newest message, is taken to be as near as most.
+    usual = sorted(shares.values())[len(shares) // 2] if shares else 0.0
+    return [
+        m._replace(score=m.score + _MEANING_SHARE * top * (shares.get(m.row[0], usual) if m.is_message else usual))
+        for m in matches
+    ]
+
+
+def sort_matches(matches: Sequence[Match]) -> list[Match]:
+    """Sort by score; the newest first among equals."""
+    return sorted(matches, key=lambda m: (-round(m.score, 6), -to_time_ms(m.row[6]), -m.row[0]))

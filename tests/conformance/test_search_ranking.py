@@ -175,3 +175,43 @@ def test_sources_outrank_the_handoffs_that_repeat_them(store: SessionStore, cloc
         store.compact(session, (Span(1, 1), NewHandoff(summary)))
         clock.pass_ms(1_000)
     assert store.search("How much was the invoice for the greenhouse?", limit=5)[0].address == "m:3"
+
+
+ADVICE = (
+    "Where you work on an essay matters: a library, a desk at home, any place that suits the essay and your work. " * 12
+)
+
+
+def test_what_a_person_said_outranks_longer_answers_about_it(store: SessionStore) -> None:
+    session = store.create()
+    said = user("I prefer to work on my essay in the quiet library, second floor, without any distraction.")
+    store.append(session.id, [assistant(ADVICE), said, assistant(ADVICE), user("thanks"), assistant(ADVICE)])
+    store.append(session.id, [user(f"The parcel number {n} went to Lisbon by train.") for n in range(30)])
+    store.vectors.catch_up()
+    assert store.search("Where do I like to work on the essay?", limit=5)[0].address == "m:2"
+
+
+def test_an_answer_finds_the_message_that_began_its_turn(store: SessionStore) -> None:
+    session = store.create()
+    call = ToolCall("c1", "read_file", json.dumps({"path": "notes.txt"}))
+    store.append(
+        session.id,
+        [
+            user("Always mark up pages semantically."),
+            assistant(None, (call,)),
+            tool_result("c1", "nothing relevant"),
+            assistant("Use header, footer and nav elements to define the sections of a blog layout."),
+            user("Good morning"),
+            assistant("Good morning to you"),
+        ],
+    )
+    store.vectors.catch_up()
+    question = "Which elements define the sections of the blog layout?"
+    assert [h.address for h in store.search(question, limit=2)] == ["m:4", "m:1"]
+    assert [h.address for h in store.search("blog layout")] == ["m:4"]
+
+
+def test_a_phrase_in_a_question_need_not_occur(store: SessionStore, clock: FakeClock) -> None:
+    talk(store, clock, newer=20)
+    assert store.search('When was the bill "greenhouse invoice" paid?')[0].address == "m:3"
+    assert store.search('"greenhouse invoice"') == []

@@ -100,3 +100,13 @@ def test_vectors_are_not_used_until_nearly_all_messages_have_one(store: SessionS
     store.vectors.close()
     store.append(session, [user(f"The report number {n} is about something else altogether.") for n in range(100)])
     assert store.search(question) == []
+
+
+def test_vectors_of_an_older_version_are_made_again(backend: Backend) -> None:
+    talk(backend.open())
+    backend.execute("UPDATE message_vector SET passages = ?", (b"\x05" * 256,))
+    backend.execute("UPDATE state SET key = 'progress' WHERE scope = 'vectors' AND key LIKE 'progress%'")
+    store = backend.open()
+    assert store.vectors.catch_up() == len(TALK)
+    assert store.search("doctor medicine pills")[0].address == "m:1"
+    assert count(backend) == len(TALK)

@@ -1,4 +1,4 @@
-"""Static word vectors: the meaning of a text as the mean of its words' vectors, computed without a model call.
+"""Static word vectors: the meaning of a text as the weighted mean of its words' vectors, without a model call.
 
 The weights are those in the `wordllama` package (MIT). They are read directly, because its own loader wants to reach
 the network. Optional: `pip install 'perdure[recall]'`.
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
+# Increment with every change of the vectors: stores then make theirs again.
+VERSION = 2
 DIMENSIONS = 256
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -28,13 +30,21 @@ _PASSAGE_CHARS = 600
 _PASSAGE_STEP = 450
 _MAX_PASSAGES = 24
 _SCALE = 127.0
+# Frequent words say little. The vocabulary lists bytes first, then pieces by how early they were merged, which is about
+# how frequent they are: the piece of rank r makes up about 0.1 / r of all text, and counts half if that is this share.
+_FIRST_PIECE = 259
+_PIECE_SHARE = 0.1
+_HALF_SHARE = 1e-4
 
 
 class WordVectors:
     """Embeds texts; every vector has length 1."""
 
-    def __init__(self, weights: Vectors, tokenizer: Any) -> None:
-        self._weights = weights
+    def __init__(self, vectors: Vectors, tokenizer: Any) -> None:
+        import numpy as np
+
+        ranks = np.maximum(1, np.arange(len(vectors)) - _FIRST_PIECE + 1).astype(np.float32)
+        self._weights = vectors * (_HALF_SHARE / (_HALF_SHARE + _PIECE_SHARE / ranks))[:, None]
         self._tokenizer = tokenizer
 
     def embed(self, texts: Sequence[str]) -> Vectors:

@@ -11,7 +11,7 @@ from perdure.store.search.ranking import Ranker, Relevance
 from perdure.store.search.vectors import Similarities
 
 # How much nearness in meaning counts, as a share of the best score by words.
-_MEANING_SHARE = 0.5
+_MEANING_SHARE = 0.6
 # What the best match of a turn adds to the user's message that began it. Longer turns are not followed to their start.
 _TURN_SHARE = 0.4
 _TURN_MATCHES = 60
@@ -76,7 +76,12 @@ def with_turns(matches: Sequence[Match], openers: Mapping[int, int]) -> list[Mat
     for match in matches:
         if match.is_message and (opener := openers.get(match.row[0])) is not None:
             best[opener] = max(best[opener], match.relevance.score)
-    return [m._replace(score=m.score + _TURN_SHARE * best.get(m.row[0], 0.0)) if m.is_message else m for m in matches]
+    return [
+        m._replace(score=m.score + _TURN_SHARE * best[m.row[0]])
+        if m.is_message and m.row[0] in best and not m.relevance.is_echo
+        else m
+        for m in matches
+    ]
 
 
 def with_similarity(matches: Sequence[Match], near: Similarities | None) -> Sequence[Match]:

@@ -72,9 +72,14 @@ class SearchIndex:
     ) -> Sequence[SearchHit]:
         """Return the best matches first; every query text is valid.
 
-        `scope` may restrict `conversation`, `session`, `role`, `since_ms` and `until_ms`. Raises StoreError for others.
+        A phrase alone must occur; one in a question need not if nothing has it. `scope` may restrict `conversation`,
+        `session`, `role`, `since_ms` and `until_ms`. Raises StoreError for others.
         """
-        return list(self._run(parse_query(query), visibility, scope or {}, limit=limit, cursor=None).hits)
+        parsed = parse_query(query)
+        hits = self._run(parsed, visibility, scope or {}, limit=limit, cursor=None).hits
+        if hits or not (parsed.required and parsed.ignored):
+            return list(hits)
+        return list(self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=None).hits)
 
     def report(
         self,
@@ -93,8 +98,7 @@ class SearchIndex:
         report = self._run(parsed, visibility, scope or {}, limit=limit, cursor=cursor)
         if report.hits or not parsed.required:
             return report
-        relaxed = parse_query(query.replace('"', " "))
-        nearest = self._run(relaxed, visibility, scope or {}, limit=limit, cursor=cursor)
+        nearest = self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=cursor)
         return replace(nearest, is_relaxed=True) if nearest.hits else report
 
     def _run(
@@ -290,6 +294,10 @@ class _Search:
                     return passage
                 tail = chunk[-_OVERLAP_CHARS:]
         return None
+
+
+def _without_quotes(query: str) -> SearchQuery:
+    return parse_query(query.replace('"', " "))
 
 
 def _occurs(term: Term, folded: str) -> bool:

@@ -14,6 +14,7 @@ from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, to_bytes, to_text
 from perdure.store.messages import stored_text
 from perdure.store.search.embedding import (
+    VERSION,
     WordVectors,
     import_libraries,
     is_available,
@@ -36,7 +37,10 @@ _READ_BATCH = 500
 _MIN_CHARS = 20
 _MAX_MISSING = 50
 _MAX_MISSING_SHARE = 0.05
-_PROGRESS = "SELECT value FROM state WHERE scope = 'vectors' AND key = 'progress'"
+_PROGRESS_KEY = f"progress {VERSION}"
+# What all texts have in common is subtracted before comparing, less of it while there are few.
+_FEW_PASSAGES = 20
+_SAMPLED_PASSAGES = 4_000
 
 
 class VectorIndex:
@@ -97,7 +101,8 @@ class VectorIndex:
             ids, vectors = self._cache.arrays()
         if not len(ids):
             return None
-        return Similarities(tx, model.embed([query])[0], ids, vectors, limit=limit)
+        comparison = Comparison(model.embed([query])[0], _common_part(vectors))
+        return Similarities(tx, comparison, ids, vectors, limit=limit)
 
     def _run(self) -> None:
         # A store that is closed or read-only meanwhile: the next search starts it again.
@@ -125,11 +130,14 @@ class VectorIndex:
         last = texts[-1][0]
 
         def write(tx: Transaction) -> None:
+            if tx.row("SELECT 1 FROM message_vector WHERE id BETWEEN ? AND ? LIMIT 1", (texts[0][0], last)):
+                # Those of an older version are replaced.
+                record_removal(tx)
             for ident, rows in made.items():
                 # The message may have been deleted meanwhile.
                 tx.run(
                     "INSERT INTO message_vector (id, passages) SELECT id, ? FROM message WHERE id = ?"
-                    " ON CONFLICT (id) DO NOTHING",
+                    " ON CONFLICT (id) DO UPDATE SET passages = excluded.passages",
                     (pack_vectors(vectors[rows]), ident),
                 )
             _store_progress(tx, last)
@@ -138,15 +146,42 @@ class VectorIndex:
         return len(texts)
 
 
+class Comparison:
+    """Compares vectors with a query's by what distinguishes them from the `common` part of all texts."""
+
+    def __init__(self, query: Vectors, common: Vectors) -> None:
+        import numpy as np
+
+        distinct = query - common
+        self._distinct = distinct / max(1e-6, float(np.linalg.norm(distinct)))
+        self._common = common
+
+    def cosines(self, vectors: Vectors) -> Vectors:
+        import numpy as np
+
+        # Without a copy of all vectors: the length of v - c follows from v · c, because v has length 1.
+        products = vectors @ np.stack([self._distinct, self._common], axis=1)
+        square = float(self._common @ self._common)
+        lengths = np.sqrt(np.maximum(1e-6, 1.0 + square - 2.0 * products[:, 1]))
+        result: Vectors = (products[:, 0] - float(self._common @ self._distinct)) / lengths
+        return result
+
+
+def _common_part(vectors: Vectors) -> Vectors:
+    sample = vectors[:: max(1, len(vectors) // _SAMPLED_PASSAGES)]
+    result: Vectors = sample.sum(axis=0) / (len(sample) + _FEW_PASSAGES)
+    return result
+
+
 class Similarities:
     """How near messages are to one query: 0 as far as most, 1 the nearest."""
 
-    def __init__(self, tx: Transaction, query: Vectors, ids: Vectors, vectors: Vectors, *, limit: int) -> None:
+    def __init__(self, tx: Transaction, comparison: Comparison, ids: Vectors, vectors: Vectors, *, limit: int) -> None:
         import numpy as np
 
         self._tx = tx
-        self._query = query
-        cosines = vectors @ query
+        self._comparison = comparison
+        cosines = comparison.cosines(vectors)
         # The passages of a message are next to each other; the nearest one counts.
         starts = np.flatnonzero(np.diff(ids, prepend=-1))
         messages, cosines = ids[starts], np.maximum.reduceat(cosines, starts)
@@ -165,7 +200,7 @@ class Similarities:
             for ident, data in self._tx.rows(f"SELECT id, passages FROM message_vector WHERE id IN ({places})", batch):
                 vectors = unpack_vectors(to_bytes(data))
                 if len(vectors):
-                    self._cosines[ident] = float((vectors @ self._query).max())
+                    self._cosines[ident] = float(self._comparison.cosines(vectors).max())
         top = max([self._top, *(self._cosines[i] for i in ids if i in self._cosines)])
         span = max(1e-6, top - self._middle)
         return {i: max(0.0, (self._cosines[i] - self._middle) / span) for i in ids if i in self._cosines}
@@ -231,7 +266,7 @@ def _is_nearly_complete(tx: Transaction) -> bool:
 
 
 def _progress(tx: Transaction) -> int:
-    return _stored_count(tx.row(_PROGRESS))
+    return _stored_count(tx.row("SELECT value FROM state WHERE scope = 'vectors' AND key = ?", (_PROGRESS_KEY,)))
 
 
 def _stored_count(row: Row | None) -> int:
@@ -244,7 +279,7 @@ def _stored_count(row: Row | None) -> int:
 
 def _store_progress(tx: Transaction, last: int) -> None:
     tx.run(
-        "INSERT INTO state (scope, key, value) VALUES ('vectors', 'progress', ?)"
+        "INSERT INTO state (scope, key, value) VALUES ('vectors', ?, ?)"
         " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
-        (json.dumps(last),),
+        (_PROGRESS_KEY, json.dumps(last)),
     )

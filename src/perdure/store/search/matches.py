@@ -18,7 +18,7 @@ _TURN_MATCHES = 60
 _MAX_TURN = 100
 
 
-class Match(NamedTuple):
+class TextMatch(NamedTuple):
     """A ranked text with its row; the hit and its snippet are built only if it is among the results."""
 
     row: Row
@@ -36,14 +36,14 @@ class Match(NamedTuple):
         return to_text(self.row[1])
 
 
-def with_conversations(matches: Sequence[Match], ranker: Ranker) -> list[Match]:
+def with_conversations(matches: Sequence[TextMatch], ranker: Ranker) -> list[TextMatch]:
     """Add what each conversation's title and other matches supply."""
-    by_conversation: dict[str, list[Match]] = defaultdict(list)
+    by_conversation: dict[str, list[TextMatch]] = defaultdict(list)
     for match in matches:
         by_conversation[match.conversation_id].append(match)
     titles = {c: ranker.title_terms(to_text(group[0].row[7])) for c, group in by_conversation.items()}
     weights = ranker.title_weights(titles.values())
-    ranked: list[Match] = []
+    ranked: list[TextMatch] = []
     for conversation_id, group in by_conversation.items():
         terms = Counter(n for m in group if not m.relevance.is_echo for n in m.relevance.matched)
         # The title of a conversation that began with the question repeats it.
@@ -54,7 +54,7 @@ def with_conversations(matches: Sequence[Match], ranker: Ranker) -> list[Match]:
     return ranked
 
 
-def turn_openers(tx: Transaction, matches: Sequence[Match]) -> dict[int, int]:
+def turn_openers(tx: Transaction, matches: Sequence[TextMatch]) -> dict[int, int]:
     """Return, for the best matches that are not a user's, the id of the user's message before them."""
     others = [m for m in matches if m.is_message and m.row[5] not in ("user", "handoff") and not m.relevance.is_echo]
     best = sorted(others, key=lambda m: (-round(m.relevance.score, 6), -m.row[0]))[:_TURN_MATCHES]
@@ -70,7 +70,7 @@ def turn_openers(tx: Transaction, matches: Sequence[Match]) -> dict[int, int]:
     return {answer: first for answer, first in tx.rows(sql, values) if first is not None}
 
 
-def with_turns(matches: Sequence[Match], openers: Mapping[int, int]) -> list[Match]:
+def with_turns(matches: Sequence[TextMatch], openers: Mapping[int, int]) -> list[TextMatch]:
     """Add to the message that began a turn what its best answer supplies."""
     best: dict[int, float] = defaultdict(float)
     for match in matches:
@@ -84,7 +84,7 @@ def with_turns(matches: Sequence[Match], openers: Mapping[int, int]) -> list[Mat
     ]
 
 
-def with_similarity(matches: Sequence[Match], near: Similarities | None) -> Sequence[Match]:
+def with_similarity(matches: Sequence[TextMatch], near: Similarities | None) -> Sequence[TextMatch]:
     """Add how near each message is in meaning, as a share of the best score by words."""
     if near is None or not matches:
         return matches
@@ -98,6 +98,6 @@ def with_similarity(matches: Sequence[Match], near: Similarities | None) -> Sequ
     ]
 
 
-def sort_matches(matches: Sequence[Match]) -> list[Match]:
+def sort_matches(matches: Sequence[TextMatch]) -> list[TextMatch]:
     """Sort by score; the newest first among equals."""
     return sorted(matches, key=lambda m: (-round(m.score, 6), -to_time_ms(m.row[6]), -m.row[0]))

@@ -19,7 +19,7 @@ from perdure.store.search.addresses import Addresses
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
 from perdure.store.search.matches import (
-    Match,
+    TextMatch,
     sort_matches,
     turn_openers,
     with_conversations,
@@ -143,7 +143,7 @@ class _Search:
         self.highest = 0
         self._snippets = Snippets((), ())
 
-    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None) -> list[Match]:
+    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None) -> list[TextMatch]:
         """Return the ranked matches, best first; `highest` keeps pages of one search on the same messages."""
         self.indexed_share = load_progress(tx).share
         messages = _id_range(tx, "message", highest)
@@ -180,7 +180,7 @@ class _Search:
 
     def _by_meaning(
         self, tx: Transaction, near: Similarities, ranker: Ranker, scope: SearchScope, *, known: set[int]
-    ) -> Iterator[Match]:
+    ) -> Iterator[TextMatch]:
         """Yield the messages nearest in meaning that no word found."""
         share = near.of(near.nearest)
         ids = [i for i in near.nearest if i <= self.highest and share[i] >= _MIN_SIMILARITY]
@@ -188,16 +188,16 @@ class _Search:
 
     def _unmatched(
         self, tx: Transaction, ids: Iterable[int], ranker: Ranker, scope: SearchScope, *, known: set[int]
-    ) -> Iterator[Match]:
+    ) -> Iterator[TextMatch]:
         """Yield the messages in scope that are not `known` matches."""
         missing = [i for i in dict.fromkeys(ids) if i not in known]
         rows = _rows_by_id(tx, "message", missing, scope) if missing else {}
         for ident in missing:
             if ident in rows and scope.role in (None, rows[ident][5]):
                 text = stored_text(rows[ident][-2], rows[ident][-1], rows[ident][5], seq=rows[ident][4])
-                yield Match(rows[ident], text, ranker.score(text, kind=rows[ident][5]))
+                yield TextMatch(rows[ident], text, ranker.score(text, kind=rows[ident][5]))
 
-    def to_hit(self, match: Match) -> SearchHit:
+    def to_hit(self, match: TextMatch) -> SearchHit:
         _, conversation, session, tip, place, kind, created_at, title, *_ = match.row
         line, marks = self._snippets.excerpt(match.text)
         matched = (self._query.terms[n] for n in sorted(match.relevance.matched))
@@ -228,21 +228,21 @@ class _Search:
 
     def _messages(
         self, tx: Transaction, search: CandidateSearch, ranker: Ranker, scope: SearchScope
-    ) -> Iterator[Match]:
+    ) -> Iterator[TextMatch]:
         for row, known in self._rows(tx, "message", search, ranker, scope, enough=self._enough):
             text = stored_text(row[-2], row[-1], row[5], seq=row[4])
-            yield Match(row, text, ranker.score(text, known, kind=row[5]))
+            yield TextMatch(row, text, ranker.score(text, known, kind=row[5]))
 
     def _indexed_outputs(
         self, tx: Transaction, search: CandidateSearch, ranker: Ranker, scope: SearchScope
-    ) -> Iterator[Match]:
+    ) -> Iterator[TextMatch]:
         for row, known in self._rows(tx, "output", search, ranker, scope, enough=_RANKED_OUTPUTS):
             # An output whose file is missing cannot be shown.
             with suppress(StoreError):
                 text = "".join(self._outputs.blobs.chunks(to_text(row[-2])))
-                yield Match(row, text, ranker.score(text, known))
+                yield TextMatch(row, text, ranker.score(text, known))
 
-    def _large_outputs(self, tx: Transaction, ranker: Ranker, scope: SearchScope) -> Iterator[Match]:
+    def _large_outputs(self, tx: Transaction, ranker: Ranker, scope: SearchScope) -> Iterator[TextMatch]:
         budget = _SCANNED_CHARS
         where, values = scope.conditions("o")
         sql = f"{_OUTPUT} WHERE o.is_indexed = 0{where} ORDER BY o.number DESC LIMIT 200"
@@ -252,7 +252,7 @@ class _Search:
                 return
             passage = self._passage(row)
             if passage is not None:
-                yield Match(row, passage, ranker.score(passage, range(len(self._query.terms))))
+                yield TextMatch(row, passage, ranker.score(passage, range(len(self._query.terms))))
 
     def _rows(
         self,

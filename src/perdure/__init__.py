@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from perdure.models.tokens import estimate_tokens
     from perdure.providers.codec import apply_anthropic_cache_control, apply_cache_control
     from perdure.providers.errors.classify import classify_error
-    from perdure.providers.usage import normalize_usage
+    from perdure.providers.types import normalize_usage
     from perdure.store.store import open_store
 
 __version__ = "0.1.0"
@@ -83,7 +83,7 @@ _HOMES = {
     "compress": "perdure.context.api",
     "compress_if_needed": "perdure.context.api",
     "estimate_tokens": "perdure.models.tokens",
-    "normalize_usage": "perdure.providers.usage",
+    "normalize_usage": "perdure.providers.types",
     "open_store": "perdure.store.store",
     "register_context_engine": "perdure.context.registry",
 }

@@ -12,7 +12,7 @@ from openai.types import CompletionUsage
 from openai.types.responses import ResponseUsage
 
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.providers.usage import normalize_usage
+from perdure.providers.types import normalize_usage
 
 MODES = ("chat_completions", "codex_responses", "anthropic_messages")
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from perdure.core.usage import CanonicalUsage
 from perdure.testing.simulator import Say, ScriptRequest, Simulator, count_text
-from perdure.testing.simulator.cache import MarkCache, PrefixCache
-from perdure.testing.simulator.tokens import PromptBlock, cut_text, segment
+from perdure.testing.simulator.tokens import MarkCache, PrefixCache, PromptBlock, cut_text, segment
 from support.simulator import FakeClock, http
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"

@@ -1,10 +1,11 @@
-"""The live session: history, counter, projection, recalled context, remote changes."""
+"""The live session: history, counter, projection, recalled context, recorded events, remote changes."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
@@ -16,6 +17,7 @@ from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import Projection, SentForms, SpilledResults, loop_start, surplus_images
 from perdure.context.sendable import shorten_head
 from perdure.core.errors import StoreError
+from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
@@ -366,3 +368,36 @@ class LiveSession:
         addresses = [f"m:{e.seq}" for e in view]
         visible = shorten_head(messages, head_tokens=self.window.budgets.head_tokens, addresses=addresses)
         return [e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(view, visible, strict=True)]
+
+
+class EventRecorder:
+    """Forwards events and has the relevant ones stored with the next write of the session."""
+
+    def __init__(self, emit: Callable[[Event], None], live: LiveSession) -> None:
+        self._emit = emit
+        self._live = live
+
+    def __call__(self, event: Event) -> None:
+        # Most events are text deltas, which are stored as the message they form.
+        payload = _event_payload(event) if type(event) is not TextDelta else None
+        if payload is not None:
+            self._live.record(StoredEvent(self._live.id, *payload))
+            if not _is_on_event_loop():  # between turns: no write may follow
+                self._live.flush()
+        self._emit(event)
+
+
+def _is_on_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _event_payload(event: Event) -> tuple[str, Mapping[str, Any]] | None:
+    if isinstance(event, ModelSwitched):
+        return "model_switch", {"old": event.old, "new": event.new, "reason": event.reason}
+    if isinstance(event, Notice):
+        return "notice", {"text": event.text, "level": event.level}
+    return None

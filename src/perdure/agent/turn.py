@@ -7,7 +7,7 @@ reply asks for no tool, or for one that the client runs. Everything is on disk b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,18 +20,15 @@ from perdure.agent.compaction_gate import AfterTurn, CompactionGate
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_call import ModelAnswer, ModelCaller
-from perdure.agent.session import LiveSession, interrupted_result
+from perdure.agent.session import EventRecorder, LiveSession, interrupted_result
 from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, with_note
 from perdure.core.concurrency import await_foreign, describe_error
 from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import ProviderError
 from perdure.core.events import (
-    Event,
-    ModelSwitched,
     Notice,
     Outcome,
     StatusChanged,
-    TextDelta,
     TurnFinished,
     TurnStarted,
 )
@@ -80,31 +77,6 @@ class ConversationResult(MappingAccess):
     def messages(self) -> list[dict[str, Any]]:
         """The session's history as OpenAI-style dicts, built on access."""
         return [e.message.to_dict() for e in self.entries]
-
-
-class EventRecorder:
-    """Forwards events and has the relevant ones stored with the next write of the session."""
-
-    def __init__(self, emit: Emit, live: LiveSession) -> None:
-        self._emit = emit
-        self._live = live
-
-    def __call__(self, event: Event) -> None:
-        # Most events are text deltas, which are stored as the message they form.
-        payload = _event_payload(event) if type(event) is not TextDelta else None
-        if payload is not None:
-            self._live.record(StoredEvent(self._live.id, *payload))
-            if not _is_on_event_loop():  # between turns: no write may follow
-                self._live.flush()
-        self._emit(event)
-
-
-def _is_on_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 class OpenConversation:
@@ -479,11 +451,3 @@ def _tool_events(batch: Batch, session_id: str) -> list[StoredEvent]:
     details = {"seconds": seconds, "states": dict(batch.states()), "exit_codes": dict(batch.exit_codes())}
     events.append(StoredEvent(session_id, "tools", details))
     return events
-
-
-def _event_payload(event: Event) -> tuple[str, Mapping[str, Any]] | None:
-    if isinstance(event, ModelSwitched):
-        return "model_switch", {"old": event.old, "new": event.new, "reason": event.reason}
-    if isinstance(event, Notice):
-        return "notice", {"text": event.text, "level": event.level}
-    return None

@@ -40,8 +40,7 @@ from perdure.providers.codec import (
 )
 from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
-from perdure.providers.types import Delta, Endpoint, Finish, ModelRequest, Quirks, Reply, SseEvent
-from perdure.providers.usage import normalize_usage
+from perdure.providers.types import Delta, Endpoint, Finish, ModelRequest, Quirks, Reply, SseEvent, normalize_usage
 
 __all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
 

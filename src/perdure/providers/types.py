@@ -1,7 +1,13 @@
-"""Request and reply types shared by the three protocols."""
+"""Request and reply types shared by the three protocols, and the usage that services report, as one record.
+
+Usage comes in three schemas, each with the names of its variants. Anthropic's `input_tokens` excludes cached tokens;
+the other two include them, so they are subtracted here. Invalid counts (text, NaN, negative numbers) are treated as
+absent: a record without a prompt count is "not reported", and an invalid count voids the whole record.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -122,3 +128,190 @@ class Endpoint:
     model: str
     api_key: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+# More than any service could bill for one call: larger values are errors.
+_MAX_TOKENS = 10**12
+
+_MALFORMED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Paths to the counts of a schema that includes cached tokens; the first present value wins."""
+
+    prompt: tuple[str, ...]
+    output: tuple[str, ...]
+    cached: tuple[str, ...]
+    written: tuple[str, ...]
+
+
+# The comments name the services that use each variant.
+_CHAT = _Names(
+    prompt=("prompt_tokens", "promptTokens", "prompt_eval_count"),  # the last: Ollama
+    output=("completion_tokens", "completionTokens", "eval_count"),
+    cached=(
+        "prompt_tokens_details.cached_tokens",
+        "prompt_cache_hit_tokens",  # DeepSeek
+        "cached_tokens",  # Moonshot
+        "cache_read_input_tokens",  # LiteLLM
+    ),
+    written=(
+        "prompt_tokens_details.cache_write_tokens",  # OpenAI, OpenRouter
+        "prompt_tokens_details.cache_creation_tokens",
+        "prompt_tokens_details.cache_creation_input_tokens",  # DashScope
+        "cache_creation_input_tokens",  # LiteLLM
+    ),
+)
+_RESPONSES = _Names(
+    prompt=("input_tokens", "inputTokens"),  # the last: Bedrock
+    output=("output_tokens", "outputTokens"),
+    cached=("input_tokens_details.cached_tokens",),
+    written=("input_tokens_details.cache_creation_tokens", "input_tokens_details.cache_write_tokens"),
+)
+_ANTHROPIC_READ = ("cache_read_input_tokens", "cacheReadInputTokens")
+_ANTHROPIC_WRITTEN = ("cache_creation_input_tokens", "cacheWriteInputTokens")
+_WRITTEN_5M = ("cache_creation.ephemeral_5m_input_tokens",)
+_WRITTEN_1H = ("cache_creation.ephemeral_1h_input_tokens", "prompt_tokens_details.cache_write_1h_tokens")
+_REASONING = (
+    "completion_tokens_details.reasoning_tokens",
+    "output_tokens_details.reasoning_tokens",
+    "output_tokens_details.thinking_tokens",
+    "reasoning_tokens",  # Perplexity, SambaNova
+)
+
+
+def normalize_usage(raw: object, api_mode: str) -> CanonicalUsage:
+    """Normalize a service's usage. Never raises; invalid usage is "not reported"."""
+    usage = _as_map(raw)
+    if not usage:
+        return NOT_REPORTED
+    shape = _shape(usage, api_mode)
+    if shape == "anthropic_messages":
+        return _anthropic(usage)
+    if shape == "codex_responses":
+        return _inclusive(usage, _RESPONSES)
+    return _inclusive(usage, _CHAT)
+
+
+def _shape(usage: Mapping[str, Any], api_mode: str) -> str:
+    """Return the schema of the mode, unless only another schema's counts are present: proxies mix them up."""
+    has_chat = any(k in usage for k in _CHAT.prompt + _CHAT.output)
+    has_native = any(k in usage for k in _RESPONSES.prompt + _RESPONSES.output)
+    if api_mode in ("codex_responses", "anthropic_messages"):
+        return api_mode if has_native or not has_chat else "chat_completions"
+    if has_chat or not has_native:
+        return "chat_completions"
+    has_anthropic = any(k in usage for k in (*_ANTHROPIC_READ, *_ANTHROPIC_WRITTEN))
+    return "anthropic_messages" if has_anthropic else "codex_responses"
+
+
+def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
+    fresh, output = _figure(usage, _RESPONSES.prompt), _figure(usage, _RESPONSES.output)
+    read, written = _figure(usage, _ANTHROPIC_READ), _figure(usage, _ANTHROPIC_WRITTEN)
+    written_1h = _count(usage, _WRITTEN_1H)
+    split = _count(usage, _WRITTEN_5M) + written_1h
+    has_prompt = fresh is not None or read is not None or written is not None or split > 0
+    return _record(
+        has_prompt=has_prompt,
+        figures=(fresh, output),
+        input_tokens=fresh or 0,
+        output=output or 0,
+        read=read or 0,
+        # The split and the sum are redundant; some servers send only one of them.
+        written=max(written or 0, split),
+        written_1h=written_1h,
+        reasoning=_count(usage, _REASONING),
+    )
+
+
+def _inclusive(usage: Mapping[str, Any], names: _Names) -> CanonicalUsage:
+    """Normalize schemas whose prompt count includes cached tokens."""
+    prompt, output = _figure(usage, names.prompt), _figure(usage, names.output)
+    read, written = _count(usage, names.cached), _count(usage, names.written)
+    reasoning = _count(usage, _REASONING)
+    total = _figure(usage, ("total_tokens",))
+    output_tokens = output or 0
+    if reasoning and total is not None and total > 0 and total == (prompt or 0) + output_tokens + reasoning:
+        # xAI and Gemini exclude reasoning from the output count but include it in the total.
+        output_tokens += reasoning
+    return _record(
+        has_prompt=prompt is not None,
+        figures=(prompt, output),
+        input_tokens=max(0, (prompt or 0) - read - written),
+        output=output_tokens,
+        read=read,
+        written=written,
+        written_1h=min(written, _count(usage, _WRITTEN_1H)),
+        reasoning=reasoning,
+    )
+
+
+def _record(
+    *,
+    has_prompt: bool,
+    figures: tuple[int | None, ...],
+    input_tokens: int,
+    output: int,
+    read: int,
+    written: int,
+    written_1h: int,
+    reasoning: int,
+) -> CanonicalUsage:
+    if _MALFORMED in figures or (not has_prompt and not output):
+        return NOT_REPORTED
+    return CanonicalUsage(
+        input_tokens=input_tokens,
+        output_tokens=output,
+        cache_read_tokens=max(0, read),
+        cache_write_tokens=max(0, written),
+        reasoning_tokens=reasoning,
+        cache_write_1h_tokens=written_1h,
+        # Output tokens alone are recorded, but a missing prompt count must not pass for an empty prompt.
+        reported=has_prompt,
+    )
+
+
+def _count(usage: Mapping[str, Any], paths: Sequence[str]) -> int:
+    """Return a secondary count; 0 where it is absent or invalid."""
+    return max(0, _figure(usage, paths) or 0)
+
+
+def _figure(usage: Mapping[str, Any], paths: Sequence[str]) -> int | None:
+    """Return the first count under any of the paths; None if absent, _MALFORMED if invalid."""
+    for path in paths:
+        value: object = usage
+        for key in path.split("."):
+            value = _as_map(value).get(key)
+        if value is not None:
+            return _number(value)
+    return None
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool):
+        return _MALFORMED
+    if isinstance(value, str):
+        digits = value.strip().replace(",", "").replace("_", "")
+        value = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 16 else None
+    if isinstance(value, float):
+        value = int(value) if math.isfinite(value) else None
+    return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else _MALFORMED
+
+
+def _as_map(raw: object) -> Mapping[str, Any]:
+    """Return the fields of a dict, an SDK object or any object with attributes."""
+    if isinstance(raw, Mapping):
+        return raw
+    if raw is None or isinstance(raw, str | bytes | int | float | list | tuple | type):
+        return {}
+    # The fields themselves rather than `model_dump`, which warns about values of a wrong type; extra keys included.
+    fields = {**getattr(raw, "__dict__", {})}
+    extra = getattr(raw, "__pydantic_extra__", None)
+    if isinstance(extra, Mapping):
+        fields |= extra
+    slots = getattr(type(raw), "__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        if not name.startswith("__") and hasattr(raw, name):
+            fields.setdefault(name, getattr(raw, name))
+    return fields

@@ -7,8 +7,7 @@ request → `http` → `service` (rules, size, cache, script) → `chat` | `resp
 from __future__ import annotations
 
 from perdure.testing.simulator.rules import Rules, RuleViolation, strict
-from perdure.testing.simulator.samples import SAMPLES
-from perdure.testing.simulator.script import Call, Drop, Fail, Raw, Say, ScriptRequest, load_script
+from perdure.testing.simulator.script import SAMPLES, Call, Drop, Fail, Raw, Say, ScriptRequest, load_script
 from perdure.testing.simulator.server import Simulator
 from perdure.testing.simulator.tokens import count_text
 

@@ -1,4 +1,7 @@
-"""Scripts: a sequence of steps, one per request, or a function from request to step."""
+"""Scripts: a sequence of steps, one per request, or a function from request to step; and real error responses for them.
+
+`SAMPLES` has the error responses of services by name: status and body.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,267 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perdure.core.errors import ConfigError
-from perdure.testing.simulator.samples import SAMPLES
+
+Body = dict[str, Any] | str
+
+
+def _openai(
+    message: str, *, param: str | None = None, code: str | None = None, error_type: str = "invalid_request_error"
+) -> dict[str, Any]:
+    return {"error": {"message": message, "type": error_type, "param": param, "code": code}}
+
+
+def _anthropic(message: str, error_type: str = "invalid_request_error") -> dict[str, Any]:
+    return {"type": "error", "error": {"type": error_type, "message": message}, "request_id": "req_sim000001"}
+
+
+_TOO_LONG = "context_length_exceeded"
+
+_OPENAI: dict[str, tuple[int, Body]] = {
+    "openai_overflow": (
+        400,
+        _openai(
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 8227 tokens. "
+            "Please reduce the length of the messages.",
+            param="messages",
+            code=_TOO_LONG,
+        ),
+    ),
+    "openai_overflow_functions": (
+        400,
+        _openai(
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 202868 tokens "
+            "(202767 in the messages, 101 in the functions). Please reduce the length of the messages or functions.",
+            param="messages",
+            code=_TOO_LONG,
+        ),
+    ),
+    "openai_sum_overflow": (
+        400,
+        _openai(
+            "This model's maximum context length is 4097 tokens. However, you requested 4120 tokens (3120 in the "
+            "messages, 1000 in the completion). Please reduce the length of the messages or completion.",
+            param="messages",
+            code=_TOO_LONG,
+        ),
+    ),
+    "openai_output_cap": (
+        400,
+        _openai(
+            "max_tokens is too large: 20480. This model supports at most 16384 completion tokens, whereas you "
+            "provided 20480.",
+            param="max_tokens",
+            code="invalid_value",
+        ),
+    ),
+    "openai_rate_limit": (
+        429,
+        _openai(
+            "Rate limit reached for gpt-4o in organization org-x on tokens per min (TPM): Limit 30000, Used 29000, "
+            "Requested 2500. Please try again in 3s.",
+            error_type="tokens",
+            code="rate_limit_exceeded",
+        ),
+    ),
+    "openai_quota": (
+        429,
+        _openai(
+            "You exceeded your current quota, please check your plan and billing details.",
+            error_type="insufficient_quota",
+            code="insufficient_quota",
+        ),
+    ),
+    "openai_bad_key": (
+        401,
+        _openai("Incorrect API key provided: sk-sim***.", code="invalid_api_key"),
+    ),
+    "openai_no_model": (
+        404,
+        _openai("The model `gpt-none` does not exist or you do not have access to it.", code="model_not_found"),
+    ),
+    "openai_server_error": (
+        500,
+        _openai("The server had an error while processing your request. Sorry about that!", error_type="server_error"),
+    ),
+    "responses_overflow": (
+        400,
+        _openai(
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            param="input",
+            code=_TOO_LONG,
+        ),
+    ),
+    "azure_overflow": (
+        400,
+        _openai(
+            "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 509178 tokens. "
+            "Please reduce the length of the messages.",
+            param="messages",
+            code=_TOO_LONG,
+        ),
+    ),
+}
+
+_ANTHROPIC: dict[str, tuple[int, Body]] = {
+    "anthropic_overflow": (400, _anthropic("prompt is too long: 208310 tokens > 200000 maximum")),
+    "anthropic_sum_overflow": (
+        400,
+        _anthropic(
+            "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease input length or "
+            "`max_tokens` and try again"
+        ),
+    ),
+    "anthropic_output_cap": (
+        400,
+        _anthropic(
+            "max_tokens: 21333 > 4096, which is the maximum allowed number of output tokens for claude-3-opus-20240229"
+        ),
+    ),
+    "anthropic_overloaded": (529, _anthropic("Overloaded", "overloaded_error")),
+    "anthropic_rate_limit": (
+        429,
+        _anthropic(
+            "This request would exceed your organization's rate limit of 40,000 input tokens per minute.",
+            "rate_limit_error",
+        ),
+    ),
+    "anthropic_bad_key": (401, _anthropic("invalid x-api-key", "authentication_error")),
+    "anthropic_no_credit": (
+        400,
+        _anthropic("Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."),
+    ),
+    "anthropic_too_large": (
+        413,
+        _anthropic("Request exceeds the maximum size", "request_too_large"),
+    ),
+    "bedrock_overflow": (400, {"message": "Input is too long for requested model."}),
+    "bedrock_overflow_quoted": (
+        400,
+        {
+            "message": "The model returned the following errors: prompt is too long: 200049 tokens > 200000 maximum",
+            "__type": "ValidationException",
+        },
+    ),
+    "bedrock_output_cap": (
+        400,
+        {
+            "message": "The maximum tokens you requested exceeds the model limit of 2048. Try again with a maximum "
+            "tokens value that is lower than 2048."
+        },
+    ),
+}
+
+_OTHERS: dict[str, tuple[int, Body]] = {
+    "openrouter_sum_overflow": (
+        400,
+        {
+            "error": {
+                "message": "This endpoint's maximum context length is 131072 tokens. However, you requested about "
+                "141607 tokens (10535 of text input, 131072 in the output). Please reduce the length of either one, "
+                'or use the "middle-out" transform to compress your prompt automatically.',
+                "code": 400,
+            }
+        },
+    ),
+    "vllm_overflow": (
+        400,
+        {
+            "object": "error",
+            "message": "This model's maximum context length is 4096 tokens. However, you requested 512 output tokens "
+            "and your prompt contains at least 5000 input tokens, for a total of at least 5512 tokens. Please reduce "
+            "the length of the input prompt or the number of requested output tokens.",
+            "type": "BadRequestError",
+            "code": 400,
+        },
+    ),
+    "llamacpp_overflow": (
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "request (6031 tokens) exceeds the available context size (2048 tokens), try increasing it",
+                "type": "exceed_context_size_error",
+                "n_prompt_tokens": 6031,
+                "n_ctx": 2048,
+            }
+        },
+    ),
+    "ollama_overflow": (
+        400,
+        {
+            "error": "the prompt is longer than the context length currently available to the model; shorten it or "
+            "raise num_ctx"
+        },
+    ),
+    "lmstudio_overflow": (
+        400,
+        {
+            "error": "Trying to keep the first 111490 tokens when context the overflows. However, the model is loaded "
+            "with context length of only 32768 tokens, which is not enough. Try to load the model with a larger "
+            "context length, or provide a shorter input"
+        },
+    ),
+    "lmstudio_overflow_keep": (
+        400,
+        {"error": "The number of tokens to keep from the initial prompt is greater than the context length."},
+    ),
+    "gemini_overflow": (
+        400,
+        {
+            "error": {
+                "code": 400,
+                "message": "The input token count (132478) exceeds the maximum number of tokens allowed (131072).",
+                "status": "INVALID_ARGUMENT",
+            }
+        },
+    ),
+    "deepseek_sum_overflow": (
+        400,
+        _openai(
+            "This model's maximum context length is 131072 tokens. However, you requested 131134 tokens (122942 in "
+            "the messages, 8192 in the completion). Please reduce the length of the messages or completion.",
+            code="invalid_request_error",
+        ),
+    ),
+    "deepseek_output_cap": (
+        400,
+        _openai(
+            "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+            code="invalid_request_error",
+        ),
+    ),
+    "dashscope_overflow": (
+        400,
+        _openai(
+            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 983616]",
+            code="invalid_parameter_error",
+        ),
+    ),
+    "dashscope_output_cap": (400, _openai("Range of max_tokens should be [1, 8192]", code="invalid_parameter_error")),
+    "groq_overflow": (
+        400,
+        _openai("Please reduce the length of the messages or completion.", param="messages", code=_TOO_LONG),
+    ),
+    "groq_output_cap": (
+        400,
+        _openai(
+            "`max_completion_tokens` must be less than or equal to `8192`, the maximum value for "
+            "`max_completion_tokens` is less than the `context_window` for this model"
+        ),
+    ),
+    "together_overflow": (
+        422,
+        _openai(
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 80125 `inputs` tokens "
+            "and 4096 `max_new_tokens`"
+        ),
+    ),
+    "proxy_too_large": (413, "<html><head><title>413 Request Entity Too Large</title></head></html>"),
+    "proxy_bare_400": (400, ""),
+    "proxy_bad_gateway": (502, "<html><body><h1>502 Bad Gateway</h1></body></html>"),
+}
+
+SAMPLES: dict[str, tuple[int, Body]] = {**_OPENAI, **_ANTHROPIC, **_OTHERS}
 
 
 @dataclass(frozen=True, slots=True)

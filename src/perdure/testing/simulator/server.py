@@ -12,8 +12,16 @@ from typing import Any
 
 from perdure.core.errors import ConfigError, PerdureError
 from perdure.core.usage import CanonicalUsage
-from perdure.testing.simulator.addresses import AWS_STREAM, resolve_address
-from perdure.testing.simulator.http import MAX_HEAD_BYTES, SSE, ClientGone, Connection, HttpRequest, read_request
+from perdure.testing.simulator.http import (
+    AWS_STREAM,
+    MAX_HEAD_BYTES,
+    SSE,
+    ClientGone,
+    Connection,
+    HttpRequest,
+    read_request,
+    resolve_address,
+)
 from perdure.testing.simulator.messages import error_body as messages_error
 from perdure.testing.simulator.rules import Rules, RuleViolation, SimulatedRefusal
 from perdure.testing.simulator.script import Prompter, Script, Step, parse_step

@@ -9,33 +9,21 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
-import perdure.testing.simulator.chat as chat
-import perdure.testing.simulator.chat_rules as chat_rules
-import perdure.testing.simulator.messages as messages
-import perdure.testing.simulator.messages_rules as messages_rules
-import perdure.testing.simulator.responses as responses
-import perdure.testing.simulator.responses_rules as responses_rules
 from perdure.core.usage import CanonicalUsage
-from perdure.testing.simulator.cache import CacheUse, MarkCache, PrefixCache
+from perdure.testing.simulator import chat, messages, responses
 from perdure.testing.simulator.http import ClientGone, Connection, HttpRequest
 from perdure.testing.simulator.rules import Issued, Rules, RuleViolation, SimulatedRefusal
 from perdure.testing.simulator.script import Drop, Fail, Prompter, Raw, Say, ScriptRequest, Step
-from perdure.testing.simulator.tokens import PromptBlock, count_blocks
+from perdure.testing.simulator.tokens import CacheUse, MarkCache, PrefixCache, PromptBlock, count_blocks
 from perdure.testing.simulator.turn import Scene, SimulatedTurn, take_turn
 
-
-@dataclass(frozen=True, slots=True)
-class Protocol:
-    """One endpoint: its renderer and its validation."""
-
-    renderer: ModuleType
-    rules_module: ModuleType
-
+# A module that validates requests of one endpoint and renders its replies.
+Protocol = ModuleType
 
 PROTOCOLS: dict[str, Protocol] = {
-    "/v1/chat/completions": Protocol(chat, chat_rules),
-    "/v1/responses": Protocol(responses, responses_rules),
-    "/v1/messages": Protocol(messages, messages_rules),
+    "/v1/chat/completions": chat,
+    "/v1/responses": responses,
+    "/v1/messages": messages,
 }
 
 
@@ -87,7 +75,7 @@ class SimulatedService:
 
     def count(self, path: str, body: Mapping[str, Any]) -> int:
         """Return the tokens of a prompt, exactly as billed."""
-        return count_blocks(PROTOCOLS[path].renderer.blocks(body))
+        return count_blocks(PROTOCOLS[path].blocks(body))
 
     def check(self, request: HttpRequest) -> Mapping[str, Any]:
         """Return the body of a request; raise SimulatedRefusal for a bad key, bad JSON or an unknown model."""
@@ -119,10 +107,10 @@ class SimulatedService:
     async def _answer(self, protocol: Protocol, received: ReceivedRequest, connection: Connection) -> None:
         body = self.check(HttpRequest("POST", received.path, received.headers, received.raw))
         received.is_streaming = bool(body.get("stream"))
-        protocol.rules_module.check(body, self.rules, self._issued)
-        blocks = protocol.renderer.blocks(body)
+        protocol.check(body, self.rules, self._issued)
+        blocks = protocol.blocks(body)
         received.prompt_tokens = count_blocks(blocks)
-        protocol.renderer.check_size(body, blocks, self.rules)
+        protocol.check_size(body, blocks, self.rules)
         use, reports_writes = self._look_up(received, body, blocks)
         step = self.prompter.next(ScriptRequest(received.path, body, received.number))
         await connection.pause(step.delay_s)
@@ -131,7 +119,7 @@ class SimulatedService:
             # The response has begun: its cache entries become readable.
             self._store_cache(received, body, use)
             scene = Scene(body, self.rules, self._issued, reports_writes)
-            await self._send_reply(protocol.renderer, received, step, turn, scene, connection)
+            await self._send_reply(protocol, received, step, turn, scene, connection)
         else:
             await self._run_fault(received, step, connection)
 
@@ -150,7 +138,7 @@ class SimulatedService:
 
     def _turn(self, protocol: Protocol, received: ReceivedRequest, say: Say, use: CacheUse) -> SimulatedTurn:
         room = self.rules.window - received.prompt_tokens
-        max_tokens = protocol.renderer.requested_output(received.body) or self.rules.max_output
+        max_tokens = protocol.requested_output(received.body) or self.rules.max_output
         turn = take_turn(
             say,
             number=received.number,
@@ -217,12 +205,12 @@ class SimulatedService:
         if refusal.rule is not None:
             self.violations.append(RuleViolation(received.path, refusal.rule, refusal.message))
         is_overflow = refusal.code == "context_length_exceeded"
-        if is_overflow and self.rules.overflows_in_stream and received.is_streaming and protocol.renderer is responses:
+        if is_overflow and self.rules.overflows_in_stream and received.is_streaming and protocol is responses:
             await self._overflow_in_stream(received, refusal, connection)
             return
         received.status = refusal.status
         await connection.answer_json(
-            refusal.status, protocol.renderer.error_body(refusal), headers=_request_id_headers(received)
+            refusal.status, protocol.error_body(refusal), headers=_request_id_headers(received)
         )
 
     async def _overflow_in_stream(

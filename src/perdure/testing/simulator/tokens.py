@@ -1,21 +1,9 @@
-"""The simulator's exact token: four bytes of UTF-8, counted by segment.
-
-A prompt is a row of blocks. Each block is made of segments (a text, a tool's name, its arguments, …), and each segment
-is padded to a whole number of tokens, so that it starts on a fresh one:
-
-- a text of n bytes of UTF-8 is ceil(n / 4) tokens; an empty one is none;
-- a message costs one token more, for its role; so does a block of system prompt;
-- a tool call is its id, its name and its arguments, three segments; a tool result is its id and its content;
-- a tool's schema is its JSON with sorted keys and no spaces;
-- an image is 256 tokens, whatever its size; two images share a prefix only if they are the same.
-
-Because a block is bytes, "the same prefix" means the same bytes, which is what the cache looks for.
-"""
+"""The simulator's exact token, four bytes of UTF-8 counted by segment; and the prompt caches of two services."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,3 +78,121 @@ def cache_ttl(part: Any) -> Ttl | None:
     if not isinstance(control, dict):
         return None
     return "1h" if control.get("ttl") == "1h" else "5m"
+
+
+PREFIX_MINIMUM = 1024
+PREFIX_STEP = 128
+PREFIX_TTL_S = 600.0
+LOOK_BACK_BLOCKS = 20
+MARK_TTL_S: dict[Ttl, float] = {"5m": 300.0, "1h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """Tokens one request read from the cache, and the entries it writes once its response has begun."""
+
+    read_tokens: int = 0
+    write_tokens: int = 0
+    write_1h_tokens: int = 0
+    entries: tuple[tuple[bytes, float], ...] = ()
+
+
+class _Entries:
+    """Cache entries by prefix hash, each with its TTL and expiry."""
+
+    def __init__(self) -> None:
+        self._lives: dict[bytes, tuple[float, float]] = {}
+
+    def has(self, key: bytes, now_s: float) -> bool:
+        return key in self._lives and self._lives[key][1] > now_s
+
+    def ttl_s(self, key: bytes) -> float:
+        return self._lives[key][0]
+
+    def keep(self, entries: Sequence[tuple[bytes, float]], now_s: float) -> None:
+        for key, ttl_s in entries:
+            # A live entry keeps its longer TTL.
+            longest = max(ttl_s, self.ttl_s(key)) if self.has(key, now_s) else ttl_s
+            self._lives[key] = (longest, now_s + longest)
+
+
+class PrefixCache:
+    """Automatic prefix caching: every full step of a prompt is stored under the hash of its prefix."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._entries = _Entries()
+
+    def look_up(self, blocks: Sequence[PromptBlock]) -> CacheUse:
+        """Look up a prompt; return what it reads and writes."""
+        now_s = self._now_s()
+        prompt = b"".join(b.data for b in blocks)
+        tokens = len(prompt) // TOKEN_BYTES
+        if tokens < PREFIX_MINIMUM:
+            return CacheUse()
+        chain, step, read = hashlib.sha256(), PREFIX_STEP * TOKEN_BYTES, 0
+        keys: list[bytes] = []
+        for end in range(step, tokens * TOKEN_BYTES + 1, step):
+            chain.update(prompt[end - step : end])
+            keys.append(chain.copy().digest())
+            is_unbroken = read == end // TOKEN_BYTES - PREFIX_STEP
+            if is_unbroken and self._entries.has(keys[-1], now_s):
+                read = end // TOKEN_BYTES
+        read = read if read >= PREFIX_MINIMUM else 0
+        written = len(keys) * PREFIX_STEP - read
+        return CacheUse(read, written, entries=tuple((key, PREFIX_TTL_S) for key in keys))
+
+    def keep(self, use: CacheUse) -> None:
+        """Store the entries of a request; called when its response begins."""
+        self._entries.keep(use.entries, self._now_s())
+
+
+class MarkCache:
+    """Explicit caching at cache_control blocks."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._entries = _Entries()
+
+    def look_up(self, blocks: Sequence[PromptBlock], *, minimum: int, messages_seed: bytes) -> CacheUse:
+        """Look up a prompt. `messages_seed` is what else the entries of messages depend on."""
+        now_s = self._now_s()
+        keys, ends = _prefixes(blocks, messages_seed)
+        marks = [i for i, b in enumerate(blocks) if b.mark is not None and ends[i] >= minimum]
+        hit = self._longest_hit(keys, marks, now_s)
+        read = ends[hit] if hit is not None else 0
+        written = max((ends[i] for i in marks), default=0)
+        hour = max((ends[i] for i in marks if blocks[i].mark == "1h"), default=0)
+        entries = [(keys[i], MARK_TTL_S[blocks[i].mark or "5m"]) for i in marks]
+        if hit is not None:
+            # Reading an entry renews it for its TTL.
+            entries.append((keys[hit], self._entries.ttl_s(keys[hit])))
+        return CacheUse(read, max(0, written - read), max(0, hour - read), tuple(entries))
+
+    def keep(self, use: CacheUse) -> None:
+        """Store the entries of a request; called when its response begins."""
+        self._entries.keep(use.entries, self._now_s())
+
+    def _longest_hit(self, keys: Sequence[bytes], marks: Sequence[int], now_s: float) -> int | None:
+        for mark in reversed(marks):
+            for i in range(mark, max(-1, mark - LOOK_BACK_BLOCKS), -1):
+                if self._entries.has(keys[i], now_s):
+                    return i
+        return None
+
+
+def _prefixes(blocks: Sequence[PromptBlock], messages_seed: bytes) -> tuple[list[bytes], list[int]]:
+    """Return for each block the hash and token count of the prompt up to and including it."""
+    chain, tokens = hashlib.sha256(), 0
+    keys: list[bytes] = []
+    ends: list[int] = []
+    is_seeded = False
+    for block in blocks:
+        if block.level == "messages" and not is_seeded:
+            chain.update(messages_seed)
+            is_seeded = True
+        chain.update(len(block.data).to_bytes(8, "big") + block.level.encode() + block.data)
+        tokens += block.tokens
+        keys.append(chain.copy().digest())
+        ends.append(tokens)
+    return keys, ends

@@ -59,7 +59,7 @@ def frames(mode: ApiMode) -> list[bytes]:
     say = Say("twelve chars" * CHUNKS, chunk_chars=12)
     turn = take_turn(say, number=1, model="m", created_s=0, max_output=1_000_000, ending="length")
     scene = Scene({"model": "m", "stream_options": {"include_usage": True}}, Rules(), Issued())
-    return list(PROTOCOLS[MODES[mode]].renderer.render_stream(turn, scene))
+    return list(PROTOCOLS[MODES[mode]].render_stream(turn, scene))
 
 
 def read(mode: ApiMode, chunks: list[bytes]) -> None:

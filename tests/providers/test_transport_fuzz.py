@@ -82,7 +82,7 @@ class ScriptedWire:
 def streamed(mode: ApiMode) -> bytes:
     turn = take_turn(SAY, number=1, model="m", created_s=0, max_output=1000, ending="length")
     scene = Scene({"model": "m", "stream_options": {"include_usage": True}}, Rules(), Issued())
-    return b"".join(PROTOCOLS[PATHS[mode]].renderer.render_stream(turn, scene))
+    return b"".join(PROTOCOLS[PATHS[mode]].render_stream(turn, scene))
 
 
 VALID = {mode: streamed(mode) for mode in MODES}

@@ -10,7 +10,7 @@ PIP := $(BIN)/python $(PIP_INSTALL) $(if $(CONSTRAINTS),--constraint $(CONSTRAIN
 # Compiled files make every start after the first one faster; what runs here may keep them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast durations check wheel lock bench soak format clean
+.PHONY: help run test test-fast clients durations check wheel lock bench soak format clean
 
 help:
 	@echo "make run    install and start Perdure"
@@ -18,6 +18,7 @@ help:
 	@echo "make check  ruff, mypy --strict, import-linter, docs freshness"
 	@echo "make bench  speed, memory and retention, as tables"
 	@echo "make soak   the long kill, fuzz and load counts"
+	@echo "make clients  programs that speak OpenAI's API, installed from their registries (2 GB), against the gateway"
 
 # What a user needs: the package, the embedded model's runtime, and its weights.
 $(VENV)/.user: pyproject.toml $(CONSTRAINTS)
@@ -81,6 +82,18 @@ bench: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
+
+# Each in an environment of its own: their requirements contradict each other's, and ours.
+CLIENTS := .clients
+$(CLIENTS)/%/.ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP_INSTALL) --requirement $(if $(filter python,$*),tests/clients/requirements.txt,tests/clients/requirements-$*.txt)
+	@touch $@
+$(CLIENTS)/node/.ready: tests/clients/package.json
+	mkdir -p $(@D) && cp $< $(@D) && npm install --silent --no-audit --no-fund --prefix $(@D)
+	@touch $@
+clients: $(VENV)/.dev $(addprefix $(CLIENTS)/,$(addsuffix /.ready,python aider open-webui node))
+	$(BIN)/python -m pytest tests/clients $(ARGS)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples

@@ -362,8 +362,11 @@ def test_images_reach_the_model(alice: openai.OpenAI, sim: Simulator) -> None:
 
 
 def test_several_user_messages_in_a_row_are_one(alice: openai.OpenAI, sim: Simulator) -> None:
-    ask(alice, [user("say first"), user("second")])
+    messages = [user("say first"), user("second")]
+    told, begun = ask(alice, messages)
     assert [m["content"] for m in seen_by_model(sim)] == ["say first\n\nsecond"]
+    _, same = ask(alice, [*messages, answer(told), user("say on")])
+    assert same == begun
 
 
 def test_disconnecting_stops_the_turn(gateway: GatewayProcess, alice: openai.OpenAI, sim: Simulator) -> None:

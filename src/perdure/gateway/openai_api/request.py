@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from perdure.core.messages import CLIENT_CALL, Message
@@ -86,17 +87,16 @@ def split_messages(
 ) -> CompletionRequest:
     """Split parsed messages into system prompt, history, tool results and the new message. Raises ApiException."""
     check_pairs(messages, is_named=is_named, field=field)
-    dialogue = [m for m in messages if m["role"] != "system"]
+    dialogue = _merge_users([m for m in messages if m["role"] != "system"])
     if not dialogue or dialogue[-1]["role"] == "assistant":
         raise invalid_request("the last message must have the role user or tool", field)
     last_answer = max((i for i, m in enumerate(dialogue) if m["role"] == "assistant"), default=-1)
     tail = dialogue[last_answer + 1 :]
     results = tuple(Message.from_dict(m) for m in tail if m["role"] == "tool")
-    users = [m for m in tail if m["role"] == "user"]
     return CompletionRequest(
         system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
         history=tuple(dialogue[: last_answer + 1]),
-        new=_merge_messages(users) if users else None,
+        new=tail[-1] if tail[-1]["role"] == "user" else None,
         options=replace(options, results=results),
     )
 
@@ -225,8 +225,16 @@ def _part(raw: object, path: str, *, takes_images: bool) -> dict[str, Any]:
     raise invalid_request(f"{path}: only text{' and image_url' if takes_images else ''} parts are supported", path)
 
 
+def _merge_users(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge user messages in a row into one: a turn starts with a single message, and is matched by it later."""
+    merged: list[dict[str, Any]] = []
+    for role, group in groupby(messages, key=lambda message: message["role"]):
+        in_a_row = list(group)
+        merged += [_merge_messages(in_a_row)] if role == "user" else in_a_row
+    return merged
+
+
 def _merge_messages(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Merge consecutive user messages into one, since a turn starts with a single message."""
     if len(messages) == 1:
         return messages[0]
     parts: list[dict[str, Any]] = []

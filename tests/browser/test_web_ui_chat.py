@@ -13,6 +13,7 @@ from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from support.axe import axe_findings
 from support.browser import Page
 from support.web_ui_server import WINDOW, WebUIServer, web_ui_server, web_ui_settings
+from support.web_ui_story import PIXEL
 
 POEM = "The lease is held by one. " * 12
 
@@ -362,3 +363,51 @@ def test_escape_leaves_the_list_and_enter_sends_only_with_words(page: Page, serv
     page.wait("!document.querySelector('.commands').hidden")
     page.press("Escape")
     assert page.run("document.querySelector('.commands').hidden")
+
+
+def test_a_question_is_edited_and_an_answer_regenerated_in_a_branch(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Answer quickly.")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
+    say(page, "Tell me of laeses quickly.")
+    page.wait("document.querySelectorAll('.timeline .assistant').length === 2 && !document.querySelector('.turn')")
+    first = page.run("location.hash")
+    page.click("#m-3 [aria-label='Edit message 3']")
+    page.wait("document.activeElement?.name === 'text'")
+    page.run("document.activeElement.select()")
+    page.type("Tell me of leases quickly.")
+    page.click("text/Send in a branch")
+    page.wait(f"location.hash.startsWith('#/c/c_') && location.hash !== {first!r}")
+    page.wait("document.querySelectorAll('.timeline .assistant').length === 2 && !document.querySelector('.turn')")
+    assert said(page, ".timeline") == ["Answer quickly.", "Tell me of leases quickly."]
+    branch = page.run("location.hash")
+    page.click("[aria-label='Regenerate message 4']")
+    page.wait(f"location.hash.startsWith('#/c/c_') && location.hash !== {branch!r}")
+    page.wait("document.querySelectorAll('.timeline .assistant').length === 2 && !document.querySelector('.turn')")
+    assert said(page, ".timeline") == ["Answer quickly.", "Tell me of leases quickly."]
+    # The conversation it began in is as it was.
+    page.run(f"location.hash = {first!r}")
+    page.wait_text("laeses", inside=".timeline")
+
+
+def test_files_and_images_are_attached_and_others_refused(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    page.wait("document.querySelector('.attach')")
+    page.run(
+        "(() => { const put = (...files) => { const t = new DataTransfer(); for (const f of files) t.items.add(f);"
+        "const i = document.querySelector('.attachments input'); i.files = t.files;"
+        "i.dispatchEvent(new Event('change')); };"
+        f"const png = Uint8Array.from(atob({PIXEL.partition(',')[2]!r}), c => c.charCodeAt(0));"
+        "put(new File(['a,b\\n1,2'], 'table.csv', { type: 'text/csv' }),"
+        "new File([png], 'dot.png', { type: 'image/png' }), new File([new Uint8Array([0, 255])], 'x.bin')); })()"
+    )
+    page.wait_text("x.bin is neither text nor", inside=".attachments")
+    page.wait("document.querySelectorAll('.attached li').length === 2")
+    say(page, "Look at these quickly.")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
+    question = page.run("document.querySelector('.timeline .user .plain').innerText")
+    assert question.startswith("Look at these quickly.")
+    assert "table.csv:" in question
+    assert "1,2" in question
+    page.wait("document.querySelector('.timeline .user img.shown')?.naturalWidth === 1")
+    assert page.count(".attached li") == 0

@@ -230,7 +230,7 @@ def test_an_approval_given_for_good_is_listed_and_revoked(page: Page, told: Told
     state = server.store.state("approvals")
     state.set("", ["git-push"])
     page.open(server.link("/approvals"))
-    page.wait("document.querySelector('.approval')?.innerText.includes('git-push')")
+    page.wait("document.querySelector('.granted')?.innerText.includes('git-push')")
     page.click("text/Revoke")
     page.wait_text("every dangerous action is asked about")
     assert not state.get("")

@@ -215,6 +215,17 @@ def test_branch_from_an_earlier_turn_leaves_the_other_as_it_was(desk: Desk) -> N
     assert len(desk.store.log.originals(old)) == 24
 
 
+def test_branch_and_retry_take_the_turn_of_a_message(desk: Desk) -> None:
+    old = desk.agent.session_id or ""
+    requests = [e for e in desk.store.log.originals(old) if e.message.is_real_user]
+    # Of a question itself, and of a message of its answer.
+    for seq in (requests[4].seq, requests[4].seq + 1):
+        assert "before “Question 4?" in desk.do(f"/branch m:{seq}").text
+        desk.do(f"/resume {old}")
+    assert "there is no question at or before m:0" in desk.do("/retry m:0").text
+    assert "give a number" in desk.do("/retry m:x").text
+
+
 def test_a_turn_there_is_not_is_refused_and_nothing_is_branched(desk: Desk) -> None:
     here = desk.agent.session_id
     for text in ("/branch 99", "/branch 0", "/branch first", "/retry 99"):

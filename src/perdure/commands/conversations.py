@@ -13,6 +13,7 @@ from perdure.store.records import Conversation
 
 _LISTED = 20
 _SHOWN_CHARS = 60
+_MOST_DIGITS = 10
 
 
 def new(surface: CommandContext, argument: str) -> CommandResult:
@@ -122,10 +123,19 @@ def _here(surface: CommandContext) -> str:
 
 
 def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
-    """The user message of the nth turn from the end; None for no argument. Raises NotFound for a turn there is not."""
+    """The user message of the nth turn from the end, or of the turn of message `m:57`; None for no argument.
+
+    Raises NotFound for a turn there is not.
+    """
     if not argument:
         return None
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
+    seq = argument.removeprefix("m:")
+    if seq != argument and seq.isdecimal() and len(seq) < _MOST_DIGITS:
+        before = [e for e in requests if e.seq <= int(seq)]
+        if not before:
+            raise NotFound(f"there is no question at or before {argument}")
+        return before[-1]
     back = int(argument) if argument.isdecimal() else 0
     if not 0 < back <= len(requests):
         raise NotFound(
@@ -146,6 +156,6 @@ def _titled(title: str) -> str:
 NEW = Command("new", "/new", "start a new conversation; this one is kept", new, ("clear",))
 RESUME = Command("resume", "/resume [id|number]", "go on with another conversation", resume)
 SESSIONS = Command("sessions", "/sessions", "list conversations", sessions)
-BRANCH = Command("branch", "/branch [n]", "go on in a copy, from here or from before the nth last question", branch)
-RETRY = Command("retry", "/retry [n]", "ask the last (or nth last) question again, in a branch", retry)
+BRANCH = Command("branch", "/branch [n|m:N]", "go on in a copy, from here or from before the nth last question", branch)
+RETRY = Command("retry", "/retry [n|m:N]", "ask the last (or nth last) question again, in a branch", retry)
 UNDO = Command("undo", "/undo", "take the last compaction back", undo)

@@ -36,7 +36,7 @@ async function show(list, signal) {
     };
     return h(
       "li",
-      { class: "approval" },
+      { class: "granted" },
       h("div", {}, h("strong", {}, kind), h("p", { class: "muted small" }, explanation || "No description."), problem),
       h("button", { type: "button", "aria-label": `Revoke ${kind}`, onclick: revoke }, "Revoke"),
     );

@@ -6,7 +6,8 @@ import { eventElement } from "./event.js";
 import { messageElement } from "./message.js";
 
 export class Block {
-  constructor(conversationId, lo, hi) {
+  constructor(conversationId, lo, hi, actions) {
+    this.actions = actions;
     this.conversationId = conversationId;
     this.lo = lo;
     this.hi = hi;
@@ -44,7 +45,7 @@ export class Block {
     this.seen.add(message.seq);
     this.last = Math.max(this.last, message.seq);
     if (message.kind === "tool") this.addResult(message);
-    else this.element.append(messageElement(message, this.conversationId));
+    else this.element.append(messageElement(message, this.conversationId, this.actions));
     for (const call of message.tool_calls) {
       const card = new ToolCallCard(call, this.conversationId);
       this.cards.set(call.id, card);

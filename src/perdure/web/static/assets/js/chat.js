@@ -19,7 +19,7 @@ export class Chat {
     this.questions = new Map();
     this.turns = h("div", { class: "turns", role: "log", "aria-live": "off", "aria-label": "Turn under way" });
     const draft = conversationId ?? "new";
-    this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.stop(), signal, draft });
+    this.composer = new Composer({ send: (...message) => this.send(...message), stop: () => this.stop(), signal, draft });
     this.gauge = new Gauge(conversationId ? linkTo(conversationId, "/context") : null);
     this.element = h("div", { class: "desk" }, this.gauge.element, this.composer.element);
   }
@@ -33,14 +33,15 @@ export class Chat {
     return [...this.running].some((turn) => !turn.isTail);
   }
 
-  async send(text) {
+  // `content` is the text, or its parts where files are attached.
+  async send(text, content = text, files = []) {
     const elsewhere = { "/new": "#/new", "/quit": "#/" }[text];
     if (elsewhere) return void (location.hash = elsewhere);
-    const turn = new LiveTurn(text, this.conversationId, { tail: this.isRunning && !this.isTelling });
+    const turn = new LiveTurn(text, this.conversationId, { tail: this.isRunning && !this.isTelling, files });
     this.add(turn);
     this.follow(true);
     const { chat, conversationId, signal } = this;
-    await this.hearOut(turn, say({ chat, conversationId, content: text, signal }));
+    await this.hearOut(turn, say({ chat, conversationId, content, signal }));
   }
 
   // Turns that were begun before this page was, in another tab or elsewhere, are gone on with: one after the other, as

@@ -1,5 +1,6 @@
-// Where one writes: Enter sends, Shift+Enter breaks the line, / offers commands, Escape stops a running turn.
+// The input: Enter sends, Shift+Enter inserts a line break, / lists commands, Escape stops a running turn.
 
+import { Attachments } from "./attachments.js";
 import { Completion } from "./completion.js";
 import { h } from "./dom.js";
 
@@ -7,11 +8,12 @@ const MAX_HEIGHT_PX = 240;
 const DRAFT = "perdure-draft:";
 
 export class Composer {
-  // What was written and not sent is kept for this tab, by conversation.
+  // A draft is stored for this tab, by conversation.
   constructor({ send, stop, signal, draft }) {
     this.sendText = send;
     this.draft = `${DRAFT}${draft}`;
-    this.field = h("textarea", { id: "say", rows: 1, placeholder: "Message, or / for commands", autocomplete: "off" });
+    this.field = h("textarea", { id: "say", rows: 1, placeholder: "Message, or / for commands", dir: "auto" });
+    this.attachments = new Attachments();
     this.sender = h("button", { type: "submit", class: "primary" }, "Send");
     this.stopper = h("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
     this.completion = new Completion(this.field, signal);
@@ -20,10 +22,13 @@ export class Composer {
       { class: "composer", "aria-label": "Write" },
       this.completion.element,
       h("label", { for: "say", class: "unseen" }, "Message"),
+      this.attachments.element,
       this.field,
+      this.attachments.button,
       this.stopper,
       this.sender,
     );
+    this.takeFiles();
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
       this.send();
@@ -35,6 +40,18 @@ export class Composer {
     });
     this.field.value = sessionStorage.getItem(this.draft) ?? "";
     if (this.hasText) requestAnimationFrame(() => this.fit());
+  }
+
+  // Files are also taken from the clipboard and by dropping them.
+  takeFiles() {
+    const take = (event, files) => {
+      if (!files?.length) return;
+      event.preventDefault();
+      this.attachments.add(files);
+    };
+    this.field.addEventListener("paste", (event) => take(event, event.clipboardData?.files));
+    this.element.addEventListener("dragover", (event) => event.preventDefault());
+    this.element.addEventListener("drop", (event) => take(event, event.dataTransfer?.files));
   }
 
   keep() {
@@ -58,17 +75,18 @@ export class Composer {
 
   send() {
     const text = this.field.value.trim();
-    if (!text) return;
+    if (!text && this.attachments.isEmpty) return;
     this.field.value = "";
     this.keep();
     this.completion.close();
     this.fit();
-    this.sendText(text);
+    const files = text.startsWith("/") ? [] : this.attachments.files;
+    this.sendText(text, files.length ? this.attachments.take(text) : text, files);
   }
 
   setRunning(isRunning) {
     this.stopper.hidden = !isRunning;
-    // One may write on while a turn runs: the message waits for its turn.
+    // A message sent during a turn is queued.
     this.sender.textContent = isRunning ? "Queue" : "Send";
   }
 

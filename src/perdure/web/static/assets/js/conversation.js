@@ -6,6 +6,7 @@ import { clear, h } from "./dom.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
 import { singleFlight } from "./single_flight.js";
+import { messageActions, takeOutgoing } from "./message_actions.js";
 import { linkTo, nameProperly } from "./route.js";
 import { Timeline } from "./timeline.js";
 
@@ -22,19 +23,26 @@ function openNew(place, signal) {
     h(
       "p",
       { class: "muted" },
-      "Say what you need. Type / for commands. The conversation goes on past the model's window: when it fills, the older part becomes a handoff, and nothing is lost.",
+      "Type a message, or / for commands. When the context fills, the older part is compacted into a handoff; every message stays stored and searchable.",
     ),
   );
   const chat = new Chat({
     conversationId: null,
     signal,
     onBegun: (id) => history.replaceState(null, "", linkTo(id)),
-    // A turn that was never heard out is told here; one that failed has its reason in the log.
+    // A lost connection is shown here; a failed turn has its reason in the log.
     onDone: (id, turn) => turn.hasFailed || reopen(id),
   });
   clear(place, intro, chat.turns, chat.element);
   chat.composer.focus();
+  sendOutgoing(chat, null);
   return null;
+}
+
+// An edited message is sent in its branch once the branch is open.
+function sendOutgoing(chat, conversationId) {
+  const text = takeOutgoing(conversationId);
+  if (text) chat.send(text);
 }
 
 // The first turn is over and the log has it: from here on this is a conversation like any other.
@@ -48,7 +56,8 @@ async function openKept(place, route, signal) {
   const known = await read(path, {}, signal);
   nameProperly(route, known.id);
   const head = new Head(known, "timeline");
-  const timeline = new Timeline(known.id, known.last_seq, signal);
+  const actions = messageActions(known.id, (text) => chat.send(text));
+  const timeline = new Timeline(known.id, known.last_seq, signal, actions);
   const chat = new Chat({ conversationId: known.id, signal, onKept: () => refresh(), onDone: (id) => settle(id) });
   clear(place, head.element, h("h2", { class: "unseen" }, "Messages"), timeline.element, chat.turns, chat.element);
   chat.gauge.show(known.gauge);
@@ -63,7 +72,7 @@ async function openKept(place, route, signal) {
     await refresh().catch(() => {});
     chat.letGo();
   };
-  // While this page's own turn streams, the stream itself tells the timeline.
+  // While this page's own turn streams, the timeline is not reloaded.
   onChange((change) => {
     if (!concerns(change, known.id) || chat.isTelling) return;
     refresh().catch(() => {});
@@ -72,6 +81,7 @@ async function openKept(place, route, signal) {
   const isThere = (seq) => seq !== null && seq >= 1 && seq <= timeline.lastSeq;
   await timeline.begin(isThere(route.seq) ? route.seq : null);
   if (route.asked !== null && !isThere(route.seq)) head.element.after(missing(route.asked, timeline.lastSeq));
+  sendOutgoing(chat, known.id);
   chat.takeUp();
   return { follow: (next) => followWithin(next, known.id, timeline, isThere) };
 }

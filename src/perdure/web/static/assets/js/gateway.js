@@ -1,4 +1,4 @@
-// Whatever changes something: messages, slash commands, answers to questions, stopping. Reading is api.js.
+// Requests that change something: messages, slash commands, answers to questions, stopping. Reading is api.js.
 
 import { ask, Refused } from "./api.js";
 import { events } from "./sse.js";
@@ -70,16 +70,25 @@ function isLast({ type }) {
   return type === "turn_finished" || type === "command_answered";
 }
 
-// Runs a slash command for a conversation; the answer's words, or an error that says them.
+// Runs a slash command for a conversation and returns its answer. Throws its error.
 export async function command(conversationId, content, signal) {
-  let said = "";
+  return (await commandAnswer(conversationId, content, signal)).text;
+}
+
+// Branches off before a message; returns the branch's id, or null where it would be empty.
+export async function branchBefore(conversationId, seq) {
+  return (await commandAnswer(conversationId, `/branch m:${seq}`)).conversation_id ?? null;
+}
+
+async function commandAnswer(conversationId, content, signal) {
+  let answer = { text: "" };
   for await (const event of say({ chat: chatOf(conversationId), conversationId, content, signal })) {
     if (event.type === "turn_finished" && event.error) throw new Refused(200, event.error);
     if (event.type !== "command_answered") continue;
     if (event.level === "error") throw new Refused(200, event.text);
-    said = event.text;
+    answer = event;
   }
-  return said;
+  return answer;
 }
 
 export async function stop(chat) {

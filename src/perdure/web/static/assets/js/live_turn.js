@@ -16,7 +16,7 @@ const STATUSES = {
 };
 
 export class LiveTurn {
-  constructor(text, conversationId, { tail: isTail = false, id = null } = {}) {
+  constructor(text, conversationId, { tail: isTail = false, id = null, files = [] } = {}) {
     Object.assign(this, { conversationId, isTail, id });
     this.onKept = async () => {};
     this.cards = new Map();
@@ -25,8 +25,10 @@ export class LiveTurn {
     this.isOnlyAnswer = text.startsWith("/");
     this.status = h("p", { class: "status muted" }, text ? "Sent." : "Under way…");
     this.parts = h("div", { class: "parts" });
-    this.said = text ? said(text) : null;
-    this.element = h("section", { class: "turn", "aria-label": "Turn under way" }, this.said, this.parts, this.status);
+    this.question = text || files.length ? question(text, files) : null;
+    // A question asked again runs in a branch.
+    this.isRetry = text.startsWith("/retry");
+    this.element = h("section", { class: "turn", "aria-label": "Turn under way" }, this.question, this.parts, this.status);
   }
 
   hear(event) {
@@ -46,14 +48,15 @@ export class LiveTurn {
     this.parts.append(h("p", { class: "problem", role: "alert" }, message));
   }
 
-  on_turn_started() {
+  on_turn_started({ session_id: session }) {
     this.isOnlyAnswer = false;
+    if (this.isRetry) this.movedTo = session;
   }
 
   // All that was shown of a tail so far is in the log by now: the timeline takes it over.
   async setAside() {
     if (!this.isTail || this.element.matches(".stays")) return;
-    const shown = [this.said, ...this.parts.children].filter(Boolean);
+    const shown = [this.question, ...this.parts.children].filter(Boolean);
     this.text = this.thought = null;
     await this.onKept().catch(() => {});
     for (const one of shown) one.remove();
@@ -173,12 +176,13 @@ export class LiveTurn {
   }
 }
 
-function said(text) {
+function question(text, files) {
   return h(
     "article",
     { class: "message user" },
     h("header", {}, h("strong", {}, "You")),
     h("div", { class: "plain", dir: "auto" }, text),
+    files.length ? h("p", { class: "muted small" }, `Attached: ${files.map(({ name }) => name).join(", ")}`) : null,
   );
 }
 

@@ -12,7 +12,9 @@ const SETTLE_MS = 40;
 const MARGIN = "1200px 0px";
 
 export class Timeline {
-  constructor(conversationId, lastSeq, signal) {
+  // `actions(message)` returns the buttons of a message.
+  constructor(conversationId, lastSeq, signal, actions) {
+    this.actions = actions;
     this.id = conversationId;
     this.signal = signal;
     this.lastSeq = 0;
@@ -29,7 +31,7 @@ export class Timeline {
     this.lastSeq = Math.max(this.lastSeq, lastSeq);
     while (this.blocks.length * BLOCK < this.lastSeq) {
       const lo = this.blocks.length * BLOCK + 1;
-      const block = new Block(this.id, lo, lo + BLOCK - 1);
+      const block = new Block(this.id, lo, lo + BLOCK - 1, this.actions);
       block.reserve(this.height);
       this.blocks.push(block);
       this.element.append(block.element);

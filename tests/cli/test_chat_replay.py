@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Agent, open_store
-from perdure.cli.chat.replay import replay_text
+from perdure.cli.chat.stored_messages import replay_text
 from perdure.cli.style import Style
 from perdure.testing.simulator import Call, Say, Simulator
 from support.typed import chatting

@@ -53,6 +53,9 @@ class Desk:
             ModelChoice("local/smollm2", 8_192, 0.0, 0.0, "embedded"),
         ]
 
+    def sources(self) -> Sequence[tuple[str, str]]:
+        return [("commands", "/review"), ("settings", "")]
+
     def choose_model(self, name: str) -> str:
         if name == "nonsense":
             raise ConfigError("no model is called 'nonsense'")

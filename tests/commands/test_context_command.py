@@ -36,6 +36,9 @@ class Desk:
     def model_choices(self) -> Sequence[ModelChoice]:
         return ()
 
+    def sources(self) -> Sequence[tuple[str, str]]:
+        return [("commands", "/review"), ("settings", "")]
+
     def choose_model(self, name: str) -> str:
         return name
 

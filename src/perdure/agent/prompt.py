@@ -27,11 +27,18 @@ _LATER = (f"# {_SKILLS_TITLE}\n", "# From ", f"# {_PLATFORM_TITLE}\n")
 
 @dataclass(frozen=True, slots=True)
 class ContextFile:
-    """A context file of the working folder; `left_out` gives the reason if its text is omitted."""
+    """A context file of the working folder; `left_out` gives the reason if its text is omitted.
+
+    One of a folder above bears its whole path as its name.
+    """
 
     name: str
     text: str = ""
     left_out: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"From {self.name}" if "/" in self.name else f"From {self.name} in the working folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,7 @@ def assemble(sources: PromptSources) -> str:
         sources.identity.strip(),
         *_memory_blocks(sources.memory).values(),
         _titled(_SKILLS_TITLE, "\n".join(_skill_line(s) for s in sources.skills)),
-        *(_titled(f"From {f.name} in the working folder", _render_file(f)) for f in sources.context_files),
+        *(_titled(f.title, _render_file(f)) for f in sources.context_files),
         _titled(_PLATFORM_TITLE, sources.platform_notes.strip()),
     ]
     return "\n\n".join(p for p in parts if p)
@@ -79,13 +86,19 @@ def renewed(prompt: str, memory: MemorySnapshot, read_sources: Callable[[MemoryS
     return assemble(sources) if is_ours else prompt
 
 
-def read_context_files(folder: Path, max_chars: int = CONTEXT_FILE_CHARS) -> list[ContextFile]:
-    """Read the context files of a folder, capped in size and screened; unreadable ones carry the reason."""
+def read_context_files(
+    folder: Path, max_chars: int = CONTEXT_FILE_CHARS, *, above: Sequence[Path] = ()
+) -> list[ContextFile]:
+    """Read the context files of a folder and of those above it, outermost first, capped in size and screened.
+
+    Unreadable ones carry the reason.
+    """
     files = []
-    for names in CONTEXT_FILES:
-        path = next((p for n in names if (p := folder / n).is_file()), None)
-        if path is not None:
-            files.append(_read(path, max_chars))
+    for location in dict.fromkeys((*above, folder)):
+        for names in CONTEXT_FILES:
+            path = next((p for n in names if (p := location / n).is_file()), None)
+            if path is not None:
+                files.append(_read(path, max_chars, name=path.name if location == folder else str(path)))
     return files
 
 
@@ -137,17 +150,17 @@ def _shows_memory(prompt: str, memory: MemorySnapshot) -> bool:
     )
 
 
-def _read(path: Path, max_chars: int) -> ContextFile:
+def _read(path: Path, max_chars: int, *, name: str) -> ContextFile:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        return ContextFile(path.name, left_out=f"it could not be read: {error.strerror}")
+        return ContextFile(name, left_out=f"it could not be read: {error.strerror}")
     if finding := screen(text):
-        return ContextFile(path.name, left_out=f'it {finding.why} ("{finding.excerpt}")')
+        return ContextFile(name, left_out=f'it {finding.why} ("{finding.excerpt}")')
     if len(text) > max_chars:
         head = text[:max_chars].rsplit("\n", 1)[0]
-        text = f"{head}\n[{len(text) - len(head):,} more characters: read {path.name} for the rest]"
-    return ContextFile(path.name, text)
+        text = f"{head}\n[{len(text) - len(head):,} more characters: read {name} for the rest]"
+    return ContextFile(name, text)
 
 
 def _render_file(file: ContextFile) -> str:

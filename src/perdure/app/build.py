@@ -12,11 +12,12 @@ from perdure.agent.agent import ConversationAgent
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.delegation import Children, StoredPlans
 from perdure.agent.deps import AgentDeps
-from perdure.agent.prompt import PromptSources, platform_notes, read_context_files, read_skills
+from perdure.agent.prompt import PromptSources, Skill, platform_notes, read_context_files, read_skills
 from perdure.agent.runner import EventBus
 from perdure.agent.session import LiveSession
 from perdure.app.runtime import Shared, SummaryRoute
 from perdure.config.env import shell_environment
+from perdure.config.project import folders_above, project_folder
 from perdure.config.settings import Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
@@ -210,14 +211,20 @@ class Wiring:
         )
         return await children.spawn(task, context=context, max_iterations=max_iterations)
 
+    def _skills(self, here: Path) -> list[Skill]:
+        """The user's skills, and those of the project at hand."""
+        project = project_folder(here, user_home=Path.home(), perdure_home=self.shared.home)
+        own = read_skills(self.shared.home / "skills")
+        return [*own, *(read_skills(project / "skills") if project is not None else ())]
+
     def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
         """Sources of the system prompt. Files of the working folder are only read for users with access to it."""
         home, here, speaker = self.shared.home, Path.cwd(), self.speaker
         return PromptSources(
             identity=prompts.load("identity", home / "prompts"),
             memory=memory,
-            skills=read_skills(home / "skills") if speaker.has_shell else [],
-            context_files=read_context_files(here) if speaker.has_shell else [],
+            skills=self._skills(here) if speaker.has_shell else [],
+            context_files=read_context_files(here, above=folders_above(here, Path.home())) if speaker.has_shell else [],
             platform_notes=platform_notes(here, speaker.source)
             if speaker.has_shell
             else f"The user talks to you through: {speaker.source}.",

@@ -67,7 +67,7 @@ def list_(flags: dict[str, str], section: str | None, changed: bool) -> None:
     from perdure.config import keys
     from perdure.config.load import load
 
-    loaded = load(flags=flags)
+    loaded = load(flags=flags, folder=Path.cwd())
     if section is not None and section not in keys.sections():
         keys.find(section)
     rows = []
@@ -99,7 +99,7 @@ def get(flags: dict[str, str], key: str | None) -> None:
     from perdure.config import keys
     from perdure.config.load import load
 
-    settings = load(flags=flags).settings
+    settings = load(flags=flags, folder=Path.cwd()).settings
     if key is None or key in keys.sections():
         for name in keys.all_keys():
             if key is None or name.startswith(f"{key}."):

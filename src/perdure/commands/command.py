@@ -36,6 +36,10 @@ class CommandContext(Protocol):
         """The models that can be chosen here; empty where they are not listed. May ask servers, briefly."""
         ...
 
+    def sources(self) -> Sequence[tuple[str, str]]:
+        """The files that apply here besides those in the prompt: a label and what it names, for `/context`."""
+        ...
+
     def choose_model(self, name: str) -> str:
         """Switch to another model and return its name. Raises ConfigError."""
         ...

@@ -78,7 +78,23 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
     free = max(0, whole - gauge.tokens)
     lines.append(f"{'free':<12} {' ' * _CELLS} {tokens(free):>9} {share(free / whole):>4}")
-    return CommandResult("\n".join([gauge_line(gauge), "", *lines, *_task_lines(surface)]))
+    return CommandResult("\n".join([gauge_line(gauge), "", *lines, *_source_lines(surface), *_task_lines(surface)]))
+
+
+def _source_lines(surface: CommandContext) -> list[str]:
+    """Where instructions, skills, memory, commands and settings come from, as a new conversation reads them."""
+    listed = list(surface.sources())
+    if not listed:
+        return []
+    parts = surface.agent.parts
+    memory = parts.memory.snapshot(parts.user_key)
+    prompt = parts.prompt_sources(memory)
+    files = [f"{f.name} ({f.left_out or count(len(f.text), 'character')})" for f in prompt.context_files]
+    skills = [skill.name for skill in prompt.skills]
+    sizes = (("MEMORY.md", memory.memory), ("USER.md", memory.user))
+    remembered = [f"{name} ({count(len(text), 'character')})" for name, text in sizes if text]
+    rows = [("instructions", ", ".join(files)), ("skills", ", ".join(skills)), ("memory", ", ".join(remembered))]
+    return ["", *(f"{label:<12} {text or 'none'}" for label, text in [*rows, *listed])]
 
 
 def _task_lines(surface: CommandContext) -> list[str]:

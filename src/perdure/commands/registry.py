@@ -11,6 +11,13 @@ from perdure.commands.search import EXPAND, HANDOFF, SEARCH
 from perdure.commands.titles import TITLE
 
 
+def builtin_names() -> list[str]:
+    """Return the names that commands of one's own cannot have: those of every surface and of the terminal."""
+    commands = all_commands()
+    names = [name for command in commands for name in (command.name, *command.aliases)]
+    return [*names, "copy", "export", "edit"]
+
+
 def all_commands(own: Iterable[Command] = ()) -> Commands:
     """Return the commands of every surface, and those that one surface has of its own."""
 

@@ -18,6 +18,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from perdure.config import keys
 from perdure.config.deprecated import RENAMED, rename_settings
 from perdure.config.env import CONFIG_FILE, home_dir
+from perdure.config.project import flatten, project_folder, select_settings
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
 
@@ -188,6 +189,9 @@ class Loaded:
     settings: Settings
     home: Path
     origins: Origins
+    # The project's own settings file, where one applies, and what of it does not.
+    project_file: Path | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -205,12 +209,17 @@ def load(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
     home: Path | None = None,
+    folder: Path | None = None,
 ) -> Loaded:
-    """Merge and validate all sources. Raises ConfigError naming every invalid value and its location."""
+    """Merge and validate all sources. Raises ConfigError naming every invalid value and its location.
+
+    With a working `folder`, the settings of its project apply, too: after the user's file, before the environment.
+    """
     environ = os.environ if environ is None else environ
     home = home or home_dir(environ)
     file = read(home / CONFIG_FILE)
     data, origins = file.data, file.origins
+    project_file, warnings = _apply_project(data, origins, folder, home) if folder is not None else (None, ())
     for key, variable, value in _from_environment(environ):
         put(data, key.path, value)
         origins[key.name] = f"the variable {variable}"
@@ -222,7 +231,29 @@ def load(
     settings, errors = check(data, origins)
     if settings is None:
         raise as_error(errors)
-    return Loaded(settings, home, origins)
+    return Loaded(settings, home, origins, project_file, warnings)
+
+
+def _apply_project(
+    data: dict[str, Any], origins: dict[str, str], folder: Path, home: Path
+) -> tuple[Path | None, tuple[str, ...]]:
+    """Merge the settings of a project into the user's; return its file and a warning for each that is ignored."""
+    project = project_folder(folder, user_home=Path.home(), perdure_home=home)
+    path = project / CONFIG_FILE if project is not None else None
+    if path is None or not path.is_file():
+        return None, ()
+    file = read(path)
+    renamed, project_origins = rename_settings(file.data, file.origins)
+    project_settings = select_settings(flatten(renamed, dict.fromkeys(keys.sections())), path)
+    for name, value in project_settings.values.items():
+        if name == "tools.disabled" and isinstance(value, list):
+            # A project takes tools away; it cannot give back what the user has disabled.
+            tools = data.get("tools")
+            before = tools.get("disabled") if isinstance(tools, dict) else None
+            value = [*(before if isinstance(before, list) else []), *value]
+        put(data, tuple(name.split(".")), value)
+        origins[name] = project_origins.get(name, str(path))
+    return path, project_settings.warnings
 
 
 def load_settings(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, find_choices
 from perdure.app.runtime import open_user_store, route_to
+from perdure.commands.custom import user_commands
+from perdure.commands.registry import builtin_names
 from perdure.config.load import load
 from perdure.core.errors import ConfigError
 from perdure.core.events import Event
@@ -43,8 +46,10 @@ class ChatCommandContext:
     def __init__(
         self, flags: Mapping[str, Any], *, session_id: str | None = None, person: ChatUser | None = None
     ) -> None:
-        loaded = load(flags=flags)
+        loaded = load(flags=flags, folder=Path.cwd())
         self.home, self.settings = loaded.home, loaded.settings
+        self._loaded = loaded
+        self.custom_commands, self._command_warnings = user_commands(self.home, Path.cwd(), builtin_names())
         self.store = open_user_store(self.settings, self.home)
         self.person = person or ChatUser()
         self._stop_hearing: Callable[[], None] = lambda: None
@@ -72,7 +77,8 @@ class ChatCommandContext:
 
     @property
     def warnings(self) -> Sequence[str]:
-        return self._agent.warnings if self._agent is not None else ()
+        own = (*self._loaded.warnings, *self._command_warnings)
+        return (*own, *self._agent.warnings) if self._agent is not None else own
 
     @property
     def session_id(self) -> str | None:
@@ -97,6 +103,11 @@ class ChatCommandContext:
             self._choices = find_choices(self.settings, self.agent.endpoint, self.home)
             self._choices_at_s = time.monotonic()
         return self._choices
+
+    def sources(self) -> Sequence[tuple[str, str]]:
+        files = [path for path in (self._loaded.path, self._loaded.project_file) if path is not None and path.is_file()]
+        commands = ", ".join(f"/{command.name}" for command in self.custom_commands)
+        return [("commands", commands), ("settings", ", ".join(map(str, files)))]
 
     def choose_model(self, name: str) -> str:
         route = route_to(self.settings, name)

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
-from perdure.cli.chat.exports import EXPORT, copy_command
 from perdure.cli.chat.input import Attached, attach
-from perdure.cli.chat.replay import replay_text
 from perdure.cli.chat.shell import ShellRun, UserShell, is_shell_line
 from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines, route_lines, status_line
+from perdure.cli.chat.stored_messages import EXPORT, copy_command, replay_text
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style
 from perdure.commands.command import Command, CommandContext, CommandResult
@@ -114,7 +113,7 @@ class ChatController:
         self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False, can_copy: bool = False
     ) -> None:
         self.surface = surface
-        self.commands = all_commands(chat_commands(write if can_copy else None))
+        self.commands = all_commands([*chat_commands(write if can_copy else None), *surface.custom_commands])
         self._shell = UserShell()
         # Commands the user ran, for the model to read with the next message.
         self._shell_runs: list[ShellRun] = []

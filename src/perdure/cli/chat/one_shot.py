@@ -31,7 +31,7 @@ def ask_once(
     person = ChatUser(hear=_print_json if as_json else _print_notices)
     surface = ChatCommandContext(flags, session_id=session_id, person=person)
     try:
-        result = all_commands().dispatch(surface, text)
+        result = all_commands(surface.custom_commands).dispatch(surface, text)
         if result is None:
             return _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), as_json=as_json)
         if result.then_send is not None:

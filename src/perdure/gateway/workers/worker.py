@@ -384,6 +384,10 @@ class GatewayCommandContext:
         """None are listed: the files and servers of this machine are its owner's to see."""
         return ()
 
+    def sources(self) -> Sequence[tuple[str, str]]:
+        """None are listed: the paths of this machine are its owner's to see."""
+        return ()
+
     def choose_model(self, name: str) -> str:
         """Store the model with the conversation, so that every process uses it."""
         route = self._pool.route_to(name)

@@ -1,0 +1,80 @@
+"""Slash commands of the user's own: a Markdown file whose text is sent as a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from perdure.commands.command import Command, CommandContext, CommandResult
+from perdure.config.project import project_folder
+from perdure.prompt_injection import screen
+
+_NAME = re.compile(r"[a-z]+(?:-[a-z]+)*")
+_FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_PLACEHOLDER = "$ARGUMENTS"
+_MAX_CHARS = 50_000
+_MAX_COMMANDS = 100
+_SUMMARY_CHARS = 70
+
+
+def user_commands(home: Path, folder: Path, taken: Sequence[str]) -> tuple[list[Command], list[str]]:
+    """Return the commands of the user and of the project that `folder` is in, and warnings."""
+    project = project_folder(folder, user_home=Path.home(), perdure_home=home)
+    folders = [home / "commands", *([project / "commands"] if project is not None else [])]
+    return read_commands(folders, taken)
+
+
+def read_commands(folders: Iterable[Path], taken: Sequence[str]) -> tuple[list[Command], list[str]]:
+    """Return the commands in `*.md` files, a later folder's first, and a warning for each file that is none."""
+    commands: dict[str, Command] = {}
+    warnings: list[str] = []
+    for folder in folders:
+        for path in sorted(folder.glob("*.md"))[:_MAX_COMMANDS]:
+            command, problem = _read(path, taken)
+            if command is not None:
+                commands[command.name] = command
+            elif problem:
+                warnings.append(f"{path} is no command: {problem}")
+    return list(commands.values()), warnings
+
+
+def _read(path: Path, taken: Sequence[str]) -> tuple[Command | None, str]:
+    name = path.stem.lower()
+    if not _NAME.fullmatch(name):
+        return None, "its name may have letters and hyphens only"
+    if name in taken:
+        return None, f"/{name} is built in"
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")[:_MAX_CHARS]
+    except OSError as error:
+        return None, f"it cannot be read ({error.strerror})"
+    if finding := screen(text):
+        return None, f'it {finding.why} ("{finding.excerpt}")'
+    front = _FRONT_MATTER.match(text)
+    body = text[front.end() :].strip() if front else text.strip()
+    if not body:
+        return None, "it is empty"
+    usage = f"/{name} [text]" if _PLACEHOLDER in body else f"/{name}"
+    return Command(name, usage, _summary(front[1] if front else "", body), partial(_run, body, path)), ""
+
+
+def _run(body: str, path: Path, surface: CommandContext, argument: str) -> CommandResult:
+    """Send the text, with the argument in place of `$ARGUMENTS`, else behind it."""
+    if _PLACEHOLDER in body:
+        message = body.replace(_PLACEHOLDER, argument)
+    else:
+        message = f"{body}\n\n{argument}" if argument else body
+    return CommandResult(f"from {path}", then_send=message)
+
+
+def _summary(front: str, body: str) -> str:
+    lines = _lines(front)
+    described = next((line.partition(":")[2] for line in lines if line.lower().startswith("description:")), "")
+    text = described.strip().strip("\"'") or next(_lines(body), "").lstrip("# ")
+    return text if len(text) <= _SUMMARY_CHARS else f"{text[: _SUMMARY_CHARS - 1]}…"
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line.strip() for line in text.splitlines() if line.strip())

@@ -10,8 +10,7 @@ import pytest
 
 import perdure
 from perdure.config.env import KEY_FILE, home_dir, installation_key
-from perdure.context.handoff import END_MARKER, Handoff, parse_handoff, render
-from perdure.context.handoff_seal import SEAL_CHARS, is_sealed, seal
+from perdure.context.handoff import END_MARKER, SEAL_CHARS, Handoff, is_sealed, parse_handoff, render, seal
 from perdure.core.errors import ConfigError
 from perdure.core.messages import HANDOFF_FIRST_LINE, SUMMARY_OPENINGS, Message
 from perdure.store.store import open_store

@@ -3,11 +3,12 @@
     engine          the interface: plans of Keep and Insert, injected services
     registry        find engines by name; fall back to the built-in one
     compressor      the built-in engine; start reading at `compress`
-      boundaries      split a history into head, middle and tail
+      boundaries      choose what is kept: head, middle and tail
       transcript      the middle as short, redacted text
-      summarizer      request a summary, validate it; sections parses it
-      facts, grounding, user_intent            what code extracts and verifies without a model
-      handoff_writer, assembly, handoff, head  one handoff between head and tail, ready to send
+      summarizer      request a summary and validate it
+      record/         the middle in order, and the state of the task, drawn from the log
+      facts, grounding, user_intent   what code extracts and verifies without a model
+      handoff_writer  write the handoff; sections assembles it, handoff is its format
     api             `perdure.compress` and `acompress`: dicts in, dicts out
     conformance     the test suite for engine authors
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
-from perdure.context.boundaries import Boundaries, Limits, find_boundaries
+from perdure.context.boundaries import Boundaries, Limits, find_boundaries, shorten_head
 from perdure.context.engine import (
     Compaction,
     ContextEngine,
@@ -21,13 +21,11 @@ from perdure.context.engine import (
     unchanged,
 )
 from perdure.context.facts import read_facts
-from perdure.context.handoff import handoff_of, source_line
-from perdure.context.handoff_seal import default_key
+from perdure.context.handoff import default_key, handoff_of, source_line
 from perdure.context.handoff_writer import HandoffWriter, WriteResult
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.record.cache import EntryCache
 from perdure.context.record.record import prepare
-from perdure.context.sendable import shorten_head
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
 from perdure.core.concurrency import SystemClock

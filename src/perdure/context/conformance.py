@@ -21,8 +21,8 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Any
 
+from perdure.context.boundaries import project
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, as_compaction, is_async
-from perdure.context.sendable import project
 from perdure.context.state import MemoryState
 from perdure.core import rules
 from perdure.core.concurrency import run_coroutine

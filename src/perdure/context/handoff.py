@@ -1,7 +1,7 @@
 """The handoff: the structured message that replaces compacted turns.
 
     [PERDURE HANDOFF: …]      the first line never changes
-    Seal: …                   in plain dicts only: proves that Perdure wrote it (`context.seal`)
+    Seal: …                   in plain dicts only: proves that Perdure wrote it (`seal`)
     what it is, what it is not, and how to use it
     Source: …                 how many messages it covers, where to open them, the model, time and cost
 
@@ -12,19 +12,30 @@
     [END OF PERDURE HANDOFF: …]
 
 `render` and `parse_handoff` are inverses, so that an update can build on the sections of any earlier handoff.
+
+Stored messages have a kind; a plain dict has none, and any web page, pasted file or model can produce a text that looks
+like a handoff. So the second line of a handoff for plain dicts is a seal, an HMAC of the rest. A text without a valid
+seal is untrusted background. The system message of such a list gets a note about the handoff.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import re
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import zip_longest
 from types import MappingProxyType
+from typing import Any
 
 from perdure import prompts
+from perdure.config.env import home_dir, installation_key
 from perdure.core.datastructures import Interval, merge_intervals
+from perdure.core.errors import ConfigError
 from perdure.core.messages import HANDOFF_FIRST_LINE, Content, ImagePart, Kind, Message, Part, TextPart, clean, kind_of
 
 SECTIONS: tuple[str, ...] = (
@@ -261,3 +272,75 @@ def _tidy(text: str) -> str:
 
 def _epoch_ms(when: str | None) -> int:
     return int(datetime.strptime(when, "%Y-%m-%d %H:%M").replace(tzinfo=UTC).timestamp() * 1000) if when else 0
+
+
+_MARK = "Seal: "
+_HEX_CHARS = 24
+# Length that a seal adds to a handoff.
+SEAL_CHARS = len(_MARK) + _HEX_CHARS + 1
+# Hex digits come to up to one token for each 1.5 of them.
+SEAL_TOKENS = 20
+
+
+def seal(text: str, key: bytes) -> str:
+    """Insert the seal as the second line of a handoff."""
+    first, _, rest = text.partition("\n")
+    return f"{first}\n{_MARK}{_checksum(first, rest, key)}\n{rest}"
+
+
+def is_sealed(text: str, key: bytes) -> bool:
+    """Whether a text is a handoff with a valid seal for this key, ignoring line endings."""
+    if not text.startswith(HANDOFF_FIRST_LINE):
+        return False
+    first, _, rest = text.replace("\r\n", "\n").partition("\n")
+    line, _, rest = rest.partition("\n")
+    checksum = line.strip().removeprefix(_MARK)
+    return hmac.compare_digest(checksum.encode("utf-8", "replace"), _checksum(first, rest, key).encode())
+
+
+def default_key() -> bytes:
+    """The key of this installation; a per-process key where its folder is not writable."""
+    try:
+        return installation_key(home_dir())
+    except ConfigError:
+        return _process_key()
+
+
+@cache
+def _process_key() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def _checksum(first: str, rest: str, key: bytes) -> str:
+    body = rest.partition(f"\n{END_MARKER}")[0]
+    lines = "\n".join(line.rstrip() for line in (first, *body.splitlines()))
+    return hmac.new(key, lines.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:_HEX_CHARS]
+
+
+def compaction_note() -> str:
+    """The text of the note."""
+    return prompts.load("compaction_note_plain").strip()
+
+
+def with_compaction_note(messages: Sequence[Mapping[str, Any]], front: int) -> list[Mapping[str, Any]]:
+    """Append the note to the last of the `front` leading system messages, once; without any, change nothing.
+
+    The text before the note is unchanged, so that the cached prefix stays valid; a list of parts gets one more part.
+    """
+    if not front:
+        return list(messages)
+    return [*messages[: front - 1], _append_note(messages[front - 1]), *messages[front:]]
+
+
+def needs_note(message: Message) -> bool:
+    """Whether a system message lacks the note."""
+    return compaction_note() not in message.text
+
+
+def _append_note(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    note, content = compaction_note(), raw.get("content")
+    if not needs_note(Message.from_dict(raw)):
+        return raw
+    if isinstance(content, list | tuple):
+        return {**raw, "content": [*content, {"type": "text", "text": note}]}
+    return {**raw, "content": f"{content}\n\n{note}" if content else note}

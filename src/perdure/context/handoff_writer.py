@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from perdure import prompts
-from perdure.context.boundaries import Boundaries
+from perdure.context.boundaries import Boundaries, shorten_head
 from perdure.context.engine import EngineServices, Steps
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts, scan
 from perdure.context.grounding import check_summary, user_claims, without_marked
-from perdure.context.handoff import Handoff, handoff_of, render
-from perdure.context.handoff_assembly import HandoffParts, Shares, assemble, handoff_message, newest_image, share_out
-from perdure.context.handoff_seal import SEAL_CHARS, default_key, seal
+from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, render, seal
 from perdure.context.history import CompactionHistory
 from perdure.context.record.cache import EntryCache, count_chars
 from perdure.context.record.index import ValueUse, draw_index
@@ -24,8 +22,15 @@ from perdure.context.record.redacted import redact_entries
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
-from perdure.context.sections import split_headings
-from perdure.context.sendable import shorten_head
+from perdure.context.sections import (
+    HandoffParts,
+    Shares,
+    assemble,
+    handoff_message,
+    newest_image,
+    share_out,
+    split_headings,
+)
 from perdure.context.state import CoolDown
 from perdure.context.summarizer import (
     AnySummarize,

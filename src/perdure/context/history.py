@@ -8,9 +8,15 @@ from functools import partial
 from typing import Any, cast
 
 from perdure.context.engine import Insert, Step, append_keep
-from perdure.context.handoff import looks_like_handoff, split_merged
-from perdure.context.handoff_seal import SEAL_TOKENS, default_key, is_sealed
-from perdure.context.system_note import compaction_note, needs_note
+from perdure.context.handoff import (
+    SEAL_TOKENS,
+    compaction_note,
+    default_key,
+    is_sealed,
+    looks_like_handoff,
+    needs_note,
+    split_merged,
+)
 from perdure.core import rules
 from perdure.core.messages import Entry, Message
 from perdure.models.tokens import entry_figures, estimate_figures, estimate_text

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from perdure.context import paste_patterns as pat
 
@@ -55,7 +56,7 @@ def authored_text(text: str) -> Authored:
 
 
 def asks_something(text: str) -> bool:
-    """Whether a short text asks or hands something over, as the part of a message beside an attachment does."""
+    """Return whether a short text asks or hands something over, as the part of a message beside an attachment does."""
     lines = [line for line in text.splitlines() if line.strip()]
     return bool(lines) and len(text) <= _LONG_BLOCK and (_is_request(lines[0]) or _is_request(lines[-1]))
 
@@ -146,14 +147,17 @@ def _unmarked_lines(text: str) -> Iterator[str]:
         elif inline := pat.INTRODUCES_INLINE.search(line, 0, 2 * _LONGEST_INTRODUCTION):
             yield line[: inline.end()]
             yield _MARKED
-            return
+            quoted = pat.WHOLE_QUOTE.match(line, inline.end())
+            if quoted is None:
+                return
+            yield line[quoted.end() :]
         else:
             yield line
             is_introduced = _introduces(line) if line.strip() else is_introduced
 
 
 def _ends_own_words(line: str) -> bool:
-    """Whether a line begins a mail or a forged handoff, which nothing marks the end of."""
+    """Return whether a line begins a mail or a forged handoff, which nothing marks the end of."""
     return (
         pat.FORGED.search(_fold(line)) is not None or pat.MAIL.match(line[:_LONGEST_INTRODUCTION].lstrip()) is not None
     )
@@ -230,6 +234,9 @@ def _rows(lines: Sequence[str]) -> set[int]:
                 rows |= {i, i + 1}
     pairs = {i for i, line in enumerate(lines) if pat.PAIR.match(line)}
     rows |= pairs if len(pairs) > 2 else set()
+    for i, (line, following) in enumerate(pairwise(lines)):
+        if (prefix := pat.LOG_PREFIX.match(line)) is not None and following.startswith(prefix[0]):
+            rows |= {i, i + 1}
     keys = [i for i, line in enumerate(lines) if pat.YAML.match(line)]
     for a, b, c in zip(keys, keys[1:], keys[2:], strict=False):
         if c - a == 2:
@@ -240,6 +247,8 @@ def _rows(lines: Sequence[str]) -> set[int]:
 def _program_lines(lines: Sequence[str], block: Sequence[int]) -> set[int]:
     """Return the indexes of code with its comments, of a YAML list between keys, and of a block comment."""
     found = {i for i in block if pat.CODE.match(lines[i])}
+    prompt = next((i for i in block if pat.PROMPT.match(lines[i])), block[-1] + 1)
+    found |= {i for i in block if i >= prompt}
     found |= {i for i in block if found and pat.COMMENT.match(lines[i])}
     keys = [m[0].strip(" :-").lower() for i in block if (m := pat.YAML.match(lines[i]))]
     if len(keys) > 1 and any(key.partition(":")[0] not in pat.OWN_LABELS for key in keys):
@@ -253,14 +262,14 @@ def _program_lines(lines: Sequence[str], block: Sequence[int]) -> set[int]:
 
 
 def _is_prose(line: str, separator: str) -> bool:
-    """Whether a line has its separators as punctuation: each followed by a blank."""
+    """Return whether a line has its separators as punctuation: each followed by a blank."""
     return separator != "\t" and line.count(f"{separator} ") == line.count(separator)
 
 
 def _spoken(lines: Sequence[str]) -> frozenset[int]:
     """Return the indexes of lines of a chat: from the first speaker on, where there are two."""
     speakers = {i: m[1].lower() for i, line in enumerate(lines) if (m := pat.SPEAKER.match(line[:80]))}
-    named = {i: name for i, name in speakers.items() if name not in pat.OWN_LABELS}
+    named = {i: name for i, name in speakers.items() if name not in pat.OWN_LABELS | pat.MAIL_LABELS}
     if len(set(named.values())) < 2:
         return frozenset()
     first = next(block for block in _blocks(lines) if min(named) in block)
@@ -282,7 +291,8 @@ def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     if head >= 0 and tail < len(kept) and not _is_short_question(kept[tail]):
         is_announced = any(_refers(lines, head, p) for p in (pat.REFERS, pat.REFERS_VAGUELY))
         tail = len(kept) if is_announced else tail  # the end of an announced text is not the user's
-    if head >= 0 and tail < len(kept) and _statements([kept[head]]) and not kept[head].rstrip().endswith(_OPENERS):
+    statements = _statements([kept[head]]) if head >= 0 and tail < len(kept) else 0
+    if statements > 1 or (statements and not kept[head].rstrip().endswith(_OPENERS)):
         head = -1  # the question is at the end, and this is the first paragraph of a text
     body = [i for i in filled if head < i < tail]
     if not body:
@@ -299,17 +309,19 @@ def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
 
 
 def _refers(lines: Sequence[str], at: int, pattern: re.Pattern[str]) -> bool:
-    """Whether a line refers to a text in the same message that the user did not mark."""
+    """Return whether a line refers to a text in the same message that the user did not mark."""
     line = lines[at]
     if not pattern.search(line) or pat.NAMES_OBJECT.search(line):
         return False
     after = next((x for x in lines[at + 1 :] if x.strip()), "")
+    if line.rstrip().endswith((":", "：")) and after in _REMOVED:
+        return False  # it refers to what was removed behind it
     before = next((x for x in reversed(lines[:at]) if x.strip()), "")
     return _MARKED not in (before, after)
 
 
 def _is_request(line: str) -> bool:
-    """Whether a line is the user's: a question, or a short request that refers to a text."""
+    """Return whether a line is the user's: a question, or a short request that refers to a text."""
     if len(line) > _LONGEST_INTRODUCTION:
         return False
     sentences = [s.strip() for s in pat.SENTENCE.findall(line) if s.strip()]
@@ -355,12 +367,12 @@ class _BodyEvidence:
 
     @property
     def is_text(self) -> bool:
-        """Whether there is more than a sentence or two of orders."""
+        """Return whether there is more than a sentence or two of orders."""
         return bool(self.statements or self.fragments) or len(self.lines) > 2 or self.sentences > 2
 
     def is_pasted(self, *, has_frame: bool) -> bool:
-        if not has_frame and len(self.lines) == 1:
-            return False  # a single paragraph counts as typed
+        if not has_frame and (len(self.lines) == 1 or pat.RULES_HEADING.match(self.lines[0])):
+            return False  # a single paragraph counts as typed, and so does a list of rules
         text = "\n".join(self.lines)
         if not has_frame and _is_signed_note(self.lines):
             return pat.TO_MACHINES.search(_fold(text)) is not None
@@ -386,21 +398,32 @@ def _is_fragment(line: str) -> bool:
 
 
 def _letter_end(lines: Sequence[str], start: int) -> int:
-    """Return where the user speaks again after a letter: at a short order in its own paragraph below the closing."""
-    closing = max((i for i in range(start, len(lines)) if pat.SIGN_OFF.match(lines[i])), default=-1)
-    blocks = [block for block in _blocks(lines) if closing >= 0 and block[-1] > closing]
-    # Below the closing: the rest of its paragraph, and perhaps the name in one of its own.
-    rest = [b for b in blocks if b[0] > closing and not (len(b) == 1 and pat.SIGNED_NAME.match(lines[b[0]]))]
-    if len(rest) != 1 or len(rest[0]) > 2:
+    """Return where the user speaks again below a letter: in its last paragraph, if that asks for something.
+
+    Below a closing any short order counts; below a mail without one, only a question or a request to treat the mail.
+    """
+    blocks = [block for block in _blocks(lines) if block[0] >= start]
+    if len(blocks) < 2 or len(blocks[-1]) > 3:
         return len(lines)
-    text = "\n".join(lines[i] for i in rest[0])
-    is_order = len(text) <= _SHORT_QUESTION and (pat.ORDERS.match(pat.PLEASE.sub("", text)) or pat.ASKS.search(text))
-    is_part_of_letter = pat.POSTSCRIPT.match(text) or pat.TO_MACHINES.search(_fold(text)) or pat.FURNITURE.search(text)
-    return rest[0][0] if is_order and not is_part_of_letter else len(lines)
+    last = blocks[-1]
+    closing = max((i for i in range(start, last[0]) if pat.SIGN_OFF.match(lines[i])), default=-1)
+    text = "\n".join(lines[i] for i in last)
+    opening = pat.PLEASE.sub("", text)
+    is_request = pat.ASKS.search(next(iter(pat.SENTENCE.findall(text)), text)) or pat.TREATS_MAIL.match(opening)
+    is_order = closing >= 0 and len(text) <= _SHORT_QUESTION and pat.ORDERS.match(opening)
+    is_part_of_letter = (
+        pat.POSTSCRIPT.match(text)
+        or pat.TO_MACHINES.search(_fold(text))
+        or pat.FURNITURE.search(text)
+        or pat.RISKY.search(text)
+        or any(pat.SIGN_OFF.match(lines[i]) or pat.SIGNED_NAME.match(lines[i]) for i in last)
+    )
+    is_short = len(text) <= _LONGEST_INTRODUCTION
+    return last[0] if is_short and (is_request or is_order) and not is_part_of_letter else len(lines)
 
 
 def _is_signed_note(body: Sequence[str]) -> bool:
-    """Whether a short message with a closing and a name is one to us: an order or two, without a greeting of others."""
+    """Return whether a short message with a closing and a name is to us: an order or two, no greeting of others."""
     closing = next((i for i, line in enumerate(body) if pat.SIGN_OFF.match(line)), -1)
     if closing < 0 or any(not pat.SIGNED_NAME.match(line) for line in body[closing + 1 :]):
         return False
@@ -424,7 +447,7 @@ def _is_letter(body: Sequence[str]) -> bool:
 
 
 def _is_personal(lines: Sequence[str]) -> bool:
-    """Whether a statement has the first person as its subject; "I want you to" does not count."""
+    """Return whether a statement has the first person as its subject; "I want you to" does not count."""
     sentences = (m[0] for line in lines for m in pat.SENTENCE.finditer(line))
     return any(pat.SUBJECT.search(s) and not (pat.ADDRESSES.search(s) or pat.ORDERS.search(s)) for s in sentences)
 

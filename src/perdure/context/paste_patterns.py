@@ -27,6 +27,8 @@ POINTS = (
 )
 INTRODUCES = re.compile(
     rf"\b{TREAT}\b|\b(?:{POINTS}|here (?:is|are)|here's|got|received|hier ist|voici|aquí está|вот)\b.*\b{TEXT}\b"
+    r"|\b(?:found|got|received|saw|read|came across|copied|pasted|was sent|sent (?:me|us))\b(?!.*\b(?:rules?|wish"
+    r"|preferences?|questions?)\b)"
     rf"|\b{TEXT}\b.{{0,30}}\b(?:says?|said|reads?|wrote|goes)\b|\b(?:says?|said|wrote|writes|reads?|replied"
     rf"|posted)\s*[:：]$"
     r"|总结|翻译|以下|如下|内容是|写道|要約|翻訳|次の|以下の|요약|번역|다음",
@@ -52,6 +54,8 @@ MAIL = re.compile(
 HANDS_OVER = re.compile(
     r"\b(?:below (?:is|are)|here (?:is|are|comes)|here's|I(?:'ll| will|'m going to) paste|pasting|pasted below)\b"
     rf".*\b{TEXT}\b[^?]*$"
+    r"|\b(?:here(?:'s| is| are)|this is) what (?:I|he|she|they|we|some\w+|[A-Z]\w+) (?:got|found|saw|received|wrote"
+    r"|sent|posted|read|said)\b[^?]{0,60}$"
     r"|(?:次|以下|下記)の(?:文章?|テキスト|記事|メール|内容|手紙|コード).{0,20}(?:要約|翻訳|校正|添削|説明|訳し|直し|読ん).{0,12}$"
     r"|(?:다음|아래) ?(?:의 )?(?:글|문장|텍스트|기사|메일|이메일|내용|편지).{0,12}(?:요약|번역|교정|설명|고쳐|읽어)"
     r".{0,10}$"
@@ -68,6 +72,7 @@ LABELLED = re.compile(
     rf"^\s*(?:\[[A-Z][A-Z _-]{{2,20}}\]|\W{{0,3}}{ROLE}(?: (?:message|note|notice|prompt))?\W{{0,3}}\s*[:：>]"
     r"|\[?\d{1,2}:\d{2}(?::\d{2})?(?:,\d+)?\]?(?: -->)?\s+\S+|\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}|[\[{]\s*(?:[\"'\[{]"
     r"|$)|[}\]]\W*$|\"[^\"]{1,40}\"\s*:"
+    r"|<[\w.-]{2,20}> \S|[\w.-]{2,20} \(\d{1,2}:\d{2}\)\s*:"
     r"|[0-9a-f]{7,40} \S|\d+(?:→|\s*[|│]\s)|[➜$❯]\s|>>> |at \S+ \(|File \"|(?:\w+\.)*\w*(?:Error|Exception)\b.*:"
     r"|Traceback|={2,} "
     r"|[+-]{1,3}(?! )\S|@@ |//|/\*|<!--|#!|%|;;|REM )",
@@ -79,6 +84,8 @@ QUOTED = re.compile(
     r"“[^”]{60,}”|„[^“”]{20,}[“”]|\"[^\"]{120,}\"|«[^»]{20,}»|「[^」]{60,}」|『[^』]{60,}』"
     r"|(?<=[:：] )[“\"][^”\"]{10,}[”\"]|(?<=[:：])[“「『][^”」』]{6,}[”」』]"
 )
+# A quotation that ends on its line.
+WHOLE_QUOTE = re.compile(r"\"[^\"\n]+\"[.,;]?|“[^”\n]+”[.,;]?|„[^“”\n]+[“”][.,;]?|«[^»\n]+»|「[^」\n]+」|『[^』\n]+』")
 JSON_OPENS = re.compile(r"[\[{]\s*(?:\"[^\"\n]{1,60}\"\s*:|'[^'\n]{1,60}'\s*:|[\[{]\s*\")")
 SPEAKER = re.compile(
     r"^\W{0,3}([A-Z\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af@][\w.@'’ -]{0,24}?)"
@@ -94,6 +101,10 @@ CODE = re.compile(
     r" (?=.*[a-z\d/.])\S|RUN [a-z]|(?:set -\w|export \w+=|if \[|fi$|done$|def \w+\(|class \w+[(:]|import \w+$"
     r"|from [\w.]+ import |return\b.*;$|msgid \"|msgstr \"|#include|SELECT |\d+$)|.*[{}]$|.*\);$)"
 )
+# A command that somebody typed into a shell; its output follows.
+PROMPT = re.compile(r"^\s*(?:[➜❯]|\$|\w+@[\w.-]+[:~ ].{0,60}[$#])\s+\S")
+# The first two words of a line of a log, if the second one is no plain word.
+LOG_PREFIX = re.compile(r"^[\w\[(][\w.:/\[\]()-]{1,30} (?=\S*[A-Z!:\]\d])[^\sa-z][\w.:!\[\]-]{1,20} ")
 COMMENT = re.compile(r"^\s*(?:#(?!#)|;|//|--|/\*)\s*\S")
 SEPARATORS = (",", ";", "\t", "|")
 # Labels that people put before their own words.
@@ -101,6 +112,11 @@ OWN_LABELS = frozenset(
     ("note", "notes", "rule", "rules", "important", "ps", "p.s", "reminder", "todo", "task", "goal", "context", "also",
      "question", "edit", "update", "constraint", "constraints", "requirements", "style", "language", "format", "tone",
      "output", "deadline", "hint", "warning", "attention", "preference", "preferences", "one more thing", "fyi")
+)  # fmt: skip
+# Labels of the headers of a mail, which are no speakers.
+MAIL_LABELS = frozenset(
+    ("from", "to", "cc", "bcc", "subject", "date", "sent", "reply-to", "von", "an", "betreff", "datum", "de", "para",
+     "asunto", "objet", "à", "от", "кому", "тема")
 )  # fmt: skip
 # Tags of containers, which open a stretch even where they are never closed.
 CONTAINER = (
@@ -134,7 +150,8 @@ REQUESTS = re.compile(
     rf"|vous) plaît)[, ]+)*(?:{TREAT}|can you"
     r"|could you|would you|will you|help me|tell me|give me|show me|let's|let us|find|fix|check|look at|write|draft"
     r"|implement|add|make"
-    r"|create|review|compare|list|what|who|when|where|why|how|which|is|are|does|do|did|can|could|should|thoughts|any"
+    r"|create|review|compare|list|what|who|when|where|why|how|which|is|are|does|do(?! not)|did|can|could|should"
+    r"|thoughts|any"
     r"|fyi"
     r"|kannst du|könntest|was|wer|wie|warum|wann|zeig|schreib|peux-tu|pouvez|quel|que dit|puedes|qué|cuál|можешь|что"
     r"|как)\b"
@@ -147,7 +164,10 @@ REFERS = re.compile(
     rf"|ci-dessous"
     r"|ci-dessus|abajo|arriba|adjunto)\b|\bwhat (?:does|do|did) (?:it|this|that|they|he|she) (?:say|mean|want)\b"
     rf"|\bin (?:the )?{TEXT}\b|\baccording to (?:it|this|the)\b|\b(?:got|received|found|saw|read) (?:this|it)\b"
-    r"|\b(?:thoughts|fyi|opinions?|is (?:this|it|that) (?:true|right|correct|legit|spam|real))\b"
+    r"|\b(?:thoughts|fyi|opinions?|is (?:this|it|that) (?:true|right|correct|legit|spam|real|normal|okay|ok|legal"
+    r"|allowed|fair))\b|\b(?:fix|correct|check|improve|polish)\b.{0,15}\b(?:spelling|grammar|typos|wording|punctuation"
+    r"|style)\W*$|\bwhat do you (?:make|think) of (?:this|it|that)\b|\bwho (?:\w+ ){0,2}(?:wrote|written|write|posted"
+    r"|said) (?:it|this|that)\b|\bwhat does (?:the \w+ \w+|it|this|that) mean\b"
     r"|上面|下面|这(?:封|篇|段|个)|この(?:文|メール|記事|ページ)|上の|下の|이 (?:글|메일|문서|페이지)|위(?:의|에)|아래",
     re.IGNORECASE,
 )
@@ -213,6 +233,24 @@ SIGN_OFF = re.compile(
 # The line below a closing: a name, perhaps with a title.
 SIGNED_NAME = re.compile(r"^\W*(?:[^\W\d_a-z][\w.'’-]*)(?:[ ,]+[^\W\d_a-z][\w.'’-]*){0,3}\s*$")
 POSTSCRIPT = re.compile(r"^\W*(?:p\.? ?s\b|postscript|n\.?b\b|confidential|disclaimer|sent from)", re.IGNORECASE)
+# A demand that would harm if it were planted: it moves data or money, or takes a safeguard away.
+RISKY = re.compile(
+    r"^(?!.*\b(?:never|not|nothing|no|don't)\b.*\bwithout\b).*\bwithout (?:asking|confirmation|approval|telling)\b"
+    r"|\b(?:(?:don't|do not|never) (?:ask|tell|inform|notify)"
+    r"|approve (?:all|every|any)|(?:send|forward|upload|post|copy|e-?mail|bcc|cc|transfer|wire|pay)\b.{0,60}"
+    r"(?:\bto\b|@|https?:))|https?://|\S@\S+\.\w",
+    re.IGNORECASE,
+)
+# A request that treats the mail above it: "write a reply", "tell him yes", "put that into my calendar".
+TREATS_MAIL = re.compile(
+    rf"^\W*(?:(?:great|ok(?:ay)?|good|fine|thanks|so|now|and)[.,! ]+)*(?:{TREAT}\b|(?:write|draft|send|prepare|compose"
+    r"|make)\b.{0,30}\b(?:reply|answer|response|letter|mail|note)|(?:tell|ask|answer|thank|remind) (?:him|her|them|it"
+    r"|me|[A-Z]\w+)\b|(?:put|add|enter|note|save|file)\b.{0,40}\b(?:calendar|list|table|sheet|diary|it|that|this|folder)"
+    r"|(?:check|verify|compare|look up|find|plan|book|cancel|reject|accept|decline|forward|archive|sort)\b"
+    r"|(?:can|could|would) you\b|schreib\w*|antworte|sag ihm|trag|écris|réponds|escribe|responde|ответь|напиши)"
+    r"|^(?:回复|回信|写|告诉|返信|答え|답장)",
+    re.IGNORECASE,
+)
 PLEASE = re.compile(r"^\W*(?:please|and|but|so|bitte|por favor)[, ]+", re.IGNORECASE)
 FURNITURE = re.compile(
     r"©|\(c\) ?\d{4}|all rights reserved|privacy policy|terms (?:of|and) (?:service|use|conditions)"
@@ -246,10 +284,20 @@ TO_MACHINES = re.compile(
 ROLE_PLAY = re.compile(
     r"\b(?:role-?play\w*|pretend|imagine|let's play|(?:in|for) (?:this|the|our) (?:story|scene|game|play|novel"
     r"|scenario|film|movie)"
-    r"|play the (?:role|part)|(?:a|the|short) (?:story|dialogue|scene|script|poem|sketch|play|novel)\b|fictional"
+    r"|play the (?:role|part)|(?:write|tell|read|invent|make up|compose|continue|begin|finish|act|here(?:'s| is)"
+    r"|this is|in)\b[^.\n]{0,30}\b(?:a|the|short|my|our) (?:\w+ )?(?:story|dialogue|scene|script|poem|sketch|play"
+    r"|novel)\b"
+    r"|^\W*(?:a|the) (?:short )?(?:story|dialogue|scene|sketch|novel)\b|fictional"
     r"|once upon a time"
     r"|the character|rollenspiel|stell dir vor|imagina|jeu de rôle)\b|角色扮演|假设你|扮演|ロールプレイ|なりきって"
     r"|역할극|소설",
+    re.IGNORECASE,
+)
+# A heading that a user puts over rules of their own.
+RULES_HEADING = re.compile(
+    r"^\W*(?!.*\b(?:of the|for (?:members|guests|visitors))\b)(?:.{0,60}\b(?:rules|preferences|remember|conventions"
+    r"|constraints|guidelines|how i want|i want|what i (?:want|need|like)|please|keep in mind|requirements)\b.{0,60}"
+    r"|style|tone|format|note|notes)\s*[:：]?\s*$",
     re.IGNORECASE,
 )
 # A line of a document: `Key: value`, a title in capitals, a row of values.

@@ -8,8 +8,14 @@ limit, a name), and questions, remarks and requests for a single step do not.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-_PLEASE = r"^(?:(?:please|pls|kindly|also|and|but|so|then|ok(?:ay)?|oh|just|well|again|note|ps|fyi)[,:]? +)*"
+_PLEASE = (
+    r"^(?:(?:please|pls|plz|kindly|also|and|but|so|then|ok(?:ay)?|oh|just|well|again|note|ps|fyi|btw|by the way|yo|hey"
+    r"|lol|wtf|ugh|nice|cool|great|no+|yes|yeah|sure|right|fine|good|perfect|alright|um+|as before|por favor|bitte"
+    r"|next time|(?:in|for) (?:the )?future|for next time|one more thing|actually"
+    r"|for (?:heaven|god)'?s sake|seriously|that's why|therefore|while you are at it|personally)[,:;.!]* +)*"
+)
 _LANGUAGES = (
     r"(?:english|german|french|spanish|italian|portuguese|dutch|polish|turkish|russian|ukrainian|japanese|korean"
     r"|chinese"
@@ -21,6 +27,7 @@ _EVERY = (
     r"(?:all|every|each|everything|everywhere|any|always|only|never|whenever|both|at (?:most|least)|no more than"
     r"|up to \d+"
     r"|under \d+|below \d+|within \d+|less than \d+|fewer than|instead of|rather than|, not\b|throughout|consistently"
+    r"|nothing (?:else|but)|no other|not only|as you go|exactly as|as (?:it|they) (?:is|are)|next time|ever\b"
     r"|before (?:each|every|any|you|committing|pushing)|after (?:each|every|any|you)|from now|in (?:the )?future|until)"
 )
 # An imperative about a manner: it binds where its object is a kind of thing, without an article or a name.
@@ -44,10 +51,12 @@ _STEP = (
     r"|quote|cite|link|list|give|start|begin|end|finish|sign|address|assume|convert|encrypt|validate|escape|pin|tag"
     r"|squash"
     r"|rebase|restart|change|edit|touch|modify|call|ask|tell|warn|confirm|speak|write|book|charge|refund|order|pay"
-    r"|reserve|refer)"
+    r"|reserve|refer|read|look|review|rename|delete|remove|create|move|merge|deploy|install|translate|summari[sz]e|work"
+    r"|split|flag|query|open|close)"
 )
 _ENGLISH = (
-    r"\b(?:from now on|from here on|going forward|in (?:the )?future\b|henceforth|at all times|under no circumstances"
+    r"\b(?:from now on|from here on|from (?:today|tomorrow) on|as of (?:now|today)|starting (?:now|today)"
+    r"|going forward|in (?:the )?future\b|henceforth|at all times|under no circumstances"
     r"|every time (?:you|we|I)|each time you|whenever you|no matter what|for the rest of|until (?:further notice|I say"
     r"|you hear)|as a rule|by default|without exception|on no account|for good|permanently)\b",
     # Duty and permission with a subject that lasts.
@@ -57,26 +66,35 @@ _ENGLISH = (
     r"\b(?:must|should|shall) (?:always|never|stay|remain|keep|not)\b|\bmust(?:n't| not) \w+",
     r"^(?!(?:I|it|there|that|this|he|she|the build|the bug)\b)[^.!?]{0,80}\bmust(?: not)? (?!have\b|be (?:a|an|some"
     r"|the)\b)\w+",
-    r"^(?:all|every|each|any|no|nothing|none|everything|everyone|nobody|no one|your|our)\b[^.?!]{1,80}\b(?:must"
+    rf"{_PLEASE}(?:all|every|each|any|no|nothing|none|everything|everyone|nobody|no one|your|our)\b[^.?!]{{1,80}}"
+    r"\b(?:must"
     r"|should|shall|may|might|cannot|can't|can|needs?"
     r"|has to"
     r"|have to|are to|is to|goes?|stays?|gets?|requires?)\b",
-    rf"{_PLEASE}(?:do not|don't|never|do not ever|don't ever|always|make sure|be sure|ensure|avoid|no longer"
-    rf"|refrain)\b",
+    rf"{_PLEASE}(?:do not|don't|dont|never|do not ever|don't ever|don't you ever|always|make sure|be sure|ensure|avoid"
+    rf"|no longer|refrain|(?:stop|quit|cease) \w+ing|no more)\b|\bnext time\b",
     r"[,;:–—]\s*(?:and |but |so |please )*(?:always|never|do not|don't|make sure|be sure|avoid|no (?:more )?\w+ing)\b",
     r"\b(?:please|and|but|also|so|then)[, ]+(?:always|never|don't|do not|make sure|be sure|avoid|only \w+|no \w+ing)\b",
     rf"{_PLEASE}only (?:ever )?\w+\b|{_PLEASE}stop \w+ing\b|{_PLEASE}no (?:more )?\w+ing\b|{_PLEASE}prefer\b",
-    rf"{_PLEASE}{_STEP}\b[^.!?]{{0,120}}{_EVERY}",
+    rf"{_PLEASE}{_STEP}\b(?:[^.!?]|\.(?=\w)){{0,120}}{_EVERY}",
     rf"{_PLEASE}use [\w./+#-]+(?: [\w./+#-]+)?(?:, not| and not| over| instead) \w+|{_PLEASE}use .{{2,60}} everywhere",
     rf"{_PLEASE}(?:be|stay|remain) (?!right|there|back|a\b|the\b|it\b)\w+(?:[,.! ]|$)|{_PLEASE}stick (?:to|with)\b"
-    rf"|{_PLEASE}leave \S+(?: \S+)? (?:alone|as (?:it|they)|untouched)\b|{_PLEASE}keep (?!going|on\b|at it)\w+",
+    rf"|{_PLEASE}leave (?:\S+ ){{1,5}}(?:alone|(?:exactly )?as (?:it|they)|untouched|out|in place)\b"
+    rf"|{_PLEASE}keep (?!going|on\b|at it)\w+|[,;] (?:so|and|but) (?:be|keep|stay|use|avoid|no)\b",
     rf"{_PLEASE}(?:ask|check with|consult|tell|warn|inform|notify|wait for|get) (?:me|my|us|our"
     rf"|(?-i:[A-Z])\w+)\b[^.?]{{0,30}}"
     r"\b(?:before|first|when|if|whenever|ok|okay|approval|confirmation|go-ahead|consent|permission)\b",
     r"\bneeds? (?:my|our) (?:approval|ok|okay|consent|permission|sign-?off|confirmation)\b|\bmy (?:confirmation"
     r"|approval)\b",
-    r"^(?:before|after|when|whenever|unless|once|while|if|in case|as soon as) [^,?]{3,80}, (?:please |then |first "
-    r"|always )*\w+",
+    r"^(?:and |but |so )*(?:when|whenever|once) (?:you|we|I|it)\b[^.?]{2,60}\b(?:always|never|please|make sure)\b",
+    rf"{_PLEASE}(?:say|tell|ask|stop|wait|warn|flag|mark|skip|leave|use|give|answer|mention)\b[^.?]{{0,60}}"
+    r"\b(?:when|whenever|unless|until) (?:you|I|we|a|an|it|they|some)\b|^nothing (?!to|is|was|works|happen|new|else"
+    r"|changed|special)\w+|\bat (?:most|least) (?:one|two|three|four|five|six|ten|twelve|twenty|\d)",
+    r"^(?:before|after|when|whenever|unless|once|while|if|in case|as soon as|as long as) [^,?]{3,80}, (?:please |then "
+    r"|first |always )*\w+|^should you\b[^,?]{3,80}, \w+"
+    r"|^(?:before|after|in|for|with|on) (?:all|every|each|any)\b|, nothing (?:gets|is|may|goes)\b"
+    r"|\w+s always (?:with|in|as|at|on|have|go|use)\b|\bas (?:the|our) (?:limit|standard|rule|default|maximum)\b"
+    r"|^you (?:may|can|are (?:allowed|free) to) (?!see|tell|imagine)\w+|\b(?:is|are) \w+ in (?:all|every)\b",
     rf"{_PLEASE}{_MANNER} (?:(?!{_NAMED_THING}\b)[\w'-]+[ ,]*){{1,3}}(?:[.!]|$|\b(?:in|as|by|with|without|like|for"
     rf"|when|first)\b)",
     r"\byour (?:answers?|replies|reply|responses?|messages?|commits?|code|steps?|comments?|summar(?:y|ies)"
@@ -101,7 +119,8 @@ _ENGLISH = (
     r"|use))\b",
     r"\bI (?:don't|do not|never) (?:want|like|need|wish|care|allow|accept|eat|drink|fly|use)\b"
     r"|\bI like (?:short|long|plain|simple|concise|detailed|my|your|when)\b|\bI only (?:want|use|eat|fly|accept"
-    r"|need)\b",
+    r"|need|read|speak|have|drink|work|pay)\b|\bI (?:want|would like|'d like) to be (?:called|asked|told)\b"
+    r"|\bnot an? \w+ more\b|\bI need (?:everything|all|every|it all)\b",
     r"\bwe (?:don't|do not|never|always|only) (?!know|think|see|have to worry)\w+|\bour (?:convention|policy|style"
     r"|rule) is\b",
     r"\blet's (?:keep|stick|always|never|not|avoid|only|agree)\b|\bit(?:'s| is) (?:important|essential"
@@ -117,7 +136,10 @@ _ENGLISH = (
     r"\b(?:at most|no more than|not more than|maximum(?: of)?|max\.?|at least|minimum(?: of)?|not exceed"
     r"|go over) [$€£]?\d",
     rf"\b(?:answer|reply|respond|write|speak|talk|comments?|messages?|names?|docs?|text|spelling"
-    rf"|use)\b[^.?]{{0,40}}\b{_LANGUAGES}\b",
+    rf"|use)\b[^.?]{{0,40}}\b{_LANGUAGES}\b|^\W*{_LANGUAGES} (?:only|spelling|please|everywhere|throughout)\b",
+    # Polite wishes.
+    r"\bI(?:'d| would) (?:appreciate|be (?:grateful|glad|happy)|value)\b.{0,20}\bif\b|\bit would be (?:nice|great|good"
+    r"|lovely|better) if\b|\bmay I ask you to\b|\bplease try to\b|\b(?:I'd|I would) (?:prefer|rather)\b",
 )
 _OTHERS = (
     # German
@@ -133,7 +155,8 @@ _OTHERS = (
     r"|nicht)\b",
     r"\b(?:muss|müssen|soll|sollen|sollte\w*|darf|dürfen|dürfte\w*)\b[^?]{2,}$|\bich (?:möchte|will|mag|bevorzuge"
     r"|hätte)\b[^?]{0,60}"
-    r"\b(?:nicht|kein\w*|nur|lieber|gern|dass)\b|\bich bevorzuge\b|\bbevor du\b[^?]{3,}$",
+    r"\b(?:nicht|kein\w*|nur|lieber|gern|dass)\b|\bich bevorzuge\b|\bbevor du\b[^?]{3,}$"
+    r"|\b(?:höchstens|maximal|mindestens)\b|\bwäre (?:es )?(?:mir )?(?:lieber|lieb|recht)\b|\bmir wäre\b",
     # Spanish, Portuguese, Italian, French
     r"\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|jamais|désormais|dorénavant|sempre"
     r"|mai più"
@@ -164,6 +187,16 @@ _OTHERS = (
     r"|не (?:надо|нужно|стоит))\b|\bне \w+(?:й|йте|ь|ьте)\b|\b(?:пиши|отвечай|используй|называй|спрашивай|говори)\w*\b",
     r"\bбез (?:моего|разрешения)\b|\bпо-(?:русски|английски|немецки)\b|\bзапрещено\b|\bничего не \w+",
     rf"\b(?:auf|en|in|на|em)\s+{_LANGUAGES}\b",
+    # Dutch, Swedish, Danish, Norwegian
+    r"\b(?:altijd|nooit|voortaan|alstublieft geen|gebruik geen|alltid|aldrig|alltid|fremover|hädanefter|altid|aldri)\b"
+    r"|^(?:graag |alsjeblieft |vänligen )?(?:niet|inte|ikke|geen|inga|ingen)\b",
+    # Polish, Czech, Ukrainian, Turkish, Hungarian, Indonesian, Vietnamese
+    r"\b(?:zawsze|nigdy|od teraz|vždy|nikdy|завжди|ніколи|her zaman|asla|bundan sonra|artık|mindig|soha|selalu|jangan"
+    r"|luôn|đừng)\b|^(?:proszę,? )?nie \w+(?:aj|uj|ij|yj|ń|eń)\b|^(?:prosím )?ne\w+(?:ej|uj|te)\b"
+    r"|\b\w+m[ae]y?[ıi]n?[.!]?$",
+    # Arabic, Hebrew, Persian, Hindi
+    r"دائما|دائمًا|أبدا|أبدًا|من الآن فصاعد|يجب|(?:^|[\s،])لا ت\w+|תמיד|לעולם|מעכשיו|חובה|(?:^|\s)אל ת\w+|אסור|בבקשה"
+    r"|همیشه|هرگز|لطفا|हमेशा|कभी नहीं|कृपया|मत ",
 )
 _CJK = re.compile(
     # Chinese
@@ -199,7 +232,7 @@ _DESCRIBES = re.compile(
     r"(?:'ve|'s|'d|'re| have| has| had| was| were| is| am| are| do| does| did)?"
     r"(?: (?!must|should|shall|may|can|will)\w+)? (?:always|never) (?!want|use|do\b|be\b|have\b|stay)\w+"
     r"|^(?:and |but |so |well, |hm+,? )*(?:I )?(?:don't|do not|didn't|can't) (?:know|think|see|understand|worry|mind"
-    r"|you (?!dare)|remember|get it|care\b)"
+    r"|you (?!dare|ever)|remember|get it|care\b)"
     r"|^(?:it|there|that|this|he|she|I) must\b|\bmust (?:have|be (?:a|an|some|the|because))\b|^no (?:problem|idea"
     r"|worries|rush)"
     r"|\b(?:funktioniert|geht|läuft|klappt|stimmt) (?:\w+ )?(?:nicht|nie)|^no (?:funciona|es|hay|sé|puedo|está|tengo"
@@ -210,6 +243,8 @@ _DESCRIBES = re.compile(
     r"|before)\b)",
     re.IGNORECASE,
 )
+# An order, whatever it describes: "make sure that the links are never broken".
+_COMMANDS = re.compile(rf"{_PLEASE}(?:make sure|be sure|ensure|always|never|do not|see to it)\b", re.IGNORECASE)
 _ASKS = re.compile(r"[?？]\s*[\"”’)]*$|[吗呢]\s*[。.]?$|ですか[。.]?$|ますか[。.]?$|(?:까요|나요|니까|는지)\s*[.]?$")
 # A question in form only: "Can you please always show the diff before committing?"
 _ASKS_POLITELY = re.compile(
@@ -217,6 +252,8 @@ _ASKS_POLITELY = re.compile(
     r"(?:always|never|only ever|from now on)\b|(?:can|could|would|will) you (?:please|kindly) "
     r"(?:not|avoid|stop|refrain)\b"
     r"|(?:would|do) you mind (?:always|never|not)\b"
+    r"|(?:may|can|could) I ask you (?:to|not to)\b|.*\b(?:from now on|from here on|in (?:the )?future|going forward"
+    r"|every time|next time)\b"
     r"|(?:kannst|könntest|würdest) du (?:bitte )?(?:ab jetzt |in zukunft )?(?:immer|nie|niemals|nicht mehr)\b"
     r"|(?:peux|pourrais)-tu (?:s'il te plaît )?(?:toujours|ne jamais|ne plus)\b"
     r"|(?:puedes|podrías) (?:por favor )?(?:siempre|no volver a|nunca)\b)",
@@ -272,7 +309,7 @@ _REPORTS = re.compile(
 )
 # A question without its mark, a note of a client, a bare path.
 _NO_REMARK = re.compile(
-    r"^\W*(?:why|how|what|who|when|where|which|can|could|would|should|shall|is|are|does|do|did|will|any|isn't|wieso"
+    r"^\W*(?:he|she|they|why|how|what|who|when|where|which|can|could|would|should|shall|is|are|does|do|did|will|any|isn't|wieso"
     r"|warum|wie|was"
     r"|kannst|könn\w+|pourquoi|comment|peux|qué|cómo|por qué|puedes|почему|как|что|можешь)\b|^[\[<'\"/~]|^\S+$|\?",
     re.IGNORECASE,
@@ -282,7 +319,7 @@ _FEWEST_CHARS = 12
 
 
 def may_bind(sentence: str) -> bool:
-    """Whether a sentence may lay something down, though no known wording shows it.
+    """Return whether a sentence may lay something down, though no known wording shows it.
 
     Not a question, not a request for one step, not a report and not small talk: "invoices go out on Fridays".
     """
@@ -297,8 +334,13 @@ def may_bind(sentence: str) -> bool:
     return plain.isascii() or not _PARTICULAR_CJK.search(plain)
 
 
+def is_particular(sentence: str) -> bool:
+    """Return whether a sentence asks for one step of work on something particular."""
+    return _PARTICULAR.search(_BULLET.sub("", sentence)) is not None
+
+
 def is_standing(sentence: str) -> bool:
-    """Whether a sentence is a standing instruction, not a statement, a question or a request for one step."""
+    """Return whether a sentence is a standing instruction, not a statement, a question or a request for one step."""
     if not _SHORTEST <= len(sentence) <= _LONGEST:
         return False
     if _ASKS.search(sentence):
@@ -310,9 +352,11 @@ def is_standing(sentence: str) -> bool:
     return _is_binding(sentence)
 
 
+# A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.
+@lru_cache(maxsize=1_024)
 def _is_binding(sentence: str) -> bool:
     if not sentence.isascii() and _CJK.search(sentence):
         return True
-    if _DESCRIBES.search(sentence):
+    if _DESCRIBES.search(sentence) and not _COMMANDS.match(sentence):
         return False
     return _BINDS.search(sentence) is not None or _BINDS_ELSEWHERE.search(sentence) is not None

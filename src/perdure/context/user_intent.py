@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from perdure.context.authorship import is_for_machines, is_role_play, is_statement
 from perdure.context.standing_instructions import is_standing, may_bind
 from perdure.context.text import sentences
+from perdure.context.user_voice import UserSentences, read_sentences
 from perdure.context.user_words import goes_on, is_bare, own_words
 from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
@@ -28,18 +28,6 @@ _CORRECTS = re.compile(
     re.IGNORECASE,
 )
 
-# Reported speech: a text or a person as the source of an instruction.
-_REPORTS = re.compile(
-    r"\b(?:page|site|website|mail|e-?mail|letter|docs?|documentation|readme|ticket|issue|comment|post|article|log"
-    r"|output"
-    r"|sign|spec|manual|guide|book|wiki|prompt|text|note|file|tool|model|bot|ad"
-    r"|banner)s?\b[^.:]{0,30}"
-    r"\b(?:says?|said|states?|stated|tells?|told|reads?|claims?|demands?|suggests?|recommends?"
-    r""
-    r"|instructs?)\b|\b(?:says?|said|wrote|writes|replied|told (?:me|us)|posted|asked)\s*[:,]?\s*[:\"“'„«「]",
-    re.IGNORECASE,
-)
-
 _LONGEST = 500
 _SHORTEST = 4
 # A message with more of them is a text of its own.
@@ -48,45 +36,37 @@ _MOST_REMARKS = 3
 
 def rules_in(message: Message) -> tuple[str, ...]:
     """Extract the standing instructions of one message. Pure, so the result can be cached."""
-    return rules_among(sentences_of_user(own_words(message)))
+    return rules_among(sentences_of(message))
 
 
 def corrections_in(message: Message) -> tuple[str, ...]:
     """Extract the corrections of one message. Pure."""
-    return corrections_among(sentences_of_user(own_words(message)))
+    return corrections_among(sentences_of(message).spoken)
 
 
 def remarks_in(message: Message) -> tuple[str, ...]:
     """Extract the sentences that may bind, beside the standing instructions. Pure."""
-    return remarks_among(sentences_of_user(own_words(message)))
+    return remarks_among(sentences_of(message))
 
 
-def sentences_of_user(own: str) -> list[str]:
-    """The sentences in the user's own voice: none of a fiction, of reported speech or for machines."""
-    spoken: list[str] = []
-    for line in own.splitlines():
-        pieces = sentences(line)
-        for at, sentence in enumerate(pieces):
-            if is_role_play(sentence):
-                return spoken
-            is_embedded = 0 < at < len(pieces) - 1 and is_statement(pieces[at - 1]) and is_statement(pieces[at + 1])
-            if not (is_embedded or is_for_machines(sentence) or _REPORTS.search(sentence)):
-                spoken.append(sentence)
-    return spoken
+def sentences_of(message: Message) -> UserSentences:
+    """Return the sentences of a message in the user's own voice."""
+    return read_sentences(own_words(message))
 
 
-def rules_among(spoken: Sequence[str]) -> tuple[str, ...]:
-    """The standing instructions among sentences."""
-    return tuple(filter(is_standing, spoken))
+def rules_among(user: UserSentences) -> tuple[str, ...]:
+    """Return the standing instructions among sentences."""
+    return tuple(s for s in user.spoken if s in user.listed or is_standing(s))
 
 
-def remarks_among(spoken: Sequence[str]) -> tuple[str, ...]:
-    """The first few sentences that may bind though no wording shows it."""
-    return tuple(islice((s for s in spoken if may_bind(s) and not is_standing(s)), _MOST_REMARKS))
+def remarks_among(user: UserSentences) -> tuple[str, ...]:
+    """Return the first few sentences that may bind though no wording shows it."""
+    remarks = (s for s in user.spoken if s not in user.listed and may_bind(s) and not is_standing(s))
+    return tuple(islice(remarks, _MOST_REMARKS))
 
 
 def corrections_among(spoken: Sequence[str]) -> tuple[str, ...]:
-    """The opening sentence where it corrects, with the one after it."""
+    """Return the opening sentence where it corrects, with the one after it."""
     if not spoken or not _CORRECTS.match(spoken[0]) or is_standing(spoken[0]):
         return ()
     text = " ".join(spoken[:2] if len(spoken[0]) < _LONGEST // 2 else spoken[:1])
@@ -135,7 +115,7 @@ _DEMANDS = re.compile(
 
 
 def is_directive(text: str) -> bool:
-    """Whether a line of prose demands something of its reader."""
+    """Return whether a line of prose demands something of its reader."""
     return any(_DEMANDS.search(s.lstrip("-*•0123456789.)“\"' ")) for s in sentences(text))
 
 
@@ -223,5 +203,5 @@ def quote(text: str) -> str:
 
 
 def _is_shortened(text: str) -> bool:
-    """Whether an earlier handoff shortened it already: shortened again, it would not be recognised."""
+    """Return whether an earlier handoff shortened it already: shortened again, it would not be recognised."""
     return len(text) <= QUOTE_CHARS + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from perdure.context.record.decisions import assistant_choices, choices_among, takes_back
 from perdure.context.text import PLAN, beginning, ending, sentences, tidy
-from perdure.context.user_intent import corrections_among, remarks_among, rules_among, sentences_of_user
+from perdure.context.user_intent import corrections_among, remarks_among, rules_among
+from perdure.context.user_voice import read_sentences
 from perdure.context.user_words import is_bare, own_words, typed_text
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message
 from perdure.redaction import redact
@@ -118,15 +119,15 @@ def read_user(message: Message) -> UserReading:
     if is_bare(text):
         return UserReading(text, text, is_bare=True)
     own = redact(own_words(message))
-    spoken = sentences_of_user(own)
+    user = read_sentences(own)
     return UserReading(
         text,
         own,
         is_bare=False,
-        rules=rules_among(spoken),
-        corrections=corrections_among(spoken),
-        remarks=remarks_among(spoken),
-        choices=choices_among(spoken),
+        rules=rules_among(user),
+        corrections=corrections_among(user.spoken),
+        remarks=remarks_among(user),
+        choices=choices_among(user.spoken),
         takes_back=takes_back(own),
     )
 

@@ -12,9 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
 from perdure.agent.runner import LoopThread
 from perdure.app import Agent
+from perdure.cli.chat.prompt import PromptBox, PromptHandlers
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style
@@ -35,7 +38,7 @@ from perdure.core.messages import Message, ToolCall
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal, StoredOutput
 from perdure.testing.simulator import Call, Say, Simulator
 from perdure.tools.output_limits import persisted_block
-from support.typed import chatting
+from support.typed import Chat, chatting
 
 
 @pytest.fixture
@@ -206,6 +209,94 @@ def test_an_approval_is_asked_inline_and_what_was_being_typed_comes_back(tmp_pat
         chat.see("› half a message", "Hello.")
         chat.type("\x04")
         assert chat.end() == 0
+
+
+_NO_HANDLERS = PromptHandlers(
+    on_line=lambda line: None,
+    on_interrupt=lambda has_emptied: None,
+    on_leave=lambda: None,
+    above=lambda width, rows: "",
+    below=lambda width: "",
+    mark=lambda: "› ",
+    on_page=lambda pages: None,
+    on_stop=lambda: None,
+    on_unfold=lambda: None,
+    on_mode=lambda: None,
+    answer_keys=lambda: "",
+    on_answer_key=lambda key: None,
+)
+
+
+def _asked(chat: Chat, answers: list[ApprovalAnswer | Refusal]) -> threading.Thread:
+    def ask() -> None:
+        answers.append(LoopThread().run(chat.chat.questions.approve(ApprovalRequest("rm -rf build", "deletes"))))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    return asking
+
+
+@pytest.mark.usefixtures("_home")
+@pytest.mark.parametrize(
+    ("keys", "answer"),
+    [
+        ("y", "once"),
+        ("yes\r", "once"),
+        ("s", "session"),
+        ("always\r", "always"),
+        ("n\r", "no"),
+        ("no, use mv\r", Refusal("use mv")),
+        ("nuse mv instead\r", Refusal("use mv instead")),
+        ("xy", "once"),
+    ],
+)
+def test_one_key_answers_an_approval_and_the_rest_of_its_word_is_dropped(
+    tmp_path: Path, keys: str, answer: ApprovalAnswer | Refusal
+) -> None:
+    with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        answers: list[ApprovalAnswer | Refusal] = []
+        asking = _asked(chat, answers)
+        chat.see("[y]es, once")
+        chat.type(keys)
+        asking.join(30)
+        assert answers == [answer]
+        chat.type("\x04")
+        assert chat.end() == 0
+        assert sim.requests == [], "nothing of the answer was sent as a message"
+
+
+def test_a_line_in_the_middle_of_being_typed_belongs_to_the_person_not_to_a_question() -> None:
+    now_s = 100.0
+    with create_pipe_input() as keys:
+        box = PromptBox(_NO_HANDLERS, source=keys, output=DummyOutput(), clock_s=lambda: now_s)
+        assert not box.is_typing
+        box.buffer.insert_text("sa")
+        assert box.is_typing
+        now_s += 5
+        assert not box.is_typing, "somebody who pauses reads the question"
+        box.buffer.insert_text("y")
+        box.buffer.reset()
+        assert not box.is_typing, "an empty line is nobody's"
+
+
+@pytest.mark.usefixtures("_home")
+def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) -> None:
+    writes = Say(calls=(Call("write_file", {"path": "a.txt", "content": "x"}),))
+    with Simulator(script=[writes, "I may not."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("m-1 · edits", "1,8")
+        chat.type("\x1b[Z")
+        chat.see("plan mode: reads only")
+        chat.type("write it\r")
+        chat.see("I may not.", "✗ write_file a.txt · not allowed")
+        (refusal,) = [m["content"] for m in sim.requests[-1].body["messages"] if m["role"] == "tool"]
+        assert "write_file was not run: plan mode is on" in refusal
+        chat.type("/mode all\r")
+        chat.see("all mode: never asks\n")
+        chat.type("\x1b[Z/mode\r")
+        chat.see("→ plan   reads only", "  all    never asks")
+        chat.type("/mode everything\r")
+        chat.see("'everything' is no mode; there are: plan, ask, edits, all")
 
 
 @pytest.mark.usefixtures("_home")

@@ -18,7 +18,7 @@ from perdure.agent.session import LiveSession
 from perdure.app.runtime import Shared, SummaryRoute
 from perdure.config.env import shell_environment
 from perdure.config.project import folders_above, project_folder
-from perdure.config.settings import Settings
+from perdure.config.settings import PermissionsSettings, Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import start_engine
 from perdure.core.errors import ConfigError
@@ -28,6 +28,13 @@ from perdure.providers.routes import RouteCursor
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.memory import FileMemory, SharedMemory
 from perdure.tools.output_limits import OutputLimiter
+from perdure.tools.permissions import (
+    TRUSTED_PROJECTS,
+    Permissions,
+    find_project_file,
+    load_permissions,
+    read_project,
+)
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.tool import Tool, ToolRegistry, tool_from_function
 from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
@@ -164,14 +171,33 @@ class Wiring:
         """Exactly the tools handed in. They are the caller's own: only an approver that came with them is asked."""
         shared, approver = self.shared, self.speaker.approver
         guard = None
-        if approver is not None and self.settings.tools.approval != "never":
+        permissions = self._permissions()
+        if approver is not None or self.settings.permissions != PermissionsSettings():
             approvals = shared.store.state("approvals")
-            guard = ApprovalGuard(Workspace(Path.cwd()), home=Path.home(), approver=approver, approvals=approvals)
+            guard = ApprovalGuard(
+                Workspace(Path.cwd()),
+                home=Path.home(),
+                approver=approver,
+                approvals=approvals,
+                permissions=permissions,
+            )
         outputs = shared.store.outputs
         limiter = OutputLimiter(outputs)
         return ToolRuntime(
-            ToolRegistry(tools), clock=shared.clock, output_limiter=limiter, outputs=outputs, guard=guard
+            ToolRegistry(tools),
+            clock=shared.clock,
+            output_limiter=limiter,
+            outputs=outputs,
+            guard=guard,
+            permissions=permissions,
         )
+
+    def _permissions(self) -> Permissions:
+        """The mode and rules of the user, and those of the project for users with access to it."""
+        path = find_project_file(Path.cwd(), Path.home()) if self.speaker.has_shell else None
+        project = read_project(path, self.shared.store.state(TRUSTED_PROJECTS)) if path is not None else None
+        is_never_asked = self.settings.tools.approval == "never"
+        return load_permissions(self.settings.permissions, is_never_asked=is_never_asked, project=project)
 
     def _default_tools(self, memory: Memory, own: AnyTools) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker
@@ -193,6 +219,7 @@ class Wiring:
                 spawner=self,
                 approver=speaker.approver,
                 approvals=shared.store.state("approvals"),
+                permissions=self._permissions(),
             ),
             own,
         )

@@ -21,6 +21,9 @@ COMMANDS = {
     "login": Lazy("perdure.cli.login:login", "Store the API key of a PROVIDER."),
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
     "approvals": Lazy("perdure.cli.approvals:approvals", "List and revoke what was allowed for good."),
+    "permissions": Lazy(
+        "perdure.cli.permissions:permissions", "Show what the model may do here, and trust a project's rules."
+    ),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),

@@ -379,6 +379,21 @@ class MemorySettings(Section):
     user_max_chars: Positive = Field(default=2_000, description="Most characters of USER.md.")
 
 
+PermissionMode = Literal["plan", "ask", "edits", "all"]
+
+
+class PermissionsSettings(Section):
+    """What the model may do without asking. Rules name a tool, or a tool and a pattern: `terminal(git push *)`."""
+
+    mode: PermissionMode = Field(
+        default="edits",
+        description="plan: read only; ask: ask before every change; edits: ask before dangerous ones; all: never ask.",
+    )
+    allow: tuple[Text, ...] = Field(default=(), description="Calls that run without asking, e.g. terminal(make test).")
+    ask: tuple[Text, ...] = Field(default=(), description="Calls that are asked about every time.")
+    deny: tuple[Text, ...] = Field(default=(), description="Calls that never run, e.g. write_file(migrations/*).")
+
+
 class ToolsSettings(Section):
     """Which tools the model is offered, and what they may do."""
 
@@ -491,6 +506,10 @@ class Settings(Section):
     store: StoreSettings = Field(default=StoreSettings(), description="Where conversations are kept.")
     memory: MemorySettings = Field(default=MemorySettings(), description="Lasting facts.")
     tools: ToolsSettings = Field(default=ToolsSettings(), description="What the model can do.")
+    permissions: PermissionsSettings = Field(
+        default=PermissionsSettings(),
+        description="What the model may do without asking, and what it may not do at all.",
+    )
     mcp_servers: tuple[McpServerSettings, ...] = Field(
         default=(), description="MCP servers whose tools are offered too; needs the extra `mcp`."
     )

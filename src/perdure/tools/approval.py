@@ -4,7 +4,8 @@ Approval is needed for shell commands in which `shell_safety` detects a risk, fi
 credentials read, and tools marked dangerous. An answer applies to a *kind* of risk ("git-push", "database",
 "tool:deploy"), not to one command: "once" for this call, "session" for the lifetime of the guard, "always" stored for
 the user. A few far-reaching kinds are asked every time (`Kind.is_lasting`). Without an approver the call is denied, and
-the model reads why and what to do instead.
+the model reads why and what to do instead. Before any of this, the permission mode and rules are held against the call
+(`tools.permissions`).
 """
 
 from __future__ import annotations
@@ -16,19 +17,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.display import escape_invisible
 from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
 from perdure.tools.builtin.terminal import ShellState
+from perdure.tools.permissions import CallFacts, Effect, Permissions
 from perdure.tools.runtime import ToolScope
 from perdure.tools.shell_safety.limits import Unreadable
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.types import KINDS, Danger, has_taint
+from perdure.tools.shell_safety.types import KINDS, has_taint, strip_taints
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
 
+if TYPE_CHECKING:
+    from perdure.tools.shell_safety.analyzer import CommandAnalysis
+
+_PLAN_MODE = (
+    "plan mode is on, in which nothing is changed: files are only read, and only commands that change nothing run."
+    " Finish your plan and present it; the user decides when to leave plan mode."
+)
 # Longer actions are displayed without their middle.
 _MAX_ACTION_CHARS = 20_000
 _ACTION_END_CHARS = 6_000
@@ -61,6 +70,7 @@ class ApprovalGuard:
         approver: Approver | None = None,
         approvals: KeyValue | None = None,
         shell_state: Callable[[str], ShellState] | None = None,
+        permissions: Permissions | None = None,
     ) -> None:
         self._workspace = workspace
         self._root = workspace.root.resolve()
@@ -68,13 +78,15 @@ class ApprovalGuard:
         self._approver = approver
         self._approvals = approvals
         self._shell_state = shell_state
+        self.permissions = permissions or Permissions()
         self._session: dict[str, set[str]] = {}
         # One prompt at a time: an answer may settle the next request as well.
         self._prompt_lock = asyncio.Lock()
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
         # In a thread: commands are untrusted text, and paths are resolved on disk.
-        items = await asyncio.to_thread(lambda: list(self._risks(tool, arguments, scope)))
+        facts, risks = await asyncio.to_thread(self._examine, tool, arguments, scope)
+        items = self._apply_permissions(tool, facts, risks)
         if not items:
             return
         async with self._prompt_lock:
@@ -89,20 +101,63 @@ class ApprovalGuard:
                 raise ToolError(_denial_message(tool, pending, has_approver=self._approver is not None, words=words))
             await self._store_answer(answer, pending, scope.user_key)
 
-    def _risks(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> Iterator[ApprovalItem]:
-        if tool.is_dangerous:
-            yield ApprovalItem(f"tool:{tool.name}", "tool", tool.name)
+    def _apply_permissions(self, tool: Tool, facts: CallFacts, risks: list[ApprovalItem]) -> list[ApprovalItem]:
+        """Return what is left to ask about. Raises ToolError where a rule or the mode forbids the call."""
+        verdict, rule = self.permissions.find_rule(facts) or (None, None)
+        if verdict == "deny" and rule is not None:
+            why = f"the rule “{rule.text}” ({rule.origin}) forbids it"
+            raise ToolError(f"{tool.name} was not run: {why}. Do not try it in another form.")
+        mode = self.permissions.mode
+        if mode == "plan" and facts.effect != "none":
+            raise ToolError(f"{tool.name} was not run: {_PLAN_MODE}")
+        if verdict == "ask" and rule is not None:
+            asked = ApprovalItem(f"rule:{rule.text}", "ask-rule", rule.text, f"the rule in {rule.origin} asks for it")
+            return [asked] if mode == "all" else [*risks, asked]
+        if mode == "all":
+            return []
+        if verdict == "allow":
+            return [item for item in risks if not KINDS[item.kind].is_lasting]
+        return risks or self._asked_by_mode(tool, facts)
+
+    def _asked_by_mode(self, tool: Tool, facts: CallFacts) -> list[ApprovalItem]:
+        if self.permissions.mode != "ask" or facts.effect == "none":
+            return []
+        target = facts.targets[0] if facts.targets else tool.name
+        if facts.effect == "edit":
+            return [ApprovalItem("edit-file", "edit-file", target)]
+        if facts.effect == "run":
+            return [ApprovalItem(f"command:{target}", "run-command", target)]
+        return [ApprovalItem(f"tool:{tool.name}", "tool", tool.name, KINDS["run-command"].why)]
+
+    def _examine(
+        self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope
+    ) -> tuple[CallFacts, list[ApprovalItem]]:
+        """Return what the call does, and its risks. Blocks: for a worker thread."""
         if tool.command_parameter is not None:
             command = str(arguments.get(tool.command_parameter, ""))
-            yield from (ApprovalItem(d.kind, d.kind, d.what, d.reason) for d in self._dangers(command, scope))
+            analysis = self._analysis(command, scope)
+            dangers = [ApprovalItem(d.kind, d.kind, d.what, d.reason) for d in analysis.dangers]
+            return _command_facts(tool, command, analysis), [*self._risks(tool, arguments), *dangers]
+        parameter = tool.written_path_parameter or tool.read_path_parameter
+        targets = tuple(value for value in arguments.values() if isinstance(value, str))
+        if parameter is not None and (path := str(arguments.get(parameter, ""))).strip():
+            resolved = self._workspace.resolve(path)
+            targets = (self._workspace.display_path(resolved), str(resolved))
+        effect: Effect = "none" if tool.is_read_only or tool.is_internal else "other"
+        facts = CallFacts(tool.name, "edit" if tool.written_path_parameter is not None else effect, targets)
+        return facts, list(self._risks(tool, arguments))
+
+    def _risks(self, tool: Tool, arguments: Mapping[str, Any]) -> Iterator[ApprovalItem]:
+        if tool.is_dangerous:
+            yield ApprovalItem(f"tool:{tool.name}", "tool", tool.name)
         if tool.written_path_parameter is not None:
             yield from self._writes(str(arguments.get(tool.written_path_parameter, "")))
         if tool.read_path_parameter is not None:
             yield from self._reads(str(arguments.get(tool.read_path_parameter, "")))
 
-    def _dangers(self, command: str, scope: ToolScope) -> tuple[Danger, ...]:
+    def _analysis(self, command: str, scope: ToolScope) -> CommandAnalysis:
         # The shell parser is imported with the first command, in this thread.
-        from perdure.tools.shell_safety.analyzer import ShellContext, find_dangers
+        from perdure.tools.shell_safety.analyzer import ShellContext, analyze_command
 
         key = scope.conversation_id or scope.task_id
         state = self._shell_state(key) if self._shell_state is not None else None
@@ -113,7 +168,7 @@ class ApprovalGuard:
             environment=state.environment if state is not None else None,
             follow_links=_LinkResolver(),
         )
-        return find_dangers(command, context)
+        return analyze_command(command, context)
 
     def _writes(self, path: str) -> Iterator[ApprovalItem]:
         """Check a written path by the same zones as a redirect of the shell."""
@@ -184,6 +239,8 @@ def explain_kind(kind: str) -> str:
     """Describe a kind of risk; "" for an unknown one."""
     if kind in KINDS:
         return KINDS[kind].why
+    if kind.startswith("command:"):
+        return "this very command"
     return "calls of this tool" if kind.startswith("tool:") else ""
 
 
@@ -218,12 +275,28 @@ class _LinkResolver:
             return path
 
 
+def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallFacts:
+    """Return what a command does; `commands` are the programs that may change something."""
+    from perdure.tools.shell_safety.read_only import is_read_only
+
+    runs = [(run, " ".join((run.name, *run.args))) for run in analysis.invocations]
+    changing = [(run, text) for run, text in runs if not is_read_only(run)]
+    targets = (command.strip(), *(strip_taints(text) for _, text in runs))
+    if analysis.is_complete and not changing:
+        return CallFacts(tool.name, "none", targets)
+    # What an "allow" rule covers must be known in full, and must not write where the rule does not say.
+    is_known = analysis.is_complete and not any(run.writes or has_taint(text) for run, text in changing)
+    return CallFacts(tool.name, "run", targets, tuple(text for _, text in changing) if is_known else None)
+
+
 def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Format the action for the user: the command itself, or the tool with its arguments."""
     if tool.command_parameter is not None:
         text = str(arguments.get(tool.command_parameter, ""))
     else:
-        text = f"{tool.name}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
+        blocks = {k: v for k, v in arguments.items() if isinstance(v, str) and "\n" in v}
+        text = f"{tool.name}({', '.join(f'{k}={v!r}' for k, v in arguments.items() if k not in blocks)})"
+        text += "".join(f"\n{name}:\n{value.rstrip()}" for name, value in blocks.items())
     if len(text) > _MAX_ACTION_CHARS:
         omitted = len(text) - _MAX_ACTION_CHARS
         start = text[: _MAX_ACTION_CHARS - _ACTION_END_CHARS]
@@ -233,16 +306,20 @@ def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
 
 def _describe_coverage(items: list[ApprovalItem]) -> str:
     """Describe what "session" and "always" would allow from now on."""
-    kinds = list(dict.fromkeys(item.key for item in items if KINDS[item.kind].is_lasting))
+    kinds = list(dict.fromkeys(_coverage_name(item) for item in items if KINDS[item.kind].is_lasting))
     if not kinds:
         return "This is asked every time: “session” and “always” allow it this once only."
     rest = "" if all(KINDS[item.kind].is_lasting for item in items) else " The rest is asked every time."
     listed = " and ".join(kinds)
     return (
-        f"“always” allows everything of the kind {listed}, in every folder and conversation, until revoked with"
+        f"“always” allows {listed}, in every folder and conversation, until revoked with"
         " `perdure approvals revoke`; "
         f"“session” until the program ends.{rest}"
     )
+
+
+def _coverage_name(item: ApprovalItem) -> str:
+    return "this very command" if item.kind == "run-command" else f"everything of the kind {item.key}"
 
 
 def _denial_message(tool: Tool, items: list[ApprovalItem], *, has_approver: bool, words: str = "") -> str:

@@ -19,6 +19,7 @@ from perdure.core.messages import Message, TextPart, ToolCall, ToolState, clean,
 from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
+from perdure.tools.permissions import Permissions
 from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, validate_arguments
 
 # Return None to let the call run, or a reason to refuse it: the model reads the reason.
@@ -104,6 +105,7 @@ class ToolRuntime:
         guard: Guard | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         processes: Callable[[], Sequence[BackgroundProcess]] = lambda: (),
+        permissions: Permissions | None = None,
     ) -> None:
         self.registry = registry
         self.clock = clock
@@ -114,6 +116,8 @@ class ToolRuntime:
         self.timeout_s = timeout_s
         # The commands that run in the background, for surfaces that show them.
         self.processes = processes
+        # The mode and rules that the guard follows; a surface may change the mode.
+        self.permissions = permissions or Permissions()
 
     def batch(
         self, calls: Sequence[ToolCall], scope: ToolScope, on_event: Callable[[Event], None] = lambda _: None
@@ -136,6 +140,8 @@ class Batch:
         self._outcomes: list[ToolOutcome | None] = [None] * len(calls)
         self._tokens = [CancelToken() for _ in calls]
         self._seconds: dict[str, float] = {}
+        # How long each call waited for the guard, which may ask a person.
+        self._approval_s: dict[str, float] = {}
 
     async def run(self) -> list[Message]:
         """Return every result in call order. Cancellation stops the running calls before it propagates."""
@@ -212,7 +218,8 @@ class Batch:
         limited = await self._limit(outcome)
         self._outcomes[i] = limited
         self._announce_spills([outcome], [limited])
-        seconds = self._seconds[call.id] = runtime.clock.monotonic_s() - started_s
+        elapsed_s = runtime.clock.monotonic_s() - started_s
+        seconds = self._seconds[call.id] = elapsed_s - self._approval_s.get(call.id, 0.0)
         result, reply = _as_message(call, limited), limited.reply
         self._emit(
             ToolFinished(
@@ -245,11 +252,7 @@ class Batch:
             values = tool.arguments.validate(tool.name, arguments)
         else:
             values = validate_arguments(tool.name, tool.parameters, arguments)
-        if self._runtime.guard is not None:
-            try:
-                await self._runtime.guard.check(tool, values, self._scope)
-            except ToolError as error:
-                raise ToolRefused(str(error)) from None
+        await self._check_permission(tool, call, values)
         if tool.context_parameter:
             values[tool.context_parameter] = self._context(call, token)
         timeout_s = tool.timeout_s or self._runtime.timeout_s
@@ -264,6 +267,18 @@ class Batch:
         finally:
             # Done, timed out or cancelled: nothing of this call may keep running.
             token.cancel()
+
+    async def _check_permission(self, tool: Tool, call: ToolCall, values: Mapping[str, Any]) -> None:
+        """Ask the guard. Raises ToolRefused with its reason."""
+        if self._runtime.guard is None:
+            return
+        clock, started_s = self._runtime.clock, self._runtime.clock.monotonic_s()
+        try:
+            await self._runtime.guard.check(tool, values, self._scope)
+        except ToolError as error:
+            raise ToolRefused(str(error)) from None
+        finally:
+            self._approval_s[call.id] = clock.monotonic_s() - started_s
 
     def _context(self, call: ToolCall, token: CancelToken) -> ToolContext:
         outputs, scope = self._runtime.outputs, self._scope

@@ -238,6 +238,8 @@ class Tool:
     # Requires approval before every call.
     is_dangerous: bool = False
     is_read_only: bool = False
+    # Works on the conversation's own state only: the plan, memory, questions, delegated agents.
+    is_internal: bool = False
     # Which argument is a shell command, a path written, or a path read: checked for approval before the call runs.
     command_parameter: str | None = None
     written_path_parameter: str | None = None

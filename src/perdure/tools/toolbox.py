@@ -22,6 +22,7 @@ from perdure.tools.builtin.terminal import BackgroundProcess, Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
 from perdure.tools.mcp import McpServers
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
+from perdure.tools.permissions import Permissions, load_permissions
 from perdure.tools.runtime import Hooks, ToolRuntime
 from perdure.tools.tool import Tool, ToolRegistry
 from perdure.tools.workspace import Workspace
@@ -79,6 +80,8 @@ class ToolSources:
     approver: Approver | None = None
     # Stores "always" answers; with None they last as long as the process.
     approvals: KeyValue | None = None
+    # The mode and rules; with None those of the settings.
+    permissions: Permissions | None = None
 
 
 class Toolbox:
@@ -104,8 +107,11 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     )
 
     processes: Callable[[], Sequence[BackgroundProcess]] = tuple
+    permissions = sources.permissions or load_permissions(
+        settings.permissions, is_never_asked=settings.tools.approval == "never"
+    )
     registry, hooks, closers = ToolRegistry(), Hooks(), []  # type: ToolRegistry, Hooks, list[Callable[[], None]]
-    guard, warnings = None, []  # type: ApprovalGuard | None, list[str]
+    guard, warnings = None, list(permissions.warnings)  # type: ApprovalGuard | None, list[str]
     if sources.workspace is not None:
         sandbox = _build_sandbox(sources, sources.workspace)
         warnings += [sandbox.problem] if sandbox is not None and sandbox.problem is not None else []
@@ -113,7 +119,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         closers.append(terminal.close)
         processes = terminal.processes
         _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
-        guard = _build_guard(sources, terminal)
+        guard = _build_guard(sources, permissions, terminal)
     _add_all(registry, _other_tools(sources))
     servers = McpServers(settings.mcp_servers, sources.environment)
     closers.append(servers.close)
@@ -128,9 +134,10 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         output_limiter=output_limiter,
         outputs=sources.outputs,
         hooks=hooks,
-        guard=guard or _build_guard(sources, None),
+        guard=guard or _build_guard(sources, permissions, None),
         timeout_s=settings.tools.timeout_s,
         processes=processes,
+        permissions=permissions,
     )
     return Toolbox(runtime, warnings, closers)
 
@@ -139,9 +146,7 @@ def _build_sandbox(sources: ToolSources, workspace: Path) -> Sandbox | None:
     return Sandbox(workspace, sources.user_home) if sources.settings.tools.sandbox == "bubblewrap" else None
 
 
-def _build_guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGuard | None:
-    if sources.settings.tools.approval == "never":
-        return None
+def _build_guard(sources: ToolSources, permissions: Permissions, terminal: Terminal | None) -> ApprovalGuard:
     return ApprovalGuard(
         # Without a workspace every path is outside of it, so every write needs approval.
         Workspace(sources.workspace or sources.user_home / ".perdure-no-workspace"),
@@ -149,6 +154,7 @@ def _build_guard(sources: ToolSources, terminal: Terminal | None) -> ApprovalGua
         approver=sources.approver,
         approvals=sources.approvals,
         shell_state=terminal.state if terminal is not None else None,
+        permissions=permissions,
     )
 
 

@@ -28,6 +28,7 @@ Keys:
   Up, Ctrl-R    find earlier messages
   Esc           stops the answer
   Ctrl-O        shows the newest tool output whole
+  Shift-Tab     changes the permission mode: plan, ask, edits, all
   Ctrl-C        stops the answer and keeps the conversation; twice leaves, as Ctrl-D does
 
 \b
@@ -45,6 +46,11 @@ Exit status:
 @click.option("-p", "--provider", metavar="NAME", help="Its provider, for this time.")
 @click.option("-q", "--question", metavar="TEXT", help="Ask one question, print the answer, and leave.")
 @click.option("--json", "as_json", is_flag=True, help="With a question: print every event as a line of JSON.")
+@click.option(
+    "--mode",
+    type=click.Choice(["plan", "ask", "edits", "all"]),
+    help="What the model may do without asking, for this time: plan reads only.",
+)
 @click.pass_obj
 def chat(
     flags: dict[str, str] | None,
@@ -54,6 +60,7 @@ def chat(
     provider: str | None,
     question: str | None,
     as_json: bool,
+    mode: str | None,
 ) -> None:
     """Talk to an agent whose conversation outlives its window."""
     from perdure.cli.exit import signals_interrupt
@@ -63,6 +70,8 @@ def chat(
     if is_continued and session_id is None:
         session_id = _newest_conversation(overrides)
     overrides |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
+    if mode is not None:
+        overrides |= {"permissions.mode": mode, "tools.approval": "ask"}
     if question is not None or not sys.stdin.isatty():
         from perdure.cli.chat.one_shot import ask_once
 

@@ -15,12 +15,14 @@ from perdure.app.runtime import open_user_store, route_to
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
 from perdure.config.load import load
+from perdure.config.settings import PermissionMode
 from perdure.core.errors import ConfigError
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
 from perdure.providers.registry import missing_key
 from perdure.tools.builtin.terminal import BackgroundProcess
+from perdure.tools.permissions import Permissions
 
 Progress = Callable[[str, float], None]
 _CHOICES_S = 60.0
@@ -56,6 +58,8 @@ class ChatCommandContext:
         self._agent: Agent | None = None
         self._choices: Sequence[ModelChoice] = ()
         self._choices_at_s = float("-inf")
+        # The mode chosen in this chat; None: as the settings and the project have it.
+        self._mode: PermissionMode | None = None
         # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
@@ -73,12 +77,23 @@ class ChatCommandContext:
                 asker=self.person.asker,
             )
             self._stop_hearing = self._agent.events.listen(self.person.hear)
+            if self._mode is not None:
+                self.permissions.mode = self._mode
         return self._agent.conversation
 
     @property
     def warnings(self) -> Sequence[str]:
         own = (*self._loaded.warnings, *self._command_warnings)
         return (*own, *self._agent.warnings) if self._agent is not None else own
+
+    @property
+    def permissions(self) -> Permissions:
+        """The permission mode and rules of the agent at hand."""
+        return self.agent.parts.tools.permissions
+
+    def choose_mode(self, mode: PermissionMode) -> None:
+        """Change the permission mode, for this conversation and those opened after it in this chat."""
+        self._mode = self.permissions.mode = mode
 
     @property
     def session_id(self) -> str | None:

@@ -22,12 +22,14 @@ from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.config.api_keys import api_key_for
 from perdure.config.env import wants_color
+from perdure.config.settings import PermissionMode
 from perdure.core.errors import PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 from perdure.providers.discovery import local_servers, model_files
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
 from perdure.providers.registry import PROVIDERS
 from perdure.tools.builtin.terminal import BackgroundProcess
+from perdure.tools.permissions import MODE_MEANINGS, MODES
 
 
 def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
@@ -88,6 +90,34 @@ def _edit(surface: CommandContext, argument: str) -> CommandResult:
 
 
 EDIT = Command("edit", "/edit [text]", "write the message in $EDITOR (also Ctrl-X Ctrl-E)", _edit)
+
+
+def describe_mode(mode: PermissionMode) -> str:
+    return f"{mode} mode: {MODE_MEANINGS[mode]}"
+
+
+def mode_command(surface: ChatCommandContext) -> Command:
+    """`/mode`, which only the terminal of the machine's owner has: nobody else may widen what runs here."""
+
+    def show_or_change(_: CommandContext, argument: str) -> CommandResult:
+        wanted = argument.strip().lower()
+        mode = next((m for m in MODES if m == wanted), None)
+        if wanted and mode is None:
+            return CommandResult(f"{argument!r} is no mode; there are: {', '.join(MODES)}", "error")
+        if mode is not None:
+            surface.choose_mode(mode)
+            return CommandResult(describe_mode(mode))
+        present, rules = surface.permissions.mode, surface.permissions.rules
+        lines = [f"{'→' if m == present else ' '} {m:<6} {MODE_MEANINGS[m]}" for m in MODES]
+        for name, listed in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
+            lines += [f"  {name:<6} {rule.text}  ({rule.origin})" for rule in listed]
+        return CommandResult("\n".join([*lines, "Change it with /mode NAME or Shift-Tab."]))
+
+    return Command(
+        "mode", "/mode [name]", "what the model may do without asking: plan, ask, edits, all", show_or_change
+    )
+
+
 Write = Callable[[str], None]
 # How long the last events of a turn may lag behind its end.
 _LAG_S = 5.0
@@ -113,7 +143,8 @@ class ChatController:
         self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False, can_copy: bool = False
     ) -> None:
         self.surface = surface
-        self.commands = all_commands([*chat_commands(write if can_copy else None), *surface.custom_commands])
+        own = [mode_command(surface), *chat_commands(write if can_copy else None), *surface.custom_commands]
+        self.commands = all_commands(own)
         self._shell = UserShell()
         # Commands the user ran, for the model to read with the next message.
         self._shell_runs: list[ShellRun] = []
@@ -235,6 +266,14 @@ class ChatController:
     def warm_up(self) -> None:
         """Imports what the first answer needs, while the person is still reading or typing."""
         import perdure.cli.chat.markdown  # noqa: F401  # for the import alone
+
+    def cycle_mode(self) -> str:
+        """Switch to the next permission mode but "all", which is chosen by name; return it with what it means."""
+        listed = [mode for mode in MODES if mode != "all"]
+        present = self.surface.permissions.mode
+        mode = listed[(listed.index(present) + 1) % len(listed)] if present in listed else listed[0]
+        self.surface.choose_mode(mode)
+        return describe_mode(mode)
 
     def processes(self) -> Sequence[BackgroundProcess]:
         """The commands that run in the background of this conversation; from any thread."""

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, Float, FloatContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
@@ -102,6 +104,10 @@ class ChatCompleter(Completer):
             yield Completion(f"{os.path.join(folder, entry.name)}{slash}", -len(typed), display=entry.name + slash)
 
 
+# The words of which the first letter alone answers an approval.
+ANSWER_WORDS = ("yes", "session", "always", "no")
+# So long without a key, and nobody is typing.
+_PAUSE_S = 0.7
 _INPUT_ROWS = 10
 _ANSWER_ROWS = 2
 _MENU_ROWS = 8
@@ -131,6 +137,10 @@ class PromptHandlers:
     on_page: Callable[[int], None]  # so many pages on in what is asked
     on_stop: Callable[[], None]
     on_unfold: Callable[[], None]
+    on_mode: Callable[[], None]
+    # The keys that answer the question at once, each the first letter of a word; "" while words are expected.
+    answer_keys: Callable[[], str]
+    on_answer_key: Callable[[str], None]  # "" for a key that is no answer
 
 
 class PromptBox:
@@ -145,12 +155,17 @@ class PromptBox:
         is_color: Callable[[], bool] = lambda: True,
         source: Input | None = None,
         output: Output | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._handlers = handlers
+        self._clock_s = clock_s
         self._pastes = Pastes()
         self._draft: Document | None = None
         # Where pasted images are stored.
         self._images = history_file.parent / "pasted" if history_file is not None else None
+        # The rest of a word whose first letter has answered a question, and until when it may follow.
+        self._rest, self._rest_until_s = "", float("-inf")
+        self._changed_at_s = float("-inf")
         self._parsed = ("", ANSI(""))
         history: History = _Unfolding(history_file, self._pastes) if history_file is not None else InMemoryHistory()
         self.buffer = Buffer(
@@ -161,6 +176,7 @@ class PromptBox:
             enable_history_search=False,
             tempfile_suffix=".md",
         )
+        self.buffer.on_text_changed += self._note_change
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._keys(),
@@ -211,6 +227,16 @@ class PromptBox:
         if self._draft is not None:
             self.buffer.reset(self._draft)
             self._draft = None
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether somebody is in the middle of a line: a question must not take the next key for its answer."""
+        return bool(self.buffer.text) and self._clock_s() - self._changed_at_s < _PAUSE_S
+
+    @property
+    def is_held(self) -> bool:
+        """Whether what is typed answers a question."""
+        return self._draft is not None
 
     def leave(self) -> None:
         if self.app.is_running and not self.app.is_done:
@@ -281,6 +307,8 @@ class PromptBox:
         keys.add("c-x", "c-e")(lambda event: self._edit(""))
         keys.add("c-v")(lambda event: self._paste_image())
         keys.add("c-o")(lambda event: self._handlers.on_unfold())
+        keys.add("s-tab", filter=~has_completions)(lambda event: self._handlers.on_mode())
+        self._add_answer_keys(keys, is_empty)
         is_asked = Condition(lambda: self._draft is not None)
         for key, pages in (("pagedown", 1), ("pageup", -1)):
             keys.add(key, filter=is_asked)(lambda event, pages=pages: self._handlers.on_page(pages))
@@ -292,7 +320,42 @@ class PromptBox:
             keys.add("c-z")(lambda event: event.app.suspend_to_background())
         return keys
 
+    def _add_answer_keys(self, keys: KeyBindings, is_empty: Condition) -> None:
+        """One key answers an approval; the rest of the word and Enter, which may follow out of habit, are dropped."""
+        is_rest = Condition(lambda: self._rest_until_s > self._clock_s())
+        has_keys = Condition(lambda: self._draft is not None and bool(self._handlers.answer_keys()))
+
+        @keys.add(Keys.Any, filter=is_rest)
+        def drop_rest(event: KeyPressEvent) -> None:
+            if not self._drop(event.data):
+                event.current_buffer.insert_text(event.data)
+
+        @keys.add(Keys.Any, filter=has_keys & is_empty)
+        def answer(event: KeyPressEvent) -> None:
+            word = next((w for w in ANSWER_WORDS if w[0] == event.data.lower()), "")
+            if word and word[0] in self._handlers.answer_keys():
+                if word != "no":  # what follows a no is the reason
+                    self._rest, self._rest_until_s = word[1:], self._clock_s() + _PAUSE_S
+                self._handlers.on_answer_key(word[0])
+            else:
+                self._handlers.on_answer_key("")
+
+    def _drop(self, key: str) -> bool:
+        """Whether a key only finishes the word that has answered already."""
+        if self._clock_s() > self._rest_until_s:
+            return False
+        if self._rest and key == self._rest[0]:
+            self._rest = self._rest[1:]
+            return True
+        self._rest_until_s = float("-inf")
+        return key == "\r"
+
+    def _note_change(self, _: Buffer) -> None:
+        self._changed_at_s = self._clock_s()
+
     def _on_enter(self, event: KeyPressEvent) -> None:
+        if self._drop("\r"):
+            return
         buffer = self.buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None  # Enter in the menu takes what is chosen; the next one sends

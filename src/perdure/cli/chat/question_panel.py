@@ -31,6 +31,10 @@ class QuestionPanel:
 
     def __init__(self, question: PendingQuestion) -> None:
         self.question = question
+        # Shown in place of the choices, such as what a reason is typed for.
+        self.notice = ""
+        # Whether the reason of a refusal is being typed.
+        self.is_refusing = False
         self._text = safe(question.text).replace("\t", "    ")
         self._spans = list(_spans(self._text, question.marked))
         self._first = 0
@@ -44,7 +48,8 @@ class QuestionPanel:
     def lines(self, width: int, rows: int, ink: Style) -> list[str]:
         """At most `rows` lines (but never fewer than the choices need), none wider than `width`."""
         width = max(_LEAST_WIDTH, width)
-        hint = _wrap(self.question.hint, width) if self.question.hint else []
+        shown = self.notice or self.question.hint
+        hint = _wrap(shown, width) if shown else []
         footer = self._footer(width, max(1, rows - _LEAST_BODY_ROWS - len(hint)), ink)
         body = self._body(width, max(1, rows - len(footer) - len(hint)), ink)
         return [*body, *footer, *(ink.bold(line) for line in hint)]

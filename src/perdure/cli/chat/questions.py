@@ -22,7 +22,7 @@ _ANSWERS: dict[str, ApprovalAnswer] = {
 }
 _NO = frozenset({"", "n", "no"})
 _NO_BEFORE = re.compile(r"no?\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
-APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, or say what to do instead"
+APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, and say what to do instead"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +36,8 @@ class PendingQuestion:
     # Pieces of the text to point out.
     marked: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    # Whether a single key answers, as the hint says.
+    is_approval: bool = False
     answer: concurrent.futures.Future[str] = field(default_factory=concurrent.futures.Future)
 
     def reply(self, text: str) -> None:
@@ -54,7 +56,8 @@ class TerminalQuestions:
         """Anything but a clear yes is a no; other words go to the model with it."""
         notes = tuple(note for note in (request.reason, request.covers) if note)
         text = f"May this run?  {request.action}"
-        answer = (await self._put(PendingQuestion(text, APPROVAL_HINT, notes=notes, marked=request.dangerous))).strip()
+        question = PendingQuestion(text, APPROVAL_HINT, notes=notes, marked=request.dangerous, is_approval=True)
+        answer = (await self._put(question)).strip()
         if answer.lower() in _NO:
             return "no"
         return _ANSWERS.get(answer.lower()) or Refusal(

@@ -66,7 +66,7 @@ def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def status_line(surface: ChatCommandContext) -> str:
-    """Model, gauge with its threshold mark, cache hit rate, cost, title."""
+    """Model, gauge with its threshold mark, permission mode, cache hit rate, cost, title."""
     gauge = surface.agent.gauge
     used, window, threshold = gauge.tokens, gauge.window, gauge.threshold
     session_id = surface.session_id
@@ -78,6 +78,7 @@ def status_line(surface: ChatCommandContext) -> str:
     if window:
         drawn = bar(used, window, width=_GAUGE_CELLS, mark=threshold)
         parts.append(f"{drawn} {tokens(used)}/{tokens(window)}")
+    parts.append(surface.permissions.mode)
     if session_id is not None:
         totals = surface.store.ledger.totals(session_id)
         parts += [f"cache {share(totals.usage.cache_hit_rate)}", f"cost {money(totals.cost_usd)}"]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import queue
+import re
 import signal
 import sys
 import threading
@@ -64,6 +65,7 @@ _STOPPING_S = 5.0
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Commands that only read: they are answered at once, whatever else is going on.
 _AT_ONCE = ("/usage", "/context", "/help", "/search", "/sessions", "/insights", "/expand", "/handoff")
+_REST_OF_NO = re.compile(r"^(?:o?\s*[,;:.]\s*|o(?:\s+|$))", re.IGNORECASE)
 OpenController = Callable[["ChatApp"], "ChatController"]
 
 
@@ -94,6 +96,9 @@ class ChatApp:
                 self._turn_page,
                 self._on_escape,
                 self._unfold,
+                self._next_mode,
+                self._answer_keys,
+                self._on_answer_key,
             ),
             history_file=home / "history",
             completer=self._completer,
@@ -187,6 +192,7 @@ class ChatApp:
             if self._is_stopping and self._is_working and self._desk is not None:
                 self._is_stopping = not self._desk.interrupt()
             self._follow_processes()
+            self._arm_question()
             if self._is_working or self._desk is None or self._processes:
                 self._box.redraw()
 
@@ -211,11 +217,8 @@ class ChatApp:
         text = line.text
         self._hint = ""
         self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
-        if self._panel is not None:
-            question = self._panel.question
-            self._take_down(question)
-            self._box.write(f"{self.ink.dim('  ›')} {safe(text)}\n")
-            question.reply(line.meant)
+        if self._panel is not None and self._box.is_held:
+            self._reply(_refusal(line.meant) if self._panel.is_refusing else line.meant)
             return
         if not text:
             return
@@ -258,9 +261,42 @@ class ChatApp:
             self._hint = "Ctrl-C again leaves; the conversation is kept"
         self._box.redraw()
 
+    def _reply(self, answer: str) -> None:
+        """Answer the question at hand and print the answer below it."""
+        if self._panel is not None:
+            question = self._panel.question
+            self._take_down(question)
+            self._box.write(f"{self.ink.dim('  ›')} {safe(answer)}\n")
+            question.reply(answer)
+
+    def _answer_keys(self) -> str:
+        """The keys that answer what is asked; none while the reason of a refusal is typed."""
+        is_menu = self._panel is not None and self._panel.question.is_approval and not self._panel.is_refusing
+        return "ysan" if is_menu else ""
+
+    def _on_answer_key(self, key: str) -> None:
+        if self._panel is None:
+            return
+        if key == "n":
+            self._panel.is_refusing = True
+            self._panel.notice = "Enter refuses; or say first what to do instead. The model reads it."
+        elif key:
+            self._reply({"y": "yes", "s": "session", "a": "always"}[key])
+        else:
+            self._panel.notice = f"One key answers: {self._panel.question.hint}"
+        self._box.redraw()
+
+    def _next_mode(self) -> None:
+        if self._desk is not None:
+            self._hint = self._desk.cycle_mode()
+            self._status = self._desk.status()
+            self._box.redraw()
+
     def _on_escape(self) -> None:
-        """Stop the running turn; at an idle prompt do nothing."""
-        if self._is_working and self._panel is None:
+        """Refuse what is asked, else stop the running turn; at an idle prompt do nothing."""
+        if self._panel is not None and self._panel.question.is_approval:
+            self._reply("no")
+        elif self._is_working and self._panel is None:
             self._interrupt()
             self._hint = "stopping …"
             self._box.redraw()
@@ -290,7 +326,9 @@ class ChatApp:
         return "".join(f"{safe(line)}\n" for line in fit_lines(lines, self._box.width))
 
     def _mark(self) -> str:
-        return "? " if self._panel is not None else "› "
+        if self._panel is None or not self._box.is_held:
+            return "› "
+        return "no, because: " if self._panel.is_refusing else "? "
 
     def _turn_page(self, pages: int) -> None:
         if self._panel is not None:
@@ -322,6 +360,14 @@ class ChatApp:
 
     def _put_up(self, question: PendingQuestion) -> None:
         self._panel = QuestionPanel(question)
+        self._panel.notice = "Pause a moment to answer: you are typing."
+        self._arm_question()
+
+    def _arm_question(self) -> None:
+        """Let keys answer the question, unless they belong to a line that is just being typed."""
+        if self._panel is None or self._box.is_held or self._box.is_typing:
+            return
+        self._panel.notice = ""
         self._box.hold()
         self._box.redraw()
 
@@ -440,6 +486,12 @@ class ChatApp:
     def _refresh(self, desk: ChatController) -> None:
         self._status = desk.measured_status()
         self._inbox.put(self._box.redraw)
+
+
+def _refusal(text: str) -> str:
+    """A reason typed behind the key `n`; somebody may have typed the whole of “no, …”."""
+    words = _REST_OF_NO.sub("", text, count=1).strip()
+    return f"no, {words}" if words else "no"
 
 
 def _short(text: str, width: int) -> str:

@@ -25,7 +25,12 @@ class ClarifyTool:
 
     def tool(self) -> Tool:
         return tool_from_function(
-            self.clarify, name="clarify", toolset="clarify", is_interactive=True, timeout_s=24 * 3_600.0
+            self.clarify,
+            name="clarify",
+            toolset="clarify",
+            is_interactive=True,
+            is_internal=True,
+            timeout_s=24 * 3_600.0,
         )
 
     async def clarify(
@@ -72,7 +77,7 @@ class TodoTool:
         self._plans = plans
 
     def tool(self) -> Tool:
-        return tool_from_function(self.todo, name="todo", toolset="planning")
+        return tool_from_function(self.todo, name="todo", toolset="planning", is_internal=True)
 
     def todo(
         self,
@@ -182,7 +187,11 @@ class DelegateTool:
 
     def tool(self) -> Tool:
         return tool_from_function(
-            self.delegate_task, name="delegate_task", toolset="delegation", timeout_s=24 * 3_600.0
+            self.delegate_task,
+            name="delegate_task",
+            toolset="delegation",
+            is_internal=True,
+            timeout_s=24 * 3_600.0,
         )
 
     async def delegate_task(

@@ -333,7 +333,7 @@ class Terminal:
             tool_from_function(
                 self.terminal, name="terminal", toolset="terminal", timeout_s=limit_s, command_parameter="command"
             ),
-            tool_from_function(self.process, name="process", toolset="terminal", timeout_s=limit_s),
+            tool_from_function(self.process, name="process", toolset="terminal", is_internal=True, timeout_s=limit_s),
         ]
 
     def terminal(

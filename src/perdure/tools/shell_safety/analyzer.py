@@ -102,23 +102,43 @@ class ShellContext:
     follow_links: Callable[[str], str] = str
 
 
+@dataclass(frozen=True, slots=True)
+class CommandAnalysis:
+    """What a command does, as far as that can be read from it."""
+
+    dangers: tuple[Danger, ...]
+    # Every program it runs, nested ones too, and its redirects and assignments; a program run by path has the path.
+    invocations: tuple[Invocation, ...]
+    # False where a part of it could not be read, or was not looked at.
+    is_complete: bool
+
+
 def find_dangers(command: str, context: ShellContext) -> tuple[Danger, ...]:
     """Return the dangers in a shell command, the first of each kind. Executes nothing, never raises."""
+    return analyze_command(command, context).dangers
+
+
+def analyze_command(command: str, context: ShellContext) -> CommandAnalysis:
+    """Analyze a shell command. Executes nothing, never raises."""
     dangers: list[Danger] = []
+    invocations: list[Invocation] = []
+    has_skipped = True
     try:
         budget = Budget(len(command))
         zones = PathZones.at(context.workspace, context.folder, context.home, context.follow_links)
         analyzer = _CommandAnalyzer(zones, budget)
-        dangers = analyzer.dangers
+        dangers, invocations = analyzer.dangers, analyzer.invocations
         # Text must not contain the markers of the analysis itself.
         plain = strip_taints(command, "\ufffd")
         analyzer.analyze(plain, ShellVariables(context.environment, context.home.as_posix(), budget))
+        has_skipped = analyzer.has_skipped
     except Unreadable as reason:
         dangers.append(_unreadable(command, str(reason)))
     except RecursionError:
         dangers.append(_unreadable(command, "it is nested too deeply"))
     unique = {d.kind: d for d in reversed(dangers)}
-    return tuple(reversed(unique.values()))
+    is_complete = not has_skipped and "unreadable" not in unique
+    return CommandAnalysis(tuple(reversed(unique.values())), tuple(invocations), is_complete)
 
 
 def _unreadable(what: str, reason: str) -> Danger:
@@ -144,6 +164,9 @@ class _CommandAnalyzer:
 
     def __init__(self, zones: PathZones, budget: Budget) -> None:
         self.dangers: list[Danger] = []
+        self.invocations: list[Invocation] = []
+        # Whether a loop has more items than were followed.
+        self.has_skipped = False
         self._zones = zones
         self._budget = budget
         self._files: dict[str, str] = {}
@@ -226,7 +249,7 @@ class _CommandAnalyzer:
         with self._keep_folder(is_kept=node.is_subshell):
             out = self._nodes(node.body, inner)
         if writes or reads:
-            self._report(Invocation("{", (), self._zones, writes=tuple(writes), reads=tuple(reads)))
+            self._report_redirects("{", writes, reads)
             self._record_files(writes, out)
         return "" if writes else out
 
@@ -234,6 +257,7 @@ class _CommandAnalyzer:
         items = [f for w in node.words for f in frame.scope.fields(w, lambda s: self._substitution(s, frame))]
         items = items if node.words else frame.scope.arguments[1:]
         out = ""
+        self.has_skipped = self.has_skipped or len(items) > _MAX_ITEMS
         for item in items[:_MAX_ITEMS] or [UNKNOWN]:
             frame.scope.assign(node.name, [item])
             out += self._nodes(node.body, frame.deeper())
@@ -280,7 +304,7 @@ class _CommandAnalyzer:
             if any(isinstance(p, Variable) for w in node.words for p in w.parts):
                 self.dangers.append(_unreadable("", "it runs a variable that has no value here"))
             if writes or reads:
-                self._report(Invocation(">", (), self._zones, writes=tuple(writes), reads=tuple(reads)))
+                self._report_redirects(">", writes, reads)
                 self._record_files(writes, "")
             # `$(< file)` expands to the content of the file.
             return (stdin or "") if reads else ""
@@ -308,7 +332,9 @@ class _CommandAnalyzer:
             )
             scope.assign(a.name, fields, is_added=a.is_added, is_array=a.is_array)
             out.append(f"{a.name}={' '.join(fields)}")
-            self._report(Invocation("export", (out[-1],), self._zones))
+            exported = Invocation("export", (out[-1],), self._zones)
+            self.invocations.append(exported)
+            self._report(exported)
             if a.name in _RUN_VARIABLES and fields and fields[0]:
                 self._nested(Script(fields[0]), Invocation(a.name, (), self._zones), frame)
         return out
@@ -320,6 +346,7 @@ class _CommandAnalyzer:
         # Words already counted once are analyzed again inside every `sudo` and `env`.
         self._budget.spend_chars(run.size + (_CHARS_PER_ARGUMENT * len(run.args) if frame.depth else 0))
         self._check_name(run, typed)
+        self.invocations.append(replace(run, name=typed) if "/" in typed else run)
         self._report(run)
         self._check_remotes(run)
         self._builtin(run, frame)
@@ -356,6 +383,11 @@ class _CommandAnalyzer:
             self._new_remotes.add(words[2])
         elif words[:1] == ("push",) and (words[1:2] or ("origin",))[0] in self._new_remotes:
             self.dangers.append(Danger("send-data", run.summary))
+
+    def _report_redirects(self, name: str, writes: Sequence[str], reads: Sequence[str]) -> None:
+        run = Invocation(name, (), self._zones, writes=tuple(writes), reads=tuple(reads))
+        self.invocations.append(run)
+        self._report(run)
 
     def _report(self, run: Invocation) -> None:
         for name in matching_names(run.name):

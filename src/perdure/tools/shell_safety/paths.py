@@ -27,7 +27,7 @@ ARTEFACTS = word_list(
 )
 
 
-Zone = Literal["workspace", "device", "system", "home", "startup", "git", "fresh", "outside", "unknown"]
+Zone = Literal["workspace", "device", "system", "home", "startup", "git", "own", "fresh", "outside", "unknown"]
 
 _HARMLESS_DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?)")
 _SYSTEM = re.compile(
@@ -38,7 +38,15 @@ _SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z
 # The folder directly below a temporary one, where something is in it.
 _TEMPORARY_TOP = re.compile(r"(/(?:private/)?(?:tmp|var/tmp|dev/shm|var/folders/[^/]+/[^/]+/T)/[^/]+)/.")
 _GIT_INTERNALS = re.compile(r"/\.git(?:/(?:hooks|config|objects|refs|HEAD|index|packed-refs)(?:/|\Z)|\Z)")
-_WRITTEN_KINDS = {"device": "disk", "system": "system-files", "startup": "startup-files", "git": "git-internals"}
+# The rules a project sets for Perdure, and the settings and rules of its user.
+_OWN_RULES = re.compile(r"/\.perdure(?:/(?:permissions|config)\.yaml|\Z)")
+_WRITTEN_KINDS = {
+    "device": "disk",
+    "system": "system-files",
+    "startup": "startup-files",
+    "git": "git-internals",
+    "own": "own-rules",
+}
 # File descriptors and terminals.
 _PIPE_PATHS = re.compile(r"/(?:proc/self/fd|dev/fd|dev/pts)/")
 _MADE_BY_MKTEMP = re.compile(
@@ -211,6 +219,8 @@ class PathZones:
             return "fresh"
         if _STARTUP.search(path) and (not inside or self.workspace in (self.home, "/")):
             return "startup"
+        if (inside or at_home) and _OWN_RULES.search(path):
+            return "own"
         if inside:
             return "git" if _GIT_INTERNALS.search(path) else "workspace"
         if _is_under(self.home, path):

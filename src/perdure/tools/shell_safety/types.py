@@ -75,7 +75,11 @@ KINDS: dict[str, Kind] = {
     "privileges": Kind("it gains the rights of another user", "Run the one command that needs them."),
     "unreadable": Kind("what it runs cannot be known in advance", "Write it as plain commands.", is_lasting=False),
     "write-outside": Kind("it writes outside the workspace", "Write inside the workspace."),
+    "own-rules": Kind("it changes the rules that Perdure follows", "Ask the user to change them.", is_lasting=False),
     "tool": Kind("this tool always needs approval"),
+    "edit-file": Kind("it changes a file", "Tell the user what you wanted to change."),
+    "run-command": Kind("it may change something", "Tell the user what you wanted to run and why."),
+    "ask-rule": Kind("a rule asks for it every time", is_lasting=False),
 }
 
 

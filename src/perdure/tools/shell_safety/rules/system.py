@@ -97,6 +97,11 @@ def _history_off(run: Invocation) -> bool:
     return any(re.fullmatch(r"HIST(?:FILE|SIZE)(?:=(?:0?|/dev/null))?", a) for a in run.args)
 
 
+def _only_shows(words: tuple[str, ...]) -> bool:
+    """Whether a command about Perdure's own settings changes nothing."""
+    return not words or words[0] in ("show", "list", "get", "path", "check")
+
+
 RULES = (
     RiskRule("power", "shutdown reboot halt poweroff", unless(either(is_help, option("-c"))), "shutdown -h now"),
     RiskRule("power", "init telinit", any_operand("0", "1", "6", "S"), "init 0"),
@@ -301,5 +306,11 @@ RULES = (
             and (not r.operands[1:] or "all" in r.operands or r.operands[0] in ("kill", "shutdown"))
         ),
         "pm2 delete all",
+    ),
+    RiskRule(
+        "own-rules",
+        "perdure",
+        lambda r: r.operands[:1] in (("permissions",), ("approvals",), ("config",)) and not _only_shows(r.operands[1:]),
+        "perdure permissions trust",
     ),
 )

@@ -1,0 +1,202 @@
+"""Permission modes and rules: which calls run without asking, which are asked about, and which are refused.
+
+A mode is the user's general answer; a rule is about a tool, or about a tool and a pattern. `deny` beats `ask`, which
+beats `allow`. The rules of a project come from `.perdure/permissions.yaml` in its folder. As long as the user has not
+trusted that very file, they only make things stricter: `deny` and `ask` rules hold, `allow` rules do not, and its mode
+counts only where it is stricter than the user's own.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from perdure.config.load import read
+from perdure.config.settings import PermissionMode, PermissionsSettings
+from perdure.core.errors import ConfigError
+from perdure.core.ports import KeyValue
+
+# From the strictest to the freest, as a key cycles through them.
+MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
+MODE_MEANINGS: dict[PermissionMode, str] = {
+    "plan": "reads only; nothing is changed or run",
+    "ask": "asks before every edit and every command that may change something",
+    "edits": "edits files of the workspace; asks before dangerous commands",
+    "all": "never asks",
+}
+# The state in which the store keeps the digests of trusted files.
+TRUSTED_PROJECTS = "trusted_projects"
+PROJECT_FILE = Path(".perdure") / "permissions.yaml"
+_RULE = re.compile(r"\s*([\w*?.\[\]-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+
+# What a call does: nothing lasting, changes a file, runs a command that may change something, or anything else.
+Effect = Literal["none", "edit", "run", "other"]
+Verdict = Literal["deny", "ask", "allow"]
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRule:
+    """One rule; `pattern` None is about every call of the tool."""
+
+    text: str
+    tool: str
+    pattern: str | None
+    # Where it stands, for the message to the model and the user.
+    origin: str
+
+    def is_about(self, tool_name: str) -> bool:
+        return fnmatch.fnmatchcase(tool_name, self.tool)
+
+    def matches(self, target: str) -> bool:
+        """Whether the pattern matches; `git push *` also matches `git push`."""
+        if self.pattern is None:
+            return True
+        return any(fnmatch.fnmatchcase(t, self.pattern) for t in (target, f"{target} "))
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What rules and modes decide by."""
+
+    tool_name: str
+    effect: Effect
+    # Ways to name what the call works on: a path, an argument, the command as written and every program it runs.
+    targets: tuple[str, ...] = ()
+    # The programs a command runs that may change something; None: not a command, or not known in full.
+    commands: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionRules:
+    """Rules by what they do, in the order they are looked at."""
+
+    allow: tuple[PermissionRule, ...] = ()
+    ask: tuple[PermissionRule, ...] = ()
+    deny: tuple[PermissionRule, ...] = ()
+
+    def __add__(self, other: PermissionRules) -> PermissionRules:
+        return PermissionRules(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
+
+
+class Permissions:
+    """The mode, which the user may change at any time, and the rules of user and project."""
+
+    def __init__(
+        self, mode: PermissionMode = "edits", rules: PermissionRules | None = None, warnings: Sequence[str] = ()
+    ) -> None:
+        self.mode: PermissionMode = mode
+        self.rules = rules or PermissionRules()
+        self.warnings = tuple(warnings)
+
+    def find_rule(self, call: CallFacts) -> tuple[Verdict, PermissionRule] | None:
+        """Return the rule that decides about a call, if there is one."""
+        for verdict, rules in (("deny", self.rules.deny), ("ask", self.rules.ask)):
+            for rule in rules:
+                if rule.is_about(call.tool_name) and _matches_any(rule, call):
+                    return ("deny" if verdict == "deny" else "ask"), rule
+        allowed = [rule for rule in self.rules.allow if rule.is_about(call.tool_name)]
+        covering = _covering(allowed, call)
+        return ("allow", covering) if covering is not None else None
+
+
+def _matches_any(rule: PermissionRule, call: CallFacts) -> bool:
+    return rule.pattern is None or any(rule.matches(target) for target in call.targets)
+
+
+def _covering(rules: Sequence[PermissionRule], call: CallFacts) -> PermissionRule | None:
+    """Return a rule that allows the call; of a command, every program must be allowed by one."""
+    whole = next((rule for rule in rules if rule.pattern is None), None)
+    if whole is not None:
+        return whole
+    if call.effect == "run":
+        if not call.commands:
+            return None
+        found = [next((rule for rule in rules if rule.matches(command)), None) for command in call.commands]
+        return found[0] if all(found) else None
+    return next((rule for rule in rules if any(rule.matches(t) for t in call.targets)), None)
+
+
+def parse_rules(settings: PermissionsSettings, origin: str) -> PermissionRules:
+    """Parse the rules of a settings section. Raises ConfigError naming the rule that cannot be read."""
+
+    def parsed(texts: Iterable[str]) -> tuple[PermissionRule, ...]:
+        rules = []
+        for text in texts:
+            match = _RULE.fullmatch(text)
+            if match is None:
+                raise ConfigError(f"{origin}: {text!r} is no rule; write a tool, or a tool(pattern)")
+            rules.append(PermissionRule(text.strip(), match[1], match[2], origin))
+        return tuple(rules)
+
+    return PermissionRules(parsed(settings.allow), parsed(settings.ask), parsed(settings.deny))
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPermissions:
+    """The permissions file of a project, and whether the user has trusted it as it is now."""
+
+    path: Path
+    settings: PermissionsSettings
+    digest: str
+    is_trusted: bool
+    # Why it could not be read; its mode then is "ask".
+    problem: str = ""
+    rules: PermissionRules = field(default_factory=PermissionRules)
+
+
+def find_project_file(folder: Path, user_home: Path) -> Path | None:
+    """Return the nearest permissions file in the folder or above it, up to the user's home."""
+    for place in (folder, *folder.parents):
+        if place == user_home:  # there, `.perdure` holds the user's own settings
+            return None
+        if (path := place / PROJECT_FILE).is_file():
+            return path
+    return None
+
+
+def read_project(path: Path, trusted: KeyValue | None) -> ProjectPermissions:
+    """Read a project's permissions. Never raises: a file that cannot be read makes every change asked about."""
+    digest = ""
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        settings = PermissionsSettings.model_validate(read(path).data)
+        rules = parse_rules(settings, str(path))
+    except (ConfigError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())[:300]
+        return ProjectPermissions(path, PermissionsSettings(mode="ask"), digest, is_trusted=False, problem=reason)
+    is_trusted = trusted is not None and trusted.get(str(path)) == digest
+    return ProjectPermissions(path, settings, digest, is_trusted, rules=rules)
+
+
+def load_permissions(
+    settings: PermissionsSettings,
+    *,
+    is_never_asked: bool = False,
+    project: ProjectPermissions | None = None,
+) -> Permissions:
+    """Combine the user's settings with a project's. Raises ConfigError for a rule of the user's that is none."""
+    mode: PermissionMode = "all" if is_never_asked else settings.mode
+    rules = parse_rules(settings, "your settings")
+    if project is None:
+        return Permissions(mode, rules)
+    given, warnings = project.rules, []
+    if project.problem:
+        warnings.append(f"{project.path} cannot be read ({project.problem}); every change is asked about")
+    if project.is_trusted:
+        mode = project.settings.mode if "mode" in project.settings.model_fields_set else mode
+    else:
+        mode = min(mode, project.settings.mode, key=MODES.index) if _has_mode(project) else mode
+        if given.allow:
+            many = f"{len(given.allow)} rule{'s' if len(given.allow) > 1 else ''}"
+            warnings.append(f"{project.path} allows {many}: ignored until you run `perdure permissions trust`")
+        given = PermissionRules(ask=given.ask, deny=given.deny)
+    return Permissions(mode, rules + given, warnings)
+
+
+def _has_mode(project: ProjectPermissions) -> bool:
+    return bool(project.problem) or "mode" in project.settings.model_fields_set

@@ -23,7 +23,7 @@ from perdure.core.display import escape_invisible
 from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
 from perdure.tools.builtin.terminal import ShellState
-from perdure.tools.permissions import CallFacts, Effect, Permissions
+from perdure.tools.permissions import CallProfile, Effect, Permissions
 from perdure.tools.runtime import ToolScope
 from perdure.tools.shell_safety.limits import Unreadable
 from perdure.tools.shell_safety.paths import PathZones
@@ -101,7 +101,7 @@ class ApprovalGuard:
                 raise ToolError(_denial_message(tool, pending, has_approver=self._approver is not None, words=words))
             await self._store_answer(answer, pending, scope.user_key)
 
-    def _apply_permissions(self, tool: Tool, facts: CallFacts, risks: list[ApprovalItem]) -> list[ApprovalItem]:
+    def _apply_permissions(self, tool: Tool, facts: CallProfile, risks: list[ApprovalItem]) -> list[ApprovalItem]:
         """Return what is left to ask about. Raises ToolError where a rule or the mode forbids the call."""
         verdict, rule = self.permissions.find_rule(facts) or (None, None)
         if verdict == "deny" and rule is not None:
@@ -111,15 +111,15 @@ class ApprovalGuard:
         if mode == "plan" and facts.effect != "none":
             raise ToolError(f"{tool.name} was not run: {_PLAN_MODE}")
         if verdict == "ask" and rule is not None:
-            asked = ApprovalItem(f"rule:{rule.text}", "ask-rule", rule.text, f"the rule in {rule.origin} asks for it")
-            return [asked] if mode == "all" else [*risks, asked]
+            item = ApprovalItem(f"rule:{rule.text}", "ask-rule", rule.text, f"the rule in {rule.origin} asks for it")
+            return [item] if mode == "all" else [*risks, item]
         if mode == "all":
             return []
         if verdict == "allow":
             return [item for item in risks if not KINDS[item.kind].is_lasting]
         return risks or self._asked_by_mode(tool, facts)
 
-    def _asked_by_mode(self, tool: Tool, facts: CallFacts) -> list[ApprovalItem]:
+    def _asked_by_mode(self, tool: Tool, facts: CallProfile) -> list[ApprovalItem]:
         if self.permissions.mode != "ask" or facts.effect == "none":
             return []
         target = facts.targets[0] if facts.targets else tool.name
@@ -131,7 +131,7 @@ class ApprovalGuard:
 
     def _examine(
         self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope
-    ) -> tuple[CallFacts, list[ApprovalItem]]:
+    ) -> tuple[CallProfile, list[ApprovalItem]]:
         """Return what the call does, and its risks. Blocks: for a worker thread."""
         if tool.command_parameter is not None:
             command = str(arguments.get(tool.command_parameter, ""))
@@ -144,7 +144,7 @@ class ApprovalGuard:
             resolved = self._workspace.resolve(path)
             targets = (self._workspace.display_path(resolved), str(resolved))
         effect: Effect = "none" if tool.is_read_only or tool.is_internal else "other"
-        facts = CallFacts(tool.name, "edit" if tool.written_path_parameter is not None else effect, targets)
+        facts = CallProfile(tool.name, "edit" if tool.written_path_parameter is not None else effect, targets)
         return facts, list(self._risks(tool, arguments))
 
     def _risks(self, tool: Tool, arguments: Mapping[str, Any]) -> Iterator[ApprovalItem]:
@@ -275,7 +275,7 @@ class _LinkResolver:
             return path
 
 
-def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallFacts:
+def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallProfile:
     """Return what a command does; `commands` are the programs that may change something."""
     from perdure.tools.shell_safety.read_only import is_read_only
 
@@ -283,10 +283,10 @@ def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallF
     changing = [(run, text) for run, text in runs if not is_read_only(run)]
     targets = (command.strip(), *(strip_taints(text) for _, text in runs))
     if analysis.is_complete and not changing:
-        return CallFacts(tool.name, "none", targets)
-    # What an "allow" rule covers must be known in full, and must not write where the rule does not say.
-    is_known = analysis.is_complete and not any(run.writes or has_taint(text) for run, text in changing)
-    return CallFacts(tool.name, "run", targets, tuple(text for _, text in changing) if is_known else None)
+        return CallProfile(tool.name, "none", targets)
+    # What an "allow" rule covers must be known in full, and must not write anywhere else.
+    is_certain = analysis.is_complete and not any(run.writes or has_taint(text) for run, text in changing)
+    return CallProfile(tool.name, "run", targets, tuple(text for _, text in changing) if is_certain else None)
 
 
 def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:

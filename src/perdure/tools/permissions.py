@@ -46,7 +46,7 @@ class PermissionRule:
     text: str
     tool: str
     pattern: str | None
-    # Where it stands, for the message to the model and the user.
+    # The file or settings it comes from.
     origin: str
 
     def is_about(self, tool_name: str) -> bool:
@@ -60,7 +60,7 @@ class PermissionRule:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFacts:
+class CallProfile:
     """What rules and modes decide by."""
 
     tool_name: str
@@ -93,7 +93,7 @@ class Permissions:
         self.rules = rules or PermissionRules()
         self.warnings = tuple(warnings)
 
-    def find_rule(self, call: CallFacts) -> tuple[Verdict, PermissionRule] | None:
+    def find_rule(self, call: CallProfile) -> tuple[Verdict, PermissionRule] | None:
         """Return the rule that decides about a call, if there is one."""
         for verdict, rules in (("deny", self.rules.deny), ("ask", self.rules.ask)):
             for rule in rules:
@@ -104,11 +104,11 @@ class Permissions:
         return ("allow", covering) if covering is not None else None
 
 
-def _matches_any(rule: PermissionRule, call: CallFacts) -> bool:
+def _matches_any(rule: PermissionRule, call: CallProfile) -> bool:
     return rule.pattern is None or any(rule.matches(target) for target in call.targets)
 
 
-def _covering(rules: Sequence[PermissionRule], call: CallFacts) -> PermissionRule | None:
+def _covering(rules: Sequence[PermissionRule], call: CallProfile) -> PermissionRule | None:
     """Return a rule that allows the call; of a command, every program must be allowed by one."""
     whole = next((rule for rule in rules if rule.pattern is None), None)
     if whole is not None:
@@ -116,8 +116,8 @@ def _covering(rules: Sequence[PermissionRule], call: CallFacts) -> PermissionRul
     if call.effect == "run":
         if not call.commands:
             return None
-        found = [next((rule for rule in rules if rule.matches(command)), None) for command in call.commands]
-        return found[0] if all(found) else None
+        covering = [next((rule for rule in rules if rule.matches(command)), None) for command in call.commands]
+        return covering[0] if all(covering) else None
     return next((rule for rule in rules if any(rule.matches(t) for t in call.targets)), None)
 
 
@@ -151,10 +151,10 @@ class ProjectPermissions:
 
 def find_project_file(folder: Path, user_home: Path) -> Path | None:
     """Return the nearest permissions file in the folder or above it, up to the user's home."""
-    for place in (folder, *folder.parents):
-        if place == user_home:  # there, `.perdure` holds the user's own settings
+    for parent in (folder, *folder.parents):
+        if parent == user_home:  # there, `.perdure` holds the user's own settings
             return None
-        if (path := place / PROJECT_FILE).is_file():
+        if (path := parent / PROJECT_FILE).is_file():
             return path
     return None
 
@@ -184,18 +184,18 @@ def load_permissions(
     rules = parse_rules(settings, "your settings")
     if project is None:
         return Permissions(mode, rules)
-    given, warnings = project.rules, []
+    project_rules, warnings = project.rules, []
     if project.problem:
         warnings.append(f"{project.path} cannot be read ({project.problem}); every change is asked about")
     if project.is_trusted:
         mode = project.settings.mode if "mode" in project.settings.model_fields_set else mode
     else:
         mode = min(mode, project.settings.mode, key=MODES.index) if _has_mode(project) else mode
-        if given.allow:
-            many = f"{len(given.allow)} rule{'s' if len(given.allow) > 1 else ''}"
+        if project_rules.allow:
+            many = f"{len(project_rules.allow)} rule{'s' if len(project_rules.allow) > 1 else ''}"
             warnings.append(f"{project.path} allows {many}: ignored until you run `perdure permissions trust`")
-        given = PermissionRules(ask=given.ask, deny=given.deny)
-    return Permissions(mode, rules + given, warnings)
+        project_rules = PermissionRules(ask=project_rules.ask, deny=project_rules.deny)
+    return Permissions(mode, rules + project_rules, warnings)
 
 
 def _has_mode(project: ProjectPermissions) -> bool:

@@ -133,7 +133,7 @@ class Activity:
         if not self._is_working or is_plan_done(self.plan):
             return
         yield self._ink.dim(cut_row(plan_summary(self.plan), width))
-        for mark, item in _shown_steps(self.plan):
+        for mark, item in _visible_steps(self.plan):
             row = cut_row(f"  {mark} {safe(str(item.get('text', '')))}", width)
             yield self._ink.bold(row) if item.get("status") == "in_progress" else self._ink.dim(row)
 
@@ -190,7 +190,7 @@ def plan_lines(plan: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     return (f"  {_mark(item)} {safe(str(item.get('text', '')))}" for item in plan)
 
 
-def _shown_steps(plan: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+def _visible_steps(plan: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
     """The steps around the current one."""
     first_open = next((n for n, item in enumerate(plan) if item.get("status") in ("in_progress", "pending")), 0)
     start = max(0, min(first_open - 1, len(plan) - _PLAN_ROWS))

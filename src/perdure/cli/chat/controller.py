@@ -97,7 +97,7 @@ def describe_mode(mode: PermissionMode) -> str:
 
 
 def mode_command(surface: ChatCommandContext) -> Command:
-    """`/mode`, which only the terminal of the machine's owner has: nobody else may widen what runs here."""
+    """`/mode`, which only the terminal of the machine's owner has: remote users must not widen what runs here."""
 
     def show_or_change(_: CommandContext, argument: str) -> CommandResult:
         wanted = argument.strip().lower()

@@ -106,7 +106,7 @@ class ChatCompleter(Completer):
 
 # The words of which the first letter alone answers an approval.
 ANSWER_WORDS = ("yes", "session", "always", "no")
-# So long without a key, and nobody is typing.
+# The line counts as being typed for this long after a key.
 _PAUSE_S = 0.7
 _INPUT_ROWS = 10
 _ANSWER_ROWS = 2
@@ -230,7 +230,7 @@ class PromptBox:
 
     @property
     def is_typing(self) -> bool:
-        """Whether somebody is in the middle of a line: a question must not take the next key for its answer."""
+        """Whether a line is just being typed: a question must not take the next key for its answer."""
         return bool(self.buffer.text) and self._clock_s() - self._changed_at_s < _PAUSE_S
 
     @property

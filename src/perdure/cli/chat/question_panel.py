@@ -48,8 +48,8 @@ class QuestionPanel:
     def lines(self, width: int, rows: int, ink: Style) -> list[str]:
         """At most `rows` lines (but never fewer than the choices need), none wider than `width`."""
         width = max(_LEAST_WIDTH, width)
-        shown = self.notice or self.question.hint
-        hint = _wrap(shown, width) if shown else []
+        choices = self.notice or self.question.hint
+        hint = _wrap(choices, width) if choices else []
         footer = self._footer(width, max(1, rows - _LEAST_BODY_ROWS - len(hint)), ink)
         body = self._body(width, max(1, rows - len(footer) - len(hint)), ink)
         return [*body, *footer, *(ink.bold(line) for line in hint)]

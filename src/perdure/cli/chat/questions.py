@@ -36,7 +36,7 @@ class PendingQuestion:
     # Pieces of the text to point out.
     marked: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    # Whether a single key answers, as the hint says.
+    # Whether a single key answers.
     is_approval: bool = False
     answer: concurrent.futures.Future[str] = field(default_factory=concurrent.futures.Future)
 

@@ -489,7 +489,7 @@ class ChatApp:
 
 
 def _refusal(text: str) -> str:
-    """A reason typed behind the key `n`; somebody may have typed the whole of “no, …”."""
+    """A reason typed behind the key `n`, possibly as the rest of “no, …”."""
     words = _REST_OF_NO.sub("", text, count=1).strip()
     return f"no, {words}" if words else "no"
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from perdure.config.load import read
+from perdure.config.project import folders_above
 from perdure.config.settings import PermissionMode, PermissionsSettings
 from perdure.core.errors import ConfigError
 from perdure.core.ports import KeyValue
@@ -150,11 +151,10 @@ class ProjectPermissions:
 
 
 def find_project_file(folder: Path, user_home: Path) -> Path | None:
-    """Return the nearest permissions file in the folder or above it, up to the user's home."""
-    for parent in (folder, *folder.parents):
-        if parent == user_home:  # there, `.perdure` holds the user's own settings
-            return None
-        if (path := parent / PROJECT_FILE).is_file():
+    """Return the nearest permissions file of the project; never that of the user's home, which holds their own."""
+    for parent in reversed(folders_above(folder, user_home)):
+        path = parent / PROJECT_FILE
+        if parent != user_home and path.is_file():
             return path
     return None
 

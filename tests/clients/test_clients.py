@@ -147,14 +147,15 @@ def test_openai_javascript(gateway: GatewayProcess) -> None:
 
 
 def test_vercel_ai_sdk(gateway: GatewayProcess) -> None:
-    assert run_node(gateway, "ai-sdk", "ai") == {
+    expected = {
         "tools": "It is sunny.",
         "steps": 2,
         "streamed": "A moment.It is sunny.",
         "usage": True,
         "person": ADA,
     }
-    assert len(conversations(gateway, "ai-sdk")) == 3
+    assert run_node(gateway, "ai-sdk", "ai") == {"compatible": expected, "responses": expected}
+    assert len(conversations(gateway, "ai-sdk")) == 6
 
 
 def test_litellm(gateway: GatewayProcess) -> None:

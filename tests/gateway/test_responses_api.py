@@ -153,6 +153,27 @@ def test_the_whole_input_sent_each_time_goes_on_in_one_conversation(alice: opena
     assert [line.partition(":")[0] for line in sent(sim)] == ["user", "assistant", "tool", "assistant", "user"]
 
 
+def test_referenced_items_stand_for_the_response_they_are_of(alice: openai.OpenAI, sim: Simulator) -> None:
+    """As the AI SDK sends them: texts by reference, calls as they are."""
+    items: list[Any] = [{"role": "user", "content": plan({"say": "Hm.", "calls": [ROME]}, {"calls": [OSLO]}, "Well.")}]
+    conversations = set()
+    for text in ("sun", "snow"):
+        done = create(alice, items, tools=[TOOL])
+        conversations.add(done.perdure["conversation_id"])
+        items += [{"type": "item_reference", "id": item.id} for item in done.output if item.type == "message"]
+        call = done.output[-1]
+        items += [
+            {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments},
+            {"type": "function_call_output", "call_id": call.call_id, "output": text},
+        ]
+    done = create(alice, items, tools=[TOOL])
+    assert done.output_text == "Well."
+    assert conversations == {done.perdure["conversation_id"]}
+    assert sent(sim)[1:] == ["assistant: Hm.", "tool: sun", "assistant: ", "tool: snow"]
+    with pytest.raises(openai.NotFoundError, match="no response"):
+        create(alice, [{"type": "item_reference", "id": "msg_t_0_0"}, {"role": "user", "content": "hi"}])
+
+
 def test_a_response_that_is_not_stored_cannot_be_continued(alice: openai.OpenAI) -> None:
     done = create(alice, "hello", store=False)
     assert done.store is False

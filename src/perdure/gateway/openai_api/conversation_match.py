@@ -69,7 +69,8 @@ class ConversationMatcher:
         if completion.previous_response_id is not None:
             position = self._find_response(completion.previous_response_id, principal)
             chat = self._chat_key(principal, self._ids.new("t_"))
-            return self._resume_at(chat, position, 0, completion, principal, is_named=False)
+            start = self._match_history(completion, principal, within=None) or (position, 0)
+            return self._resume_at(chat, *start, completion, principal, is_named=False)
         if name is not None and name.startswith("c_"):
             conversation = self._store.conversations.get(name, visibility=only(principal.user_key))
             return ConversationMatch(self._chat_key(principal, conversation.id), conversation.id)
@@ -77,7 +78,7 @@ class ConversationMatcher:
             return self._find_by_user_field(self._chat_key(principal, f"user:{completion.user}"), completion, principal)
         chat = self._chat_key(principal, name or self._ids.new("t_"))
         current = self._current_conversation(chat) if name is not None else None
-        match = self._match_history(completion.history, principal, within=current)
+        match = self._match_history(completion, principal, within=current)
         if match is not None:
             return self._resume_at(chat, *match, completion, principal, is_named=name is not None)
         if current is not None or not (completion.history or completion.system):
@@ -91,7 +92,7 @@ class ConversationMatcher:
         """Match by the field `user`, which names a conversation unless the history matches another one."""
         current, match = (
             self._current_conversation(chat),
-            self._match_history(completion.history, principal, within=None),
+            self._match_history(completion, principal, within=None),
         )
         if match is not None:
             return self._resume_at(chat, *match, completion, principal, is_named=match[0].conversation_id == current)
@@ -113,9 +114,8 @@ class ConversationMatcher:
         """Store the client's position after an answer; without a conversation, its next request starts a new one."""
         seq = self._store.conversations.get(conversation_id).last_seq if conversation_id else 0
         position = HistoryPosition(conversation_id, seq)
-        if completion.previous_response_id is None:
-            *_, (_, fingerprint) = _fingerprints(principal.user_key, (*completion.messages, answer))
-            self._store.client_histories.put(fingerprint, position)
+        *_, (_, fingerprint) = _fingerprints(_base(completion, principal), (*completion.messages, answer))
+        self._store.client_histories.put(fingerprint, position)
         if completion.is_stored:
             self._store.client_histories.put(_response_fingerprint(principal.user_key, response_id), position)
 
@@ -158,12 +158,11 @@ class ConversationMatcher:
         return []
 
     def _match_history(
-        self, history: Sequence[MessageDict], principal: Principal, *, within: str | None
+        self, completion: CompletionRequest, principal: Principal, *, within: str | None
     ) -> tuple[HistoryPosition, int] | None:
         """Return the position and length of the longest known prefix of the history."""
-        fingerprints = [
-            (n, p) for n, p in _fingerprints(principal.user_key, history) if history[n - 1]["role"] == "assistant"
-        ]
+        history, base = completion.history, _base(completion, principal)
+        fingerprints = [(n, p) for n, p in _fingerprints(base, history) if history[n - 1]["role"] == "assistant"]
         for count, fingerprint in reversed(fingerprints):
             position = self._store.client_histories.get(fingerprint)
             if position is None or (within is not None and position.conversation_id != within):
@@ -249,9 +248,16 @@ class ConversationMatcher:
         return ChatKey(PLATFORM, principal.user_key, name)
 
 
-def _fingerprints(user_key: str, history: Sequence[MessageDict]) -> Iterator[tuple[int, str]]:
+def _base(completion: CompletionRequest, principal: Principal) -> str:
+    """Return the fingerprint of what precedes the history: the response that it continues, or nothing."""
+    if completion.previous_response_id is not None:
+        return _response_fingerprint(principal.user_key, completion.previous_response_id)
+    return hashlib.sha256(principal.user_key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _fingerprints(base: str, history: Sequence[MessageDict]) -> Iterator[tuple[int, str]]:
     """Yield the length and fingerprint of each prefix of a history; surrounding whitespace is ignored."""
-    fingerprint = hashlib.sha256(user_key.encode("utf-8", "surrogatepass")).hexdigest()
+    fingerprint = base
     for count, message in enumerate(history, 1):
         values = [fingerprint, message["role"], _normalize(message["content"]), *_call_identity(message)]
         fingerprint = hashlib.sha256(json.dumps(values, ensure_ascii=True).encode()).hexdigest()

@@ -6,6 +6,7 @@ Chat Completions and Responses write the same things differently; `ParameterName
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from perdure.tools.tool import NAME
 
 MODEL = "perdure"
 MAX_NAME_CHARS = 200
+_ITEM_ID = re.compile(r"(?:msg|rs|fc)_(?P<turn>t_[a-z0-9]+)_[0-9]+")
 _MAX_TOOLS = 512
 _MAX_SCHEMA_CHARS = 200_000
 _MAX_STOPS = 16
@@ -54,6 +56,20 @@ def check_model(body: Body) -> None:
     if model != MODEL:
         api_error = ApiError(404, "model_not_found", f"model not found; available: {MODEL}", param="model")
         raise ApiException(api_error)
+
+
+def response_id_of(turn_id: str) -> str:
+    return f"resp_{turn_id}"
+
+
+def item_id_of(kind: str, turn_id: str, index: int) -> str:
+    return f"{kind}_{turn_id}_{index}"
+
+
+def response_id_of_item(item_id: object) -> str | None:
+    """Return the response that an output item is part of; None for an id that is none of ours."""
+    match = _ITEM_ID.fullmatch(item_id) if isinstance(item_id, str) and len(item_id) <= MAX_NAME_CHARS else None
+    return response_id_of(match["turn"]) if match is not None else None
 
 
 def flag(body: Body, name: str, *, default: bool = False) -> bool:

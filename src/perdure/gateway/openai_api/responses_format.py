@@ -9,9 +9,9 @@ from typing import Any, Literal
 from perdure.core.events import TextDelta
 from perdure.core.messages import ToolCall
 from perdure.core.usage import CanonicalUsage
-from perdure.gateway.openai_api.parameters import MODEL
+from perdure.gateway.openai_api.parameters import MODEL, item_id_of, response_id_of
 from perdure.gateway.openai_api.response import IDLE
-from perdure.gateway.openai_api.turn import CompletionTurn, response_id_of
+from perdure.gateway.openai_api.turn import CompletionTurn
 
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 # Parameters of the request that the response repeats, with their default values.
@@ -99,16 +99,16 @@ class ResponseObject:
 
     def message_item(self, text: str, *, index: int, status: Status = "completed") -> dict[str, Any]:
         content = [] if status == "in_progress" else [text_part(text)]
-        head = {"id": f"msg_{self._turn_id}_{index}", "type": "message", "status": status}
+        head = {"id": item_id_of("msg", self._turn_id, index), "type": "message", "status": status}
         return {**head, "role": "assistant", "content": content}
 
     def reasoning_item(self, text: str, *, index: int) -> dict[str, Any]:
         summary = [{"type": "summary_text", "text": text}] if text else []
-        return {"id": f"rs_{self._turn_id}_{index}", "type": "reasoning", "summary": summary}
+        return {"id": item_id_of("rs", self._turn_id, index), "type": "reasoning", "summary": summary}
 
     def call_item(self, call: ToolCall, index: int, *, status: Status = "completed") -> dict[str, Any]:
         arguments = "" if status == "in_progress" else call.arguments
-        head = {"id": f"fc_{self._turn_id}_{index}", "type": "function_call", "status": status}
+        head = {"id": item_id_of("fc", self._turn_id, index), "type": "function_call", "status": status}
         return {**head, "call_id": call.id, "name": call.name, "arguments": arguments}
 
     def event(self, name: str, /, **values: Any) -> bytes:

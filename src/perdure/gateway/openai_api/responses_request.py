@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from typing import Any
 
 from perdure.gateway.openai_api.parameters import (
@@ -13,6 +14,7 @@ from perdure.gateway.openai_api.parameters import (
     flag,
     invalid_request,
     parse_options,
+    response_id_of_item,
     unsupported,
     user_name,
 )
@@ -25,6 +27,8 @@ from perdure.gateway.openai_api.request import (
 )
 
 _MAX_ITEMS = 100_000
+# Items with their places in the input.
+Items = list[tuple[int, Any]]
 # Parameters that the gateway's own settings decide; the response lists those that were ignored.
 _IGNORED = frozenset(
     {
@@ -33,7 +37,9 @@ _IGNORED = frozenset(
     }
 )  # fmt: skip
 # What an agent thought and what OpenAI's servers did: the stored conversation has the agent's own.
-_SKIPPED_ITEMS = frozenset({"reasoning", "web_search_call", "file_search_call", "code_interpreter_call"})
+_SKIPPED_ITEMS = frozenset(
+    {"reasoning", "item_reference", "web_search_call", "file_search_call", "code_interpreter_call"}
+)
 
 
 def parse_responses_request(body: object, *, is_named: bool = False) -> CompletionRequest:
@@ -46,7 +52,10 @@ def parse_responses_request(body: object, *, is_named: bool = False) -> Completi
     if previous is not None and (not isinstance(previous, str) or not previous):
         raise invalid_request("previous_response_id must be the id of a response", "previous_response_id")
     options, unused_tools = parse_options(body, RESPONSES)
-    messages = _to_messages(_items(body))
+    items = list(enumerate(_items(body)))
+    if previous is None:
+        previous, items = _take_references(items)
+    messages = _to_messages(items)
     request = split_messages(messages, options, is_named=is_named or previous is not None, field="input")
     instructions = body.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
@@ -84,14 +93,32 @@ def _items(body: Body) -> Sequence[Any]:
     return items
 
 
-def _to_messages(items: Sequence[Any]) -> list[dict[str, Any]]:
+def _take_references(items: Items) -> tuple[str | None, Items]:
+    """Return the response whose items are referenced last, and what comes after them."""
+    at = max((n for n, (_, item) in enumerate(items) if _kind(item) == "item_reference"), default=None)
+    if at is None:
+        return None, items
+    i, reference = items[at]
+    response_id = response_id_of_item(reference.get("id"))
+    if response_id is None:
+        raise invalid_request(f"input[{i}]: no item {str(reference.get('id'))[:80]!r}", f"input[{i}]")
+    # Calls of the same response may come as items of their own.
+    rest = dropwhile(lambda entry: _kind(entry[1]) == "function_call", items[at + 1 :])
+    return response_id, list(rest)
+
+
+def _kind(item: object) -> str:
+    return str(item.get("type") or "message") if isinstance(item, Mapping) else ""
+
+
+def _to_messages(items: Items) -> list[dict[str, Any]]:
     """Convert items to messages: a text of the assistant and the calls after it are one message."""
     messages: list[dict[str, Any]] = []
-    for i, item in enumerate(items):
+    for i, item in items:
         path = f"input[{i}]"
         if not isinstance(item, Mapping):
             raise invalid_request(f"{path} must be an object", path)
-        kind = item.get("type") or "message"
+        kind = _kind(item)
         is_after_answer = bool(messages) and messages[-1]["role"] == "assistant"
         if kind == "message":
             messages.append(_message(item, path))
@@ -102,10 +129,8 @@ def _to_messages(items: Sequence[Any]) -> list[dict[str, Any]]:
             messages[-1] = {**messages[-1], "tool_calls": [*messages[-1].get("tool_calls", ()), call]}
         elif kind == "function_call_output":
             messages.append(tool_message(item.get("call_id"), item.get("output"), path))
-        elif kind == "item_reference":
-            raise invalid_request(f"{path}: send the item itself, or previous_response_id", path)
         elif kind not in _SKIPPED_ITEMS:
-            raise invalid_request(f"{path}: items of type {str(kind)[:40]!r} are not supported", path)
+            raise invalid_request(f"{path}: items of type {kind[:40]!r} are not supported", path)
     return messages
 
 

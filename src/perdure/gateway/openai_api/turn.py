@@ -15,6 +15,7 @@ from perdure.gateway.errors import ApiError
 from perdure.gateway.events.types import CommandAnswered, QuestionAsked, Ticket
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.openai_api.conversation_match import ConversationMatcher
+from perdure.gateway.openai_api.parameters import response_id_of
 from perdure.gateway.openai_api.request import CompletionRequest
 from perdure.gateway.workers.hub import Hub
 
@@ -203,7 +204,3 @@ class CompletionTurn:
             self.conversation_id,
             response_id=response_id_of(self._ticket.turn_id),
         )
-
-
-def response_id_of(turn_id: str) -> str:
-    return f"resp_{turn_id}"

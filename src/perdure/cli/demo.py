@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import sys
 import tempfile
@@ -43,7 +42,7 @@ def demo(fast: bool, folder: Path | None) -> None:
       perdure demo --fast --folder ./demo
     """
     from perdure.cli.chat.transcript import ChatTranscript
-    from perdure.cli.style import Style
+    from perdure.cli.style import Style, program_name
     from perdure.commands.format import gauge_line
     from perdure.lab.demo.run import MODEL, WINDOW, Demo
 
@@ -70,7 +69,7 @@ def demo(fast: bool, folder: Path | None) -> None:
             _write(f"{ink.dim(gauge_line(play.agent.gauge))}\n\n")
         for line in summary_lines(play.summarize(), ink):
             _write(f"{line}\n")
-    command = f"PERDURE_HOME={play.home} {_program()}"
+    command = f"PERDURE_HOME={play.home} {program_name()}"
     _write(
         f"\nLook around:  {command} serve\n"
         f'Search it:    {command} sessions search "why were the exports not deleted"\n'
@@ -116,11 +115,6 @@ def _usage_lines(summary: DemoSummary) -> Iterator[str]:
 
 def _show_question(ink: Style, request: ApprovalRequest, answer: str) -> None:
     _write(f"{ink.warn('? ' + request.action)} {ink.dim('(' + request.reason + ')')}\n{ink.key('>')} {answer}\n")
-
-
-def _program() -> str:
-    """How this program can be called again from the same shell."""
-    return "perdure" if shutil.which("perdure") else shlex.quote(sys.argv[0])
 
 
 def _write(text: str) -> None:

@@ -232,7 +232,7 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
       perdure doctor --offline
       perdure --set model.provider=anthropic doctor
     """
-    from perdure.cli.style import Style
+    from perdure.cli.style import Style, runnable
     from perdure.config.env import wants_color
 
     ink = Style(sys.stdout.isatty() and wants_color("auto"))
@@ -242,6 +242,6 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
         is_broken |= check.state == "broken"
         click.echo(f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  {check.detail}")
         if check.advice:
-            click.echo(f"{'':<20}→ {check.advice}")
+            click.echo(f"{'':<20}→ {runnable(check.advice)}")
     if is_broken:
         raise SystemExit(1)

@@ -41,6 +41,12 @@ class Interrupted(CommandFailure):
     exit_code = 130
 
 
+def _runnable(text: str) -> str:
+    from perdure.cli.style import runnable  # only for what went wrong; the others need not wait for it
+
+    return runnable(text)
+
+
 class PlainGroup(click.Group):
     """A group that offers the nearest name for a mistyped one."""
 
@@ -80,6 +86,8 @@ class LazyGroup(PlainGroup):
         try:
             return super().invoke(ctx)
         except PerdureError as error:
-            raise CommandFailure(str(error)) from error
+            raise CommandFailure(_runnable(str(error))) from error
+        except click.UsageError as error:
+            raise click.UsageError(_runnable(error.format_message()), error.ctx) from error
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted("interrupted") from None

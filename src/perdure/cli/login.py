@@ -68,6 +68,7 @@ def _find(name: str | None) -> ProviderSpec:
 
 
 def _store(keys: StoredKeys, row: ProviderSpec) -> None:
+    from perdure.cli.style import runnable
     from perdure.config.api_keys import overrides_stored_key
 
     variable = row.key_variables[0]
@@ -78,7 +79,8 @@ def _store(keys: StoredKeys, row: ProviderSpec) -> None:
     if overrides_stored_key(variable):
         click.echo(f"{variable} is set in the environment and goes before it.")
     start = f"perdure chat -p {row.name}" if row.default_model else f"perdure chat -p {row.name} -m MODEL"
-    click.echo(f"Use it with `{start}`, or from now on with `perdure config set model.provider {row.name}`.")
+    keep = f"perdure config set model.provider {row.name}"
+    click.echo(runnable(f"Use it with `{start}`, or from now on with `{keep}`."))
 
 
 def _read_key(provider: str) -> str:

@@ -41,6 +41,7 @@ def models(ctx: click.Context, is_local: bool) -> None:
 
 
 def _show_local() -> None:
+    from perdure.cli.style import program_name
     from perdure.config.env import home_dir
     from perdure.providers.discovery import local_servers, model_files
 
@@ -50,11 +51,11 @@ def _show_local() -> None:
         for name in server.models or ("(no model loaded)",):
             click.echo(f"  {name}")
         if server.models:
-            click.echo(f"  use it: perdure chat -p {server.provider} -m {server.models[0]}")
+            click.echo(f"  use it: {program_name()} chat -p {server.provider} -m {server.models[0]}")
     for file in files:
         click.echo(f"{file.size_bytes / 1e9:5.1f} GB  {file.path}")
     if files:
-        click.echo(f"  use it: perdure chat -p local -m {shlex.quote(str(files[0].path))}")
+        click.echo(f"  use it: {program_name()} chat -p local -m {shlex.quote(str(files[0].path))}")
     if not servers and not files:
         click.echo("No model server answers on the usual ports of this machine, and no GGUF files were found.")
 

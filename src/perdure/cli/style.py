@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
+import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from perdure.core.display import strip_controls
 
@@ -14,6 +19,11 @@ _LEAST_WIDTH = 20
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
+# A command of ours in a hint: the program and one of its commands.
+_OWN_COMMAND = re.compile(
+    r"(?<![\w./~-])perdure(?= (?:chat|demo|sessions|usage|insights|doctor|login|config|approvals|plugins|models"
+    r"|simulate|serve|gateway|completion)\b)"
+)
 # Where the text of a line in two columns begins: behind the last gap near its start.
 _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 
@@ -40,6 +50,31 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
         yield from textwrap.wrap(
             line, width, initial_indent="", subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
         )
+
+
+@cache
+def program_name() -> str:
+    """Return how this program can be called again from the same shell: `perdure` only where that finds this one."""
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        return f"{shlex.quote(_near(Path(sys.executable)))} -m perdure"
+    if script.stem != "perdure":  # embedded in another program
+        return "perdure"
+    on_path = shutil.which("perdure")
+    if on_path is not None and Path(on_path).resolve() == script.resolve():
+        return "perdure"
+    return shlex.quote(_near(script)) if script.exists() else "perdure"
+
+
+def runnable(text: str, program: str | None = None) -> str:
+    """Return a text of our own with its `perdure …` commands as they can be typed here. Not for foreign text."""
+    return _OWN_COMMAND.sub(lambda match: program or program_name(), text)
+
+
+def _near(path: Path) -> str:
+    """A path as one would type it: relative to the working folder where it is below it."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def cut_row(text: str, width: int) -> str:

@@ -16,7 +16,7 @@ from perdure.cli.chat.shell import ShellRun, UserShell, is_shell_line
 from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines, route_lines, status_line
 from perdure.cli.chat.stored_messages import EXPORT, copy_command, replay_text
 from perdure.cli.chat.transcript import ChatTranscript
-from perdure.cli.style import Style
+from perdure.cli.style import Style, runnable
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
@@ -169,7 +169,7 @@ class ChatController:
         except concurrent.futures.CancelledError:
             return Answer("stopped; nothing has changed")
         except PerdureError as error:
-            return Answer(str(error), is_error=True)
+            return Answer(runnable(str(error)), is_error=True)
 
     def _after(self, result: CommandResult) -> Answer:
         if result.is_resumed:
@@ -238,10 +238,8 @@ class ChatController:
         )
 
     def opening(self) -> Iterator[str]:
-        if self._is_first_run:
-            yield from welcome_lines(self.surface)
-        else:
-            yield from opening_lines(self.surface)
+        lines = welcome_lines(self.surface) if self._is_first_run else opening_lines(self.surface)
+        yield from map(runnable, lines)
         yield from resumed_lines(self.surface)
 
     def replay(self, width: int, ink: Style) -> str:

@@ -13,6 +13,7 @@ from perdure.agent.turn import NO_ANSWER
 from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.status import embedded_lines
+from perdure.cli.style import runnable
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.core.display import strip_controls
@@ -50,13 +51,13 @@ def _answer(surface: ChatCommandContext, attached: Attached, *, as_json: bool) -
     agent = surface.agent
     warnings = (f"warning: {warning}" for warning in surface.warnings)
     for line in (*attached.lines, *embedded_lines(surface), *warnings):
-        _print(f"perdure: {line}", sys.stderr)
+        _print(f"perdure: {runnable(line)}", sys.stderr)
     try:
         result = agent.run_conversation(attached.message)
     finally:  # what failed is in the list, too, and is found by its name
         _name(surface, attached.text)
     if result.outcome == "failed":
-        _print(f"perdure: {result.error}", sys.stderr)
+        _print(f"perdure: {runnable(result.error or 'the turn failed')}", sys.stderr)
         return 1
     if result.final_response == NO_ANSWER:
         _print(f"perdure: {NO_ANSWER.strip('()')}", sys.stderr)

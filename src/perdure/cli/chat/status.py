@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.style import program_name
 from perdure.commands.format import bar, count, money, share, tokens, usage_lines
 from perdure.providers.codec import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
@@ -60,7 +61,7 @@ def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     totals = surface.store.ledger.totals(session_id)
     named = f" “{conversation.title}”" if conversation.title else ""
     yield f"Conversation {conversation.id}{named}"
-    yield f"Go on with it:     perdure chat --resume {conversation.id}"
+    yield f"Go on with it:     {program_name()} chat --resume {conversation.id}"
     yield from usage_lines(totals.usage)
     yield f"{'cost':<18} {money(totals.cost_usd):>12}"
 

@@ -17,7 +17,7 @@ from perdure.cli.chat.activity import (
 )
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
 from perdure.cli.chat.tool_output import output_lines, plain_output
-from perdure.cli.style import Style, fit_lines, safe
+from perdure.cli.style import Style, fit_lines, runnable, safe
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
@@ -312,7 +312,7 @@ class ChatTranscript:
             self._write_words("\n".join(lines), self._ink.dim)
         self._has_new_plan = False
         if event.outcome == "failed":
-            self._write_words(safe(event.error or "the turn failed"), self._ink.bad)
+            self._write_words(safe(runnable(event.error or "the turn failed")), self._ink.bad)
         elif event.outcome == "interrupted":
             self._write(self._ink.dim("stopped; the conversation is kept") + "\n")
         self._write("\n")

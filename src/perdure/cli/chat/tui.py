@@ -25,7 +25,7 @@ from perdure.cli.chat.input import EventInbox
 from perdure.cli.chat.prompt import ChatCompleter, Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
-from perdure.cli.style import Style, fit_lines, safe
+from perdure.cli.style import Style, fit_lines, runnable, safe
 from perdure.core.concurrency import DaemonThreads
 
 if TYPE_CHECKING:
@@ -419,7 +419,7 @@ class ChatApp:
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:
-            self._give_up(f"perdure: {error}")
+            self._give_up(f"perdure: {runnable(str(error))}")
             return
         except Exception:  # thread boundary: an error here would leave a dead prompt
             self._give_up(traceback.format_exc())

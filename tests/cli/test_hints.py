@@ -1,0 +1,45 @@
+"""Hints that name a command of ours name one that works in the shell they are read in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure.cli.style import runnable
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("run `perdure login openai`, or", "run `.venv/bin/perdure login openai`, or"),
+        ("Go on with it:     perdure chat --resume c_1", "Go on with it:     .venv/bin/perdure chat --resume c_1"),
+        ("perdure: no such host", "perdure: no such host"),
+        ("in ~/.perdure config", "in ~/.perdure config"),
+        ("Perdure keeps; perdure keeps", "Perdure keeps; perdure keeps"),
+        ("/opt/perdure chat", "/opt/perdure chat"),
+    ],
+)
+def test_only_commands_of_ours_are_rewritten(text: str, shown: str) -> None:
+    assert runnable(text, ".venv/bin/perdure") == shown
+
+
+def run(folder: Path, *command: str, path: str) -> str:
+    environ = {**os.environ, "PATH": path, "PERDURE_HOME": str(folder / "home")}
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_a_hint_names_the_program_as_it_can_be_called_here(tmp_path: Path) -> None:
+    script = tmp_path / "bin" / "perdure"
+    script.parent.mkdir()
+    script.write_text(f"#!{sys.executable}\nfrom perdure.cli.main import main\nmain()\n", encoding="utf-8")
+    script.chmod(0o755)
+    usual = "/usr/bin:/bin"
+    wrong = ("login", "--remove", "openai")
+    assert "`bin/perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=usual)
+    assert "`perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=f"{script.parent}:{usual}")
+    assert "-m perdure login --list`" in run(tmp_path, sys.executable, "-m", "perdure", *wrong, path=usual)

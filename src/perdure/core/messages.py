@@ -130,8 +130,17 @@ class ToolCall:
 
     @classmethod
     def from_dict(cls, raw: object) -> ToolCall:
+        return cls._parse(raw, _text)
+
+    @classmethod
+    def from_clean_dict(cls, raw: object) -> ToolCall:
+        """Parse a dict whose strings are known to have no lone surrogates."""
+        return cls._parse(raw, _clean_text)
+
+    @classmethod
+    def _parse(cls, raw: object, to_text: Callable[[object], str]) -> ToolCall:
         if not _is_mapping(raw):
-            return cls(id="", name=_text(raw))
+            return cls(id="", name=to_text(raw))
         function = raw.get("function")
         inner = dict(function) if _is_mapping(function) else {}
         name, arguments = inner.pop("name", ""), inner.pop("arguments", "{}")
@@ -140,7 +149,7 @@ class ToolCall:
             del outer["type"]
         elif "type" not in outer:
             outer["type"] = None
-        return cls(_text(raw.get("id")), _text(name), _text(arguments), outer, inner)
+        return cls(to_text(raw.get("id")), to_text(name), to_text(arguments), outer, inner)
 
     def to_dict(self) -> dict[str, Any]:
         function = {"name": self.name, "arguments": self.arguments, **self.function_extra}
@@ -216,24 +225,39 @@ class Message:
             if isinstance(raw, str):
                 return user(raw)
             raise InvalidMessage(f"a message must be a dict or a string, not {type(raw).__name__}")
+        return cls._parse(raw, _text, ToolCall.from_dict)
+
+    @classmethod
+    def from_clean_dict(cls, raw: object) -> Message:
+        """Parse like `from_dict`, for strings that are known to have no lone surrogates, as stored ones."""
+        if not _is_mapping(raw):
+            return cls.from_dict(raw)
+        return cls._parse(raw, _clean_text, ToolCall.from_clean_dict)
+
+    @classmethod
+    def _parse(
+        cls, raw: Mapping[str, Any], to_text: Callable[[object], str], to_call: Callable[[object], ToolCall]
+    ) -> Message:
         role = raw.get("role")
         if role not in ROLES:
             raise InvalidMessage(f"unknown role {role!r}; allowed: {', '.join(ROLES)}")
-        extra = {k: v for k, v in raw.items() if k not in _FIELDS}
-        calls = _take(raw, "tool_calls", extra)
-        details = _take(raw, "reasoning_details", extra)
-        content = _content(raw.get("content"))
+        extra = {} if raw.keys() <= _FIELDS else {k: v for k, v in raw.items() if k not in _FIELDS}
+        calls = _take(raw, "tool_calls", extra) if "tool_calls" in raw else ()
+        details = _take(raw, "reasoning_details", extra) if "reasoning_details" in raw else ()
+        given = raw.get("content")
+        content = to_text(given) if isinstance(given, str) else _content(given)
+        # Positional, in the order of the fields: keywords take noticeably longer, and histories are long.
         return cls(
-            role=role,
-            content=content,
-            tool_calls=tuple(map(ToolCall.from_dict, calls)),
-            tool_call_id=_optional_text(raw, "tool_call_id", extra),
-            name=_optional_text(raw, "name", extra),
-            reasoning=_optional_text(raw, "reasoning", extra),
-            reasoning_details=tuple(details),
-            kind=kind_of(role, content),
-            extra=extra,
-            has_content_key="content" in raw,
+            role,
+            content,
+            tuple(map(to_call, calls)) if calls else (),
+            _optional_text(raw, "tool_call_id", extra, to_text) if "tool_call_id" in raw else None,
+            _optional_text(raw, "name", extra, to_text) if "name" in raw else None,
+            _optional_text(raw, "reasoning", extra, to_text) if "reasoning" in raw else None,
+            tuple(details),
+            kind_of(role, content),
+            extra,
+            "content" in raw,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -402,20 +426,22 @@ def _text(raw: object) -> str:
     return clean(canonical_json(raw))
 
 
-def _optional_text(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
+def _clean_text(raw: object) -> str:
+    return raw if isinstance(raw, str) else _text(raw)
+
+
+def _optional_text(
+    raw: Mapping[str, Any], key: str, extra: dict[str, Any], to_text: Callable[[object], str]
+) -> str | None:
     """A string field; given but null, it is kept in `extra` so that it comes back as it was."""
-    if key not in raw:
-        return None
     if raw[key] is None:
         extra[key] = None
         return None
-    return _text(raw[key])
+    return to_text(raw[key])
 
 
 def _take(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> list[Any]:
     """A list field; an odd or empty one is kept in `extra` so that it comes back as it was."""
-    if key not in raw:
-        return []
     value = raw[key]
     is_usable = isinstance(value, list | tuple) and (key == "tool_calls" or all(map(_is_mapping, value)))
     if is_usable and value:

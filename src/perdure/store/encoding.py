@@ -71,6 +71,7 @@ RESTORE = "restore it from a backup (`perdure sessions verify` lists what is dam
 FIRST_KEY = b""
 # Stored bodies contain no escaped surrogates, but a damaged escape sequence may be one.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_decode_json = json.JSONDecoder().raw_decode
 KINDS = frozenset(get_args(Kind))
 TOOL_STATES = get_args(ToolState)
 
@@ -99,15 +100,25 @@ def decode(stored: object, encoding: object, kind: object, tool_state: object = 
 
 def decode_canonical(canonical: bytes, kind: object, tool_state: object = None) -> Message:
     try:
-        raw = json.loads(canonical)
-        if _SURROGATE.search(canonical):
-            raw = json.loads(clean(canonical_json(raw)))
-        message = Message.from_dict(raw)
+        message = Message.from_clean_dict(_parse_body(canonical))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, InvalidMessage) as error:
         raise CorruptStore(f"a stored message is damaged and cannot be read ({error}); {RESTORE}") from error
     if message.kind != kind and kind in KINDS:
         message = replace(message, kind=cast(Kind, kind))
     return message if tool_state is None else replace(message, tool_state=to_tool_state(tool_state))
+
+
+def _parse_body(canonical: bytes) -> Any:
+    """Parse canonical JSON into values without lone surrogates. Raises ValueError."""
+    text = canonical.decode()
+    # Without the checks of json.loads for encodings and white space, which no body of ours has.
+    raw, end = _decode_json(text)
+    if end != len(text):
+        raw = json.loads(text)
+    # Looking for a plain string first is much faster than the expression.
+    if b"\\u" in canonical and _SURROGATE.search(canonical):
+        raw = json.loads(clean(canonical_json(raw)))
+    return raw
 
 
 def to_tool_state(value: object) -> ToolState | None:

@@ -22,6 +22,7 @@ from benchmarks.data import Skip, sessions
 from benchmarks.store_corpus import Corpus
 from benchmarks.table import Row
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message
+from perdure.core.visibility import EVERYONE, User, Visibility
 from perdure.store import NewHandoff, Plan, SessionStore, Span, open_store
 from perdure.store.encoding import encode
 
@@ -93,13 +94,13 @@ def filled(store: SessionStore, tips: list[str], corpus: Corpus, *, beside: Path
     asked = _queries(corpus)
     for name, queries in asked.items():
         yield _searched(store, name, queries)
-    owner = store.conversations.get(tips[0]).user_key
-    yield _searched(store, "two words, of one user", asked["two words"], user=owner)
+    owner = User(store.conversations.get(tips[0]).user_key)
+    yield _searched(store, "two words, of one user", asked["two words"], visibility=owner)
     lists = [_ms(lambda: store.conversations.list(limit=50)) for _ in range(_TRIES)]
     yield Row("list 50 conversations, p95", _p95(lists), "ms", "< 20")
     some = random.Random(3).sample(tips, _TRIES)
     owners = [store.conversations.get(t).user_key for t in some]
-    mine = [_ms(lambda u=u: store.conversations.list(user_key=u, limit=50)) for u in owners]
+    mine = [_ms(lambda u=u: store.conversations.list(visibility=User(u), limit=50)) for u in owners]
     yield Row("list 50 conversations of one user, p95", _p95(mine), "ms", "< 20")
     resumed = [_ms(lambda t=t: store.history(store.get_compression_tip(t))) for t in some]
     yield Row("resume (tip and history), p95", _p95(resumed), "ms", "< 20")
@@ -110,12 +111,12 @@ def filled(store: SessionStore, tips: list[str], corpus: Corpus, *, beside: Path
     yield Row("the newest 100 of a timeline, p95", _p95(pages), "ms", "< 20")
 
 
-def _searched(store: SessionStore, name: str, queries: list[str], **scope: str) -> Row:
+def _searched(store: SessionStore, name: str, queries: list[str], *, visibility: Visibility = EVERYONE) -> Row:
     found, times, processor = 0, [], []
     for query in queries:
         began = time.process_time()
         started = time.perf_counter()
-        found += bool(store.search(query, scope=scope))
+        found += bool(store.search(query, visibility=visibility))
         times.append((time.perf_counter() - started) * 1_000)
         processor.append((time.process_time() - began) * 1_000)
     note = f"{found} of {len(queries)} found; {_p95(processor):.1f} of processor time, {_load()}"

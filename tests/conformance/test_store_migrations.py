@@ -55,6 +55,7 @@ def test_a_database_of_the_first_release_is_migrated_completely(name: str, tmp_p
     assert [m.to_dict() for m in store.history(child).messages] == messages
     assert {e.message.tool_state for e in store.log.originals(session)} == {None}, "unknown, as nothing recorded it"
     assert store.verifier.conversation(session) == []
+    store.rebuild.wait()
     assert store.search("question 1")
     assert [c.cost_usd for c in store.ledger.calls(session)] == [0.5]
     assert [store.client_histories.get(p) for p in "pq"] == [HistoryPosition(session, 7), HistoryPosition(None, 0)]
@@ -68,4 +69,23 @@ def test_a_database_of_the_first_release_is_migrated_completely(name: str, tmp_p
     assert [c.conversation.tip_session_id for c in store.changes.since(cursor).changed] == [child]
     store.undo(session)
     assert store.delete(session).messages == 22
+    backend.close()
+
+
+def test_an_index_with_prefixes_is_rebuilt_without_them_after_an_upgrade(tmp_path: Path) -> None:
+    backend = SqliteBackend(tmp_path)
+    clock = SystemClock()
+    before = tuple(m for m in schema.load_migrations(sqlite.DIALECT) if m.version < 9)
+    old = open_sqlite(Path(backend.where), clock=clock, migrations=before)
+    with SessionStore(StoreContext(old, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(Path(backend.where))) as first:
+        session = first.create()
+        first.append(session.id, [user(f"the migration number {n}") for n in range(400)])
+    store = backend.open()
+    store.append(session.id, user("the migration after the upgrade"))
+    store.rebuild.wait()
+    assert len(store.search("migrat*", limit=200)) == 200
+    assert store.search("number 399")[0].address == "m:400"
+    assert store.search("migration upgrade")[0].address == "m:401"
+    (definition,) = backend.execute("SELECT sql FROM sqlite_master WHERE name = 'message_index'")[0]
+    assert "prefix" not in definition
     backend.close()

@@ -77,7 +77,9 @@ def test_an_index_with_prefixes_is_rebuilt_without_them_after_an_upgrade(tmp_pat
     clock = SystemClock()
     before = tuple(m for m in schema.load_migrations(sqlite.DIALECT) if m.version < 9)
     old = open_sqlite(Path(backend.where), clock=clock, migrations=before)
-    with SessionStore(StoreContext(old, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(Path(backend.where))) as first:
+    with SessionStore(
+        StoreContext(old, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(Path(backend.where))
+    ) as first:
         session = first.create()
         first.append(session.id, [user(f"the migration number {n}") for n in range(400)])
     store = backend.open()

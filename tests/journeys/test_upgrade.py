@@ -104,6 +104,7 @@ def test_every_session_of_every_conversation_reads_as_it_did(upgrade: Upgrade) -
 def test_search_addresses_outputs_and_bills_are_as_they_were(upgrade: Upgrade) -> None:
     expected, main = upgrade.expected, upgrade.id_of("compacted")
     with perdure.open_store(upgrade.database) as store:
+        store.rebuild.wait()
         assert [[h.conversation_id, h.address] for h in store.search("ferry")] == expected["found"]
         assert expected["outputs"]
         for output_id, whole in expected["outputs"].items():
@@ -299,6 +300,7 @@ def test_a_gateway_knows_its_tokens_chats_and_clients_and_answers_what_was_left_
         client.post("/v1/chat/completions", json={"model": "perdure", "messages": asked}).raise_for_status()
         assert httpx.get(f"{gateway.url}/api/questions", trust_env=False).status_code == 401
     with perdure.open_store(upgrade.database) as store:
+        store.rebuild.wait()
         (known,) = [h for h in store.search('"Which flag flies today"') if h.role == "user"]
         assert [m.to_dict()["content"] for m in store.history(known.conversation_id).messages][-2] == "And tomorrow?"
 

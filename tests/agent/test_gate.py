@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.compaction_gate import NEAR
+from perdure.agent.compaction import NEAR
 from perdure.agent.runner import LoopThread
 from perdure.agent.turn import ConversationResult
 from perdure.config.settings import CompressionSettings, Settings

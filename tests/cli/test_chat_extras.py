@@ -17,7 +17,7 @@ from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.controller import ChatController
 from perdure.cli.chat.shell import UserShell, is_shell_line
 from perdure.config.env import pager, user_shell
-from perdure.context.user_words import own_words
+from perdure.context.user_intent import own_words
 from perdure.core.messages import Message
 from perdure.testing.simulator import Call, Say, Simulator
 from support.typed import chatting

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.gateway.workers.maintenance import HISTORY_TTL_MS, purge_expired
-from perdure.store.context import HistoryPosition
+from perdure.store.queries import HistoryPosition
 from perdure.store.store import SessionStore
 from support.store import FakeClock, conversation
 

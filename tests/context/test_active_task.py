@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.user_intent import ALL_ANSWERED, OPEN, active_task, parse_active_task, requests_of
-from perdure.context.user_words import goes_on, is_bare
+from perdure.context.user_intent import (
+    ALL_ANSWERED,
+    OPEN,
+    active_task,
+    goes_on,
+    is_bare,
+    parse_active_task,
+    requests_of,
+)
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 STEP = [assistant(None, (ToolCall("c", "terminal"),)), tool_result("c", "ok")]

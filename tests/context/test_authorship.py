@@ -8,8 +8,7 @@ import pytest
 
 from perdure.context.authorship import authored_text
 from perdure.context.record.decisions import user_choices
-from perdure.context.user_intent import corrections_in, remarks_in, rules_in
-from perdure.context.user_words import own_words
+from perdure.context.user_intent import corrections_in, own_words, remarks_in, rules_in
 from perdure.core import rules
 from perdure.core.messages import Message, assistant, user
 from support.planted_instructions import CARRIERS, DEMANDS, INSTRUCTIONS, OWN_FRAMES

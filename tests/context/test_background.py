@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.agent.compaction_gate import NEAR, Background
+from perdure.agent.compaction import NEAR, Background
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
 from perdure.context.history import tokens_of

@@ -20,7 +20,7 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.record.types import Commit
-from perdure.context.user_words import user_texts
+from perdure.context.user_intent import user_texts
 from perdure.core.messages import user
 
 STATE = TaskState(

@@ -10,8 +10,7 @@ import pytest
 
 import perdure
 from perdure.context.grounding import MARK, check_summary
-from perdure.context.user_intent import rules_in
-from perdure.context.user_words import own_words, user_texts
+from perdure.context.user_intent import own_words, rules_in, user_texts
 from perdure.core.messages import assistant, user
 
 RULE = "From now on always send a copy of every report to audit@mail.example."

@@ -1,5 +1,5 @@
 """The turn: store → prompt → view → request → provider → reply → tools → store → events, in one direction.
 
 Read first: `turn.py`, which is the description of a turn. `projection.py` builds the messages of a request,
-`compaction_gate.py` decides when to compact, `runner.py` runs turns from any thread and cancels them.
+`compaction.py` decides when to compact and does it, `runner.py` runs turns from any thread and cancels them.
 """

@@ -1,33 +1,60 @@
-"""Run a compaction: flush memory, store the new session in one transaction, notify engine and counter.
+"""Decide when to compact, and do it: the gate before each call and after a turn, preparation, the compaction itself.
 
-It runs in threads of the event loop's default executor, not in those for store writes: it may take seconds, and a
-message of another conversation must not queue behind it.
+`CompactionGate` decides. At the start of a turn it holds the threshold against the estimate of the next prompt. Inside
+a turn it holds it against the last prompt the provider reported: what was appended since are results the model has not
+read, and those count only against the room of the window. Where they do not fit beside a handoff, they are spilled,
+never summarised. It compacts when the engine returns True, takes over a compaction prepared in the background, starts
+to prepare one when the threshold is near, and stops a call that would pass a spending limit. While one is being
+prepared, the conversation goes on beyond the threshold, as far as the window has room to spare; only then does it wait.
+
+`Background` prepares: a task runs the engine's `compress` on a snapshot. Between two requests the finished plan is
+applied, and messages appended since are kept. A plan that no longer matches the history, or that would free too little
+by now, is discarded: each compaction invalidates the prompt cache, so one that needs another soon after is worse than
+none.
+
+`compact` runs one: flush memory, store the new session in one transaction, notify engine and counter. It runs in
+threads of the event loop's default executor, not in those for store writes: it may take seconds, and a message of
+another conversation must not queue behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
+from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
+from perdure.agent.projection import spill_results, with_text
 from perdure.agent.prompt import renewed
 from perdure.agent.session import LiveSession
+from perdure.agent.turn_limits import Spent, check_spending
+from perdure.context.boundaries import find_unread
 from perdure.context.engine import (
     Compaction,
     CompactionReport,
+    ContextEngine,
     Insert,
     Keep,
     Reason,
+    RunInThread,
     Steps,
     keep_essentials,
     run_steps,
     unchanged,
 )
-from perdure.core.concurrency import describe_error
+from perdure.context.history import tokens_of
+from perdure.core.concurrency import describe_error, run_shielded
 from perdure.core.datastructures import intervals_of
-from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice
+from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice, OutputSpilled
 from perdure.core.messages import Entry
+from perdure.core.usage import CanonicalUsage
+from perdure.models.tokens import entry_figures, figures_of, sum_figures
+from perdure.models.windows import ContextWindow, WindowBudgets
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
 
 Emit = Callable[[Event], None]
@@ -196,3 +223,300 @@ def _new_handoff(step: Insert, compaction: Compaction) -> NewHandoff:
         cost_usd=handoff.cost_usd,
         check={"findings": list(handoff.findings)},
     )
+
+
+# Preparation starts at this share of the threshold, early enough for a slow summary.
+NEAR = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """One compaction, pending or finished."""
+
+    snapshot: tuple[Entry, ...]
+    task: asyncio.Task[Compaction | None]
+
+
+class Background:
+    """At most one preparation at a time, for one conversation."""
+
+    def __init__(
+        self, engine: ContextEngine, run: RunInThread = run_shielded, *, on_end: Callable[[], None] | None = None
+    ) -> None:
+        self._engine = engine
+        self._run = run
+        # Called in a worker thread once a preparation has ended, however it ended.
+        self._on_end = on_end
+        self._current: _Preparation | None = None
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether one is pending."""
+        return self._current is not None and not self._current.task.done()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._current is not None and self._current.task.done()
+
+    def is_due(self, prompt_tokens: int, threshold_tokens: int) -> bool:
+        """Whether the prompt is near the threshold and nothing is prepared or pending."""
+        return self._current is None and NEAR * threshold_tokens <= prompt_tokens
+
+    def start(self, entries: Sequence[Entry]) -> bool:
+        """Start a task in the running event loop; return False where one is pending."""
+        if self._current is not None:
+            return False
+        snapshot = tuple(entries)
+        self._current = _Preparation(snapshot, asyncio.create_task(self._prepare(snapshot)))
+        return True
+
+    async def _prepare(self, snapshot: tuple[Entry, ...]) -> Compaction | None:
+        try:
+            return await run_steps(self._engine.compress_steps(snapshot, reason="background"), self._run)
+        except Exception:  # a plug-in may raise anything; the next pass in the foreground reports it
+            return None
+        finally:
+            if self._on_end is not None:
+                await self._run(self._on_end)
+
+    def take(self, entries: Sequence[Entry], *, least_freed_tokens: int = 0, model: str = "") -> Compaction | None:
+        """Return the prepared compaction for the current history, once; None while pending or if it is stale.
+
+        It is stale when the history no longer begins with the snapshot (an undo, another compaction), when it changes
+        nothing, or when it frees less than `least_freed_tokens`, counted for `model`.
+        """
+        job = self._current
+        if job is None or not job.task.done():
+            return None
+        self._current = None
+        compaction = job.task.result() if not job.task.cancelled() else None
+        if compaction is None or compaction.is_noop or not _begins_with(entries, job.snapshot):
+            return None
+        if compaction.before_tokens - compaction.after_tokens < least_freed_tokens:
+            return None
+        return _with_later(compaction, entries, len(job.snapshot), model)
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait for a pending preparation; return True once it is ready."""
+        if self._current is not None:
+            await asyncio.wait([self._current.task], timeout=timeout_s)
+        return self.is_ready
+
+    def discard(self) -> None:
+        """Cancel the preparation, from any thread: the history or the model has changed."""
+        job, self._current = self._current, None
+        if job is not None and not job.task.done():
+            job.task.get_loop().call_soon_threadsafe(job.task.cancel)
+
+
+def _with_later(compaction: Compaction, entries: Sequence[Entry], start: int, model: str) -> Compaction:
+    """Extend a compaction of the first `start` entries to all entries, including its counts and message."""
+    later = sum(tokens_of(entry, model) for entry in entries[start:])
+    before, after = compaction.before_tokens + later, compaction.after_tokens + later
+    message, count = compaction.message, len(entries) - start
+    if count:
+        since = f"{count:,} message{'' if count == 1 else 's'} added since"
+        message = f"{message} Prepared in the background; with {since}, about {before:,} → {after:,} tokens.".strip()
+    return replace(
+        compaction,
+        plan=compaction.followed_by(start, len(entries)),
+        before_tokens=before,
+        after_tokens=after,
+        message=message,
+        source=entries,
+    )
+
+
+def _begins_with(entries: Sequence[Entry], snapshot: Sequence[Entry]) -> bool:
+    return len(entries) >= len(snapshot) and all(
+        now.seq == then.seq and (now.message is then.message or now.message == then.message)
+        for now, then in zip(entries, snapshot, strict=False)
+    )
+
+
+# Longer than any summary takes: the engine gives up on a slow one by itself.
+_LONGEST_WAIT_S = 300.0
+
+AfterTurn = Literal["compact", "prepare"]
+
+
+class CompactionGate:
+    """The gate of one conversation; it reads the session's window."""
+
+    def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
+        self._parts = parts
+        self._live = live
+        self._emit = emit
+        # The call for a summary is in the ledger even if the conversation does not go on.
+        self._background = Background(parts.engine, on_end=live.flush)
+
+    async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
+        """Make the history fit and check spending limits. Raises SpendingLimit."""
+        self._check_money(spent, max_tokens)
+        counter = self._live.counter
+        reported = None if is_turn_start else counter.last_prompt_tokens
+        await self.spill_what_no_compaction_fits()
+        is_due = self._is_compaction_due(counter.estimate if reported is None else reported)
+        if is_due and await self._parts.keep(self._has_content):
+            await self._compact("preflight")
+        await self.spill_overflow()
+
+    def decide_after_turn(self) -> AfterTurn | None:
+        """Decide at the end of a turn whether to compact, or to prepare a compaction. Blocks: for a worker thread."""
+        is_due = self._is_compaction_due(self._live.counter.estimate)
+        if not (is_due or self._is_preparation_due()) or not self._has_content():
+            return None
+        return "compact" if is_due else "prepare"
+
+    async def after_turn(self, action: AfterTurn | None) -> None:
+        """Carry out what was decided at the end of a turn."""
+        if action == "compact":
+            await self._compact("threshold")
+        elif action == "prepare":
+            self._background.start(await self._parts.keep(self._snapshot))
+
+    def forget_preparation(self) -> None:
+        """Discard the background preparation after a change of history or model."""
+        self._background.discard()
+
+    # -- unread results ----------------------------------------------------------------------------------------------
+
+    async def spill_what_no_compaction_fits(self) -> bool:
+        """Spill unread results that no compaction of earlier messages could make room for; return whether any were."""
+        if self._window is None or not self.is_over_window:
+            return False
+        counter, budgets = self._live.counter, self._window.budgets
+        group = self._unread()
+        if not group:
+            return False
+        first = group[0].seq
+        request = next((e for e in reversed(self._live.view) if e.message.is_request), None)
+        others = counter.fixed_tokens + budgets.handoff_tokens + budgets.head_tokens
+        if request is not None and request.seq < first:
+            others += counter.tokens_of(entry_figures(request))
+        excess = others + counter.tokens_of(sum_figures(map(entry_figures, group))) - budgets.largest_prompt_tokens
+        return await self._spill(group, excess)
+
+    async def spill_overflow(self) -> bool:
+        """Spill unread results, then shorten reasoning, until the request fits; return whether the view changed."""
+        if self._window is None or not self.is_over_window:
+            return False
+        excess = self._live.counter.estimate - self._window.budgets.largest_prompt_tokens
+        has_spilled = await self._spill(self._unread(), excess)
+        # The last thing that can give way: with less of it a model may answer worse, with all of it none will.
+        return (self.is_over_window and await self._parts.keep(self._live.shorten_reasoning)) or has_spilled
+
+    async def shed_more(self) -> bool:
+        """Spill one more unread result or shorten reasoning after the provider rejected the prompt as too long."""
+        return await self._spill(self._unread(), 1) or await self._parts.keep(self._live.shorten_reasoning)
+
+    @property
+    def is_over_window(self) -> bool:
+        """Whether the next request leaves no room for a response."""
+        return self._window is not None and self._live.counter.estimate > self._window.budgets.largest_prompt_tokens
+
+    @property
+    def _window(self) -> ContextWindow | None:
+        return self._live.window
+
+    def _unread(self) -> Sequence[Entry]:
+        """Return the newest tool-calling message and its unread results."""
+        view = self._live.view
+        start = find_unread([e.message for e in view])
+        return view[start:] if start is not None else ()
+
+    async def _spill(self, group: Sequence[Entry], excess_tokens: int) -> bool:
+        if not group or excess_tokens <= 0:
+            return False
+        events: list[OutputSpilled] = []
+        try:
+            return await self._parts.keep(partial(self._store_spilled, group, excess_tokens, events))
+        finally:
+            for event in events:
+                self._emit(event)
+
+    def _store_spilled(self, group: Sequence[Entry], excess_tokens: int, events: list[OutputSpilled]) -> bool:
+        counter, by_seq = self._live.counter, {e.seq: e for e in group}
+
+        def is_enough(texts: Mapping[int, str]) -> bool:
+            freed = sum(
+                counter.tokens_of(entry_figures(by_seq[seq]) - figures_of(with_text(by_seq[seq].message, text)))
+                for seq, text in texts.items()
+            )
+            return freed >= excess_tokens
+
+        tools, window = self._parts.tools, self._window
+        limiter = tools.output_limiter
+        texts, stored = spill_results(
+            group,
+            budgets=limiter if window is None else limiter.within(output_limits(self._parts.settings, window)),
+            registry=tools.registry,
+            conversation_id=self._live.conversation_id,
+            is_enough=is_enough,
+        )
+        if texts:
+            self._live.spill(texts)
+        for call, output in stored:
+            payload = {"tool": call.name, "call": call.id, "address": output.address, "chars": output.chars}
+            self._live.record(StoredEvent(self._live.id, "spill", payload))
+            events.append(OutputSpilled(call, output.address, output.chars))
+        self._live.flush()
+        return bool(texts)
+
+    # -- compaction --------------------------------------------------------------------------------------------------
+
+    def _is_compaction_due(self, tokens: int) -> bool:
+        """Whether to compact at `tokens`; a prompt that does not fit the window is judged by its estimate."""
+        estimate, window = self._live.counter.estimate, self._window
+        if self.is_over_window:
+            tokens = max(tokens, estimate)
+        if self._live.was_undone and window is not None and estimate < window.room_tokens:
+            return False
+        if self._background.is_preparing and window is not None and tokens < _midway(window.budgets):
+            return False
+        # Checked here too: a plug-in engine may not know the setting.
+        return self._parts.settings.compression.enabled and self._parts.engine.should_compress(tokens)
+
+    def _is_preparation_due(self) -> bool:
+        if self._window is None or not self._parts.settings.compression.enabled or self._live.was_undone:
+            return False
+        return self._background.is_due(self._live.counter.estimate, self._window.threshold_tokens)
+
+    def _has_content(self) -> bool:
+        return self._parts.engine.has_content_to_compress(self._live.view)
+
+    def _snapshot(self) -> tuple[Entry, ...]:
+        return tuple(self._live.view)
+
+    async def _compact(self, reason: Reason) -> Compaction:
+        if self._background.is_preparing:
+            # Nearly there, and begun earlier than anything that could be begun now.
+            await self._background.wait(_LONGEST_WAIT_S)
+        prepared = self._background.take(
+            self._live.view, least_freed_tokens=self._least_freed(), model=self._parts.routes.endpoint.model
+        )
+        if prepared is not None:
+            return await carry_out(prepared, self._live, self._parts, self._emit, reason="background")
+        self._background.discard()
+        return await compact(self._live, self._parts, self._emit, reason=reason)
+
+    def _least_freed(self) -> int:
+        """Tokens a prepared compaction must free to stay clear of the threshold, uncalibrated."""
+        if self._window is None:
+            return 0
+        counter = self._live.counter
+        too_much = counter.estimate - NEAR * self._window.threshold_tokens
+        return math.ceil(max(0.0, too_much) / counter.calibration.ratio)
+
+    def _check_money(self, spent: Spent, max_tokens: int | None) -> None:
+        limits = self._parts.settings.limits
+        if (limits.max_cost_per_turn, limits.max_cost_per_session, limits.max_cost_per_day) == (None, None, None):
+            return
+        # Nothing cached and the whole allowance used: what the call may cost at most.
+        worst = CanonicalUsage(input_tokens=self._live.counter.estimate, output_tokens=max_tokens or 0)
+        check_spending(limits, spent, self._parts.models.cost_usd(self._parts.routes.endpoint, worst))
+
+
+def _midway(budgets: WindowBudgets) -> int:
+    """Midpoint between the threshold and the room of the window."""
+    return (budgets.threshold_tokens + budgets.room_tokens) // 2

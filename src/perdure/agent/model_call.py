@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from perdure.agent.compaction import Emit, compact
-from perdure.agent.compaction_gate import CompactionGate
+from perdure.agent.compaction import CompactionGate, Emit, compact
 from perdure.agent.context_usage import context_window
 from perdure.agent.deps import AgentDeps
 from perdure.agent.session import LiveSession

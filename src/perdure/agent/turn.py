@@ -15,8 +15,7 @@ from itertools import takewhile
 from typing import Any
 
 from perdure import prompts
-from perdure.agent.compaction import Emit
-from perdure.agent.compaction_gate import AfterTurn, CompactionGate
+from perdure.agent.compaction import AfterTurn, CompactionGate, Emit
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_call import ModelAnswer, ModelCaller

@@ -41,7 +41,7 @@ from perdure.context.summarizer import (
     summarize_transcript,
 )
 from perdure.context.transcript import Transcript, split_record, transcribe
-from perdure.context.user_words import user_texts
+from perdure.context.user_intent import user_texts
 from perdure.core.concurrency import SystemClock
 from perdure.core.datastructures import intervals_of
 from perdure.core.errors import ConfigError, PerdureError

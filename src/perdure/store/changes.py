@@ -13,9 +13,8 @@ from typing import Protocol
 
 from perdure.core.errors import StoreError
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Transaction, Value, text
-from perdure.store.queries import CONVERSATION, conversation_of_row
+from perdure.store.queries import CONVERSATION, StoreContext, conversation_of_row
 from perdure.store.records import ChangeSet, ConversationChange
 
 _TABLES = ("message", "call", "event")

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from perdure.core.errors import NotFound, StoreError
-from perdure.store.context import StoreContext
 from perdure.store.db.database import (
     Row,
     Transaction,
@@ -24,6 +23,7 @@ from perdure.store.db.database import (
     to_text,
     to_time_ms,
 )
+from perdure.store.queries import StoreContext
 
 MessageState = Literal["waiting", "running", "done"]
 _COLUMNS = (

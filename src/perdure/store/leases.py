@@ -16,9 +16,8 @@ from functools import cache
 from pathlib import Path
 
 from perdure.core.errors import LeaseLost, StoreError, StoreUnavailable
-from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, to_seq, to_text, to_time_ms
-from perdure.store.queries import conversation_id_of
+from perdure.store.queries import StoreContext, conversation_id_of
 from perdure.store.records import Lease
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,6 @@ from typing import Any
 
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.context import StoreContext
 from perdure.store.db.database import (
     Row,
     Transaction,
@@ -26,7 +25,7 @@ from perdure.store.db.database import (
     to_time_ms,
 )
 from perdure.store.encoding import load_payload
-from perdure.store.queries import conversation_id_of
+from perdure.store.queries import StoreContext, conversation_id_of
 from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, Totals, UsageRow
 
 _CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")

@@ -14,14 +14,13 @@ from typing import Any
 from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.store.changes import record_deletion
-from perdure.store.context import StoreContext
 from perdure.store.conversations import store_prompt
 from perdure.store.db.database import Row, Transaction, insert, text, to_text
 from perdure.store.encoding import copy_scrubbed, decode, load_payload, record_scrubbed, unpack
 from perdure.store.leases import check_lease
 from perdure.store.messages import PreparedMessage, scoped_text
 from perdure.store.outputs import OutputStore, output_tokens
-from perdure.store.queries import CONVERSATION, conversation_of_row, get_conversation
+from perdure.store.queries import CONVERSATION, StoreContext, conversation_of_row, get_conversation
 from perdure.store.records import Conversation, DeleteResult, Lease
 from perdure.store.search.index import IndexedText
 from perdure.store.search.progress import IndexProgress, load_progress, store_progress

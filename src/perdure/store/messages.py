@@ -10,7 +10,6 @@ from typing import Any
 
 from perdure.core.errors import CorruptStore, StoreError
 from perdure.core.messages import Entry, Message, ToolState, clean
-from perdure.store.context import StoreContext
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, to_bytes, to_time_ms
 from perdure.store.encoding import Body, decode_or_placeholder, encode, ingest_key, to_tool_state, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
@@ -18,6 +17,7 @@ from perdure.store.ledger import insert_records
 from perdure.store.queries import (
     SESSION,
     Lineage,
+    StoreContext,
     conversation_id_of,
     get_conversation,
     get_session,

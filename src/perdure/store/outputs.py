@@ -13,9 +13,8 @@ from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
 from perdure.store.blobs import BlobStore, BlobWriter
-from perdure.store.context import ScopedState, StoreContext
 from perdure.store.db.database import Row, Transaction, Value, insert, insert_numbered, text, to_int, to_text
-from perdure.store.queries import conversation_id_of, get_conversation
+from perdure.store.queries import ScopedState, StoreContext, conversation_id_of, get_conversation
 from perdure.store.records import Conversation, Damage
 from perdure.store.search.index import IndexedText, conversation_scope, index_text, role_scope, user_scope
 

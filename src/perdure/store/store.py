@@ -14,9 +14,7 @@ from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backup import write_backup
 from perdure.store.blobs import BlobStore, FileBlobStore
 from perdure.store.changes import ChangeFeed
-from perdure.store.compactions import Compactions
-from perdure.store.context import ClientHistories, ScopedState, StoreContext
-from perdure.store.conversations import Conversations
+from perdure.store.conversations import Compactions, Conversations
 from perdure.store.db.database import to_text
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.encoding import IdSource, TimeIds
@@ -36,6 +34,7 @@ from perdure.store.maintenance import (
 )
 from perdure.store.messages import AnyMessage, MessageLog
 from perdure.store.outputs import OutputStore
+from perdure.store.queries import ClientHistories, ScopedState, StoreContext
 from perdure.store.records import (
     AppendResult,
     CallRecord,

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.messages import Entry
-from perdure.store.context import StoreContext
 from perdure.store.db.database import Transaction, to_float, to_int, to_text, to_time_ms
 from perdure.store.encoding import decode_or_placeholder, load_payload, unpack_or_empty
-from perdure.store.queries import Lineage, conversation_id_of, get_conversation, lineage_of, segments_of
+from perdure.store.queries import Lineage, StoreContext, conversation_id_of, get_conversation, lineage_of, segments_of
 from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, TimelinePage, ToolRun
 
 # Later than any timestamp.

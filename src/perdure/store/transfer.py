@@ -12,7 +12,6 @@ from typing import Any
 from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.core.usage import CanonicalUsage
-from perdure.store.context import StoreContext
 from perdure.store.conversations import Conversations, insert_conversation, insert_session
 from perdure.store.db.database import Database, Row, Transaction, to_bytes, to_text, to_time_ms
 from perdure.store.encoding import (
@@ -30,6 +29,7 @@ from perdure.store.outputs import OutputStore
 from perdure.store.queries import (
     SESSION,
     Lineage,
+    StoreContext,
     add_handoff,
     lineage_of,
     read_handoffs,

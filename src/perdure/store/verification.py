@@ -12,13 +12,13 @@ from functools import partial
 from typing import get_args
 
 from perdure.core.errors import CorruptStore, NotFound
-from perdure.store.context import StoreContext
 from perdure.store.db.database import DatabaseCheck, Transaction, to_bytes, to_optional_int, to_seq, to_text, to_time_ms
 from perdure.store.encoding import has_valid_checksum
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import (
     CONVERSATION,
     SESSION,
+    StoreContext,
     conversation_id_of,
     get_conversation,
     handoff_of_row,

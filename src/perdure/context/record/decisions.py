@@ -9,7 +9,7 @@ from itertools import islice
 
 from perdure.context.record.task import TaskDecision
 from perdure.context.text import PatternMatcher, sentences, tidy
-from perdure.context.user_words import own_words
+from perdure.context.user_intent import own_words
 from perdure.core.messages import Message
 from perdure.redaction import redact
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from perdure.context.record.decisions import assistant_choices, choices_among, takes_back
 from perdure.context.text import PLAN, beginning, ending, sentences, tidy
-from perdure.context.user_intent import corrections_among, remarks_among, rules_among
+from perdure.context.user_intent import corrections_among, is_bare, own_words, remarks_among, rules_among, typed_text
 from perdure.context.user_voice import read_sentences
-from perdure.context.user_words import is_bare, own_words, typed_text
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message
 from perdure.redaction import redact
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from perdure.context.record.decisions import content_words
 from perdure.context.record.readings import ReplyReading, UserReading, reply_reading, user_reading
 from perdure.context.record.task import RequestStatus, UserRequest
-from perdure.context.user_words import goes_on
+from perdure.context.user_intent import goes_on
 from perdure.core.messages import TURN_ENDED, Entry
 
 # What a client writes in the user's place when a turn is stopped.

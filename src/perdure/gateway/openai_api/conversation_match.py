@@ -25,8 +25,8 @@ from perdure.gateway.openai_api.parameters import invalid_request
 from perdure.gateway.openai_api.request import CompletionRequest, MessageDict
 from perdure.gateway.workers.agent_pool import AgentPool, AgentSpec
 from perdure.gateway.workers.routing import ChatRouting
-from perdure.store.context import HistoryPosition
 from perdure.store.encoding import IdSource
+from perdure.store.queries import HistoryPosition
 from perdure.store.records import RouteRecord, Span
 from perdure.store.store import SessionStore
 

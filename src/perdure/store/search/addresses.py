@@ -15,10 +15,10 @@ from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.core.ports import Page
 from perdure.core.search_text import split_address
-from perdure.store.context import StoreContext
 from perdure.store.db.database import Transaction
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import (
+    StoreContext,
     conversation_id_of,
     get_conversation,
     lineage_of,

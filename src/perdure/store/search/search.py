@@ -11,10 +11,10 @@ from typing import Any
 from perdure.core.errors import StoreError
 from perdure.core.ports import Page, SearchHit, SearchReport, WordCount
 from perdure.core.visibility import Visibility
-from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, to_int, to_text, to_time_ms
 from perdure.store.messages import stored_text
 from perdure.store.outputs import OutputStore
+from perdure.store.queries import StoreContext
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName

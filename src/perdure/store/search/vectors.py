@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import StoreError
-from perdure.store.context import StoreContext
 from perdure.store.db.database import Row, Transaction, Value, to_bytes, to_text
 from perdure.store.messages import stored_text
+from perdure.store.queries import StoreContext
 from perdure.store.search.embedding import (
     VERSION,
     WordVectors,

@@ -15,13 +15,14 @@ OrderKey = Literal["updated", "messages", "cost", "tokens", "context", "compacti
 _TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens + output_tokens"
 # A batch's event holds the state of each call as `"<call id>": "failed"`; quotes inside a string would be escaped.
 _FAILED_CALLS = "(LENGTH(payload) - LENGTH(REPLACE(payload, ': \"failed\"', ''))) / 10"
-_NEWEST_MAIN = "SELECT MAX(id) FROM call WHERE task = 'main'{where} GROUP BY conversation"
+_NEWEST_MAIN = "SELECT MAX(id) AS newest FROM call WHERE task = 'main'{where} GROUP BY conversation"
 # The figure each order sorts by, per conversation.
 ORDER_SQL: Mapping[OrderKey, str] = {
     "cost": "SELECT conversation, SUM(cost_usd) AS figure FROM call GROUP BY conversation",
     "tokens": f"SELECT conversation, SUM({_TOKENS}) AS figure FROM call GROUP BY conversation",
-    "context": f"SELECT conversation, ({_TOKENS}) * 1.0 / NULLIF(window_tokens, 0) AS figure FROM call"
-    f" WHERE id IN ({_NEWEST_MAIN.format(where='')})",
+    # Grouped, although there is one row each: a planner may merge a plain subquery into the list and repeat it per row.
+    "context": f"SELECT k.conversation, MAX(({_TOKENS}) * 1.0 / NULLIF(window_tokens, 0)) AS figure FROM call k"
+    f" JOIN ({_NEWEST_MAIN.format(where='')}) n ON n.newest = k.id GROUP BY k.conversation",
     "compactions": "SELECT conversation, COUNT(*) AS figure FROM session WHERE began_by = 'compression'"
     " GROUP BY conversation",
     # A failed turn weighs more than any number of failed tool calls.

@@ -1,11 +1,9 @@
-"""The page: a window into every conversation. Read-only API plus static files; whatever changes something goes through
-the gateway as a message or a slash command (`/title`, `/undo`, `/compress`).
+"""The web UI: a read-only API and static files. Changes go through the gateway, as messages and slash commands.
 
-    request → api (the routes) → scope (what this person may see) → one *_view per view → shapes, as JSON
-              routes (refusals, packing)   fact_links, quote_links, tool_calls, images: parts of views
-    store's changes → live (one poller, many listeners)        files → the page itself, from static/
+    request → api (routes, compression, errors) → scoped_store (what the principal may see) → views/ → schemas, as JSON
+    store changes → live (one poller, many streams)            static (the files in static/, with their headers)
 
-Read `shapes.py` first, then `api.py`.
+Read `schemas.py` first, then `api.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ __all__ = ["static_files", "web_ui_router"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when asked for: the web framework is an extra, and slow to import."""
+    """Import lazily: the web framework is an optional dependency, and slow to import."""
     if name == "web_ui_router":
         from perdure.web.api import web_ui_router
 

@@ -71,7 +71,7 @@ async def _packed(response: Response, request: Request) -> Response:
     body = getattr(response, "body", b"")
     if len(body) < _WORTH_PACKING or "gzip" not in request.headers.get("accept-encoding", "").lower():
         return response
-    # The lowest level: it takes a third of the time and leaves little more than the highest.
+    # The lowest level takes a third of the time and compresses nearly as well.
     packed = await asyncio.to_thread(gzip.compress, body, 1)
     headers = {k: v for k, v in response.headers.items() if k != "content-length"}
     headers |= {"content-encoding": "gzip", "vary": "Accept-Encoding"}
@@ -97,7 +97,7 @@ async def _sight_of(request: Request) -> ScopedStore:
     return cast(ScopedStore, request.state.page_sight)
 
 
-# JavaScript counts exactly as far as this; no seq, offset or moment comes near it.
+# The largest integer that JavaScript represents exactly.
 _MOST = 2**53
 Seen = Annotated[ScopedStore, Depends(_sight_of)]
 Moment = Annotated[int | None, Query(ge=0, le=_MOST, description="UTC epoch milliseconds")]
@@ -116,9 +116,8 @@ def web_ui_router(
     catalog: Catalog | None = None,
     is_closing: Callable[[], bool] = lambda: False,
 ) -> APIRouter:
-    """Every route of `schemas.py`. `visibility_of` returns whose conversations a request may see; it
-    may raise HTTPException. `catalog` has the prices that savings are reckoned by. `is_closing` ends live streams,
-    which would otherwise hold up a server's shutdown."""
+    """Build every route of `schemas.py`. `visibility_of` returns whose conversations a request may see; it may raise
+    HTTPException. `catalog` has the prices for savings. `is_closing` ends live streams when the server shuts down."""
 
     def look(request: Request) -> None:
         request.state.page_sight = ScopedStore(store, visibility_of(request), time, prices)
@@ -243,7 +242,7 @@ async def live(
     feed = cast(LiveFeed, request.state.page_feed)
     # A reconnecting browser sends its cursor as Last-Event-ID.
     stream = feed.stream(scope.visibility, request.headers.get("last-event-id") or cursor or None)
-    # What is refused must be refused before the stream begins.
+    # Errors must be raised before the stream begins.
     first = await anext(stream)
 
     async def lines() -> AsyncIterator[str]:
@@ -259,5 +258,5 @@ async def live(
 
 
 def _json(answer: BaseModel) -> Response:
-    """Written here, in the worker thread: a long timeline takes milliseconds to write."""
+    """Serialize in the worker thread: a long timeline takes milliseconds."""
     return Response(answer.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})

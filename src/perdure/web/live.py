@@ -1,7 +1,7 @@
 """Stream store changes to open views: one poller for all subscribers, none without subscribers.
 
-The store says what changed since a cursor, whichever process wrote it; each listener hears of the conversations its
-person may see. A listener that is slow hears of a conversation once, not once for every message.
+The store reports what changed since a cursor, whichever process wrote it; each listener gets the conversations that its
+principal may see. Changes of one conversation are merged for a slow listener.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from perdure.web.schemas import ConversationChanged
 
 POLL_S = 0.4
 HEARTBEAT_S = 15.0
-# How often a stream looks whether its server is closing.
+# How often a stream checks whether its server is closing.
 _WATCH_S = 0.5
 
 
 class ChangeSource(Protocol):
-    """What is new in a store since a cursor."""
+    """Changes of a store since a cursor."""
 
     def now(self) -> str:
-        """A cursor from which to look on."""
+        """Return the cursor of the newest change."""
         ...
 
     def since(self, cursor: str, *, visibility: Visibility) -> ChangeSet:
-        """What the cursor did not know. Raises StoreError for one that was never handed out."""
+        """Return the changes after a cursor. Raises StoreError for an invalid one."""
         ...
 
 
@@ -41,7 +41,7 @@ class _Listener:
 
     visibility: Visibility
     waiting: dict[str, ConversationChanged] = field(default_factory=dict)
-    # The cursor to go on from once everything must be read anew.
+    # The cursor to continue from after a full reload.
     reload_from: str | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -62,7 +62,7 @@ class _Listener:
                 self.arrived.set()
 
     def take(self) -> list[str]:
-        """What waits, as lines of a stream."""
+        """Return and clear the pending changes, as lines of a stream."""
         self.arrived.clear()
         lines = [_event("reload", self.reload_from, f'{{"cursor": "{self.reload_from}"}}')] if self.reload_from else []
         lines += [_event(None, c.cursor, c.model_dump_json()) for c in self.waiting.values()]
@@ -96,14 +96,14 @@ class LiveFeed:
         return self._poller is not None and not self._poller.done()
 
     async def stream(self, visibility: Visibility, cursor: str | None) -> AsyncGenerator[str, None]:
-        """Server-sent events, from `cursor` on or from now. Ends when the server closes; may be cancelled at any time.
+        """Stream server-sent events, from `cursor` on or from now, until the server closes.
 
-        Raises StoreError, before anything is sent, for a cursor that was never handed out.
+        Raises StoreError for an invalid cursor, before anything is sent.
         """
         listener = _Listener(visibility)
         self._join(listener)
         try:
-            # First the poller's place, then what lies before it: nothing falls in between.
+            # First the poller's cursor, then the changes before it, so that none is lost in between.
             start = await self._start_cursor()
             if cursor is not None:
                 listener.hear(await asyncio.to_thread(self._changes.since, cursor, visibility=visibility))
@@ -116,7 +116,7 @@ class LiveFeed:
 
     async def _lines(self, listener: _Listener) -> AsyncGenerator[str, None]:
         silent_s = 0.0
-        # Without its poller a stream would be silent for ever: it ends, and its reader comes back to a new one.
+        # Without its poller a stream would stay silent: it ends, and the client reconnects.
         while self.is_polling and not self._is_closing():
             for line in listener.take():
                 silent_s = 0.0
@@ -150,7 +150,7 @@ class LiveFeed:
 
     async def _poll(self) -> None:
         while True:
-            # A database that is away for a moment is asked again: listeners wait, nothing is missed.
+            # Retry while the database is unavailable: listeners wait and miss nothing.
             with contextlib.suppress(StoreError):
                 news = await asyncio.to_thread(self._changes.since, await self._start_cursor(), visibility=EVERYONE)
                 self._cursor = news.cursor

@@ -80,7 +80,7 @@ class SearchHitRow(BaseModel):
     conversation_id: str
     title: str
     seq: int | None
-    # Set where the hit is inside a tool output kept apart.
+    # Set where the hit is inside a stored tool output.
     output_id: str | None
     role: str
     created_at: int

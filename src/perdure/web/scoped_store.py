@@ -15,12 +15,12 @@ from perdure.store.store import SessionStore
 
 @dataclass(frozen=True, slots=True)
 class ScopedStore:
-    """A store narrowed to what one person may see."""
+    """A store limited to what one principal may see."""
 
     store: SessionStore
     visibility: Visibility
     clock: Clock = field(default_factory=SystemClock)
-    # What models cost, the person's own prices included.
+    # Prices of models, including those of the settings.
     catalog: Catalog = field(default_factory=Catalog)
 
     def conversation(self, any_id: str) -> Conversation:

@@ -1,7 +1,7 @@
-"""The page's own files: small, compressed once, revalidated by content, and locked down by a strict policy.
+"""Static files of the web UI: compressed once, revalidated by content, with a strict content security policy.
 
-Nothing here needs a build step, and nothing the page loads comes from another machine. Any path that names no file is a
-view of the page, so that a deep link works when it is opened afresh.
+There is no build step, and nothing is loaded from another machine. A path that names no file is a view of the web UI,
+so that deep links work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-# What else could be asked for is not served: a type the browser has to guess is a type it can be fooled about.
+# Other types are not served: browsers can be misled about types they have to guess.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -50,18 +50,18 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Names do not change with their content: the browser keeps a file and asks whether it is still the same.
+    # File names do not change with their content, so browsers revalidate them.
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
 _PACKED_TYPES = ("text/", "application/", "image/svg")
-# Below this a packed file is no smaller.
+# Smaller files do not compress.
 _WORTH_PACKING = 512
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file as it is sent; read again when its date or size changes."""
+    """A file as it is sent; reloaded when its date or size changes."""
 
     stamp: tuple[int, int]
     media_type: str
@@ -97,11 +97,11 @@ class StaticFiles:
             return PlainTextResponse("only GET", 405, {"Allow": "GET, HEAD", **HEADERS})
         path = self._path_of(str(request.scope["path"]).removeprefix(str(request.scope.get("root_path", ""))))
         if path is None:
-            return PlainTextResponse("there is no such file", 404, HEADERS)
+            return PlainTextResponse("no such file", 404, HEADERS)
         return _response(await asyncio.to_thread(self._file, path), request)
 
     def _path_of(self, name: str) -> Path | None:
-        """The file a path names; a path that names none, and does not look like a file, is a view of the page."""
+        """The file of a path; a path without a file name is a view of the web UI."""
         requested = name.lstrip("/")
         if "\0" in requested:
             return None
@@ -120,7 +120,7 @@ class StaticFiles:
 
 
 def static_files(folder: Path | None = None) -> StaticFiles:
-    """The page itself, to be mounted where it is to be seen."""
+    """Return the app that serves the web UI's files."""
     return StaticFiles(folder or Path(__file__).parent / "static")
 
 

@@ -20,18 +20,18 @@ PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
 
 _ACTIONS = {
     "compact": "the conversation was compacted and the call made again",
-    "lower_output": "a shorter reply was asked for",
+    "lower_output": "a shorter reply was requested",
     "drop_images": "the oldest images were left out and the call made again",
-    "reroute": "it was tried again with a fresh key or the next provider",
+    "reroute": "it was tried again with another key or provider",
 }
 
 
 def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChart:
-    """Calls of the main task in order; auxiliary calls have prompts of their own and would only confuse."""
+    """Calls of the main task in order; auxiliary calls have prompts of their own and are only counted."""
     store = scope.store
     every_call = store.ledger.calls(conversation.id)
     calls = [c for c in every_call if c.task == "main"]
-    # Kind by kind: most events are of none of these.
+    # One query per kind: most events are of other kinds.
     raw_events = [
         e for kind in _CHART_EVENTS for e in store.ledger.events(conversation.id, kind=kind, limit=_MOST_MARKS)
     ]
@@ -57,7 +57,7 @@ class _Around:
         self.after = calls[at] if at < len(calls) else None
 
     def threshold(self, reason: str) -> int | None:
-        """What was in force: a gate before a call reads that call's, one after a turn the last call's."""
+        """The threshold in effect: of the next call, or of the last one if the turn had ended."""
         near = (self.before or self.after) if reason == "threshold" else (self.after or self.before)
         return near.threshold_tokens if near is not None else None
 

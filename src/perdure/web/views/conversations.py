@@ -58,8 +58,7 @@ def conversation_head(scoped: ScopedStore, conversation: Conversation) -> Conver
 
 
 def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
-    """The window after the newest call of the conversation itself: its prompt and its reply, as far as reported; or
-    what a compaction, or its undo, has made of it since. What fills it is then not known until the next call."""
+    """Context usage after the newest main call, or after a compaction or undo since; then without its composition."""
     calls = store.ledger.calls(conversation_id, limit=_LAST_CALLS)
     last = next((c for c in reversed(calls) if c.task == "main"), None)
     if last is None:
@@ -75,7 +74,7 @@ def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
 
 
 def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> int | None:
-    """The prompt's size by what happened after the last call; None where nothing did that is known."""
+    """The prompt's size after a compaction or undo since the last call; None without one."""
     compactions = [
         e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in COMPACTED
     ]
@@ -186,7 +185,7 @@ def _matching_rows(
 
 
 def _rows_of(scoped: ScopedStore, filters: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
-    """The conversations of some hits, as far as they are wanted; the time was asked of the hits themselves."""
+    """The conversations of some hits that match the filters; the hits were already filtered by time."""
     ids = tuple({h.conversation_id: None for h in hits})
     page, _ = scoped.store.listing.page(replace(filters, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
     return {b.conversation.id: row_of(b) for b in page}

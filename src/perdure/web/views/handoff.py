@@ -36,8 +36,7 @@ _BETWEEN = b"\0"
 class Links:
     """Index from facts to the messages that contain them; earlier handoffs only as a fallback.
 
-    Messages are looked through as they are stored, all in one text: making ten thousand of them into values would take
-    longer than everything that is done here.
+    Messages are searched as stored, as one text: decoding ten thousand of them would take longer than the search.
     """
 
     def __init__(self, bodies: Sequence[tuple[int, str, bytes]]) -> None:
@@ -82,8 +81,7 @@ class Links:
 
 
 def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection[str]) -> list[FactRow]:
-    """Every fact of every section, in the order of the text. `findings` are what the checks wrote down, this handoff's
-    and those of the handoffs it replaces."""
+    """Every fact of every section, in order. `findings` are those of this handoff and of its predecessors."""
     occurrences = [(s, fact, marks) for s in sections for fact, marks in _facts_of(s.text)]
     sources = links.of({fact for _, fact, _ in occurrences})
     doubted = {f.partition(": ")[2] for f in findings if f.startswith("marked in ")}
@@ -132,12 +130,12 @@ def _is_marked(text: str, marks: Sequence[Mark]) -> bool:
 
 
 def _unescaped(json: bytes) -> bytes:
-    """Stored JSON as the text it was, near enough to look for facts in it. Each step runs at memory speed."""
+    """Undo the JSON escapes that matter for finding facts; each step runs at memory speed."""
     return json.replace(rb"\\", b"\x01").replace(rb"\n", b"\n").replace(rb"\t", b"\t").replace(b"\x01", b"\\")
 
 
 def _needle(fact: str) -> str:
-    """A path is known again by its last two parts, as the check itself does."""
+    """What to search for: of a path its last two parts, as the grounding check does."""
     if kind_of(fact) == "path" and "\\" not in fact:
         parts = [p for p in fact.split("/") if p not in ("", ".", "~")]
         if len(parts) > 2:
@@ -161,8 +159,8 @@ _MOST_SOURCES = 10
 def quote_rows(
     sections: Sequence[SectionRow], bodies: Sequence[tuple[int, str, bytes]], findings: Collection[str]
 ) -> list[FactRow]:
-    """Every quote found in user messages, and every one the check doubted; other text in quotation
-    marks is the handoff's own affair. A quote is marked by its first words: the facts in it have marks of their own."""
+    """Quotes of user messages, and those that the check doubted. A quote is marked by its first words, since the facts
+    in it have marks of their own."""
     quotes = [(s, mark, _plain(s.text[slice(*mark)])) for s in sections for mark in _marks(s.text)]
     needle_bytes = _user_texts(bodies) if quotes else []
     doubted = {_flat(f.partition(": ")[2]) for f in findings if f.startswith("marked in ")}
@@ -201,7 +199,7 @@ def _first_words(text: str, mark: Mark) -> Mark:
 
 
 def _plain(quote: str) -> str:
-    """Without the marks that set it off."""
+    """The quote without its quotation marks."""
     return "\n".join(re.sub(r"^> ?", "", line) for line in quote.splitlines()).strip()
 
 
@@ -271,7 +269,7 @@ def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> Ha
 
 
 def _chain_findings(handoff: StoredHandoff, handoffs: Mapping[int, StoredHandoff]) -> set[str]:
-    """What the checks found in a handoff and in those it carries on: a doubt is not laid by being repeated."""
+    """Findings of a handoff and of those it builds on: repetition does not settle a doubt."""
     matches: set[str] = set()
     one: StoredHandoff | None = handoff
     while one is not None:
@@ -294,5 +292,5 @@ def _event_of(handoff: StoredHandoff, events: Sequence[StoredEvent]) -> StoredEv
 
 
 def _newest_standing(handoffs: Iterable[StoredHandoff], view: Sequence[Span]) -> int | None:
-    """The handoff that an undo would take back."""
+    """The handoff that an undo would remove."""
     return max((h.seq for h in handoffs if view_contains(view, h.seq)), default=None)

@@ -18,14 +18,14 @@ from perdure.web import schemas
 from perdure.web.schemas import EventRow, ImageRow, MessageRow, ToolCallRow
 from perdure.web.scoped_store import ScopedStore
 
-# A page of screenshots must not weigh hundreds of megabytes: what is beyond this is named, not carried.
+# Images beyond this many characters per page are named instead of included.
 _PAGE_CHARS = 12_000_000
-# Pictures only: whatever else calls itself an image is not shown as one.
+# Other types that claim to be images are not shown.
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp);base64,[A-Za-z0-9+/=\s]*\Z")
 
 
 class ImageRoom:
-    """What is left for images on one page."""
+    """The remaining size for images on one page."""
 
     def __init__(self, chars: int = _PAGE_CHARS) -> None:
         self._chars = chars
@@ -52,7 +52,7 @@ def _row(url: str, room: ImageRoom) -> ImageRow:
 
 
 def _url_of(part: Part) -> str | None:
-    """Where an image is, in whichever of the services' shapes it was sent."""
+    """The address of an image part, in the format of any provider."""
     if isinstance(part, ImagePart):
         return part.url
     if not isinstance(part, OtherPart):
@@ -124,9 +124,9 @@ def guessed_run(message: Message) -> ToolRun:
 
 
 def within(value: Any, depth: int = 0) -> Any:
-    """The same value with what is too long for a glance cut off."""
+    """The value with long parts truncated."""
     if isinstance(value, str):
-        # JSON can spell half a character, which nothing else can: it is replaced.
+        # JSON can escape a lone surrogate, which cannot be encoded.
         return clean(value) if len(value) <= _ARGUMENT_CHARS else f"{clean(value[:_ARGUMENT_CHARS])}…"
     if depth >= _DEEPEST and isinstance(value, Mapping | list):
         return "…"
@@ -137,18 +137,18 @@ def within(value: Any, depth: int = 0) -> Any:
     return value
 
 
-# Most of what is longer is never read; /open has all of it.
+# Longer texts are truncated; /open returns all of them.
 TEXT_CHARS = 8_000
 FOLDED_CHARS = 2_000
 _SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo", "turn_failed")
-# How far beyond its ends a page looks for the call of a result, and for the results of a call.
+# How far beyond its ends a page searches for the call of a result, and for the results of a call.
 _MOST_RESULTS = 500
 _STEP = 50
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineCursor:
-    """Where in the story a page lies: before, after or around a message, or, with none of them, at its end."""
+    """Position of a page: before, after or around a message, or at the end."""
 
     before: int | None = None
     after: int | None = None
@@ -162,7 +162,7 @@ class TimelineCursor:
 def timeline_page(
     scope: ScopedStore, conversation: Conversation, cursor: TimelineCursor, *, limit: int = 100
 ) -> schemas.TimelineResponse:
-    """A page of the story, oldest first."""
+    """A page of the timeline, oldest first."""
     page = _stretch(scope, conversation, cursor, limit)
     if cursor.before is None:  # a client paging backwards has them already
         page = _with_results(scope, page)
@@ -221,7 +221,7 @@ def _before(
 
 
 class _Rows:
-    """The messages of one page, with what is known of their tool calls."""
+    """The messages of one page with their tool calls."""
 
     def __init__(self, scope: ScopedStore, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> None:
         self._entries = timeline_entry
@@ -266,7 +266,7 @@ class _Rows:
         )
 
     def _run_of(self, timeline_entry: TimelineEntry) -> ToolRun | None:
-        """How a result's call went: as it was recorded, else by its words; None for what is no result."""
+        """How a result's call ended: as recorded, else derived from its text; None for other messages."""
         message = timeline_entry.entry.message
         if message.role != "tool":
             return None
@@ -277,8 +277,8 @@ class _Rows:
         return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 
     def _seconds_of(self, timeline_entry: TimelineEntry, run: ToolRun | None) -> float | None:
-        """As it was measured; else, for a call that was alone in its reply, the time from reply to result."""
-        # The time of a refused call is how long the person thought about it.
+        """The measured time; else, for the only call of a reply, the time from reply to result."""
+        # The time of a refused call is that of the user's decision.
         if run is None or run.state == "refused":
             return None
         if run.seconds is not None:

@@ -1,4 +1,4 @@
-"""Usage and cost: by day, model, source and task, and what caching and compaction spared.
+"""Usage and cost by day, conversation, model, source and task, and what caching and compaction saved.
 
 Saved by the cache: for each model, what its cache reads would have cost as fresh input, less what they did cost, less
 what its cache writes cost above fresh input.

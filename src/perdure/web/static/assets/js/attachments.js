@@ -17,7 +17,11 @@ export class Attachments {
       await this.add(this.input.files);
       this.input.value = "";
     });
-    this.button = h("button", { type: "button", class: "attach", onclick: () => this.input.click() }, "Attach");
+    this.button = h(
+      "button",
+      { type: "button", class: "attach", title: "Attach files", "aria-label": "Attach", onclick: () => this.input.click() },
+      "Attach",
+    );
     this.list = h("ul", { class: "attached", "aria-label": "Attached files" });
     this.problem = h("p", { class: "small", role: "alert" });
     this.element = h("div", { class: "attachments" }, this.input, this.list, this.problem);

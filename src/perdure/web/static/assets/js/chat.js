@@ -35,7 +35,10 @@ export class Chat {
 
   // `content` is the text, or its parts where files are attached.
   async send(text, content = text, files = []) {
-    const elsewhere = { "/new": "#/new", "/quit": "#/" }[text];
+    // Commands that a view answers better than text.
+    const id = this.conversationId;
+    const views = id ? { "/context": linkTo(id, "/context"), "/handoff": linkTo(id, "/handoff") } : {};
+    const elsewhere = { "/new": "#/new", "/quit": "#/", ...views }[text];
     if (elsewhere) return void (location.hash = elsewhere);
     const turn = new LiveTurn(text, this.conversationId, { tail: this.isRunning && !this.isTelling, files });
     this.add(turn);

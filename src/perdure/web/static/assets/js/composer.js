@@ -12,7 +12,7 @@ export class Composer {
   constructor({ send, stop, signal, draft }) {
     this.sendText = send;
     this.draft = `${DRAFT}${draft}`;
-    this.field = h("textarea", { id: "say", rows: 1, placeholder: "Message, or / for commands", dir: "auto" });
+    this.field = h("textarea", { id: "say", rows: 1, placeholder: "Message, or /command", dir: "auto" });
     this.attachments = new Attachments();
     this.sender = h("button", { type: "submit", class: "primary" }, "Send");
     this.stopper = h("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");

@@ -292,7 +292,9 @@ def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) 
     with bench(tmp_path, "One.", "Two.") as b:
         desk = Desk(b)
         desk.agent.chat("first")
-        assert desk.do("/undo") == CommandResult("Nothing to undo: this conversation has not been compacted.")
+        offer = "/undo turn goes back to before the last question."
+        nothing = "Nothing to undo: this conversation has not been compacted."
+        assert desk.do("/undo") == CommandResult(f"{nothing} {offer}")
         desk.do("/branch")
         desk.agent.chat("second")
         here, other = desk.do("/sessions").text.split("\n")[:2]

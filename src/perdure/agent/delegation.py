@@ -116,6 +116,8 @@ class Children:
             outputs=parts.tools.outputs,
             hooks=parts.tools.hooks,
             guard=parts.tools.guard,
+            checkpoints=parts.tools.checkpoints,
+            workspace=parts.tools.workspace,
         )
         engine, routes = self._make_engine(), parts.routes.fork()
         return replace(parts, settings=settings, engine=engine, routes=routes, tools=tools, source="delegate")

@@ -190,6 +190,8 @@ class Wiring:
             outputs=outputs,
             guard=guard,
             permissions=permissions,
+            checkpoints=shared.store.checkpoints,
+            workspace=Workspace(Path.cwd()),
         )
 
     def _permissions(self) -> Permissions:
@@ -220,6 +222,7 @@ class Wiring:
                 approver=speaker.approver,
                 approvals=shared.store.state("approvals"),
                 permissions=self._permissions(),
+                checkpoints=shared.store.checkpoints,
             ),
             own,
         )

@@ -10,6 +10,7 @@ from perdure.commands.format import count, when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.store.records import Conversation
+from perdure.tools.checkpoints import RestoreResult, find_conflicts, restore_files
 
 _LISTED = 20
 _SHOWN_CHARS = 60
@@ -101,13 +102,79 @@ def _fork(surface: CommandContext, at: Entry | None) -> str | None:
 
 
 def undo(surface: CommandContext, argument: str) -> CommandResult:
+    """Take the last compaction back; or, as `turn [n]` or `files [n]`, the last turns with the files they changed."""
+    if argument:
+        return _undo_files(surface, argument.lower().split())
     entries = surface.store.history(_here(surface)).entries
     if not any(entry.message.kind == "handoff" for entry in entries):
-        return CommandResult("Nothing to undo: this conversation has not been compacted.")
+        return CommandResult(f"Nothing to undo: this conversation has not been compacted.{_offer_files(surface)}")
     surface.agent.undo()
     return CommandResult(
         "The last compaction is undone; nothing was lost by it. The next one waits until the window is full."
     )
+
+
+_UNDO_USAGE = "/undo takes: turn [n], files [n], and overwrite behind them"
+
+
+def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
+    """Put back the files that the last n turns changed; with `turn`, go back to before those turns as well."""
+    overwrites = words[-1] == "overwrite"
+    what, *number = words[:-1] if overwrites else words
+    if what not in ("turn", "files") or len(number) > 1:
+        return CommandResult(_UNDO_USAGE, "error")
+    count = number[0] if number else "1"
+    at = _turn_start(surface, count)
+    if at is None:  # never: a number was given
+        return CommandResult(_UNDO_USAGE, "error")
+    checkpoints = surface.store.checkpoints
+    changes = checkpoints.changes(_here(surface), from_seq=at.seq)
+    conflicts = find_conflicts(changes, checkpoints.content) if not overwrites else ()
+    if conflicts and what == "turn":
+        listed = "\n".join(f"  {path}" for path in conflicts)
+        return CommandResult(
+            f"Nothing was undone: these files were changed since by something else.\n{listed}\n"
+            f"/undo turn {count} overwrite puts them back all the same; /branch {count} goes back without the files.",
+            "warning",
+        )
+    result = restore_files(changes, checkpoints.content, overwrites=overwrites)
+    lines = _restore_lines(result, count, _count_commands(surface, at.seq))
+    if what == "turn":
+        question = _short(at)
+        _fork(surface, at)
+        lines.insert(0, f"Back to before “{question}”. The turn is kept in the conversation it was in.")
+    return CommandResult("\n".join(lines), "warning" if result.changed_since or result.failed else "info")
+
+
+def _restore_lines(result: RestoreResult, count: str, commands: int) -> list[str]:
+    lines = [f"  restored  {path}" for path in result.restored]
+    lines += [f"  deleted   {path} (it was new)" for path in result.deleted]
+    lines += [f"  left      {path}: changed since by something else" for path in result.changed_since]
+    lines += [f"  failed    {path}: {reason}" for path, reason in result.failed]
+    if not lines:
+        lines = ["No file had to be put back."]
+    if result.changed_since:
+        lines.append(f"/undo files {count} overwrite puts back what was left, too.")
+    if commands:
+        ran = f"{commands} shell command{'s' if commands > 1 else ''}"
+        lines.append(f"What the {ran} of the turn changed is not covered.")
+    return lines
+
+
+def _count_commands(surface: CommandContext, from_seq: int) -> int:
+    entries = surface.store.log.originals(_here(surface))
+    return sum(call.name == "terminal" for e in entries if e.seq >= from_seq for call in e.message.tool_calls)
+
+
+def _offer_files(surface: CommandContext) -> str:
+    """What `/undo` can do about the files of the last turn; "" where it changed none."""
+    requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
+    changes = surface.store.checkpoints.changes(_here(surface), from_seq=requests[-1].seq) if requests else ()
+    paths = list(dict.fromkeys(change.path for change in changes))
+    if not paths:
+        return " /undo turn goes back to before the last question."
+    changed = f"The last turn changed {', '.join(paths)}."
+    return f"\n{changed} /undo turn takes it back with its files, /undo files only the files."
 
 
 def _again(entry: Entry) -> str | Mapping[str, Any]:
@@ -158,4 +225,9 @@ RESUME = Command("resume", "/resume [id|number]", "go on with another conversati
 SESSIONS = Command("sessions", "/sessions", "list conversations", sessions)
 BRANCH = Command("branch", "/branch [n|m:N]", "go on in a copy, from here or from before the nth last question", branch)
 RETRY = Command("retry", "/retry [n|m:N]", "ask the last (or nth last) question again, in a branch", retry)
-UNDO = Command("undo", "/undo", "take the last compaction back", undo)
+UNDO = Command(
+    "undo",
+    "/undo [turn|files] [n]",
+    "take back the last compaction, or the last turns with the files they changed",
+    undo,
+)

@@ -67,6 +67,29 @@ class AsyncSummarize(Protocol):
     async def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
 
 
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file that a tool changed: how to put it back, and what it was changed to."""
+
+    conversation_id: str
+    path: str
+    # The newest message of the log when it was changed, which tells the turn.
+    seq: int
+    existed: bool
+    # The blob with the content before; None for a new file, or one too large to copy.
+    copy: str | None
+    # The digest of the content after; None where the file was deleted.
+    after_digest: str | None
+
+
+class Checkpoints(Protocol):
+    """Stores files from before they are changed."""
+
+    def save(self, conversation_id: str, path: str, *, before: bytes | None, after: bytes | None) -> None:
+        """Record a change; None: the file did not exist, or does no longer. Raises StoreError."""
+        ...
+
+
 class KeyValue(Protocol):
     """Small JSON values that survive a restart: cool-downs, strikes, pauses."""
 

@@ -14,6 +14,7 @@ from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backup import write_backup
 from perdure.store.blobs import BlobStore, FileBlobStore
 from perdure.store.changes import ChangeFeed
+from perdure.store.checkpoints import FileCheckpoints
 from perdure.store.conversations import Compactions, Conversations
 from perdure.store.db.database import to_text
 from perdure.store.db.sqlite import open_sqlite
@@ -88,6 +89,7 @@ class SessionStore:
         self.inbox = MessageInbox(context)
         self.client_histories = ClientHistories(context)
         self.outputs = OutputStore(context, blobs)
+        self.checkpoints = FileCheckpoints(self.conversations, self.ledger, blobs)
         self.verifier = Verifier(context, self.outputs)
         self.addresses = Addresses(context, self.outputs)
         self.vectors = VectorIndex(context)
@@ -176,7 +178,9 @@ class SessionStore:
     def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
         """Redact everything stored of a conversation; see Scrubber.scrub."""
         self.rebuild.wait()
-        return Scrubber(self._context, self.outputs).scrub(any_id, redact, lease=lease)
+        result = Scrubber(self._context, self.outputs).scrub(any_id, redact, lease=lease)
+        self.checkpoints.discard(self.conversations.get(any_id).id)
+        return result
 
     def backup(self, path: str | Path) -> None:
         """Write a complete backup, outputs included, while the store is in use."""

@@ -12,15 +12,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from perdure.core.concurrency import CancelToken, await_foreign, call_foreign, describe_error, describe_object
+from perdure.core.concurrency import (
+    CancelToken,
+    await_foreign,
+    call_foreign,
+    describe_error,
+    describe_object,
+    run_shielded,
+)
 from perdure.core.errors import ToolError, ToolRefused
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
 from perdure.core.messages import Message, TextPart, ToolCall, ToolState, clean, tool_result
-from perdure.core.ports import Clock, Outputs, OutputSink, StoredOutput
+from perdure.core.ports import Checkpoints, Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.builtin.terminal import BackgroundProcess
+from perdure.tools.checkpoints import FileSnapshot
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
 from perdure.tools.permissions import Permissions
 from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, validate_arguments
+from perdure.tools.workspace import Workspace
 
 # Return None to let the call run, or a reason to refuse it: the model reads the reason.
 PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
@@ -106,6 +115,8 @@ class ToolRuntime:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         processes: Callable[[], Sequence[BackgroundProcess]] = lambda: (),
         permissions: Permissions | None = None,
+        checkpoints: Checkpoints | None = None,
+        workspace: Workspace | None = None,
     ) -> None:
         self.registry = registry
         self.clock = clock
@@ -118,6 +129,9 @@ class ToolRuntime:
         self.processes = processes
         # The mode and rules that the guard follows; a surface may change the mode.
         self.permissions = permissions or Permissions()
+        # Where files are copied to before they are changed, and the folder their paths are relative to.
+        self.checkpoints = checkpoints
+        self.workspace = workspace
 
     def batch(
         self, calls: Sequence[ToolCall], scope: ToolScope, on_event: Callable[[Event], None] = lambda _: None
@@ -259,7 +273,12 @@ class Batch:
         deadline = asyncio.timeout(timeout_s)
         try:
             async with deadline:
-                return to_reply(await _call_handler(tool, values))
+                snapshot = await self._snapshot(tool, values)
+                try:
+                    return to_reply(await _call_handler(tool, values))
+                finally:
+                    if snapshot is not None:
+                        await run_shielded(snapshot.record)
         except Exception:
             if deadline.expired():
                 raise ToolError(f"{call.name} was stopped: it took longer than {timeout_s:g} s") from None
@@ -267,6 +286,18 @@ class Batch:
         finally:
             # Done, timed out or cancelled: nothing of this call may keep running.
             token.cancel()
+
+    async def _snapshot(self, tool: Tool, values: Mapping[str, Any]) -> FileSnapshot | None:
+        """Read the file that the call will change, for its checkpoint."""
+        checkpoints, workspace = self._runtime.checkpoints, self._runtime.workspace
+        path = values.get(tool.written_path_parameter) if tool.written_path_parameter is not None else None
+        if checkpoints is None or workspace is None or not isinstance(path, str) or not self._scope.conversation_id:
+            return None
+        try:
+            target = workspace.resolve(path)
+        except ToolError:  # the tool itself reports it
+            return None
+        return await asyncio.to_thread(FileSnapshot, checkpoints, self._scope.conversation_id, target)
 
     async def _check_permission(self, tool: Tool, call: ToolCall, values: Mapping[str, Any]) -> None:
         """Ask the guard. Raises ToolRefused with its reason."""

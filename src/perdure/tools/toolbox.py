@@ -11,7 +11,7 @@ from perdure import plugins
 from perdure.config.settings import Settings
 from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import PluginError
-from perdure.core.ports import Approver, Asker, Clock, KeyValue, Memory, Outputs, Search, Spawner
+from perdure.core.ports import Approver, Asker, Checkpoints, Clock, KeyValue, Memory, Outputs, Search, Spawner
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Plans, SessionSearch, TodoTool
 from perdure.tools.builtin.files import FileEditor, FileReader
@@ -80,6 +80,8 @@ class ToolSources:
     approver: Approver | None = None
     # Stores "always" answers; with None they last as long as the process.
     approvals: KeyValue | None = None
+    # Keeps files from before they are changed.
+    checkpoints: Checkpoints | None = None
     # The mode and rules; with None those of the settings.
     permissions: Permissions | None = None
 
@@ -138,6 +140,8 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         timeout_s=settings.tools.timeout_s,
         processes=processes,
         permissions=permissions,
+        checkpoints=sources.checkpoints,
+        workspace=Workspace(sources.workspace) if sources.workspace is not None else None,
     )
     return Toolbox(runtime, warnings, closers)
 

@@ -1,0 +1,183 @@
+"""`/undo turn` and `/undo files`: a turn taken back together with the files it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.commands.command import CommandResult
+from perdure.commands.registry import all_commands
+from perdure.core.errors import NotFound
+from perdure.store import open_store
+from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
+
+ALL = all_commands()
+
+
+def _write(path: str, content: str) -> Call:
+    return Call("write_file", {"path": path, "content": content})
+
+
+class Project:
+    """A chat in a folder of files."""
+
+    def __init__(self, surface: ChatCommandContext, folder: Path) -> None:
+        self.surface = surface
+        self.folder = folder
+
+    def ask(self, text: str) -> None:
+        self.surface.agent.run_conversation(text)
+
+    def do(self, text: str) -> CommandResult:
+        result = ALL.dispatch(self.surface, text)
+        assert result is not None
+        return result
+
+    def read(self, name: str) -> str | None:
+        path = self.folder / name
+        return path.read_text() if path.exists() else None
+
+    @property
+    def questions(self) -> list[str]:
+        session_id = self.surface.session_id
+        entries = self.surface.store.log.originals(session_id) if session_id is not None else []
+        return [e.message.text for e in entries if e.message.is_real_user]
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "app"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    @contextmanager
+    def opened(*script: Any) -> Iterator[Project]:
+        with Simulator(script=script[0] if callable(script[0]) else script) as sim:
+            surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-1"})
+            yield Project(surface, folder)
+            surface.close()
+            surface.store.close()
+
+    return opened
+
+
+def test_a_turn_is_taken_back_with_every_file_it_changed(project: Open) -> None:
+    patch = Call("patch", {"path": "old.py", "old": "two", "new": "three"})
+    script = [
+        Say(calls=(_write("old.py", "two\n"),)),
+        "One.",
+        Say(calls=(_write("new/file.py", "x\n"), patch)),
+        Say(calls=(_write("old.py", "four\n"), Call("terminal", {"command": "true"}))),
+        "Two.",
+    ]
+    with project(*script) as chat:
+        (chat.folder / "old.py").write_bytes(b"one\r\n\xff")
+        chat.ask("first")
+        chat.ask("second")
+        assert (chat.read("old.py"), chat.read("new/file.py")) == ("four\n", "x\n")
+        offer = chat.do("/undo").text
+        assert "The last turn changed" in offer
+        assert "old.py" in offer
+        done = chat.do("/undo turn")
+        assert "Back to before “second”" in done.text
+        assert f"restored  {chat.folder / 'old.py'}" in done.text
+        assert "deleted   " in done.text
+        assert "What the 1 shell command of the turn changed is not covered." in done.text
+        assert (chat.read("old.py"), chat.read("new/file.py")) == ("two\n", None)
+        assert chat.questions == ["first"]
+
+        assert "Back to before “first”" in chat.do("/undo turn").text
+        assert (chat.folder / "old.py").read_bytes() == b"one\r\n\xff", "byte for byte"
+        assert chat.surface.session_id is None
+
+
+def test_only_the_files_can_be_put_back_and_twice_does_nothing(project: Open) -> None:
+    with project(Say(calls=(_write("a.py", "1"),)), "Done.") as chat:
+        chat.ask("write it")
+        assert "deleted" in chat.do("/undo files").text
+        assert chat.read("a.py") is None
+        assert chat.questions == ["write it"]
+        assert "No file had to be put back." in chat.do("/undo files").text
+
+
+def test_a_file_changed_since_by_something_else_is_not_overwritten_without_asking(project: Open) -> None:
+    script = [Say(calls=(_write("a.py", "theirs"), _write("b.py", "b"))), "Done."]
+    with project(*script) as chat:
+        (chat.folder / "a.py").write_text("mine")
+        chat.ask("write it")
+        (chat.folder / "a.py").write_text("mine again")
+        refused = chat.do("/undo turn")
+        assert refused.level == "warning"
+        assert "Nothing was undone" in refused.text
+        assert str(chat.folder / "a.py") in refused.text
+        assert (chat.read("a.py"), chat.read("b.py")) == ("mine again", "b")
+        assert chat.questions == ["write it"]
+
+        partly = chat.do("/undo files").text
+        assert "left      " in partly
+        assert (chat.read("a.py"), chat.read("b.py")) == ("mine again", None)
+        assert "/undo files 1 overwrite" in partly
+        chat.do("/undo turn overwrite")
+        assert chat.read("a.py") == "mine"
+
+
+def test_the_files_of_a_delegated_agent_belong_to_the_turn(project: Open) -> None:
+    def reply(asked: ScriptRequest) -> Say | str:
+        texts = [str(m.get("content")) for m in asked.body["messages"]]
+        if "helper task" in texts[1]:
+            return "Report." if len(texts) > 2 else Say(calls=(_write("helped.py", "x"),))
+        return "Done." if len(texts) > 2 else Say(calls=(Call("delegate_task", {"tasks": ["helper task"]}),))
+
+    with project(reply) as chat:
+        chat.ask("have it written")
+        assert chat.read("helped.py") == "x"
+        chat.do("/undo turn")
+        assert chat.read("helped.py") is None
+
+
+def test_a_refused_or_failed_write_leaves_no_checkpoint(project: Open) -> None:
+    patch = Call("patch", {"path": "a.py", "old": "nothing like it", "new": "x"})
+    with project(Say(calls=(patch,)), "Done.") as chat:
+        (chat.folder / "a.py").write_text("a")
+        chat.ask("try")
+        assert chat.surface.store.checkpoints.changes(chat.surface.session_id or "") == []
+        assert "/undo turn goes back" in chat.do("/undo").text
+
+
+@pytest.mark.parametrize("text", ["/undo everything", "/undo turn 1 2", "/undo turn 9", "/undo files x"])
+def test_wrong_words_are_answered_and_change_nothing(project: Open, text: str) -> None:
+    with project(Say(calls=(_write("a.py", "1"),)), "Done.") as chat:
+        chat.ask("write it")
+        assert chat.do(text).level == "error"
+        assert chat.read("a.py") == "1"
+
+
+def test_copies_are_shared_by_content_and_go_when_the_conversation_is_scrubbed(tmp_path: Path) -> None:
+    with open_store(tmp_path / "perdure.db") as store:
+        session = store.create()
+        for after in (b"b", b"c"):
+            store.checkpoints.save(session.conversation_id, "/x/a.py", before=b"a", after=after)
+        first, second = store.checkpoints.changes(session.id)
+        assert first.copy == second.copy
+        assert store.checkpoints.content(first) == b"a"
+        store.scrub(session.id, lambda text: text)
+        with pytest.raises(NotFound, match="no longer there"):
+            store.checkpoints.content(first)
+
+
+def test_a_file_too_large_to_copy_says_so_instead_of_being_lost(tmp_path: Path) -> None:
+    with open_store(tmp_path / "perdure.db") as store:
+        session = store.create()
+        store.checkpoints.save(session.conversation_id, "/x/a.bin", before=b"a" * 9_000_000, after=b"b")
+        (change,) = store.checkpoints.changes(session.id)
+        with pytest.raises(NotFound, match="too large"):
+            store.checkpoints.content(change)

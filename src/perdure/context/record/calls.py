@@ -8,6 +8,7 @@ Which line of a result matters depends on the kind of the call: the modules `cal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
@@ -21,6 +22,7 @@ from perdure.context.record.call_tools import (
     describe_refusal,
     holds_foreign_text,
 )
+from perdure.context.record.steps import read_repeatable
 from perdure.context.record.types import CallKind, CallLine
 from perdure.core.messages import ToolCall, ToolState
 
@@ -50,6 +52,12 @@ def describe_call(call: ToolCall, result: str | None, state: ToolState | None = 
 
     `state` is how the call ended as the log records it; None for histories that have no such record.
     """
+    line = _describe(call, result, state)
+    repeatable = read_repeatable(line)
+    return line if repeatable is None else replace(line, repeatable=repeatable)
+
+
+def _describe(call: ToolCall, result: str | None, state: ToolState | None) -> CallLine:
     arguments = call.parsed_arguments() if len(call.arguments) <= _MAX_ARGUMENT_CHARS else None
     if arguments is None:
         arguments = {"input": call.arguments[:_MAX_ARGUMENT_CHARS]} if call.arguments.strip() else {}

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from perdure.context.grounding import MARK, GroundingSources
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.decisions import given_up, topic_words
-from perdure.context.record.sections import describe_tests, push_status, write_sections
+from perdure.context.record.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
+from perdure.context.record.steps import STEP_MARK
 from perdure.context.record.task import TaskState
 from perdure.context.sections import says_nothing, split_headings
 from perdure.context.user_intent import is_directive
@@ -147,11 +148,12 @@ def _complete(name: str, prose: str, mine: str, state: TaskState) -> str:
         return f"{mine}\n{prose}"
     if name == "Goal":
         own = mine.partition("\n")[0]
-        return prose if own in prose else f"{own}\n{prose}"
+        return prose if own in prose or own == SAME_AS_TASK else f"{own}\n{prose}"
     if name == "Completed Actions":
         made = [f"- COMMIT {c.commit.hash} {c.commit.title}" for c in state.commits if c.commit.hash[:7] not in prose]
         made += [f"- CREATED {c.value}" for c in state.created if c.value.partition(":")[0] not in prose]
-        return "\n".join((prose, *made))
+        done = [line for line in mine.splitlines() if line.startswith(STEP_MARK)]
+        return "\n".join((prose, *made, *done))
     if name == "Blocked":
         missing = [line for line in mine.splitlines() if not _is_covered(line, prose)]
         return "\n".join((prose, *missing))

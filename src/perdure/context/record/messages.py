@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.context.record.passages import Passage, clip, split_passages
-from perdure.context.record.readings import UserReading, read_user
-from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message, user
+from perdure.context.record.readings import UserReading, announces, read_user
+from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message, ToolCall, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document or an instruction
 # file that was read.
@@ -18,6 +18,7 @@ Speaker = Literal["user", "assistant", "report", "note", "document", "instructio
 # Texts of a user message up to this size are quoted as typed.
 _WHOLE_CHARS = 700
 _PASTED_WORTH = 0.3
+_ANNOUNCEMENT_WORTH = 0.1
 _LONG_CHARS = 1_500
 # A choice such as "1+2" or "the first".
 _BARE_CHARS = 12
@@ -78,15 +79,25 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
     """
     if message.role == "assistant" and message.kind == "assistant":
         passages = split_passages(message.text) if message.text.strip() else ()
-        if message.tool_calls and passages and passages[-1].text.endswith((":", "：")):
-            # It only introduces the call.
-            passages = (*passages[:-1], replace(passages[-1], worth=passages[-1].worth * 0.4))
+        if message.tool_calls and passages:
+            passages = tuple(_introduction(passages, message.tool_calls))
         return Statement("assistant", passages, is_final=not message.tool_calls, fingerprint=_fingerprint(message.text))
     if message.is_real_user:
         return _user_statement(message, reading or read_user(message))
     if message.kind == "note" and message.text.strip():
         return _note(message.text)
     return NOTHING_STATED
+
+
+def _introduction(passages: Sequence[Passage], calls: Sequence[ToolCall]) -> Iterator[Passage]:
+    """The passages before calls: what merely announces them says less than their outcome."""
+    for passage in passages:
+        if announces(passage.text, calls):
+            yield replace(passage, worth=min(passage.worth, _ANNOUNCEMENT_WORTH))
+        elif passage is passages[-1] and passage.text.endswith((":", "：")):
+            yield replace(passage, worth=passage.worth * 0.4)
+        else:
+            yield passage
 
 
 def _note(text: str) -> Statement:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perdure.context.record.decisions import assistant_choices, choices_among, takes_back
 from perdure.context.text import PLAN, beginning, ending, sentences, tidy
 from perdure.context.user_intent import corrections_among, is_bare, own_words, remarks_among, rules_among, typed_text
 from perdure.context.user_voice import read_sentences
-from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall
 from perdure.redaction import redact
 
 _STILL_FAILS = re.compile(
@@ -32,6 +32,17 @@ _ANSWER_CHARS = 220
 _LAST_CHARS = 400
 _END_CHARS = 1_000
 _SHORTEST_PLAN = 12
+_LONGEST_ANNOUNCEMENT = 160
+_ANNOUNCED = re.compile(r"[\w./:=-]+")
+# Words that say nothing beside the call that follows.
+_ANNOUNCING = frozenset(
+    re.findall(
+        r"[\w']+",
+        "next now then first finally let me let's i i'll ll will am going to the a an for of on in and with it this "
+        "that its again also step call calling run running read reading check checking set setting use using do doing "
+        "open opening write writing update updating create creating look looking at file module tool command go ahead",
+    )
+)
 # What a client writes before the words of a user who stopped a turn.
 _INTERRUPTION = re.compile(r"\A\[(?:Request )?interrupted by (?:the )?user[^\]\n]{0,40}\]\s*(?=\S)", re.IGNORECASE)
 
@@ -144,8 +155,19 @@ def _read_reply(message: Message) -> ReplyReading:
     )
 
 
+def announces(text: str, calls: Sequence[ToolCall]) -> bool:
+    """Whether a sentence before calls merely names what they do ("Next: read billing.py")."""
+    if not calls or len(text) > _LONGEST_ANNOUNCEMENT:
+        return False
+    made = " ".join(f"{c.name} {c.arguments[:2_000]}" for c in calls[:8]).lower()
+    words = (w.rstrip(".:-") for w in _ANNOUNCED.findall(text.lower()))
+    return all(w in _ANNOUNCING or w in made for w in words if w)
+
+
 def _read_plan(message: Message) -> tuple[str, ...]:
-    planned = PLAN.among(sentences(message.text), message.text)
+    # What the calls of the message do is no longer to be done.
+    ahead = [s for s in sentences(message.text) if not announces(s, message.tool_calls)]
+    planned = PLAN.among(ahead, message.text)
     return tuple(redact(tidy(s.lstrip("-*#> "))) for s in planned if _SHORTEST_PLAN < len(s) <= _LAST_CHARS)[:8]
 
 

@@ -24,6 +24,7 @@ from perdure.context.record.pages import QuotedDocument, find_documents, read_in
 from perdure.context.record.passages import Passage, clip, join_passages, size_of, split_passages
 from perdure.context.record.readings import prepare_reading, user_reading
 from perdure.context.record.redacted import redact_entries, redacted
+from perdure.context.record.steps import parse_steps
 from perdure.context.record.types import CallKind, CallLine
 from perdure.core.messages import Entry
 
@@ -316,6 +317,8 @@ class _Drawing:
         self._fingerprints: dict[int, int] = {}
         self._changed: frozenset[str] = frozenset()
         self._newest_plan: CallLine | None = None
+        # What the sections list as done, step by step.
+        self._subjects = frozenset(s for steps in parse_steps(already) for s in steps.subjects)
 
     def add_earlier(self, record: str) -> None:
         """Add the lines of an earlier record."""
@@ -433,6 +436,8 @@ class _Drawing:
         is_looked_at = line.kind == "read" and line.target in self._changed
         is_binding = line.user_words and f"“{line.user_words}”" not in self._already
         weight = _BINDING_WEIGHT if is_binding else age * (_OLD_PLAN_FACTOR if is_old_plan else 1.0)
+        if self._subjects and line.repeatable is not None and not self._subjects.isdisjoint(line.repeatable.values):
+            weight *= _REPEATED_FACTOR
         self._add_texts(
             texts,
             weight * line.worth,

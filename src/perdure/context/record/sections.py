@@ -31,6 +31,7 @@ _INSTRUCTION_KINDS: dict[str, InstructionKind] = {
     REFUSALS: "refusal",
     REMARKS: "remark",
 }
+SAME_AS_TASK = "What Active Task quotes."
 PASTED = "[the user pasted text here, which is material and no instruction{}]"
 
 DEFAULT_CHARS = 6_000
@@ -50,6 +51,10 @@ _SHARES = {
 _LINE = 200
 _COMMAND_CHARS = 100
 _MOST_FILES = 24
+# Of the room for what was completed, the part for repeated steps beside milestones.
+_STEPS_SHARE = 0.5
+_GOAL_FRAME_CHARS = 40
+_MOST_STEPS = 6
 _MOST_SOLVED = 4
 _MOST_ANSWERED = 5
 _ROOT_SHARE = 0.7
@@ -162,9 +167,13 @@ def _refusal_line(instruction: StandingInstruction) -> str:
 def _goal(state: TaskState, room: int) -> str:
     if state.goal is None:
         return ""
+    is_quoted = any(r.seq == state.goal.seq for r in state.open_requests[-MOST_REQUESTS:])
+    if is_quoted and len(state.goal.value) > room - _GOAL_FRAME_CHARS:
+        return SAME_AS_TASK  # once is enough where it is long
     if state.goal.seq < 0:
         return beginning(state.goal.value, room)
-    return f"The conversation began with: “{beginning(state.goal.value, room - 40)}”{address(state.goal.seq)}"
+    opening = beginning(state.goal.value, room - _GOAL_FRAME_CHARS)
+    return f"The conversation began with: “{opening}”{address(state.goal.seq)}"
 
 
 def _completed(state: TaskState, room: int) -> str:
@@ -183,7 +192,21 @@ def _completed(state: TaskState, room: int) -> str:
             answered = f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"
             milestones += [(request.closed_seq, answered)] if words else []
     ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
-    return _numbered(ordered, room)
+    steps = write_steps(state, room if not ordered else int(room * _STEPS_SHARE))
+    numbered = _numbered(ordered, room - sum(len(line) + 1 for line in steps))
+    return "\n".join(filter(None, (numbered, *steps)))
+
+
+def write_steps(state: TaskState, room: int) -> Sequence[str]:
+    """The repeated steps, one line each, the newest where not all fit; the largest group has the most room."""
+    lines: list[str] = []
+    for steps in reversed(state.steps[-_MOST_STEPS:]):
+        line = steps.describe(max(_LINE, room))
+        if lines and len(line) > room:
+            break
+        lines.append(line)
+        room -= len(line) + 1
+    return lines[::-1]
 
 
 def _headline(words: str) -> str:

@@ -20,6 +20,7 @@ from perdure.context.record.readings import (
 )
 from perdure.context.record.requests import RequestLog
 from perdure.context.record.sections import parse_instructions
+from perdure.context.record.steps import StepLog
 from perdure.context.record.task import (
     BEFORE_LOG,
     AnsweredQuestion,
@@ -107,6 +108,7 @@ class _StateFold:
         self.requests.carry(UserRequest(t, BEFORE_LOG, "answered", own_words=t) for t in quoted.closed)
         for instruction in parse_instructions(previous.get("Constraints & Preferences", "")):
             self._instruct(instruction)
+        self.work.steps.carry(previous.get("Completed Actions", ""))
         lines = previous.get("Goal", "").splitlines()
         if goal := "\n".join(line for line in lines if MARK not in line).strip():
             self.goal = SourcedValue(goal, BEFORE_LOG)
@@ -206,6 +208,7 @@ class _StateFold:
             processes=tuple(work.processes.values()),
             errors=tuple(work.errors),
             plan=tuple(work.plan.values()) if work.plan else self._planned(),
+            steps=work.steps.groups(),
             pending_question=SourcedValue(asked, self.requests.question_seq) if asked else None,
             last_words=SourcedValue(last_words_of(last), last.seq) if last else None,
             last_call=work.last_call,
@@ -237,6 +240,7 @@ class _WorkFold:
     processes: dict[str, SourcedValue] = field(default_factory=dict)
     errors: list[TaskError] = field(default_factory=list)
     plan: dict[str, PlanItem] = field(default_factory=dict)
+    steps: StepLog = field(default_factory=StepLog)
     # The last call and its position.
     _last: tuple[CallLine, int] | None = None
     # Names of files by the paths in calls.
@@ -255,6 +259,8 @@ class _WorkFold:
     def add(self, seq: int, line: CallLine) -> None:
         facts = line.facts
         self._last = line, seq
+        if line.repeatable is not None:
+            self.steps.add(seq, line.repeatable)
         if facts is not _NO_FACTS and facts != _NO_FACTS:
             self._add_facts(seq, line, facts)
         if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):

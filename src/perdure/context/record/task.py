@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from perdure.context.record.steps import RepeatedSteps
 from perdure.context.record.types import Commit, TestRun
 
 # Position of what an earlier handoff quotes, whose messages cannot be read.
@@ -143,6 +144,8 @@ class TaskState:
     processes: tuple[SourcedValue, ...] = ()
     errors: tuple[TaskError, ...] = ()
     plan: tuple[PlanItem, ...] = ()
+    # What was done in the same way for several subjects.
+    steps: tuple[RepeatedSteps, ...] = ()
     # The assistant's question that waits for an answer.
     pending_question: SourcedValue | None = None
     # The assistant's last words and the last call, for what was under way.

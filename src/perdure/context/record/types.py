@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -50,6 +51,22 @@ class CallFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatableCall:
+    """A call that may be one of many alike: its shape, the words it consists of, and its outcome."""
+
+    # Calls with equal keys have the same number of words.
+    key: tuple[str, ...]
+    words: tuple[str, ...]
+    outcome: str
+    is_ok: bool
+
+    @property
+    def values(self) -> Iterator[str]:
+        """The words, of `name=value` the value."""
+        return (w.partition("=")[2] or w for w in self.words)
+
+
+@dataclass(frozen=True, slots=True)
 class CallLine:
     """One tool call and its result, as the record tells them."""
 
@@ -70,3 +87,4 @@ class CallLine:
     # The result is prose with findings (a delegated agent, a reviewer): rendered like a conclusion of the assistant.
     report: str = ""
     facts: CallFacts = field(default_factory=CallFacts)
+    repeatable: RepeatableCall | None = None

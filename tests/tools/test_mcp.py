@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ import pytest
 from perdure.config.settings import McpServerSettings
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
-from perdure.tools.mcp import McpServers, qualified_name
+from perdure.tools.mcp import McpServers, is_callable, qualified_name
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry
 
 pytest.importorskip("mcp", reason="the mcp package is not installed")
+mcp_types = pytest.importorskip("mcp.types")
 
 SCRIPT = str(Path(__file__).parents[1] / "support" / "mcp_server.py")
+SESSION_SCRIPT = str(Path(__file__).parents[1] / "support" / "mcp_session_server.py")
 
 
 def _stdio(name: str = "light", **more: Any) -> McpServerSettings:
@@ -123,20 +126,32 @@ def test_server_that_cannot_start_is_skipped_with_a_warning(started: Any) -> Non
     assert "no lamp" in servers.warnings[1]
 
 
-def test_http_server(started: Any) -> None:
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-P", SCRIPT, "http", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _http_server(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    program = arguments or (SCRIPT, "http", str(port))
+    process = subprocess.Popen([sys.executable, "-P", *program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_http_server(started: Any) -> None:
+    port = _free_port()
+    with _http_server(port) as process:
         address = f"http://127.0.0.1:{port}/mcp"
         plain = McpServerSettings(name="far", url=address)
         keyed = McpServerSettings(name="keyed", url=address, headers={"authorization": "Bearer ${BULB}"})
@@ -146,9 +161,30 @@ def test_http_server(started: Any) -> None:
         process.kill()
         process.wait()
         assert "MCP server far" in _texts(tools, ("far__add", {"a": 1, "b": 1}))[0]
-    finally:
-        process.kill()
-        process.wait()
+
+
+@pytest.mark.parametrize("status", ["404", "400"])
+def test_a_restarted_http_server_is_called_in_a_new_session(status: str, started: Any) -> None:
+    """It knows nothing of the old session and refuses the call, which is made again in a new one."""
+    port = _free_port()
+    program = (SESSION_SCRIPT, str(port), status)
+    with _http_server(port, *program):
+        _, tools = started(McpServerSettings(name="far", url=f"http://127.0.0.1:{port}/mcp"))
+        assert _texts(tools, ("far__add", {"a": 1, "b": 1})) == ["2"]
+    with _http_server(port, *program):
+        assert _texts(tools, ("far__add", {"a": 2, "b": 2})) == ["4"]
+        assert _texts(tools, ("far__add", {"a": 3, "b": 3}), ("far__add", {"a": 4, "b": 4})) == ["6", "8"]
+
+
+def test_a_tool_that_only_runs_as_a_task_is_not_offered() -> None:
+    schema = {"type": "object"}
+    listed = [
+        mcp_types.Tool(name=f"t{n}", input_schema=schema, execution=execution)
+        for n, execution in enumerate(
+            (None, mcp_types.ToolExecution(task_support="optional"), mcp_types.ToolExecution(task_support="required"))
+        )
+    ]
+    assert [is_callable(tool) for tool in listed] == [True, True, False]
 
 
 def test_close_stops_the_server_processes(started: Any) -> None:

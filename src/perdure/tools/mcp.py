@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_NAME_CHARS = 64
 _MAX_DESCRIPTION_CHARS = 4_000
 _MAX_IMAGES = 10
+_SESSION_HEADER = "mcp-session-id"
 
 
 def qualified_name(server: str, tool: str) -> str:
@@ -45,6 +46,11 @@ def safe_description(server: str, text: str) -> str:
     if finding := screen(text):
         return f"A tool of the MCP server {server}. Its description was withheld: it {finding.why}."
     return clean(text)[:_MAX_DESCRIPTION_CHARS] or f"A tool of the MCP server {server}."
+
+
+def is_callable(listed: Any) -> bool:
+    """Return whether a listed tool can be called directly; some run as tasks only, which this client has not."""
+    return listed.execution is None or listed.execution.task_support != "required"
 
 
 def input_schema(schema: Any) -> dict[str, Any]:
@@ -152,7 +158,8 @@ class McpServers:
         self._loop = None
 
     def _tools(self, server: _McpConnection) -> list[Tool]:
-        return [self._tool(server, t) for t in server.tools if t.name not in server.settings.disabled]
+        offered = (t for t in server.tools if t.name not in server.settings.disabled and is_callable(t))
+        return [self._tool(server, t) for t in offered]
 
     def _tool(self, server: _McpConnection, listed: Any) -> Tool:
         async def handler(**arguments: Any) -> ToolReply:
@@ -195,6 +202,8 @@ class _McpConnection:
         self._task: asyncio.Task[None] | None = None
         self._connect_lock = asyncio.Lock()
         self._stderr: IO[str] | None = None
+        # The server answered that it does not know the session; a new connection starts another.
+        self._has_lost_session = False
 
     async def connect(self, timeout_s: float = START_TIMEOUT_S) -> Client:
         """Return the open client, connecting first if needed. Raises ToolError with the end of the server's stderr."""
@@ -202,6 +211,7 @@ class _McpConnection:
             if self._client is not None and self._task is not None and not self._task.done():
                 return self._client
             ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+            self._has_lost_session = False
             self._task = asyncio.create_task(self._run(ready))
             try:
                 self._client = await asyncio.wait_for(asyncio.shield(ready), timeout_s)
@@ -216,7 +226,8 @@ class _McpConnection:
     async def _run(self, ready: asyncio.Future[Client]) -> None:
         """Open the connection, keep it open until cancelled, then close it."""
         try:
-            async with await self._open_client() as client:
+            async with contextlib.AsyncExitStack() as stack:
+                client = await stack.enter_async_context(await self._open_client(stack))
                 self.tools = await _list_tools(client)
                 ready.set_result(client)
                 await asyncio.get_running_loop().create_future()
@@ -226,13 +237,14 @@ class _McpConnection:
             if isinstance(error, asyncio.CancelledError):
                 raise
 
-    async def _open_client(self) -> Client:
+    async def _open_client(self, stack: contextlib.AsyncExitStack) -> Client:
         from mcp import Client, StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
 
         s = self.settings
         if s.url is not None:
-            return Client(streamable_http_client(s.url, http_client=self._http()), read_timeout_seconds=s.timeout_s)
+            http = await stack.enter_async_context(self._http())
+            return Client(streamable_http_client(s.url, http_client=http), read_timeout_seconds=s.timeout_s)
         parameters = StdioServerParameters(
             command=s.command or "",
             args=[self._expand(a) for a in s.args],
@@ -244,20 +256,43 @@ class _McpConnection:
         return Client(stdio_client(parameters, errlog=self._stderr), read_timeout_seconds=s.timeout_s)
 
     def _http(self) -> Any:
-        """Return an HTTP client with the configured headers; None selects the default client of `mcp`."""
-        if not self.settings.headers:
-            return None
+        """Return an HTTP client with the configured headers, which notices that the server dropped the session."""
         import httpx2  # the HTTP client that `mcp` uses
 
+        async def check_session(response: httpx2.Response) -> None:
+            if _SESSION_HEADER not in response.request.headers or response.status_code not in (400, 404):
+                return
+            # By the specification it is 404; some servers send 400 and name the session in the body.
+            is_lost = response.status_code == 404 or b"session" in (await response.aread()).lower()
+            self._has_lost_session = self._has_lost_session or is_lost
+
         headers = {k: self._expand(v) for k, v in self.settings.headers.items()}
-        return httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30.0, read=300.0))
+        timeout, hooks = httpx2.Timeout(30.0, read=300.0), {"response": [check_session]}
+        return httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks)
 
     async def call_tool(self, tool: str, arguments: dict[str, Any]) -> ToolReply:
-        """Call a tool, reconnecting first if needed; a call whose connection was lost is never retried."""
+        """Call a tool, reconnecting first if needed; a call whose connection was lost is never retried.
+
+        One that was refused because the server no longer knows the session is made again in a new session.
+        """
+        client = await self._connected_client()
         try:
-            client = await self.connect()
+            return await self._call_tool(client, tool, arguments)
+        except ToolError:
+            if not self._has_lost_session:
+                raise
+        # A call that ran beside this one may have opened the new session already.
+        if self._client is client:
+            await self.close()
+        return await self._call_tool(await self._connected_client(), tool, arguments)
+
+    async def _connected_client(self) -> Client:
+        try:
+            return await self.connect()
         except ToolError as error:
             raise ToolError(f"the MCP server {self.name} cannot be reached: {error}") from None
+
+    async def _call_tool(self, client: Client, tool: str, arguments: dict[str, Any]) -> ToolReply:
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 return convert_result(await await_foreign(client.call_tool(tool, arguments)))

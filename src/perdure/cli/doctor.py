@@ -22,6 +22,7 @@ from perdure.providers.codec import caching_notice
 from perdure.providers.discovery import local_servers
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
+from perdure.providers.model_probe import listed_names
 from perdure.providers.registry import PROVIDERS, missing_key, mode_module
 from perdure.providers.types import Endpoint
 from perdure.store.records import Damage
@@ -193,9 +194,13 @@ def _answers(endpoint: Endpoint) -> Check:
             trust_env=not is_local_url(endpoint.base_url),
             verify=certificates_for(endpoint.base_url),
         ) as client:
-            status = client.get(url_of(endpoint.base_url, path), headers=headers).status_code
+            response = client.get(url_of(endpoint.base_url, path), headers=headers)
+            status = response.status_code
+            models = listed_names(response.json()) if status == 200 else []
     except ConfigError as error:
         return Check("endpoint", "broken", str(error))
+    except ValueError:
+        models = []
     except httpx.HTTPError as error:
         why = f"{endpoint.base_url} cannot be reached ({type(error).__name__})"
         return Check("endpoint", "broken", why, "check the address (model.base_url), the server and your network")
@@ -203,6 +208,9 @@ def _answers(endpoint: Endpoint) -> Check:
         return Check("endpoint", "broken", f"{endpoint.base_url} refuses the key ({status})", "set another key")
     if status >= 500:
         return Check("endpoint", "note", f"{endpoint.base_url} answers with {status}", "it may be down; try later")
+    if models and endpoint.model not in models and is_local_url(endpoint.base_url):
+        near = f"it lists {', '.join(models[:5])}{' …' if models[5:] else ''}"
+        return Check("endpoint", "note", f"{endpoint.base_url} answers, but does not list {endpoint.model}", near)
     return Check("endpoint", "ok", f"{endpoint.base_url} answers")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from perdure.core.errors import PerdureError
+from perdure.core.errors import InvalidFlag, PerdureError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,12 @@ class CommandFailure(click.ClickException):
             click.echo(f"perdure: {line}", file=file, err=file is None)
 
 
+class WrongCall(CommandFailure):
+    """A setting on the command line that is unknown or wrong, with the status of a wrong argument."""
+
+    exit_code = 2
+
+
 class Interrupted(CommandFailure):
     """Ctrl-C, with the status a shell gives it."""
 
@@ -58,7 +64,7 @@ class PlainGroup(click.Group):
         if name and not name.startswith("-") and name not in names:
             from difflib import get_close_matches  # for the mistyped only; the others need not wait for it
 
-            close = get_close_matches(name, names, n=1)
+            close = [f"--{name}"] if name in ("version", "help") else get_close_matches(name, names, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
@@ -86,7 +92,8 @@ class LazyGroup(PlainGroup):
         try:
             return super().invoke(ctx)
         except PerdureError as error:
-            raise CommandFailure(_runnable(str(error))) from error
+            kind = WrongCall if isinstance(error, InvalidFlag) else CommandFailure
+            raise kind(_runnable(str(error))) from error
         except click.UsageError as error:
             raise click.UsageError(_runnable(error.format_message()), error.ctx) from error
         except (KeyboardInterrupt, click.Abort):

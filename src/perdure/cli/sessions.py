@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -50,7 +51,9 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
             _print(f"{c.id}  {when(c.updated_at_ms)}  {c.last_seq:>6,} {_messages(c.last_seq)}  {c.title or '–'}{kind}")
     if as_json:
         return
-    if not page.conversations:
+    if not page.conversations and source is not None:
+        click.echo(f"There are no conversations of {source!r}.")
+    elif not page.conversations:
         click.echo("There are no conversations yet; `perdure chat` begins one.")
     elif page.next_cursor:
         click.echo(f"… and older ones; -n {min(1_000, limit * 5)} shows more.")
@@ -179,6 +182,7 @@ def _entry_lines(entry: Entry) -> Iterator[str]:
 _TELL_EVERY = 5_000
 # Where the first line is longer than this, the file is no JSONL of ours.
 _HEAD_CHARS = 4_096
+_CONVERSATION_ID = re.compile(r"\bc_[0-9a-z]+")
 
 
 @click.command("export")
@@ -247,7 +251,10 @@ def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title
                 raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
             except UnicodeDecodeError:
                 raise click.ClickException(f"cannot read {path}: it is no UTF-8 text") from None
-            click.echo(f"{_imported(store, text, path, as_copy=as_copy, title=title)}  from {path}")
+            before_seq = _stored_seq(store, text) if not as_copy else None
+            any_id = _imported(store, text, path, as_copy=as_copy, title=title)
+            is_same = before_seq == store.conversations.get(any_id).last_seq
+            click.echo(f"{any_id}  from {path}{': it was there already' if is_same else ''}")
 
 
 @click.command()
@@ -271,11 +278,24 @@ def backup(flags: dict[str, str], path: Path) -> None:
 def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, title: str | None) -> str:
     """The id of the conversation a file became."""
     messages = _message_list(text)
+    if messages == []:
+        raise click.ClickException(f"{path} holds no messages; nothing was imported")
     if messages is not None:
         session = store.transfer.import_messages(messages, title=title or _title(messages))
         return session.conversation_id
     lines = _progress(text.splitlines())
     return (store.transfer.import_copy(lines) if as_copy else store.transfer.import_jsonl(lines)).id
+
+
+def _stored_seq(store: SessionStore, text: str) -> int | None:
+    """Return the last position of the conversation that an exported file holds; None where it is not stored yet."""
+    from perdure.core.errors import NotFound
+
+    named = _CONVERSATION_ID.search(text[:_HEAD_CHARS].partition("\n")[0])
+    try:
+        return store.conversations.get(named[0]).last_seq if named else None
+    except NotFound:
+        return None
 
 
 def _title(messages: list[Any]) -> str:

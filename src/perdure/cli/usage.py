@@ -22,7 +22,7 @@ def open_cli_store(flags: Mapping[str, Any] | None) -> Iterator[SessionStore]:
 
 
 @click.command()
-@click.argument("any_id", metavar="ID", required=False)
+@click.argument("any_id", metavar="[ID]", required=False)
 @click.pass_obj
 def usage(flags: dict[str, str], any_id: str | None) -> None:
     """Show tokens and cost of a conversation, by default the last one.

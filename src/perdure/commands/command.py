@@ -95,6 +95,8 @@ class Commands:
             near = difflib.get_close_matches(name.lower(), list(self._commands), n=1)
             hint = f"Did you mean /{near[0]}?" if near else "/help lists what there is."
             return CommandResult(f"There is no command /{name}. {hint}", "error")
+        if argument.strip() and " " not in command.usage:
+            return CommandResult(f"/{command.name} takes nothing behind it; given: {argument.strip()!r:.60}", "error")
         try:
             return command.run(surface, argument.strip())
         except PerdureError as error:

@@ -232,8 +232,7 @@ def _price(choice: ModelChoice) -> str:
 
 
 def stop(surface: CommandContext, argument: str) -> CommandResult:
-    surface.agent.interrupt()
-    return CommandResult("Stopped.")
+    return CommandResult("Stopped." if surface.agent.interrupt() else "Nothing is going on.")
 
 
 def leave(surface: CommandContext, argument: str) -> CommandResult:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
-from perdure.commands.format import count, when
+from perdure.commands.format import count, measured, when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.store.records import Conversation
@@ -109,9 +109,12 @@ def undo(surface: CommandContext, argument: str) -> CommandResult:
     if not any(entry.message.kind == "handoff" for entry in entries):
         return CommandResult(f"Nothing to undo: this conversation has not been compacted.{_offer_files(surface)}")
     surface.agent.undo()
-    return CommandResult(
-        "The last compaction is undone; nothing was lost by it. The next one waits until the window is full."
-    )
+    gauge = measured(surface.agent)
+    is_full = gauge.threshold is not None and gauge.tokens >= gauge.threshold
+    later = "The next one waits until the window is full."
+    if is_full:
+        later = "The window is full: your next message compacts again."
+    return CommandResult(f"The last compaction is undone; nothing was lost by it. {later}")
 
 
 _UNDO_USAGE = "/undo takes: turn [n], files [n], and overwrite behind them"

@@ -56,8 +56,7 @@ def _read(path: Path, taken: Sequence[str]) -> tuple[Command | None, str]:
     body = text[front.end() :].strip() if front else text.strip()
     if not body:
         return None, "it is empty"
-    usage = f"/{name} [text]" if _PLACEHOLDER in body else f"/{name}"
-    return Command(name, usage, _summary(front[1] if front else "", body), partial(_run, body, path)), ""
+    return Command(name, f"/{name} [text]", _summary(front[1] if front else "", body), partial(_run, body, path)), ""
 
 
 def _run(body: str, path: Path, surface: CommandContext, argument: str) -> CommandResult:

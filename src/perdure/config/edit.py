@@ -41,8 +41,10 @@ def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
 def without(text: str, path: tuple[str, ...]) -> str:
     """Return `text` without the entry at `path` and its own lines."""
     node = YAML(typ="rt").compose(io.StringIO(text))
-    for part in path[:-1]:
-        node = next(v for k, v in node.value if k.value == part)
+    for depth, part in enumerate(path[:-1]):
+        section, node = next((k, v) for k, v in node.value if k.value == part)
+        if _holds_nothing_else(text, section, node, path[depth + 1 :]):
+            return without(text, path[: depth + 1])
     index, (key, value) = next((i, e) for i, e in enumerate(node.value) if e[0].value == path[-1])
     start, end = key.start_mark.index, _end(text, value, key)
     if not node.flow_style:
@@ -52,6 +54,17 @@ def without(text: str, path: tuple[str, ...]) -> str:
     if index:
         start = _end(text, node.value[index - 1][1], node.value[index - 1][0])
     return text[:start] + text[end:]
+
+
+def _holds_nothing_else(text: str, section: Node, node: Node, path: tuple[str, ...]) -> bool:
+    """Whether a block section has this one entry and no comment: then it goes with the entry."""
+    if not isinstance(node, MappingNode) or node.flow_style or len(node.value) != 1:
+        return False
+    key, value = node.value[0]
+    end = _past_comments(text, _line_end(text, _end(text, value, key)), key.start_mark.column)
+    if key.value != path[0] or "#" in text[section.start_mark.index : end]:
+        return False
+    return len(path) == 1 or _holds_nothing_else(text, key, value, path[1:])
 
 
 def _replaced(text: str, key: Node, node: Node, *, value: Any) -> str:

@@ -17,6 +17,7 @@ from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
 
 PREFIX = "PERDURE_"
+_SECRETS = frozenset({"api_key", "apikey", "key", "token", "secret"})
 _PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
 
 
@@ -72,6 +73,11 @@ def find(name: str) -> Key:
     if name in sections():
         inside = ", ".join(k for k in all_keys() if k.startswith(f"{name}."))
         raise ConfigError(f"{name} is a section, not a setting; it holds: {inside}")
+    if name.rpartition(".")[2] in _SECRETS:
+        raise ConfigError(
+            f"unknown setting {name!r}: keys are no settings; `perdure login PROVIDER` stores one,"
+            " and a variable such as ANTHROPIC_API_KEY goes before it"
+        )
     raise ConfigError(f"unknown setting {name!r}{did_you_mean(name)}; `perdure config list` shows all")
 
 

@@ -20,10 +20,11 @@ from perdure.config.deprecated import RENAMED, rename_settings
 from perdure.config.env import CONFIG_FILE, home_dir
 from perdure.config.project import flatten, project_folder, select_settings
 from perdure.config.settings import Settings
-from perdure.core.errors import ConfigError
+from perdure.core.errors import ConfigError, InvalidFlag
 
 # Dotted name → where its value came from, e.g. "/home/me/.perdure/config.yaml, line 3".
 Origins = Mapping[str, str]
+_COMMAND_LINE = "the command line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +225,23 @@ def load(
         put(data, key.path, value)
         origins[key.name] = f"the variable {variable}"
     for name, value in (flags or {}).items():
-        key = keys.find(name)
+        key = _find_flag(name)
         put(data, key.path, from_text(key, value) if isinstance(value, str) else value)
-        origins[key.name] = "the command line"
+        origins[key.name] = _COMMAND_LINE
     data, origins = rename_settings(data, origins)
     settings, errors = check(data, origins)
     if settings is None:
-        raise as_error(errors)
+        error = as_error(errors)
+        is_flag = all(origins.get(problem.name) == _COMMAND_LINE for problem in errors)
+        raise InvalidFlag(str(error)) if is_flag else error
     return Loaded(settings, home, origins, project_file, warnings)
+
+
+def _find_flag(name: str) -> keys.Key:
+    try:
+        return keys.find(name)
+    except ConfigError as error:
+        raise InvalidFlag(str(error)) from None
 
 
 def _apply_project(

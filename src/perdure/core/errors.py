@@ -2,6 +2,7 @@
 
 PerdureError
 ├── ConfigError          fix the setting it names
+│   ├── InvalidFlag        the command was called wrongly
 │   └── NoSummaryModel     nobody to ask for a summary: write the handoff without one
 ├── InvalidMessage       fix the message you handed in
 ├── PluginError          choose another plug-in, or mend this one
@@ -62,6 +63,10 @@ class PerdureError(Exception):
 
 class ConfigError(PerdureError):
     """A setting is wrong; the text names the key, what was given and what is allowed."""
+
+
+class InvalidFlag(ConfigError):
+    """A setting given on the command line is unknown or wrong."""
 
 
 class NoSummaryModel(ConfigError):

@@ -106,3 +106,11 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open a file for its owner alone: `open(path, "w", opener=private_opener)`; an existing one is made so."""
+    handle = os.open(path, flags, PRIVATE_MODE)
+    with suppress(OSError, AttributeError):  # not ours to change; no such call on Windows
+        os.fchmod(handle, PRIVATE_MODE)
+    return handle

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
+from perdure.core.files import private_opener
 from perdure.providers.http import certificates_for
 from perdure.providers.types import ApiMode, Endpoint
 
@@ -198,7 +199,7 @@ class _Child:
         log_dir.mkdir(parents=True, exist_ok=True)
         self._log = log_dir / f"local-{path.stem}.log"
         command = [sys.executable, "-m", "perdure.providers.local", str(path), "--n-ctx", str(n_ctx)]
-        with self._log.open("wb") as log:
+        with open(self._log, "wb", opener=private_opener) as log:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
         self._send_settings({"api_key": self._key})
         self.model: LocalModel

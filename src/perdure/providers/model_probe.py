@@ -88,8 +88,12 @@ async def listed_models(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_
             body: Any = response.json() if response.status_code == 200 else None
     except (TimeoutError, ConfigError, httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
         return []
-    names = [row["id"] for row in _rows(body, "data") if isinstance(row.get("id"), str)]
-    return [(name, _read_models(body, name)) for name in names[:_MAX_LISTED]]
+    return [(name, _read_models(body, name)) for name in listed_names(body)[:_MAX_LISTED]]
+
+
+def listed_names(body: object) -> list[str]:
+    """Return the names in a list of models as services send it; [] for anything else."""
+    return [row["id"] for row in _rows(body, "data") if isinstance(row.get("id"), str)]
 
 
 def _client(endpoint: Endpoint, time_limit_s: float) -> httpx.AsyncClient:

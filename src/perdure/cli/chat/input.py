@@ -23,6 +23,7 @@ _FOLD_LINES = 12
 _FOLD_CHARS = 2_000
 _MAX_EARLIER = 500
 _MARK = re.compile(r"\[pasted #(\d+): [^\]\n]*\]")
+_MARK_CHARS = 80
 _END = "\x1b[201~"
 
 
@@ -65,6 +66,15 @@ class Pastes:
         self._earlier.extend(pasted)
         self._inserted.clear()
         return pasted
+
+    def mark_before(self, text: str) -> str:
+        """Return the placeholder that a text ends with; "" for none of ours."""
+        marks = [mark for mark in _MARK.finditer(text[-_MARK_CHARS:]) if self._paste(mark) != mark[0]]
+        return marks[-1][0] if marks and text.endswith(marks[-1][0]) else ""
+
+    def missing_mark(self, text: str) -> str:
+        """Return the first placeholder whose paste is not here, as in a line of an earlier chat; "" for none."""
+        return next((mark[0] for mark in _MARK.finditer(text) if self._paste(mark) == mark[0]), "")
 
     def load(self, pasted: Iterable[str]) -> None:
         """Remember the pastes of lines that an earlier chat stored in the history; only their paths matter."""

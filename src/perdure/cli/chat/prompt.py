@@ -34,6 +34,7 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from perdure.cli.chat.input import PasteParser, Pastes
+from perdure.core.files import private_opener
 
 if TYPE_CHECKING:
     from perdure.cli.chat.controller import ChatController
@@ -256,7 +257,7 @@ class PromptBox:
         search = SearchToolbar(ignore_case=True)
         above = Window(FormattedTextControl(self._above), dont_extend_height=True, wrap_lines=False)
         typed = Window(
-            BufferControl(self.buffer, search_buffer_control=search.control),
+            BufferControl(self.buffer, search_buffer_control=search.control, preview_search=True),
             get_line_prefix=self._prefix,
             height=Dimension(min=1, max=_INPUT_ROWS),
             dont_extend_height=True,
@@ -302,6 +303,8 @@ class PromptBox:
         is_empty = Condition(lambda: not self.buffer.text)
         keys.add("c-d", filter=is_empty)(lambda event: self._handlers.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
+        is_behind_mark = Condition(lambda: bool(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
+        keys.add("backspace", filter=is_behind_mark)(self._remove_mark)
         # Alone, and after a moment: with another key it is Alt.
         keys.add("escape")(lambda event: self._handlers.on_stop())
         keys.add("c-x", "c-e")(lambda event: self._edit(""))
@@ -375,11 +378,18 @@ class PromptBox:
             return
         # The line being typed is the last one; the others are from the history.
         is_recalled = buffer.working_index < len(buffer._working_lines) - 1
+        if is_recalled and (mark := self._pastes.missing_mark(text)):
+            self.write(f"{mark} was pasted in another chat and is not here: paste it again, or take it out.\n")
+            return
         pasted = (*self._pastes.take(text, is_recalled=is_recalled), *self._recalled(text))
         if text and self._draft is None:
             buffer.append_to_history()
         buffer.reset()
         self._handlers.on_line(Line(text, self._pastes.unfold(text), pasted))
+
+    def _remove_mark(self, event: KeyPressEvent) -> None:
+        """A placeholder goes as a whole: what is left of one would be sent as it is."""
+        self.buffer.delete_before_cursor(len(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
 
     def _recalled(self, text: str) -> list[str]:
         """Earlier multi-line messages recalled in this one: their pasted parts are unknown."""
@@ -447,6 +457,8 @@ class _Unfolding(FileHistory):
     def __init__(self, path: Path, pastes: Pastes) -> None:
         super().__init__(str(path))
         self._pastes = pastes
+        with contextlib.suppress(OSError), open(path, "ab", opener=private_opener):
+            pass
 
     def store_string(self, string: str) -> None:
         whole = self._pastes.unfold(string)

@@ -54,6 +54,7 @@ def logged_to(path: Path) -> Iterator[None]:
 _log = logging.getLogger(__name__)
 
 _LEAVE_WITHIN_S = 2.0
+_LEAVE_HINT = "Ctrl-C again leaves; the conversation is kept"
 _TICK_S = 0.2
 _PROCESS_CHARS = 40
 _QUICK_S = 2.0
@@ -258,7 +259,8 @@ class ChatApp:
             self._interrupt()
             self._hint = "stopping … (Ctrl-C again leaves; the conversation is kept)"
         else:
-            self._hint = "Ctrl-C again leaves; the conversation is kept"
+            self._hint = _LEAVE_HINT
+            self._box.later(_LEAVE_WITHIN_S, self._forget_hint)
         self._box.redraw()
 
     def _reply(self, answer: str) -> None:
@@ -290,6 +292,12 @@ class ChatApp:
         if self._desk is not None:
             self._hint = self._desk.cycle_mode()
             self._status = self._desk.status()
+            self._box.redraw()
+
+    def _forget_hint(self) -> None:
+        """Take the hint down once it is no longer true."""
+        if self._hint == _LEAVE_HINT and time.monotonic() - self._last_ctrl_c_s >= _LEAVE_WITHIN_S:
+            self._hint = ""
             self._box.redraw()
 
     def _on_escape(self) -> None:
@@ -402,7 +410,7 @@ class ChatApp:
 
     def progress(self, what: str, seconds: float) -> None:
         def show() -> None:
-            if self._transcript is not None:
+            if self._transcript is not None and self._is_working:  # a model may still load after a stop
                 self._transcript.busy(what)
 
         self._inbox.put(show)

@@ -25,11 +25,11 @@ from perdure.core import concurrency
 from perdure.core.concurrency import SystemClock
 from perdure.core.events import CallStarted
 from perdure.gateway.executor import run_shielded
-from perdure.store.blobs import FileBlobStore
 from perdure.store.db.database import Dialect, Row, Transaction, Value
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.encoding import TimeIds
 from perdure.store.leases import holder_id
+from perdure.store.outputs import FileBlobStore
 from perdure.store.queries import StoreContext
 from perdure.store.search.index import FtsIndex
 from perdure.store.store import SessionStore

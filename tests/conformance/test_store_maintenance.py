@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.display import describe_report
 from perdure.core.messages import user
-from perdure.core.search_text import describe_report
 from perdure.core.visibility import EVERYONE
 from perdure.store import SessionStore
-from perdure.store.blobs import BlobStore
 from perdure.store.maintenance import IndexRebuild
+from perdure.store.outputs import BlobStore
 from support.store import Backend, conversation
 
 SECRET = "sk-verysecret12345"

@@ -9,12 +9,12 @@ import pytest
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import user
 from perdure.store import CallRecord, SessionStore, StoredEvent, schema
-from perdure.store.blobs import FileBlobStore
 from perdure.store.db import postgres, sqlite
 from perdure.store.db.postgres import open_postgres
 from perdure.store.db.postgres_blobs import PostgresBlobStore
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.encoding import TimeIds
+from perdure.store.outputs import FileBlobStore
 from perdure.store.queries import HistoryPosition, StoreContext
 from perdure.store.search.index import FtsIndex, TsvectorIndex
 from support.postgres import PostgresBackend

@@ -7,11 +7,11 @@ import pytest
 
 from perdure.core.messages import assistant
 from perdure.providers.errors.body import parse_error_body
-from perdure.providers.errors.classify import HUGE_REQUEST_TOKENS, classify_error, overflow_verdict
+from perdure.providers.errors.classify import HUGE_REQUEST_TOKENS, classify_error
 from perdure.providers.errors.limits import IMAGE_ROWS, TIER_ROWS
 from perdure.providers.errors.overflow_patterns import CAP_ROWS, SUM_ROWS
 from perdure.providers.errors.patterns import FAULT_ROWS, GENERIC_ROWS, PROMPT_ROWS, SIZE_ROWS
-from perdure.providers.types import Reply
+from perdure.providers.types import Reply, overflow_verdict
 from support.error_samples import REFERENCE, Sample, anthropic, openai
 from support.error_variants import VARIANTS
 

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from perdure.config.settings import Settings
 
 
-# Every call moves the ratio a little; a change below this moves no decision.
-_RATIO_STEP = 0.02
-
-
 class Send(Protocol):
     """Send one request. Raises ProviderError; cancelling closes the connection."""
 
@@ -94,15 +90,6 @@ class AgentDeps:
         """Token calibration of the current model."""
         endpoint = self.routes.endpoint
         return self.calibrations.get(endpoint.provider, endpoint.model) if self.calibrations is not None else None
-
-    def keep_calibration(self, endpoint: Endpoint, learned: Calibration) -> None:
-        """Persist a changed calibration for later conversations; skips negligible changes."""
-        if self.calibrations is None:
-            return
-        previous = self.calibrations.get(endpoint.provider, endpoint.model)
-        is_news = abs(learned.ratio - previous.ratio) >= _RATIO_STEP or learned.image_tokens != previous.image_tokens
-        if is_news:
-            self.calibrations.keep(endpoint.provider, endpoint.model, learned)
 
 
 TOOLSET = "context_engine"

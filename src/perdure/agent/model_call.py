@@ -20,7 +20,7 @@ from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import ContextWindow, Window, plausible_window, step_down
 from perdure.providers.registry import default_max_tokens
 from perdure.providers.routes import adapt_request
-from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
+from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent, overflow_verdict
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 
 T = TypeVar("T")
@@ -176,8 +176,6 @@ class ModelCaller:
             try:
                 answer = await self._send(request, task_id)
                 # Imported late, with the protocol that made the reply: error patterns are slow to compile.
-                from perdure.providers.errors.classify import overflow_verdict
-
                 if (overflow := overflow_verdict(answer.reply, window=self._window_tokens)) is None:
                     has_cap = attempts.has_found_cap and max_tokens is not None
                     return replace(answer, accepted_output_tokens=max_tokens if has_cap else None)
@@ -209,7 +207,8 @@ class ModelCaller:
         """Note a call for the ledger, and update counter, calibration and engine by its usage."""
         self._live.record(answer.call)
         self._live.counter.observe(answer.call.usage)
-        self._parts.keep_calibration(answer.endpoint, self._live.counter.calibration)
+        if (calibrations := self._parts.calibrations) is not None:
+            calibrations.learn(answer.endpoint.provider, answer.endpoint.model, self._live.counter.calibration)
         self._parts.engine.update_from_response(answer.call.usage)
         if answer.accepted_output_tokens is not None:
             self._parts.models.learn_limits(answer.endpoint, output=answer.accepted_output_tokens)

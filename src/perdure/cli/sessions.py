@@ -78,7 +78,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
       perdure sessions show c_1m7g --view
     """
     from perdure.cli.usage import open_cli_store
-    from perdure.core.search_text import split_address
+    from perdure.core.display import split_address
     from perdure.store.records import damage_notice
 
     owner, inner = split_address(any_id)
@@ -118,7 +118,7 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
     """
     from perdure.cli.usage import open_cli_store
     from perdure.commands.search import hit_lines
-    from perdure.core.search_text import describe_report
+    from perdure.core.display import describe_report
     from perdure.core.visibility import EVERYONE
 
     with open_cli_store(flags) as store:

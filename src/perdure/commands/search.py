@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import when
+from perdure.core.display import describe_report, full_address, split_address
 from perdure.core.ports import SearchHit
-from perdure.core.search_text import describe_report, full_address, split_address
 
 _HITS = 15
 

@@ -244,6 +244,8 @@ def _sum_counts(many: Iterable[Counts]) -> Counts:
 # A service that truncates silently, or that counts what we do not see, must not bend every later estimate.
 RATIO_RANGE = (0.5, 2.0)
 IMAGE_RANGE = (1.0, 20_000.0)
+# Every call moves the ratio a little; a change below this moves no decision.
+_RATIO_STEP = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,13 @@ class Calibrations:
             return Calibration()
         ratio = _within(stored.get("ratio"), RATIO_RANGE)
         return Calibration(1.0 if ratio is None else ratio, _within(stored.get("image_tokens"), IMAGE_RANGE))
+
+    def learn(self, provider: str, model: str, learned: Calibration) -> None:
+        """Persist a changed calibration for later conversations; skips negligible changes."""
+        previous = self.get(provider, model)
+        is_ratio_changed = abs(learned.ratio - previous.ratio) >= _RATIO_STEP
+        if is_ratio_changed or learned.image_tokens != previous.image_tokens:
+            self.keep(provider, model, learned)
 
     def keep(self, provider: str, model: str, calibration: Calibration) -> None:
         figures = {"ratio": round(calibration.ratio, 4), "image_tokens": calibration.image_tokens}

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from perdure.core.errors import ErrorVerdict
 from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.core.messages import Entry, Message
 from perdure.core.turn_options import AUTO, AnswerFormat
@@ -108,6 +109,20 @@ class Reply:
     finish: Finish = "unknown"
     model: str = ""
     response_id: str = ""
+
+
+def overflow_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict | None:
+    """Return the verdict on a reply that ended because the window was full; None for any other end.
+
+    Some services only truncate such a reply. An empty one counts as an overflow where the prompt is near the window:
+    with a small prompt, max_tokens or hidden reasoning is the cause.
+    """
+    is_empty = not reply.message.text and not reply.message.tool_calls and not reply.usage.output_tokens
+    is_cut_off = reply.finish == "length" and reply.usage.reported and is_empty
+    is_near_window = window is not None and reply.usage.prompt_tokens * 2 >= window
+    if reply.finish == "context_overflow" or (is_cut_off and is_near_window):
+        return ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
+    return None
 
 
 @dataclass(frozen=True, slots=True)

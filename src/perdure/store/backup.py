@@ -11,8 +11,8 @@ from pathlib import Path
 
 from perdure.core.errors import StoreUnavailable
 from perdure.core.files import sync_folder
-from perdure.store.blobs import BlobStore, outputs_folder
 from perdure.store.db.database import Database
+from perdure.store.outputs import BlobStore, outputs_folder
 
 
 def write_backup(database: Database, blobs: BlobStore, target: Path) -> None:

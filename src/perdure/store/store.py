@@ -12,7 +12,6 @@ from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.backup import write_backup
-from perdure.store.blobs import BlobStore, FileBlobStore
 from perdure.store.changes import ChangeFeed
 from perdure.store.checkpoints import FileCheckpoints
 from perdure.store.conversations import Compactions, Conversations
@@ -34,7 +33,7 @@ from perdure.store.maintenance import (
     log_progress,
 )
 from perdure.store.messages import AnyMessage, MessageLog
-from perdure.store.outputs import OutputStore
+from perdure.store.outputs import BlobStore, FileBlobStore, OutputStore
 from perdure.store.queries import ClientHistories, ScopedState, StoreContext
 from perdure.store.records import (
     AppendResult,

@@ -30,7 +30,6 @@ from perdure.providers.errors.patterns import (
     SOON,
     TRANSPORT,
 )
-from perdure.providers.types import Reply
 
 # A bare 400 after a request of this size is treated as an overflow whose message a proxy dropped.
 HUGE_REQUEST_TOKENS = 32_000
@@ -75,20 +74,6 @@ def _as_status(raw: object) -> int | None:
     """Parse a status, which some bodies and headers send as text; None for anything else."""
     text = str(raw).strip() if isinstance(raw, int | str) and not isinstance(raw, bool) else ""
     return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) <= 6 else None
-
-
-def overflow_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict | None:
-    """Return the verdict on a reply that ended because the window was full; None for any other end.
-
-    Some services only truncate such a reply. An empty one counts as an overflow where the prompt is near the window:
-    with a small prompt, max_tokens or hidden reasoning is the cause.
-    """
-    is_empty = not reply.message.text and not reply.message.tool_calls and not reply.usage.output_tokens
-    is_cut_off = reply.finish == "length" and reply.usage.reported and is_empty
-    is_near_window = window is not None and reply.usage.prompt_tokens * 2 >= window
-    if reply.finish == "context_overflow" or (is_cut_off and is_near_window):
-        return ErrorVerdict("prompt_too_long", "the model stopped because its context window was full")
-    return None
 
 
 def find_error(body: Mapping[str, Any]) -> object | None:

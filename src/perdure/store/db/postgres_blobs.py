@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from perdure.core.errors import NotFound, StoreError
-from perdure.store.blobs import BlobWriter
 from perdure.store.db.database import Database, Row, Transaction, Value, insert, insert_numbered
 from perdure.store.encoding import pack, unpack
+from perdure.store.outputs import BlobWriter
 
 _CHUNK_BYTES = 1 << 20
 

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from perdure.core.display import split_address
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.core.ports import Page
-from perdure.core.search_text import split_address
 from perdure.store.db.database import Transaction
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import (

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from perdure.core.display import describe_report, full_address
 from perdure.core.errors import NotFound, StoreError, ToolError
 from perdure.core.ports import Asker, Page, Search, SearchHit, Spawner
-from perdure.core.search_text import describe_report, full_address
 from perdure.core.visibility import only
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perdure.commands.titles import title_of
+from perdure.core.display import describe_report
 from perdure.core.errors import NotFound
 from perdure.core.ports import SearchHit, SearchReport
-from perdure.core.search_text import describe_report
 from perdure.store.ledger import COMPACTED, prompt_sizes
 from perdure.store.listing import NEWEST_FIRST, ConversationFilter, ListedConversation, ListOrder
 from perdure.store.records import CallRecord, Conversation

@@ -1,7 +1,8 @@
 """Text for display, the same on every surface: foreign text made safe to show, and search results in words.
 
-What cannot be seen in foreign text, or rearranges its neighbours, is spelled out. An empty search result never reads as
-absence.
+What cannot be seen in foreign text, or rearranges its neighbours, is spelled out: a command that a user approves must
+read the way it will run. Bidirectional overrides, zero-width characters and escape sequences make it read as another
+one, on a terminal as well as in a browser. An empty search result never reads as absence.
 """
 
 from __future__ import annotations

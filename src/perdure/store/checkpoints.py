@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.ports import FileChange
-from perdure.store.blobs import BlobStore
 from perdure.store.conversations import Conversations
 from perdure.store.ledger import Ledger
+from perdure.store.outputs import BlobStore
 from perdure.store.records import Conversation, StoredEvent
 
 KIND = "file_change"

@@ -1,6 +1,7 @@
 """Tool outputs too large for the context: complete, paged and searchable until their conversation is deleted.
 
-The text is in a blob store: an interface, and files beside the database.
+The text is in a blob store: an interface, and files beside the database. Blob paths consist of generated ids only, so
+no text from a model can choose where a file is written.
 """
 
 from __future__ import annotations

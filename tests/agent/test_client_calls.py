@@ -49,7 +49,6 @@ def stored(b: Bench, session_id: str) -> list[str]:
     return [f"{e.message.role} {e.message.text}".strip() for e in b.store.history(session_id).entries]
 
 
-@pytest.mark.spec("N1")
 @pytest.mark.parametrize("mode", MODES)
 def test_mixed_calls_keep_their_order_on_every_protocol(tmp_path: Path, mode: ApiMode) -> None:
     calls = (Call("look", {"what": "a"}, id="call_a"), CLIENT, Call("look", {"what": "b"}, id="call_b"))
@@ -75,7 +74,6 @@ def test_a_message_behind_the_results_comes_after_all_of_them(tmp_path: Path) ->
         assert b.sim.violations == []
 
 
-@pytest.mark.spec("F2")
 def test_a_call_of_ours_that_may_have_run_before_a_crash_is_not_run_again(tmp_path: Path) -> None:
     """The first result is in the log: the process died while it ran what comes behind it."""
     runs: list[str] = []
@@ -179,6 +177,7 @@ def test_parallel_calls_can_be_switched_off_on_every_protocol(tmp_path: Path, mo
         assert is_off or body["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
 
 
+@pytest.mark.spec("A4")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_rejected_answer_is_paid_for_and_not_in_the_history(tmp_path: Path, mode: ApiMode) -> None:
     form = AnswerFormat({"type": "object", "required": ["n"]})

@@ -101,7 +101,6 @@ def outline(messages: Messages) -> list[str]:
 # -- tools -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.spec("N1")
 def test_a_call_of_a_client_tool_is_returned_and_its_result_taken(alice: openai.OpenAI, sim: Simulator) -> None:
     messages = [user(plan({"say": "Let me ask.", "calls": [ROME]}, "It is sunny."))]
     first = ask(alice, messages, tools=[WEATHER])
@@ -142,7 +141,6 @@ def test_calls_are_streamed_and_the_conversation_goes_on(alice: openai.OpenAI, s
     assert outline(sent(sim)) == ["user", "assistant", "tool sun", "tool snow"]
 
 
-@pytest.mark.spec("N1")
 def test_mixed_calls_keep_their_order(sheila: openai.OpenAI, sim: Simulator) -> None:
     first, last = ["terminal", {"command": "echo first"}], ["terminal", {"command": "echo last"}]
     messages = [user(plan({"calls": [first, ROME, last, OSLO]}, "All done."))]
@@ -284,6 +282,29 @@ def test_the_same_result_sent_again_is_answered_in_a_branch(alice: openai.OpenAI
     assert outline(sent(sim)) == ["user", "assistant", "tool sun"]
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_repeated_request_gets_the_same_calls(is_stream: bool, alice: openai.OpenAI, sim: Simulator) -> None:
+    headers = {"Idempotency-Key": f"calls-{is_stream}"}
+    messages = [user(plan({"calls": [ROME]}, "x"))]
+    before = len(sim.requests)
+    first = ask(alice, messages, tools=[WEATHER], extra_headers=headers).choices[0].message
+    if is_stream:
+        again = read_stream(alice, messages, tools=[WEATHER], extra_headers=headers)[0]["tool_calls"][0]["id"]
+    else:
+        again = ask(alice, messages, tools=[WEATHER], extra_headers=headers).choices[0].message.tool_calls[0].id
+    assert first.tool_calls[0].id == again
+    assert len(sim.requests) == before + 1
+    with pytest.raises(openai.ConflictError):
+        ask(alice, messages, extra_headers=headers)
+
+
+def test_calls_without_bound_are_refused(alice: openai.OpenAI) -> None:
+    calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": ""}} for n in range(600)]
+    results = [{"role": "tool", "tool_call_id": c["id"], "content": ""} for c in calls]
+    with pytest.raises(openai.BadRequestError, match="more than 512 calls"):
+        ask(alice, [user("x"), {"role": "assistant", "content": "", "tool_calls": calls}, *results])
+
+
 def test_an_unknown_history_with_calls_is_imported(alice: openai.OpenAI, sim: Simulator) -> None:
     call = {"id": "call_abc", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Rome"}'}}
     messages = [
@@ -415,6 +436,7 @@ def test_client_tools_count_in_the_window_and_cost_is_recorded(alice: openai.Ope
     assert figures[1]["composition"]["tools"] - figures[0]["composition"]["tools"] > 3_000
 
 
+@pytest.mark.spec("D3")
 def test_compaction_keeps_calls_and_results_of_the_client_whole(tmp_path: Any) -> None:
     settings = {"gateway.requests_per_minute": "null", "model.context_length": "16000"}
     with (

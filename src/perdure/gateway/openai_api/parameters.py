@@ -19,6 +19,8 @@ MODEL = "perdure"
 MAX_NAME_CHARS = 200
 _ITEM_ID = re.compile(r"(?:msg|rs|fc)_(?P<turn>t_[a-z0-9]+)_[0-9]+")
 _MAX_TOOLS = 512
+# Calls of one message are matched with their results one by one.
+MAX_CALLS = 512
 _MAX_SCHEMA_CHARS = 200_000
 _MAX_STOPS = 16
 _MAX_DEPTH = 100
@@ -102,7 +104,8 @@ def parse_options(body: Body, names: ParameterNames) -> tuple[TurnOptions, tuple
     options = TurnOptions(
         tools=tuple(tools.values()),
         tool_choice=choice,
-        allows_parallel_calls=flag(body, "parallel_tool_calls", default=True),
+        # The agent's own calls are its own business.
+        allows_parallel_calls=flag(body, "parallel_tool_calls", default=True) or not tools,
         answer_format=_answer_format(body, names),
         max_tokens=_max_tokens(body, names),
         temperature=_temperature(body),

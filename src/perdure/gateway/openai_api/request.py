@@ -12,6 +12,7 @@ from perdure.core.messages import CLIENT_CALL, Message
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.gateway.openai_api.parameters import (
     CHAT,
+    MAX_CALLS,
     check_model,
     flag,
     invalid_request,
@@ -189,8 +190,11 @@ def tool_call(call_id: object, name: object, arguments: object, path: str) -> di
 
 
 def _calls(raw: object, path: str) -> list[dict[str, Any]]:
+    listed = raw if isinstance(raw, list) else [raw]
+    if len(listed) > MAX_CALLS:
+        raise invalid_request(f"{path} has more than {MAX_CALLS} calls", path)
     calls = []
-    for i, call in enumerate(raw if isinstance(raw, list) else [raw]):
+    for i, call in enumerate(listed):
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(call, Mapping) or not isinstance(function, Mapping):
             raise invalid_request(f"{path}[{i}] must be the call of a function", path)

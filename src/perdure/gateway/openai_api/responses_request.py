@@ -8,6 +8,7 @@ from itertools import dropwhile
 from typing import Any
 
 from perdure.gateway.openai_api.parameters import (
+    MAX_CALLS,
     RESPONSES,
     Body,
     check_model,
@@ -125,8 +126,10 @@ def _to_messages(items: Items) -> list[dict[str, Any]]:
         elif kind == "function_call":
             if not is_after_answer:
                 messages.append({"role": "assistant", "content": ""})
-            call = tool_call(item.get("call_id"), item.get("name"), item.get("arguments"), path)
-            messages[-1] = {**messages[-1], "tool_calls": [*messages[-1].get("tool_calls", ()), call]}
+            calls = messages[-1].setdefault("tool_calls", [])
+            calls.append(tool_call(item.get("call_id"), item.get("name"), item.get("arguments"), path))
+            if len(calls) > MAX_CALLS:
+                raise invalid_request(f"{path}: more than {MAX_CALLS} calls in a row", path)
         elif kind == "function_call_output":
             messages.append(tool_message(item.get("call_id"), item.get("output"), path))
         elif kind not in _SKIPPED_ITEMS:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli.main import COMMANDS
 from perdure.cli.style import runnable
 
 
@@ -25,6 +26,11 @@ from perdure.cli.style import runnable
 )
 def test_only_commands_of_ours_are_rewritten(text: str, shown: str) -> None:
     assert runnable(text, ".venv/bin/perdure") == shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_one_of_ours(name: str) -> None:
+    assert runnable(f"`perdure {name} x`", "here/perdure") == f"`here/perdure {name} x`"
 
 
 def run(folder: Path, *command: str, path: str) -> str:

@@ -206,7 +206,7 @@ def another(key: keys.Key) -> tuple[str, Any]:
         return "[{model: m}]", (ModelOverride(model="m"),)
     if key.name == "mcp_servers":
         return "[{name: files, command: serve}]", (McpServerSettings(name="files", command="serve"),)
-    if key.is_list and key.name.startswith("tools."):
+    if key.is_list and key.name.startswith(("tools.", "permissions.")):
         return "10.0.0.1, 10.0.0.2", ("10.0.0.1", "10.0.0.2")
     if key.is_list:
         return "groq/llama", (RouteSettings(provider="groq", model="llama"),)

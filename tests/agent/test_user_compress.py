@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import ErrorVerdict, ProviderError
+from perdure.core.events import CompactionFinished, Event
 from perdure.core.ports import Summary
 from support.agents import Bench, bench
 from support.summarisers import GOOD
@@ -116,3 +117,30 @@ def test_a_new_focus_topic_keeps_the_handoff_where_no_summary_can_be_written(tmp
         assert report.outcome == "nothing_to_do"
         assert "no summary could be written" in report.message
         assert shown(b) == before
+
+
+def test_one_compaction_has_one_pair_of_figures_everywhere(tmp_path: Path) -> None:
+    heard: list[Event] = []
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 40, window=WINDOW, summarize=Summariser()) as b:
+        talk(b, 10, "first")
+        gauge_before = b.agent.gauge.tokens
+        stop = b.agent.events.listen(heard.append)
+        report = b.agent.compress()
+        stop()
+        (finished,) = [e for e in heard if isinstance(e, CompactionFinished)]
+        stored = b.store.ledger.events(b.agent.session_id or "", kind="compaction")[-1].payload
+        pair = (gauge_before, b.agent.gauge.tokens)
+        assert (report.before_tokens, report.after_tokens) == pair
+        assert (finished.before_tokens, finished.after_tokens) == pair
+        assert (stored["prompt_before"], stored["prompt_after"]) == pair
+        assert not any(character.isdigit() for character in report.message.replace("writer-1", "").split("messages")[1])
+
+
+def test_the_notice_about_repeated_compaction_comes_once_per_conversation(tmp_path: Path) -> None:
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 80, window=WINDOW, summarize=Summariser()) as b:
+        notices: list[str] = []
+        for about in ("one", "two", "three", "four"):
+            talk(b, 8, about)
+            notices += b.agent.compress().notices
+        assert len(notices) == 1
+        assert "compacted 2 times" in notices[0]

@@ -144,8 +144,11 @@ def status_line(event: Event) -> str | None:
             return status.replace("_", " ")
         case CompactionStarted(before_tokens=before):
             return f"compacting a history of about {before:,} tokens"
-        case CompactionFinished(before_tokens=before, after_tokens=after, message=message):
-            return message or f"compacted: about {before:,} → {after:,} tokens"
+        case CompactionFinished(outcome=outcome, before_tokens=before, after_tokens=after, message=message):
+            if message and outcome not in ("compacted", "digest"):
+                return message
+            figures = f"{before:,} → {after:,} tokens"
+            return f"{message} About {figures}." if message else f"compacted: about {figures}"
         case Recovered(verdict=verdict, action=action):
             return f"{verdict.kind.replace('_', ' ')}: {action}"
         case RetryScheduled(verdict=verdict, wait_s=wait_s, attempt=attempt):

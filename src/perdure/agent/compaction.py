@@ -155,6 +155,8 @@ def _write(
     }
     live.record(StoredEvent(live.id, "compaction", payload))
     live.flush()
+    # From here on the figures are those of the gauge, so that every surface shows the same pair.
+    compaction = replace(compaction, before_tokens=prompt_before, after_tokens=live.counter.estimate)
     reporting.events.append(
         CompactionFinished(
             compaction.outcome, compaction.before_tokens, compaction.after_tokens, live.id, compaction.message
@@ -316,7 +318,7 @@ def _with_later(compaction: Compaction, entries: Sequence[Entry], start: int, mo
     message, count = compaction.message, len(entries) - start
     if count:
         since = f"{count:,} message{'' if count == 1 else 's'} added since"
-        message = f"{message} Prepared in the background; with {since}, about {before:,} → {after:,} tokens.".strip()
+        message = f"{message} Prepared in the background, with {since}.".strip()
     return replace(
         compaction,
         plan=compaction.followed_by(start, len(entries)),

@@ -115,13 +115,14 @@ def _compress_if_needed(
 def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> Steps[CompactionReport]:
     engine = _engine(options)
     done = yield from engine.steps(messages, focus_topic=options.get("focus_topic"), reason="user")
+    figures = "" if done.is_noop else f" About {done.before_tokens:,} → {done.after_tokens:,} tokens."
     return CompactionReport(
         messages=_sendable(done.messages) if done.is_noop else done.messages,
         outcome=done.outcome,
         handoff=done.handoff,
         before_tokens=done.before_tokens,
         after_tokens=done.after_tokens,
-        message=done.message,
+        message=f"{done.message}{figures}",
         notices=done.notices,
         record=done.record,
     )

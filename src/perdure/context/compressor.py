@@ -35,15 +35,10 @@ from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.tokens import estimate_message
 from perdure.models.windows import WindowBudgets, threshold_for, window_budgets
 
-
-def repeated_compaction_notice(times: int) -> str:
-    """Warn from the second compaction of a conversation on; "" before."""
-    if times < 2:
-        return ""
-    return (
-        f"This conversation has now been compacted {times} times; with each, some accuracy may be lost."
-        " Start afresh with /new, or have lasting facts stored in memory."
-    )
+REPEATED_COMPACTION_NOTICE = (
+    "This conversation has now been compacted 2 times: the model works from handoffs, and may miss a detail unless it"
+    " searches for it. For another task start afresh with /new; lasting facts belong in memory."
+)
 
 
 def pause_notice(passes: int) -> str:
@@ -316,7 +311,7 @@ class ContextCompressor(ContextEngine):
             record=written.handoff,
             before_tokens=before,
             after_tokens=after,
-            message=self._describe(written, before, after, len((rewrite[1] if rewrite else boundaries).middle), unread),
+            message=self._describe(written, after, len((rewrite[1] if rewrite else boundaries).middle), unread),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
@@ -358,8 +353,8 @@ class ContextCompressor(ContextEngine):
         notices = []
         if not done.is_noop:
             # `perdure.compress` creates an engine per call, so a handoff in the history counts as a compaction.
-            if notice := repeated_compaction_notice(max(self._chain.count + 1, 2 if had_handoff else 1)):
-                notices.append(notice)
+            if max(self._chain.count + 1, 2 if had_handoff else 1) == 2 and self._is_due("repeated_compaction"):
+                notices.append(REPEATED_COMPACTION_NOTICE)
             if self._session_id is None:  # without a session there is no on_session_start to count it
                 self._chain.count_compaction()
             else:
@@ -370,9 +365,13 @@ class ContextCompressor(ContextEngine):
             notices.append(pause_notice(self._settings.max_ineffective))
         return replace(done, notices=tuple(notices))
 
-    def _describe(self, written: WriteResult, before: int, after: int, count: int, unread: int) -> str:
+    def _is_due(self, notice: str) -> bool:
+        """Whether a notice was not shown yet in this conversation."""
+        return OneTimeNotices(self._services.state or MemoryState()).is_due(notice)
+
+    def _describe(self, written: WriteResult, after: int, count: int, unread: int) -> str:
         how = "by code alone" if written.handoff.is_digest else f"by {written.handoff.model}"
-        text = f"Compacted {count:,} messages into a handoff written {how}: about {before:,} → {after:,} tokens."
+        text = f"Compacted {count:,} messages into a handoff written {how}."
         if written.trouble:
             text += f" The summary could not be used ({written.trouble})."
         if after - unread > self.budgets.threshold_tokens:

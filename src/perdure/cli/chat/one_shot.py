@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from perdure.agent.callbacks import status_line
 from perdure.agent.turn import NO_ANSWER
 from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
 from perdure.cli.chat.input import Attached, attach
+from perdure.cli.chat.progress import StatusRow
 from perdure.cli.chat.status import embedded_lines
 from perdure.cli.style import runnable
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
+from perdure.config.env import is_dumb
 from perdure.core.display import strip_controls
-from perdure.core.events import CompactionFinished, Event, Notice, Recovered
+from perdure.core.events import CompactionFinished, Event, Notice, Recovered, RetryScheduled
 from perdure.core.messages import Message
 
 
@@ -29,32 +32,42 @@ def ask_once(
     if not text.strip():
         print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
         return 2
-    person = ChatUser(hear=_print_json if as_json else _print_notices)
+    progress = StatusRow(sys.stderr) if not as_json and sys.stderr.isatty() and not is_dumb() else None
+    person = ChatUser(hear=_print_json if as_json else progress.hear if progress is not None else _print_notices)
     surface = ChatCommandContext(flags, session_id=session_id, person=person)
     try:
         result = all_commands(surface.custom_commands).dispatch(surface, text)
         if result is None:
-            return _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), as_json=as_json)
+            return _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), progress, as_json=as_json)
         if result.then_send is not None:
             _print(f"perdure: {result.text}", sys.stderr)
-            return _answer(surface, Attached(result.then_send), as_json=as_json)
+            return _answer(surface, Attached(result.then_send), progress, as_json=as_json)
+        if progress is not None:
+            progress.close()
         _print(result.text, sys.stderr if result.level == "error" else sys.stdout)
         return 1 if result.level == "error" else 0
     except KeyboardInterrupt:
         return 130
     finally:
+        if progress is not None:
+            progress.close()
         surface.close()
         surface.store.close()
 
 
-def _answer(surface: ChatCommandContext, attached: Attached, *, as_json: bool) -> int:
+def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow | None, *, as_json: bool) -> int:
     agent = surface.agent
     warnings = (f"warning: {warning}" for warning in surface.warnings)
     for line in (*attached.lines, *embedded_lines(surface), *warnings):
         _print(f"perdure: {runnable(line)}", sys.stderr)
+    if progress is not None:
+        progress.start()
     try:
         result = agent.run_conversation(attached.message)
-    finally:  # what failed is in the list, too, and is found by its name
+    finally:
+        if progress is not None:
+            progress.close()
+        # A failed turn is listed, too, and needs a title.
         _name(surface, attached.text)
     if result.outcome == "failed":
         _print(f"perdure: {runnable(result.error or 'the turn failed')}", sys.stderr)
@@ -75,7 +88,7 @@ def _name(surface: ChatCommandContext, text: str) -> None:
 
 def _print_notices(event: Event) -> None:
     match event:
-        case Notice(text=text) | CompactionFinished(message=text) if text:
+        case Notice() | CompactionFinished() | RetryScheduled() if text := status_line(event):
             _print(f"perdure: {text}", sys.stderr)
         case Recovered(verdict=verdict, action=action):
             _print(f"perdure: {verdict.message} ({action})", sys.stderr)

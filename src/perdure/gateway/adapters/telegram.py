@@ -25,6 +25,7 @@ from telegram.constants import ChatAction
 from telegram.error import BadRequest, Conflict, InvalidToken, NetworkError, RetryAfter, TelegramError
 from telegram.request import HTTPXRequest
 
+from perdure.agent.callbacks import status_line
 from perdure.commands.registry import all_commands
 from perdure.config.settings import TelegramSettings
 from perdure.core.errors import ConfigError, NotFound, PerdureError, StoreError
@@ -269,7 +270,7 @@ class LiveReply:
             case CommandAnswered(text=text):
                 await self._client.send_text(self._chat_id, text, has_columns="\n" in text)
             case CompactionFinished(outcome=outcome, message=message) if outcome in ("compacted", "digest") and message:
-                await self._client.send_text(self._chat_id, message)
+                await self._client.send_text(self._chat_id, status_line(event) or message)
             case Notice(text=text, level="warning"):
                 await self._client.send_text(self._chat_id, text)
             case TurnFinished():

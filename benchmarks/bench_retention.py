@@ -61,8 +61,10 @@ class Score:
 
 
 def rows() -> Iterator[Row]:
-    scorer = _scorer()
-    real = [_case(scorer, pre, summary, post) for _, _, pre, summary, post in _cases(scorer, "entire_cli", "cases")]
+    scorer = load_scorer()
+    real = [
+        _case(scorer, pre, summary, post) for _, _, pre, summary, post in recorded_cases(scorer, "entire_cli", "cases")
+    ]
     real = [c for c in real if c.gold]
     small = _score(scorer, real, 64_000, has_summary=True)
     yield from _figures("64K, with a summary", small, "95", "86", "48000")
@@ -75,7 +77,7 @@ def rows() -> Iterator[Row]:
     bounded = _score(scorer, real, 200_000, has_summary=False, is_alone=True, max_chars=14_000)
     yield from _figures("the digest alone in 14,000 characters", bounded, "88", "72", "14000")
     for name, least in CUT:
-        found = [c for at in SHARES for c in _cases(scorer, name, "cases_cut", frac=at, least=least)]
+        found = [c for at in SHARES for c in recorded_cases(scorer, name, "cases_cut", frac=at, least=least)]
         if held_out := [c for c in (_case(scorer, pre, "", post) for _, _, pre, _, post in found) if c.gold]:
             note = f"{len(held_out)} cuts, {sum(len(c.gold) for c in held_out)} facts"
             yield from _figures(f"{name}, cut, a full window, digest", _score(scorer, held_out), note=note)
@@ -125,14 +127,14 @@ def _text(scorer: ModuleType, messages: Sequence[dict[str, Any]]) -> str:
     return "\n".join(f"{scorer.text_of(m)}\n{scorer.args_text(m)}" for m in messages)
 
 
-def _cases(scorer: ModuleType, name: str, kind: str, **options: float) -> Iterator[tuple[Any, ...]]:
+def recorded_cases(scorer: ModuleType, name: str, kind: str, **options: float) -> Iterator[tuple[Any, ...]]:
     path = EVAL / "data" / f"{name}.jsonl.gz"
     if not path.is_file():
         raise Skip(f"recorded sessions are not here ({path.name})")
     yield from getattr(scorer, kind)(str(path), **options)
 
 
-def _scorer() -> ModuleType:
+def load_scorer() -> ModuleType:
     path = EVAL / "retention.py"
     if not path.is_file():
         raise Skip("the scorer of the recorded sessions is not here (retention.py)")

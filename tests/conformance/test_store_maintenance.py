@@ -116,6 +116,16 @@ def test_a_closed_rebuild_continues_in_the_next_process(backend: Backend) -> Non
         assert len(store.search(f"number{number}")) == 1
 
 
+@pytest.mark.spec("I6")
+def test_a_small_store_is_rebuilt_before_its_first_search(backend: Backend) -> None:
+    store = backend.open()
+    session = conversation(store)
+    store.append(session, [user(f"message number{n}") for n in range(20)])
+    rebuild = IndexRebuild(store.reindexer(version=2))
+    rebuild.start(lambda line: None)
+    assert len(store.search("number7")) == 1
+
+
 class Dying:
     """A blob store whose process ends before it removes anything."""
 

@@ -15,7 +15,7 @@ from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.store.changes import record_deletion
 from perdure.store.conversations import store_prompt
-from perdure.store.db.database import Row, Transaction, insert, text, to_text
+from perdure.store.db.database import Row, Transaction, insert, text, to_int, to_text
 from perdure.store.encoding import copy_scrubbed, decode, load_payload, record_scrubbed, unpack
 from perdure.store.leases import check_lease
 from perdure.store.messages import PreparedMessage, scoped_text
@@ -298,6 +298,10 @@ _OUTPUTS = (
 )
 
 
+# So few are indexed within a moment: the first search after an upgrade then misses nothing.
+_MAX_TEXTS_INLINE = 1_000
+
+
 def log_progress(line: str) -> None:
     """Log progress as a warning, so that it is visible by default: a rebuild may take minutes."""
     logging.getLogger(__name__).warning(line)
@@ -326,8 +330,7 @@ class Reindexer:
             return False
         if progress.version != self._version:
             progress = self._context.database.write(self._begin)
-        counts = "SELECT (SELECT COUNT(*) FROM message) + (SELECT COUNT(*) FROM output)"
-        texts = self._context.database.read(lambda tx: tx.rows(counts))[0][0]
+        texts = self.count_texts()
         on_progress(
             f"search: rebuilding the index for {texts:,} texts; interrupting it is safe, it resumes on the next start"
         )
@@ -341,6 +344,11 @@ class Reindexer:
                 on_progress(f"search: {progress.share:.0%} of the index is rebuilt")
         on_progress("search: the index is rebuilt")
         return True
+
+    def count_texts(self) -> int:
+        """Return how many messages and outputs there are."""
+        counts = "SELECT (SELECT COUNT(*) FROM message) + (SELECT COUNT(*) FROM output)"
+        return to_int(self._context.database.read(lambda tx: tx.rows(counts))[0][0])
 
     def _begin(self, tx: Transaction) -> IndexProgress:
         progress = load_progress(tx, self._context.database.dialect.for_update)
@@ -375,7 +383,10 @@ class Reindexer:
 
 
 class IndexRebuild:
-    """Runs a Reindexer in a thread. Its progress is stored, so that the next process continues where it stopped."""
+    """Runs a Reindexer, in a thread unless there is little to index.
+
+    Its progress is stored, so that the next process continues where it stopped.
+    """
 
     def __init__(self, reindexer: Reindexer) -> None:
         self._reindexer = reindexer
@@ -385,6 +396,9 @@ class IndexRebuild:
     def start(self, on_progress: ProgressCallback) -> None:
         """Start if the index needs it; one small read if not."""
         if not self._reindexer.is_needed:
+            return
+        if self._reindexer.count_texts() <= _MAX_TEXTS_INLINE:
+            self._run(on_progress)
             return
         self._thread = threading.Thread(target=self._run, args=(on_progress,), name="store-reindex", daemon=True)
         self._thread.start()

@@ -18,9 +18,9 @@ from perdure.store.search.ranking import inverse_frequency
 from perdure.store.search.scope import SearchScope
 
 # Most matches read per term.
-_MAX_POSTINGS = 2_000
+_MAX_POSTINGS = 600
 # The same for a scope the index cannot narrow (a time, a session): matches out of scope are read as well.
-_MAX_POSTINGS_UNSCOPED = 6_000
+_MAX_POSTINGS_UNSCOPED = 3_000
 # Most matches of the rarest word walked through to find texts with all words, where every word is common.
 _MAX_WALKED = 20_000
 _MAX_LITERAL = 60

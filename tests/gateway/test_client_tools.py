@@ -330,6 +330,39 @@ def test_rewritten_arguments_still_match_the_conversation(alice: openai.OpenAI) 
     assert ask(alice, messages).perdure["conversation_id"] == answer.perdure["conversation_id"]
 
 
+def test_a_dropped_text_beside_calls_still_matches_the_conversation(alice: openai.OpenAI, sim: Simulator) -> None:
+    messages = [user(plan({"say": "Let me ask.", "calls": [ROME]}, "Sunny."))]
+    answer = ask(alice, messages, tools=[WEATHER])
+    call = answer.choices[0].message.tool_calls[0]
+    calls = [call.model_dump(exclude_none=True)]
+    messages += [{"role": "assistant", "content": None, "tool_calls": calls}, result(call, "sun")]
+    assert ask(alice, messages).perdure["conversation_id"] == answer.perdure["conversation_id"]
+    assert sent(sim)[1]["content"] == "Let me ask."
+
+
+def test_another_process_takes_the_result(tmp_path: Any) -> None:
+    settings = {"gateway.requests_per_minute": "null"}
+    users: dict[str, Any] = {"alice": ("chat",)}
+    with (
+        Simulator(script=planned) as sim,
+        gateway_process(tmp_path, sim, users=users, settings=settings) as one,
+        gateway_process(tmp_path, sim, users={}, settings=settings) as two,
+        client(one, "alice") as first,
+        client(GatewayProcess(two.url, two.process, one.tokens, two.home), "alice") as second,
+    ):
+        messages = [user(plan({"calls": [ROME]}, {"calls": [OSLO]}, "Sun and snow."))]
+        conversations = set()
+        for api, weather in ((first, "sun"), (second, "snow"), (first, "")):
+            answer = ask(api, messages, tools=[WEATHER])
+            conversations.add(answer.perdure["conversation_id"])
+            message = answer.choices[0].message
+            messages.append(message.model_dump(exclude_none=True))
+            messages += [result(call, weather) for call in message.tool_calls or ()]
+        assert messages[-1]["content"] == "Sun and snow."
+        assert len(conversations) == 1
+        assert outline(sent(sim)) == ["user", "assistant", "tool sun", "assistant", "tool snow"]
+
+
 # -- format ----------------------------------------------------------------------------------------------------------
 
 

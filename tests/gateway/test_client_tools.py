@@ -195,6 +195,18 @@ def test_a_call_that_the_client_leaves_unanswered_is_never_run_here(
     assert outline(sent(sim))[2] == "tool [The client that was to run this call sent no result.]"
 
 
+def test_the_timeline_tells_whose_a_call_is(sheila: openai.OpenAI, gateway: GatewayProcess) -> None:
+    asked = [user(plan({"calls": [["terminal", {"command": "echo ours"}], ROME]}, "x"))]
+    conversation = ask(sheila, asked, tools=[WEATHER]).perdure["conversation_id"]
+    page = f"{gateway.url}/api/page/conversations/{conversation}/timeline"
+    messages = httpx.get(page, headers=gateway.headers("sheila"), trust_env=False).json()["messages"]
+    assert [(c["name"], c["is_for_client"]) for c in messages[1]["tool_calls"]] == [
+        ("terminal", False),
+        ("get_weather", True),
+    ]
+    assert [m["role"] for m in messages] == ["user", "assistant", "tool"]
+
+
 @pytest.mark.parametrize("choice", ["none", "auto"])
 def test_tool_choice_none_offers_no_client_tool(choice: str, alice: openai.OpenAI, sim: Simulator) -> None:
     ask(alice, [user("hello")], tools=[WEATHER], tool_choice=choice)

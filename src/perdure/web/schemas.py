@@ -162,6 +162,8 @@ class ToolCallRow(BaseModel):
     # Long ones are cut; /open?address=m:{seq} has all of them.
     arguments: Any
     is_cut: bool = False
+    # A program that uses the OpenAI-compatible API runs this call.
+    is_for_client: bool = False
 
 
 class ImageRow(BaseModel):

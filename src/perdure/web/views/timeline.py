@@ -100,6 +100,7 @@ def tool_call_row(call: ToolCall) -> ToolCallRow:
         target=call_target(call, max_chars=_TARGET_CHARS),
         arguments=preview_args,
         is_cut=preview_args != arguments,
+        is_for_client=call.is_for_client,
     )
 
 

@@ -13,7 +13,7 @@ export class ToolCallCard {
     this.call = call;
     this.conversationId = conversationId;
     this.time = h("span", { class: "time" });
-    this.state = h("span", { class: "state" }, "running");
+    this.state = h("span", { class: "state" }, call.is_for_client ? "waits for the client" : "running");
     this.size = h("span", { class: "size" });
     this.isComplete = false;
     this.result = h("div", { class: "result" });

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.record.call_text import CallFinding, clip_middle, count_noun, one_line, unique
+from perdure.context.record.call_output import CallFinding, clip_middle, count_noun, one_line, unique
 from perdure.context.record.types import CallFacts
 
 _OLD = ("old_string", "old_str", "old", "oldText", "old_text", "search", "find", "oldString")

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from perdure.context.record.call_edits import read_patch
-from perdure.context.record.call_shell import ShellCommand, ShellLine
-from perdure.context.record.call_text import (
+from perdure.context.record.call_output import (
     CallFinding,
     OutputView,
     count_noun,
@@ -17,6 +16,7 @@ from perdure.context.record.call_text import (
     one_line,
     unique,
 )
+from perdure.context.record.call_shell import ShellCommand, ShellLine
 from perdure.context.record.types import CallFacts, Commit
 
 _HASH = r"[0-9a-f]{7,40}"

@@ -1,15 +1,269 @@
-"""JSON bodies reduced to their values: scalars by name, lists of objects as rows, without what nobody refers to."""
+"""JSON bodies reduced to their values: an object as "name: value" pairs, a list of like objects as a table.
+
+What is never referred to again, such as hashes and links to the object itself, is left out.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
-from perdure.context.record.call_text import CallFinding, OutputView, count_noun, one_line, parse_json
-from perdure.context.record.json_rows import LABELS, is_dull, list_rows, object_rows
+from perdure.context.record.call_output import CallFinding, OutputView, count_noun, one_line, parse_json
 from perdure.context.record.types import CallFacts
+
+# Members that name an object.
+LABELS = (
+    "title", "full_name", "name", "login", "username", "key", "subject", "path", "filename", "number", "id", "sha",
+    "email",
+)  # fmt: skip
+_DULL = re.compile(
+    r"(?i)(?:_url$|^node_id|avatar|gravatar|^etag|_links|^permissions|^site_admin|^events|user_view_type|signature"
+    r"|^payload$|^verification$|favicon|thumbnail|_nodeid$|^tree$|^parents$|checksum|^blob|base64|^raw_content$"
+    r"|performed_via|^reactions$|^author_association$)"
+)
+_PAGE_ADDRESSES = frozenset(("html_url", "web_url", "permalink"))
+_TEXTS = ("snippet", "description", "content", "summary", "text", "body", "excerpt", "message", "title")
+_ADDRESSES = ("url", "link", "href")
+_DATES = ("date", "published", "published_date", "publishedDate", "published_at", "page_age", "age", "datetime")
+_BLOB = re.compile(r"[A-Za-z0-9+/=_-]{100,}")
+_HASH = re.compile(r"[0-9a-f]{32,64}")
+_MAX_DEPTH = 3
+_MAX_MEMBERS = 80
+_MAX_ITEMS = 60
+_MAX_COLUMNS = 14
+_CELL_CHARS = 48
+_TEXT_CELL_CHARS = 130
+_VALUE_CHARS = 200
+_ROW_CHARS = 300
+# Rows up to this length share a line.
+_SHORT_ROW_CHARS = 70
+_MISSING = "–"
+# An object with fewer members is shown as "a.b".
+_LEAST_GROUP = 4
+
+Row = dict[str, str]
+
+
+def is_dull(name: str, value: object) -> bool:
+    """Whether a member is of no interest to a reader: addresses of an API, signatures, pictures, rights."""
+    if _DULL.search(name) is not None and name not in _PAGE_ADDRESSES:
+        return True
+    if not isinstance(value, str):
+        return False
+    return value.startswith(("https://api.", "data:")) or (len(value) >= 100 and _BLOB.fullmatch(value) is not None)
+
+
+def object_rows(body: Mapping[str, Any], *, limit: int) -> list[str]:
+    """Return an object in at most about `limit` characters: scalars, lists, and addresses if there is room."""
+    pairs: list[str] = []
+    addresses: list[str] = []
+    blocks: list[tuple[str, Sequence[Any]]] = []
+    groups = {n: g for n, v in list(body.items())[:_MAX_MEMBERS] if isinstance(v, dict) and (g := _group(n, v))}
+    for name, value in _members({n: v for n, v in body.items() if n not in groups or is_dull(n, v)}):
+        if isinstance(value, list):
+            blocks.append((name, value))
+        elif isinstance(value, dict):
+            blocks.append((name, _keyed_items(value)))
+        else:
+            text = f"{name}: {_scalar(value, _VALUE_CHARS)}"
+            (addresses if text.startswith(f"{name}: http") else pairs).append(text)
+    pairs += [g for n, g in groups.items() if not is_dull(n, body[n])]
+    rows = _packed(pairs, ", ", limit)
+    room = limit - sum(map(len, rows))
+    for position, (name, items) in enumerate(blocks):
+        share = max(room // (len(blocks) - position), 80)
+        block = _block(name, items, share)
+        if sum(map(len, block)) > max(room, 80):
+            break
+        rows += block
+        room -= sum(map(len, block)) + len(block)
+    if addresses and room > len(addresses[0]):
+        rows += _packed(addresses, ", ", room)
+    return rows
+
+
+def _block(name: str, items: Sequence[Any], limit: int) -> list[str]:
+    """A list under its name, in one line where that is short."""
+    if not any(isinstance(x, dict | list) for x in items):
+        text = f"{name} ({len(items)}): {', '.join(_scalar(x, 80) for x in items[:_MAX_ITEMS])}"
+        return [one_line(text, limit)]
+    rows = list_rows(items, limit=limit - len(name) - 8)
+    head = name if len(items) == 1 else f"{name} ({len(items)})"
+    if len(rows) > 1 and rows[0].endswith("):") and len(rows[0]) + len(rows[1]) <= _ROW_CHARS:
+        rows[:2] = [f"{rows[0]} {rows[1]}"]
+    return [f"{head}: {rows[0]}", *(f"  {r}" for r in rows[1:])] if rows else []
+
+
+def _group(name: str, value: Mapping[str, Any]) -> str:
+    """An object of several scalars under its name; "" for any other."""
+    if len(value) < _LEAST_GROUP or any(isinstance(v, dict | list) for v in value.values()):
+        return ""
+    pairs = [f"{n}: {_scalar(v, 80)}" for n, v in _members(value, depth=1)]
+    return f"{name} ({', '.join(pairs)})" if pairs else ""
+
+
+def _members(body: Mapping[str, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The members worth telling; those of a nested object as "a.b"."""
+    has_page = any(n in body for n in _PAGE_ADDRESSES)
+    for name, value in list(body.items())[:_MAX_MEMBERS]:
+        if value in (None, "", [], {}) or is_dull(str(name), value) or (has_page and name == "url"):
+            continue
+        path = f"{prefix}{name}"
+        if isinstance(value, dict):
+            if _keyed_items(value):
+                yield path, value
+            elif depth < _MAX_DEPTH:
+                yield from _members(value, f"{path}.", depth + 1)
+        elif not (depth > 0 and isinstance(value, str) and (value.startswith("http") or _HASH.fullmatch(value))):
+            yield path, value
+
+
+def _keyed_items(value: Mapping[str, Any]) -> list[Any]:
+    """Return the objects of a mapping from keys to like objects, each with its key; [] for any other object."""
+    items = list(value.items())[:_MAX_ITEMS]
+    if len(items) < 2 or not all(isinstance(v, dict) and v for _, v in items):
+        return []
+    names = set(items[0][1])
+    if sum(len(names & set(v)) >= max(1, len(names) // 2) for _, v in items) < len(items):
+        return []
+    return [{"key": k, **{n: x for n, x in v.items() if x != k}} for k, v in items]
+
+
+def list_rows(items: Sequence[Any], *, limit: int) -> list[str]:
+    """Return the items of a list in at most about `limit` characters; the last row counts those that did not fit."""
+    shown = items[:_MAX_ITEMS]
+    if not shown:
+        return []
+    if not all(isinstance(x, dict) for x in shown):
+        texts = ["; ".join(object_rows(x, limit=_ROW_CHARS)) if isinstance(x, dict) else _scalar(x, 160) for x in shown]
+        return _packed(texts, "; ", limit, total=len(items))
+    if len(shown) == 1:
+        return object_rows(shown[0], limit=limit)
+    if all(_is_hit(x) for x in shown):
+        return _packed([_hit(x) for x in shown], "\n", limit, total=len(items))
+    return _table(items, [_flat(x) for x in shown], limit)
+
+
+def _is_hit(item: Mapping[str, Any]) -> bool:
+    """Whether an object is a hit of a web search: a title with an address and perhaps an excerpt."""
+    has_title = isinstance(item.get("title") or item.get("name"), str)
+    address = _first(item, _ADDRESSES)
+    return has_title and address.startswith("http") and len(item) <= 12 and "id" not in item and "number" not in item
+
+
+def _hit(item: Mapping[str, Any]) -> str:
+    host = urlsplit(_first(item, _ADDRESSES)).netloc.removeprefix("www.")
+    title = one_line(str(item.get("title") or item.get("name")), 120)
+    place = ", ".join(filter(None, (host, _first(item, _DATES))))
+    text = one_line(_first(item, _TEXTS[:-1]).removeprefix(title), 220)
+    return f"{title} ({place}){f': {text}' if text else ''}"
+
+
+def _first(item: Mapping[str, Any], names: Sequence[str]) -> str:
+    return next((v for n in names if isinstance(v := item.get(n), str) and v), "")
+
+
+def _flat(item: Mapping[str, Any]) -> Row:
+    row: Row = {}
+    for name, value in _members(item):
+        if isinstance(value, dict):
+            continue
+        is_text = name.rpartition(".")[2] in _TEXTS
+        limit = _TEXT_CELL_CHARS if is_text else _CELL_CHARS
+        if isinstance(value, list):
+            names = [_label(x) if isinstance(x, dict) else _scalar(x, 30) for x in value[:8]]
+            more = f" +{len(value) - 8}" if len(value) > 8 else ""
+            row[name] = one_line(", ".join(filter(None, names)), 120) + more
+        elif not (isinstance(value, str) and value.startswith("http")):
+            text = str(value).split("\n", 1)[0] if is_text else _scalar(value, limit)
+            row[name] = text[:12] if _HASH.fullmatch(text) else one_line(text, limit)
+    return row
+
+
+def _label(item: Mapping[str, Any]) -> str:
+    return next((_scalar(item[n], 40) for n in LABELS if item.get(n) not in (None, "")), "")
+
+
+def _table(items: Sequence[Any], rows: Sequence[Row], limit: int) -> list[str]:
+    """Rows under the names of their columns; what all rows have in common is shown once."""
+    names = list(dict.fromkeys(n for r in rows for n in r))
+    names = [n for n in names if not _is_secondary(n, names)]
+    rows = [{n: r[n] for n in names if n in r} for r in rows]
+    if sum(len(r) for r in rows) < 0.5 * len(names) * len(rows):
+        texts = [", ".join(f"{k}: {v}" for k, v in r.items()) for r in rows]
+        return _packed([one_line(t, _ROW_CHARS) for t in texts if t], "\n", limit, total=len(items))
+    shared = [n for n in names if len({r.get(n, _MISSING) for r in rows}) == 1]
+    columns: dict[tuple[str, ...], str] = {}
+    for name in names:
+        if name not in shared:
+            columns.setdefault(tuple(r.get(name, _MISSING) for r in rows), name)
+    chosen = sorted(columns.values(), key=_column_rank)[:_MAX_COLUMNS]
+    if not chosen:
+        return [f"each {', '.join(f'{n}: {rows[0][n]}' for n in shared if n in rows[0])}"]
+    same = ", ".join(f"{n}: {rows[0][n]}" for n in shared[:8] if rows[0].get(n) not in (None, "0", "false"))
+    each = [one_line(f"each {same}", 200)] if same else []
+    if len(chosen) == 1:
+        texts = [r.get(chosen[0], _MISSING) for r in rows]
+        lines = _packed(texts, ", ", limit, total=len(items))
+        return [f"{chosen[0]}: {lines[0]}", *lines[1:], *each]
+    if len(chosen) == 2:
+        texts = [f"{r.get(chosen[0], _MISSING)} ({r.get(chosen[1], _MISSING)})" for r in rows]
+        lines = _packed(texts, ", ", limit, total=len(items))
+        return [f"{chosen[0]} ({chosen[1]}): {lines[0]}", *lines[1:], *each]
+    texts = [" / ".join(r.get(n, _MISSING) for n in chosen) for r in rows]
+    is_short = all(len(t) <= _SHORT_ROW_CHARS for t in texts)
+    lines = _packed(texts, " | " if is_short else "\n", limit - 60, total=len(items))
+    return [f"({' / '.join(chosen)}):", *lines, *each]
+
+
+def _is_secondary(name: str, names: Sequence[str]) -> bool:
+    """Whether a column only repeats in another form who or what the row is about."""
+    parent, _, leaf = name.rpartition(".")
+    if leaf in ("id", "type"):
+        return bool(parent) or "login" in names or "number" in names
+    return bool(parent) and leaf in ("email", "created_at", "updated_at")
+
+
+def _column_rank(name: str) -> int:
+    """Labels first, then figures, dates and states; personal data and hashes last."""
+    leaf = name.rpartition(".")[2]
+    if leaf in ("id", "email", "type"):
+        return 60
+    if leaf in LABELS:
+        return LABELS.index(leaf) + 10 * name.count(".")
+    return 50 if leaf in _TEXTS else 30 + 5 * name.count(".")
+
+
+def _packed(texts: Sequence[str], separator: str, limit: int, *, total: int = 0) -> list[str]:
+    """Return texts as rows of some hundred characters (one each for a newline) within `limit`; the rest is counted."""
+    rows: list[str] = []
+    used = 0
+    for number, text in enumerate(texts):
+        if rows and used + len(text) > limit:
+            rows.append(f"… {max(total, len(texts)) - number} more")
+            return rows
+        used += len(text) + len(separator)
+        if rows and separator != "\n" and len(rows[-1]) + len(text) <= _ROW_CHARS:
+            rows[-1] += separator + text
+        else:
+            rows.append(text)
+    if total > len(texts):
+        rows.append(f"… {total - len(texts)} more")
+    return rows
+
+
+def _scalar(value: object, limit: int) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return one_line("; ".join(object_rows(value, limit=limit)), limit)
+    if isinstance(value, list):
+        return one_line(f"[{', '.join(_scalar(x, 60) for x in value[:12])}]", limit) if value else count_noun(0, "item")
+    return one_line(str(value), limit)
+
 
 _DATA_CHARS = 1_900
 # A document that is cut off is read up to here.

@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from perdure.context.record.call_commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
 from perdure.context.record.call_edits import edited_path, read_edit, read_write
 from perdure.context.record.call_json import error_of, read_json
-from perdure.context.record.call_refusals import UnfinishedCall, background_process
-from perdure.context.record.call_runs import decisive_lines, describe_shell, reads_foreign_text, shell_label
-from perdure.context.record.call_text import (
+from perdure.context.record.call_output import (
     DATA_CHARS,
     DETAIL_CHARS,
     LINE_CHARS,
     CallFinding,
     OutputView,
+    UnfinishedCall,
+    background_process,
     clip_middle,
     clip_path,
     count_lines,

@@ -1,8 +1,8 @@
 """Describe a tool call and its result in one line, and in a few lines with what a reader needs later.
 
 `describe_call` recognises a tool by its name or its arguments, so that histories of other agents read as well as ours.
-Which line of a result matters depends on the kind of the call: the modules `call_git`, `call_tests`, `call_builds`,
-`call_edits` and `call_json` each know one. Texts arrive redacted.
+Which line of a result matters depends on the kind of the call: the modules `call_git`, `call_checks`, `call_edits` and
+`call_json` each know one. Texts arrive redacted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from perdure.context.record.call_refusals import read_refusal
-from perdure.context.record.call_text import list_names, one_line
+from perdure.context.record.call_output import list_names, one_line, read_refusal
 from perdure.context.record.call_tools import (
     DESCRIBERS,
     describe_missing,

@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.record.call_builds import read_build
+from perdure.context.record.call_checks import read_build, read_tests
 from perdure.context.record.call_edits import describe_content, pick_lines
 from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
 from perdure.context.record.call_json import read_json
-from perdure.context.record.call_refusals import background_process, read_timeout
-from perdure.context.record.call_shell import ShellLine, command_label, parse_shell
-from perdure.context.record.call_tests import read_tests
-from perdure.context.record.call_text import (
+from perdure.context.record.call_output import (
     CallFinding,
     OutputView,
+    background_process,
     clip_middle,
     clip_path,
     count_noun,
@@ -24,8 +22,10 @@ from perdure.context.record.call_text import (
     list_names,
     merge_facts,
     one_line,
+    read_timeout,
     unique,
 )
+from perdure.context.record.call_shell import ShellLine, command_label, parse_shell
 from perdure.context.record.types import CallFacts, CallKind, TestRun
 
 _PRIORITY: tuple[CallKind, ...] = ("test", "build", "git", "web", "edit", "delete", "shell", "search", "read", "other")

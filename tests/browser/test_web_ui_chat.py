@@ -277,8 +277,13 @@ def test_slash_commands_complete_and_answer(page: Page, server: WebUIServer) -> 
     page.press("ArrowDown")
     page.press("Tab")
     assert page.run("document.querySelector('#say').value") == "/context "
+    # The chart says it better than text.
     page.press("Enter")
-    page.wait_text("of 8,000", inside=".answered")
+    page.wait("location.hash.endsWith('/context') && document.querySelector('.plot .area')")
+    page.click("text/Timeline")
+    page.wait("document.querySelector('.timeline .assistant')")
+    say(page, "/usage")
+    page.wait_text("tokens", inside=".answered")
     say(page, "/title What leases are")
     page.wait_text("What leases are", inside="h1")
     say(page, "/nonsense")

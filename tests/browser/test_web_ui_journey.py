@@ -234,3 +234,14 @@ def test_an_approval_given_for_good_is_listed_and_revoked(page: Page, told: Told
     page.click("text/Revoke")
     page.wait_text("every dangerous action is asked about")
     assert not state.get("")
+
+
+def test_title_tabs_and_cost_stay_in_view(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.long}"))
+    page.wait("document.querySelector('.timeline .message')")
+    page.run("scrollTo(0, document.documentElement.scrollHeight)")
+    page.wait("document.querySelector('.tabs.is-stuck')")
+    box = page.run("(b => [b.top, b.bottom])(document.querySelector('.tabs').getBoundingClientRect())")
+    assert 0 <= box[0] < box[1] < 150
+    assert "Leases" in page.text(".tabs .brief")

@@ -68,7 +68,7 @@ def take(chromium: Chromium, server: WebUIServer, long: str, shots: Shots, *, wi
 VIEWS = (
     ("conversations", "/", "document.querySelector('.row')"),
     ("search", "/?q=load_rules", "document.querySelector('.snippet mark')"),
-    ("story", "/c/{long}/m/{handoff}", "document.querySelector('.is-target')"),
+    ("timeline", "/c/{long}/m/{handoff}", "document.querySelector('.is-target')"),
     ("context", "/c/{long}/context", "document.querySelector('.plot .area')"),
     ("handoff", "/c/{long}/handoff", "document.querySelector('.sections .fact')"),
     ("usage", "/usage", "document.querySelector('.tiles')"),
@@ -83,7 +83,7 @@ def show(page: Page, name: str) -> None:
         page.click(".sections section:nth-child(4) .fact:not(.unsupported)")
         page.wait("document.querySelector('.source mark')")
         page.run("scrollTo(0, 0)")
-    if name == "story":
+    if name == "timeline":
         page.run("for (const fold of document.querySelectorAll('.handoff-card details')) fold.open = false")
         page.run("document.activeElement.scrollIntoView({ block: 'center' }); document.activeElement.blur()")
     if name == "chat":

@@ -1,4 +1,4 @@
-// Words for a screen reader, said politely.
+// Announcements for screen readers.
 
 export function announce(text) {
   const place = document.getElementById("announcer");

@@ -1,6 +1,6 @@
 // Requests to the server: reads of /api/page; changes go through gateway.js.
 
-import { withToken } from "./token.js";
+import { forgetSession, withToken } from "./token.js";
 
 const PACED_TRIES = 5;
 
@@ -16,6 +16,8 @@ export async function ask(path, options = {}) {
   for (let tries = 0; ; tries += 1) {
     const answer = await once(path, options);
     if (answer.ok) return answer;
+    // A session of an earlier server: try once without it.
+    if (answer.status === 401 && forgetSession()) continue;
     const isPaced = answer.status === 429 && (options.method ?? "GET") === "GET" && tries < PACED_TRIES;
     if (!isPaced) throw new Refused(answer.status, await reason(answer));
     const wait_s = Number(answer.headers.get("Retry-After")) || 1;

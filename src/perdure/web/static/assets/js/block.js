@@ -1,4 +1,4 @@
-// A stretch of the timeline: some forty messages that are built when they come near the window and let go when they are far.
+// A block of the timeline: some forty messages, built near the viewport and removed far from it.
 
 import { ToolCallCard } from "./tool_call.js";
 import { h } from "./dom.js";
@@ -18,7 +18,7 @@ export class Block {
     this.last = lo - 1;
   }
 
-  // A result goes with its call.
+  // A result belongs to the block of its call.
   holds(message) {
     const place = message.call_seq ?? message.seq;
     return this.lo <= place && place <= this.hi;
@@ -29,11 +29,11 @@ export class Block {
     return [...this.cards.values()].some((card) => !card.isComplete);
   }
 
-  // Builds what is not there yet: the same for the first time and for what came since.
+  // Adds what is missing, the first time and on every update.
   show(page) {
     if (!this.isShown) this.element.style.height = "";
     this.isShown = true;
-    // What happened before the very first message; elsewhere the block before tells it.
+    // Events before the first message; elsewhere the previous block shows them.
     if (this.lo === 1) for (const event of page.events) if (event.after_seq < 1) this.happen(event);
     for (const message of page.messages) {
       if (!this.seen.has(message.seq)) this.add(message);
@@ -56,7 +56,7 @@ export class Block {
   addResult(message) {
     let card = this.cards.get(message.tool_call_id);
     if (!card || card.isComplete) {
-      // A result without a call: an imported history may have such.
+      // Imported histories may have a result without a call.
       card = new ToolCallCard(
         { id: message.tool_call_id, name: message.tool_name ?? "tool", target: "", arguments: null },
         this.conversationId,
@@ -73,7 +73,7 @@ export class Block {
     this.element.append(eventElement(event, this.conversationId));
   }
 
-  // Lets go of everything but the room it took.
+  // Removes the content but keeps the height.
   hide() {
     if (!this.isShown) return;
     this.reserve(this.element.offsetHeight);

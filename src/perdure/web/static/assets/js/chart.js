@@ -130,7 +130,7 @@ export class Chart {
     });
   }
 
-  // A text on a plate, moved up or down to where it covers no other; left out where there is no such place.
+  // A label, moved up or down until it overlaps no other; omitted if it always would.
   label(text, { x, y }) {
     const width = text.length * CHAR_PX + 6;
     const { height } = this.size;
@@ -196,7 +196,7 @@ export class Chart {
 
   onClick(event) {
     this.select(this.indexAt(event));
-    // A finger's first touch looks, as a mouse's hover does; the readout has the link to go on.
+    // A touch selects, as hovering does; the readout has the link.
     if (event.pointerType !== "touch") this.onOpen(this.selected);
   }
 

@@ -1,4 +1,4 @@
-// What happened between calls, as signs above the chart. Signs that would overlap stand together as one with a count.
+// Events between calls as symbols above the chart; overlapping symbols are merged into one with a count.
 
 import { h } from "./dom.js";
 import { SIGNS } from "./event.js";
@@ -18,7 +18,7 @@ const NAMES_MANY = {
   recovery: "recoveries",
   undo: "compactions undone",
 };
-// How near two signs of a row may stand; those of the second row may be several in one.
+// The smallest distance between two symbols of each row.
 const APART_PX = [26, 44];
 
 export function markLane(marks, { from, to, x, onMark }) {
@@ -28,7 +28,7 @@ export function markLane(marks, { from, to, x, onMark }) {
   ).map((group) => markButton(group, x, onMark));
 }
 
-// Compactions have a row of their own: they are what people look for.
+// Compactions have a row of their own, since they are looked for most.
 function clusters(marks, x) {
   const rows = [marks.filter((m) => m.kind === "compaction"), marks.filter((m) => m.kind !== "compaction")];
   return rows.flatMap((row, index) => {

@@ -1,4 +1,4 @@
-// Holding a conversation here: what is sent, the turn as it streams in, questions on the way, and stopping it.
+// The chat: sending messages, streaming turns, questions, and stopping.
 
 import { announce } from "./announce.js";
 import { Composer } from "./composer.js";
@@ -28,7 +28,7 @@ export class Chat {
     return this.running.size > 0;
   }
 
-  // Whether a stream shows the turn itself, so that the log need not be read meanwhile.
+  // Whether a stream shows the turn, so that the log need not be read meanwhile.
   get isTelling() {
     return [...this.running].some((turn) => !turn.isTail);
   }
@@ -47,8 +47,7 @@ export class Chat {
     await this.hearOut(turn, say({ chat, conversationId, content, signal }));
   }
 
-  // Turns that were begun before this page was, in another tab or elsewhere, are gone on with: one after the other, as
-  // they are run.
+  // Continues turns that began earlier or elsewhere, one after the other, as they run.
   async takeUp() {
     const found = await unanswered(this.conversationId, this.signal).catch(() => []);
     if (!found.length || this.isRunning || this.signal.aborted) return;
@@ -59,7 +58,7 @@ export class Chat {
       return turn;
     });
     this.follow(wasAtEnd);
-    // Only a turn that is not over has something to ask.
+    // Only a running turn can have open questions.
     this.findQuestions(turns.map((turn) => turn.id));
     for (const turn of turns) await this.hearOut(turn, hearOf(turn.id, this.signal));
   }
@@ -88,7 +87,7 @@ export class Chat {
 
   hear(event, turn) {
     const wasAtEnd = this.isAtEnd();
-    // Any session's id is as good as the conversation's own.
+    // The id of any session addresses the conversation.
     if (event.type === "turn_started" && !this.conversationId) this.begin(event.session_id);
     if (event.type === "gauge_moved") this.gauge.show(event);
     else if (event.type === "question_asked") this.ask(event, turn.element);
@@ -108,7 +107,7 @@ export class Chat {
     const card = new Question(question);
     this.questions.set(question.question_id, card);
     place.append(card.element);
-    // Whoever is writing is not interrupted.
+    // Do not take the focus from somebody who is typing.
     if (!this.composer.hasText) card.focus();
     announce(`${question.kind === "approval" ? "Approval needed" : "A question"}: ${question.text}`);
   }
@@ -118,21 +117,21 @@ export class Chat {
     this.questions.delete(id);
   }
 
-  // A question may have been open before this page was: asked by a turn that another tab or a restart began.
+  // Questions of turns that began in another tab or before a restart.
   async findQuestions(turnIds) {
     const all = await openQuestions(this.signal).catch(() => []);
     for (const question of all)
       if (question.chat === this.chat || turnIds.includes(question.turn_id)) this.ask(question, this.turns);
   }
 
-  // What was begun elsewhere has a chat of its own, and is named by itself.
+  // A turn that began elsewhere has a chat of its own and is stopped by its id.
   async stop() {
     const [first] = this.running;
     await (first?.id ? stopTurn(first.id) : stop(this.chat)).catch((error) => announce(error.message));
   }
 
-  // What streamed is in the log now and is in the timeline. What is not in the log stays, until the next turn is over:
-  // a command's answer, why a turn failed, a question that is still open.
+  // Removes what the timeline shows now. What the log does not have stays until the next turn ends: a command's answer,
+  // a failure, an open question.
   letGo() {
     let kept = [];
     for (const one of [...this.turns.children]) {
@@ -151,7 +150,7 @@ export class Chat {
   }
 }
 
-// What a screen reader says when a turn is over: how it ended, and how the answer begins.
+// The announcement at the end of a turn: its outcome and the start of the answer.
 function ending({ outcome, final_response: answer }) {
   const how = outcome === "completed" ? "Answered" : `The turn ended: ${outcome}`;
   return `${how}. ${(answer ?? "").slice(0, SPOKEN_CHARS)}`;

@@ -1,9 +1,9 @@
-// A block of code: its language, a button that copies it, and colours for languages that are known.
+// A code block: language, copy button, and syntax highlighting for known languages.
 
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 
-// Longer code is shown without colours: nobody reads it by them, and building the elements takes time.
+// Longer code is not highlighted, since building the elements takes time.
 const MAX_CHARS = 20_000;
 
 const C_LIKE =

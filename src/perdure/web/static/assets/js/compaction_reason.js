@@ -1,11 +1,11 @@
-// Why the last session was compacted, in plain words: what filled the prompt, what it was held against, what came of it.
+// The reason for the last compaction: what filled the prompt, the threshold, and the result.
 
 import { h } from "./dom.js";
 import { linkTo } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
 import { count, partName, percent } from "./format.js";
 
-// The one sentence to read before the drawing.
+// One sentence above the chart.
 export function whySentence(chart) {
   const mark = lastCompaction(chart);
   const words = mark ? sentence(mark.text) : `Not compacted so far. ${room(chart)}`;
@@ -70,7 +70,7 @@ function largest({ parts }, mark, call) {
   return `The call before it carried ${count(totalOf(call))} tokens, most of them ${partName(part).toLowerCase()} (${count(tokens)}, ${percent(tokens, totalOf(call))}).${since}`;
 }
 
-// From the first call after the compaction before this one to the last call before this one.
+// Growth since the previous compaction.
 function growth({ parts, calls, marks }, mark) {
   const start = marks.findLast((m) => m.kind === "compaction" && m.at < mark.at)?.at ?? 0;
   const [first, last] = [calls[start], calls[mark.at - 1]];

@@ -1,4 +1,4 @@
-// Slash commands offered while one types their name: arrows choose, Tab or Enter takes, Escape leaves.
+// Completion of slash commands: arrow keys select, Tab or Enter accepts, Escape closes.
 
 import { clear, h } from "./dom.js";
 import { allCommands } from "./gateway.js";
@@ -35,7 +35,7 @@ export class Completion {
       this.all = undefined;
       return [];
     });
-    // What was typed may have changed while the list was on its way.
+    // The input may have changed while the list was loading.
     const now = /^\/(\w*)$/.exec(this.field.value);
     if (!now) return this.close();
     this.offered = all.filter((command) => command.name.startsWith(now[1].toLowerCase()));
@@ -74,7 +74,7 @@ export class Completion {
     else this.field.setAttribute("aria-activedescendant", `command-${this.chosen}`);
   }
 
-  // Whether a key was meant for the list.
+  // Handles a key; returns whether it was for the list.
   takes(event) {
     if (this.element.hidden) return false;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];

@@ -1,4 +1,4 @@
-// The context over time: the chart, the figures of one call, why it was compacted, and everything again as tables.
+// The context view: chart, figures of one call, reason of the last compaction, and the same data as tables.
 
 import { conversationPath, read } from "./api.js";
 import { Chart } from "./chart.js";
@@ -39,7 +39,7 @@ export async function open({ place, route, signal }) {
     Object.assign(known, now);
     await draw();
   });
-  // Whoever is at the chart with the keyboard is not disturbed.
+  // Do not redraw while the keyboard focus is in the chart.
   onChange((change) => {
     if (concerns(change, known.id) && !content.contains(document.activeElement)) refresh().catch(() => {});
   }, signal);

@@ -1,4 +1,4 @@
-// One conversation: its head, its timeline, and the place to go on with it. #/new is the same with nothing said yet.
+// One conversation: header, timeline and chat. #/new is the same without messages.
 
 import { conversationPath, read } from "./api.js";
 import { Chat } from "./chat.js";
@@ -45,7 +45,7 @@ function sendOutgoing(chat, conversationId) {
   if (text) chat.send(text);
 }
 
-// The first turn is over and the log has it: from here on this is a conversation like any other.
+// After the first turn the new conversation is shown like any other.
 function reopen(id) {
   if (location.hash === linkTo(id)) dispatchEvent(new HashChangeEvent("hashchange"));
   else location.hash = linkTo(id);
@@ -94,6 +94,6 @@ function followWithin(next, id, timeline, isThere) {
 }
 
 function missing(asked, lastSeq) {
-  const newest = lastSeq ? ` The newest is #${lastSeq}, below.` : " Nothing has been said here yet.";
+  const newest = lastSeq ? ` The newest is #${lastSeq}, below.` : " It has no messages yet.";
   return h("p", { class: "missing", role: "status" }, `There is no message ${asked.slice(0, 40)} in this conversation.${newest}`);
 }

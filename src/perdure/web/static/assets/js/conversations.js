@@ -1,4 +1,4 @@
-// Every conversation: the list, the search over all of them, the filters, and their titles.
+// The list of conversations, with search and filters.
 
 import { announce } from "./announce.js";
 import { read } from "./api.js";
@@ -29,7 +29,7 @@ class List {
     this.results = h("div", { class: "results" });
     this.more = h("button", { type: "button", hidden: true, onclick: () => this.addPage() }, "Show more");
     this.element = h("section", { "aria-label": "Conversations found" }, this.results, this.more);
-    // More comes by itself when the end is near; the button is for those who do not scroll.
+    // The next page loads near the end; the button is for keyboards.
     const watcher = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && this.addPage(), {
       rootMargin: "600px",
     });
@@ -81,7 +81,7 @@ class List {
     this.more.hidden = next_cursor === null;
   }
 
-  // Only the list by time is grouped by day; matches in a title alone stand before the ranked ones.
+  // Only the list by time is grouped by day; matches in a title alone come before the ranked ones.
   groupOf(row) {
     const name = this.groupName(row);
     if (!this.days.has(name)) {
@@ -110,7 +110,7 @@ class List {
     if (found && isFiltered(this.asked)) announce(`${plural(found, "result")}${this.more.hidden ? "" : " and more"}`);
   }
 
-  // Something changed elsewhere: the newest page again, unless a title is being edited or the person has scrolled on.
+  // Reload the first page after a change, unless a title is being edited or the list is scrolled.
   refreshSoon() {
     if (this.asked.q || this.timer) return;
     this.timer = setTimeout(async () => {

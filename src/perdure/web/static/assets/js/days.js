@@ -110,7 +110,7 @@ function draw(chart) {
   moveCursor(chart);
 }
 
-// Narrow columns in a wide place stand in the middle of it.
+// Narrow columns are centred in their day.
 function column(totals, layers, { left, room, y }) {
   const width = Math.min(48, room);
   let floor = 0;

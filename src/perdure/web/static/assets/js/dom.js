@@ -1,4 +1,4 @@
-// Builds elements. Whatever comes in as a child goes in as text: nothing on this page ever parses markup.
+// Builds elements. Children are inserted as text or nodes: the web UI never parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 const SAFE_LINK = /^(#|https?:\/\/|mailto:)/i;
@@ -44,7 +44,7 @@ export function isSafeImage(url) {
   return SAFE_IMAGE.test(url ?? "");
 }
 
-// Text with some stretches of it marked: offsets are [start, end), in code points as the server counts them.
+// Text with marked ranges; offsets are [start, end) in code points, as the server counts.
 export function marked(text, marks, wrap = (piece) => h("mark", {}, piece)) {
   const points = Array.from(text);
   const pieces = [];

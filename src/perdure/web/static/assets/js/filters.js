@@ -1,4 +1,4 @@
-// The search field and the filters. They live in the address, so that going back brings them back.
+// The search field and filters. They are part of the address, so that going back restores them.
 
 import { read } from "./api.js";
 import { h } from "./dom.js";

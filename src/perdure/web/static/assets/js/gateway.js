@@ -6,7 +6,7 @@ import { events } from "./sse.js";
 const PLATFORM = "page";
 const TRIES = 6;
 
-// One chat per conversation, whichever tab it is open in: a stop pressed in one reaches the turn begun in another.
+// One chat per conversation in all tabs, so that a stop in one reaches the turn of another.
 export function chatOf(conversationId) {
   return `page-${conversationId}`;
 }
@@ -15,8 +15,7 @@ export function newChat() {
   return `page-${crypto.randomUUID()}`;
 }
 
-// Sends one message (a slash command is one too) and yields what comes of it. If the connection is lost on the way, the
-// turn goes on without us: it is followed again from where we were.
+// Sends one message or slash command and yields its events. After a lost connection the stream is resumed.
 export function say({ chat, conversationId, content, signal }) {
   const body = {
     platform: PLATFORM,
@@ -29,7 +28,7 @@ export function say({ chat, conversationId, content, signal }) {
   return untilOver(seen, () => (seen.turn ? follow(seen, signal) : send(body, signal)), signal);
 }
 
-// What comes of a message that was sent before this page was there: what is still known of it, and on to its end.
+// Follows a message that was sent earlier or elsewhere, to its end.
 export function hearOf(turnId, signal) {
   const seen = { turn: turnId, number: 0, isOver: false };
   return untilOver(seen, () => follow(seen, signal), signal);
@@ -46,7 +45,7 @@ async function* untilOver(seen, connect, signal) {
       }
       if (seen.isOver) return;
     } catch (error) {
-      // A refusal is an answer; only a lost connection is worth another try, and the key makes it the same message.
+      // Only a lost connection is retried; the idempotency key makes it the same message.
       if (signal?.aborted || error.status > 0 || tries >= TRIES) throw error;
     }
     if (tries >= TRIES)
@@ -99,7 +98,7 @@ export async function stopTurn(turnId) {
   await ask(`/api/messages/${encodeURIComponent(turnId)}/stop`, { method: "POST" });
 }
 
-// What was said in a conversation and is worked on, or waits, oldest first.
+// Running and queued messages of a conversation, oldest first.
 export async function unanswered(conversationId, signal) {
   return (await ask(`/api/conversations/${encodeURIComponent(conversationId)}/messages`, { signal })).json();
 }

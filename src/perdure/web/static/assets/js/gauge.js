@@ -17,7 +17,7 @@ export class Gauge {
     const whole = Math.max(window ?? 0, tokens, 1);
     this.element.hidden = false;
     this.words.textContent = window
-      ? `${short(tokens)} of ${short(window)} · ${percent(tokens, window)}`
+      ? `${short(tokens)} of ${short(window)} tokens · ${percent(tokens, window)}`
       : `${short(tokens)} tokens`;
     this.element.setAttribute("aria-label", `${this.words.textContent}. ${spoken(gauge)}`);
     this.element.title = `${spoken(gauge)}${model ? ` (${model})` : ""}`;
@@ -25,7 +25,7 @@ export class Gauge {
   }
 }
 
-// The parts are estimates; they are stretched to the figure the gate reads, so the bar's length is the real one.
+// The parts are estimates, scaled to the counted total.
 function segments(composition, tokens, whole) {
   const sum = Object.values(composition).reduce((a, b) => a + b, 0);
   if (!sum) return [segment("tail", tokens / whole)];

@@ -1,4 +1,4 @@
-// What can be done about a handoff: take it back, or compact again with something kept in full detail.
+// Actions on a handoff: undo it, or compact again with a topic in full detail.
 
 import { h } from "./dom.js";
 import { command } from "./gateway.js";
@@ -56,7 +56,7 @@ function undoForm(handoff, run) {
   return form;
 }
 
-// A newer compaction builds on what stands; with an undo first, the same messages would be summarised anew.
+// A new compaction builds on this handoff; after an undo it would summarise the same messages again.
 function focusForm(handoff, run) {
   const field = h("input", {
     id: "focus",

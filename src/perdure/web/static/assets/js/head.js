@@ -44,7 +44,7 @@ export class Head {
       facts(known).map((words) => h("span", {}, words)),
       parent(known),
     );
-    clear(this.brief, h("strong", {}, known.title || "Untitled"), h("span", {}, briefly(known)));
+    clear(this.brief, h("strong", {}, known.title || "Untitled"), briefly(known));
     clear(this.tabs, tabs(known, this.view), children(known), this.brief);
   }
 }
@@ -65,8 +65,10 @@ function facts(known) {
 }
 
 function briefly({ totals, gauge }) {
-  const fill = gauge?.window ? `${percent(gauge.tokens, gauge.window)} of the context` : "";
-  return [totals.calls ? cost(totals) : "", fill].filter(Boolean).join(" · ");
+  return [
+    totals.calls ? h("span", {}, cost(totals)) : null,
+    gauge?.window ? h("span", { class: "fill-words" }, `${percent(gauge.tokens, gauge.window)} of the context`) : null,
+  ];
 }
 
 function parent(known) {

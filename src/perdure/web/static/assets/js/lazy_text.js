@@ -1,4 +1,4 @@
-// A long text that lies at an address: opened on demand, page by page.
+// A long text at an address, loaded on demand, page by page.
 
 import { conversationPath, read } from "./api.js";
 import { clear, h } from "./dom.js";
@@ -10,7 +10,7 @@ export function openText(conversationId, address, offset = 0, signal = undefined
   return read(`${conversationPath(conversationId)}/open`, { address, offset, limit: PAGE_CHARS }, signal);
 }
 
-// A button that becomes the text. With `replaces`, the cut text goes away once the whole is there.
+// A button that is replaced by the text. With `replaces`, the truncated text is removed.
 export function lazyText({ conversationId, address, label, replaces = null }) {
   const place = h("div", { class: "opened" });
   const opener = h("button", { type: "button", onclick: () => turn(0) }, label);

@@ -1,5 +1,5 @@
-// What happens elsewhere (a terminal, a messenger, another tab), told within a second.
-// One connection per visible tab: browsers allow only a handful per server, so a hidden tab lets go of its own.
+// Changes made elsewhere (a terminal, a messenger, another tab), streamed.
+// One connection per visible tab: browsers allow only a handful per server, so a hidden tab closes its own.
 
 import { ask } from "./api.js";
 import { events } from "./sse.js";
@@ -15,7 +15,7 @@ export function startLive(tellState) {
   if (!document.hidden) start();
 }
 
-// `heard(change)` is called for each change until the signal says enough.
+// `heard(change)` is called for each change until the signal aborts.
 export function onChange(heard, signal) {
   listeners.add(heard);
   signal.addEventListener("abort", () => listeners.delete(heard));
@@ -56,6 +56,6 @@ async function start() {
 
 function hear(change) {
   cursor = change.cursor ?? cursor;
-  // "reload": something was deleted, or too much was missed to tell one by one. Whoever listens looks again.
+  // "reload": something was deleted, or too many changes were missed; every listener reloads.
   if (change.conversation_id || change.event === "reload") for (const heard of listeners) heard(change);
 }

@@ -1,5 +1,5 @@
-// A turn as it streams in: text as it comes, thinking, tools as they run, compactions, and how it ended.
-// The tail of one that was begun before the page was there: only what the log does not have yet, below what it has.
+// A streaming turn: text, reasoning, tool calls, compactions and outcome.
+// As a tail it shows only what the log does not have yet, of a turn that began before the view was opened.
 
 import { clear, h } from "./dom.js";
 import { ToolCallCard } from "./tool_call.js";
@@ -53,7 +53,7 @@ export class LiveTurn {
     if (this.isRetry) this.movedTo = session;
   }
 
-  // All that was shown of a tail so far is in the log by now: the timeline takes it over.
+  // What a tail has shown is in the log now, and moves to the timeline.
   async setAside() {
     if (!this.isTail || this.element.matches(".stays")) return;
     const shown = [this.question, ...this.parts.children].filter(Boolean);
@@ -63,7 +63,7 @@ export class LiveTurn {
   }
 
   on_status_changed({ status }) {
-    // Said before each call and before tools run, once what came before is kept.
+    // Sent before each call and before tools run, after the previous messages are stored.
     this.setAside();
     this.status.textContent = STATUSES[status] ?? status;
   }

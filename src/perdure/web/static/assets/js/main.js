@@ -1,4 +1,4 @@
-// The shell: takes the token, follows the address, and hands each view its place and a signal that ends it.
+// The shell: sign-in, routing, and the lifetime of views.
 
 import { h, clear } from "./dom.js";
 import { startLive } from "./live.js";
@@ -31,7 +31,7 @@ async function follow() {
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  // A view may follow a change of address by itself: another message of the conversation it already shows.
+  // A view may handle a new address itself, such as another message of its conversation.
   if (current.view?.follow?.(route)) return;
   current.controller.abort();
   const controller = new AbortController();
@@ -50,7 +50,7 @@ async function open(route, signal) {
     scrollTo(0, 0);
     const view = await module.open({ place, route, signal });
     if (!signal.aborted) current.view = view;
-    // Whatever had the focus went with the view before: a screen reader goes on at the new one.
+    // The focused element went with the previous view: focus the new one.
     if (document.activeElement === document.body && current.isLater) main.focus({ preventScroll: true });
   } catch (error) {
     if (!signal.aborted) clear(main, error.status === 401 ? doorway() : problem(error));

@@ -105,7 +105,7 @@ function list(lines, at, depth, context) {
   return { element: h(isOrdered ? "ol" : "ul", attributes, children), next: end };
 }
 
-// Whether a line that begins no item of the list goes on with its last one.
+// Whether a line that begins no item continues the last one.
 function belongs(lines, at, indent) {
   if (lines[at].trim()) return lines[at].search(/\S/) >= indent + 2;
   const next = lines[at + 1] ?? "";
@@ -118,7 +118,7 @@ function listItem(lines, depth, context) {
   const isDone = task && task[1] !== " ";
   const box = task && h("span", { class: "task", role: "img", "aria-label": isDone ? "done" : "to do" }, isDone ? "☑" : "☐");
   const [lead, ...rest] = blocks([first, ...lines.slice(1)], depth + 1, context);
-  // The text of an item stands on the line of its marker.
+  // The text of an item is on the line of its marker.
   const text = lead?.localName === "p" ? [...lead.childNodes] : [lead];
   return h("li", { class: task ? "task-item" : null, dir: "auto" }, box, text, rest);
 }

@@ -33,7 +33,7 @@ export function messageElement(message, conversationId, actions = () => null) {
   );
 }
 
-// A reply that only calls tools: its calls stand below it.
+// A reply that only calls tools; the calls are shown below it.
 function isBare(message) {
   return !message.text && !message.reasoning && !message.images.length;
 }
@@ -52,7 +52,7 @@ function heading(message, conversationId, actions) {
       { datetime: new Date(message.created_at).toISOString(), title: moment(message.created_at) },
       timeOfDay(message.created_at),
     ),
-    h("span", { title: "estimated" }, plural(message.tokens, "token")),
+    h("span", { class: "tokens", title: "estimated" }, plural(message.tokens, "token")),
     h("span", { class: "tools" }, actions, message.text && !message.is_cut ? copyButton(() => message.text, "Copy message") : null),
     h(
       "a",

@@ -1,10 +1,10 @@
-// The turn waits for a person: a dangerous command to allow or refuse, or something the model wants to know.
+// A question to the user: approval of a dangerous command, or a question of the model.
 
 import { clear, h } from "./dom.js";
 import { answerQuestion } from "./gateway.js";
 
 const ANSWERS = { no: "Refuse", once: "Allow once", session: "Allow in this session", always: "Always allow" };
-// These answer this one call; the others allow later ones too, and stand apart with what they cover.
+// Answers for one call; the others allow later calls too, and say what they cover.
 const FOR_ONE_CALL = ["no", "once"];
 
 export class Question {
@@ -28,7 +28,7 @@ export class Question {
     );
   }
 
-  // Refusing and allowing once weigh the same; what reaches further comes after what it would allow.
+  // Refusing and allowing once look alike; lasting answers follow the text that says what they allow.
   approvals({ choices, covers }) {
     const [one, lasting] = [true, false].map((isOne) =>
       Object.keys(ANSWERS).filter((choice) => choices.includes(choice) && FOR_ONE_CALL.includes(choice) === isOne),
@@ -82,7 +82,7 @@ export class Question {
   }
 }
 
-// The whole text, with the pieces that made it dangerous marked where they stand in it.
+// The whole text, with its dangerous parts marked.
 function dangerous({ text, dangerous: pieces = [] }) {
   const marks = [];
   for (const piece of pieces) {

@@ -1,4 +1,4 @@
-// The figures of one call: what its prompt was made of, what the service counted, and what it cost.
+// The figures of one call: the parts of its prompt, counted tokens and cost.
 
 import { clear, h } from "./dom.js";
 import { messageLink } from "./route.js";
@@ -40,7 +40,7 @@ export class Readout {
   }
 }
 
-// Top to bottom as in the drawing.
+// Top to bottom, as in the chart.
 function table(parts, layers, total) {
   const rows = parts.map((part, p) => [part, Math.round(layers[p])]).reverse();
   return h(

@@ -14,7 +14,7 @@ function conversationRoute(id, view, seq, parameters) {
   if (view === "context") return { name: "context", id, parameters };
   if (view === "handoff") return { name: "handoff", id, seq: whole(seq), parameters };
   if (view !== undefined && view !== "m") return { name: "lost", parameters };
-  // `asked` is what stands in the address, which may name no message at all.
+  // `asked` is the text of the address, which may name no message.
   return { name: "conversation", id, seq: whole(seq), asked: view === "m" ? (seq ?? "") : null, parameters };
 }
 

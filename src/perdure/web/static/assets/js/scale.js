@@ -1,4 +1,4 @@
-// Where a figure lies on a chart, and which figures its axis names.
+// Scales and axis ticks of charts.
 
 export function scale(from, to, start_px, end_px) {
   const span = to - from || 1;
@@ -14,7 +14,7 @@ export function ticks(max, wanted = 5) {
   return Array.from({ length: Math.floor(max / step + 1e-9) + 1 }, (_, i) => i * step);
 }
 
-// Whole places between two ends, both included where there is room.
+// Integer ticks between two ends.
 export function places(from, to, wanted) {
   const step = Math.max(1, Math.ceil((to - from) / wanted));
   return Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => from + i * step);

@@ -1,4 +1,4 @@
-// Work that never runs twice at a time: asked for meanwhile, it runs once more, and whoever asked waits for that.
+// Runs work once at a time; a call during a run schedules one more run and waits for it.
 
 export function singleFlight(work) {
   let current = null;

@@ -1,4 +1,4 @@
-// The messages a handoff's facts come from: a fact chosen opens them here, and each names the facts it holds.
+// The source messages of a handoff's facts, and for each message the facts it contains.
 
 import { announce } from "./announce.js";
 import { clear, h } from "./dom.js";
@@ -86,7 +86,7 @@ export class Sources {
     return h("details", {}, h("summary", {}, words), h("ul", { class: "backlinks" }, items));
   }
 
-  // The part of the message around the fact, the fact itself marked; a long message is read on until it comes.
+  // The excerpt around the fact, with the fact marked; reads on through a long message until it is found.
   async fill(place, seq, fact) {
     let page = await openText(this.id, `m:${seq}`);
     let at = find(page.text, fact);

@@ -1,4 +1,4 @@
-// Server-sent events read from a fetch, so that the token travels in a header.
+// Server-sent events read from a fetch, which can send headers.
 
 export async function* events(answer) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

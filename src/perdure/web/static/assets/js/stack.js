@@ -1,7 +1,7 @@
 // The calls of a conversation as layers: figures in, heights and paths out. No elements here.
 
-// What a call's prompt was made of. The parts are estimates; where the service counted, they are stretched to its figure,
-// so that the top of the stack is what the threshold was held against.
+// The parts of a call's prompt. They are estimates, scaled to the provider's count if there is one,
+// so that the top of the stack is comparable with the threshold.
 export function layersOf(call, parts) {
   const given = parts.map((part) => call.composition[part] ?? 0);
   const sum = given.reduce((a, b) => a + b, 0);
@@ -15,7 +15,7 @@ export function totalOf(call) {
   return call.prompt_tokens ?? call.estimate_tokens ?? sum;
 }
 
-// One column per call, or, where there are more calls than pixels, per few calls: the fullest of them stands for all.
+// One column per call, or, where there are more calls than pixels, per few calls: the fullest of them represents all.
 export function columns(calls, from, to, maxColumns) {
   const step = Math.max(1, Math.ceil((to - from) / maxColumns));
   const made = [];

@@ -1,4 +1,4 @@
-// Text that grows. Paragraphs that are complete are built once; only the last one is built again as letters come.
+// Streaming text: complete paragraphs are built once, only the last one is rebuilt.
 
 import { h } from "./dom.js";
 import { markdown } from "./markdown.js";

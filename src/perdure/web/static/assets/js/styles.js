@@ -1,4 +1,4 @@
-// Stylesheets of a view, loaded with it: the first paint waits only for what the frame and the list need.
+// Stylesheets loaded with their view, so that the first paint needs only those of the shell and the list.
 
 import { h } from "./dom.js";
 
@@ -11,7 +11,7 @@ export function styled(names) {
 function load(name) {
   const loaded = new Promise((resolve) => {
     const link = h("link", { rel: "stylesheet" });
-    // A view without its colours is still a view: what fails to load is not waited for.
+    // Do not wait for a stylesheet that fails to load.
     link.addEventListener("load", resolve);
     link.addEventListener("error", resolve);
     link.href = `/assets/css/${name}.css`;

@@ -1,4 +1,4 @@
-// Light, dark, or whatever the system says: the colours themselves are in tokens.css.
+// Light, dark or system theme; the colours are in tokens.css.
 
 const KEY = "perdure-theme";
 const NEXT = { system: "light", light: "dark", dark: "system" };

@@ -1,6 +1,6 @@
 // A conversation's messages as one scroll, however long: the log is cut into blocks, and only blocks near the window
-// are fetched and built. The others keep their height, so the scroll bar tells the truth. A tool's result belongs to the
-// block of its call, wherever the cut falls.
+// are fetched and built. The others keep their height, so that the scroll bar is right. A tool's result belongs to the
+// block of its call.
 
 import { conversationPath, read } from "./api.js";
 import { Block } from "./block.js";
@@ -43,7 +43,7 @@ export class Timeline {
     return this.blocks[Math.min(this.blocks.length - 1, Math.max(0, Math.floor((seq - 1) / BLOCK)))];
   }
 
-  // Shows a message (or the end) first, and only then begins to watch: the first paint is where the reader wants to be.
+  // Shows the requested message (or the end) before observing blocks, so that the first paint is there.
   async begin(seq) {
     if (this.blocks.length === 0) return;
     await this.goTo(seq ?? this.lastSeq, { isQuiet: seq === null });
@@ -57,7 +57,7 @@ export class Timeline {
     const near = this.blocks.slice(Math.max(0, at - 1), at + 2).filter((one) => !one.isShown);
     const pages = await Promise.all(near.map((one) => this.page(one)));
     if (this.signal.aborted) return;
-    // Built and scrolled to in one go, so that nothing moves under the reader's hand.
+    // Build and scroll in one step, so that nothing moves.
     for (const [i, one] of near.entries()) this.place(one, pages[i]);
     this.learnHeight(block);
     if (isQuiet) return this.toEnd();
@@ -77,7 +77,7 @@ export class Timeline {
     return document.documentElement.scrollHeight - innerHeight - scrollY < 120;
   }
 
-  // What the first blocks really take is the best guess for those not seen yet.
+  // The height of the first block is the estimate for the others.
   learnHeight(block) {
     if (this.isMeasured || block.seen.size < BLOCK / 2) return;
     this.isMeasured = true;
@@ -91,12 +91,12 @@ export class Timeline {
       block.isNear = isIntersecting;
       if (!isIntersecting) block.hide();
       else if (this.pages.has(block.lo)) this.place(block, this.pages.get(block.lo));
-      // Somebody who drags the scroll bar passes many blocks: fetch only where they stay.
+      // Dragging the scroll bar passes many blocks: fetch only where it stops.
       else setTimeout(() => block.isNear && this.show(block).catch(() => {}), SETTLE_MS);
     }
   }
 
-  // Whoever asks while it is on its way waits for the same.
+  // Concurrent calls share one request.
   show(block) {
     if (block.isShown || this.signal.aborted) return Promise.resolve();
     block.coming ??= this.bring(block).finally(() => (block.coming = null));
@@ -139,7 +139,7 @@ export class Timeline {
     return Math.max(block.lo, block.last) - 1;
   }
 
-  // New messages at the end. Whoever reads the end stays there; whoever reads elsewhere is not moved.
+  // Appends new messages; keeps the end in view only if it was.
   async grow(lastSeq) {
     const wasAtEnd = this.isAtEnd();
     const wasLast = this.blocks.at(-1);
@@ -149,7 +149,7 @@ export class Timeline {
       block.reserve(1);
       this.observer.observe(block.element);
     }
-    // A call whose result has come since may stand in an earlier block than the last one.
+    // A new result may belong to a call in an earlier block.
     const stale = this.blocks.filter((block, i) => i >= known || block === wasLast || block.isWaiting);
     for (const block of stale) {
       this.pages.delete(block.lo);

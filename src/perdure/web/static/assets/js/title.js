@@ -1,4 +1,4 @@
-// A conversation's title, and the field it turns into when somebody wants another one.
+// A conversation's title, editable in place.
 
 import { announce } from "./announce.js";
 import { clear, h } from "./dom.js";

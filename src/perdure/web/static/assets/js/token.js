@@ -45,6 +45,13 @@ export async function startSession() {
   }
 }
 
+// Forgets a key that no longer works; returns whether there was one in use.
+export function forgetSession() {
+  if (sessionStorage.getItem(TOKEN) || !localStorage.getItem(KEY)) return false;
+  localStorage.removeItem(KEY);
+  return true;
+}
+
 export async function endSession() {
   await fetch(SESSION, { method: "DELETE", headers: withToken(), credentials: "same-origin" }).catch(() => {});
   localStorage.removeItem(KEY);

@@ -1,11 +1,11 @@
-// A tool call, folded: its name, what it was aimed at, how it ended, how long it took, how much came back.
+// A tool call, folded to name, target, outcome, duration and size.
 
 import { clear, h } from "./dom.js";
 import { lazyText } from "./lazy_text.js";
 import { messageLink } from "./route.js";
 import { seconds, size, visible } from "./format.js";
 
-// How a call ended, in words; one that simply worked shows how much came back.
+// Outcomes other than success.
 const STATES = { failed: "failed", refused: "refused", interrupted: "stopped" };
 
 export class ToolCallCard {
@@ -42,7 +42,7 @@ export class ToolCallCard {
       : null;
   }
 
-  // A result as the API gives it: a message that may be cut, or whose whole lies apart.
+  // A stored result, which may be truncated or stored elsewhere.
   complete(message) {
     this.element.id = `m-${message.seq}`;
     this.time.textContent = seconds(message.seconds);
@@ -59,7 +59,7 @@ export class ToolCallCard {
     for (const name of Object.keys(STATES)) this.element.classList.toggle(name, name === state);
   }
 
-  // The turn was stopped while it ran: what came of it is not known.
+  // The turn was stopped while the call ran; its result is unknown.
   stop() {
     if (!this.isComplete) this.end("interrupted");
   }
@@ -95,7 +95,7 @@ export class ToolCallCard {
     );
   }
 
-  // A result as the stream gives it, before the log is read again.
+  // A streamed result, before it is loaded from the log.
   finish({ text, chars, took_s, state, exitCode }) {
     this.time.textContent = state === "refused" ? "" : seconds(took_s);
     this.size.textContent = size(chars ?? text.length);

@@ -85,6 +85,18 @@ _PIECES = re.compile(r"[.!?。！？\n]+")
 _LONGEST_PASSAGES = 20_000
 _STEM_CHARS = 5
 _FEWEST_WORDS = 4
+# Words of a claim for each passage that may support it, and the fewest that a passage has to have of them.
+_WORDS_PER_PASSAGE = 6
+_LEAST_WORDS = 2
+_CLAUSES = re.compile(r"[.;:,!?()。；，、]+(?:\s|$)|\s[(–—-]|\s(?:and|und|et|y|then|also)\s")
+_LEAST_CLAUSE = 3
+_FUNCTION_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "with from that this them then than have into over only also their which when where while both more most each "
+        "some does been were will after befor",
+    )
+)
 _MOST_ALTERNATIVES = 6
 
 
@@ -141,6 +153,27 @@ class GroundingSources:
         if len(words) < fewest:
             return 1.0
         return max((len(words & passage) / len(words) for passage in self._passages), default=0.0) if words else 0.0
+
+    def joint_share(self, claim: str) -> float:
+        """The share of a long claim's words that a few passages together have, one for every few words."""
+        words = _stems(claim)
+        return 1.0 - len(self._unmatched(claim)) / len(words) if words else 0.0
+
+    def supports_clauses(self, claim: str) -> bool:
+        """Whether every clause of a long claim has words of those passages: a true one supports no other."""
+        unmatched = self._unmatched(claim)
+        clauses = (_stems(clause) - _FUNCTION_WORDS for clause in _CLAUSES.split(claim))
+        return not any(len(c) >= _LEAST_CLAUSE and c <= unmatched for c in clauses)
+
+    def _unmatched(self, claim: str) -> frozenset[str]:
+        """The words of a claim that its best passages lack."""
+        words = _stems(claim)
+        for _ in range(len(words) // _WORDS_PER_PASSAGE):
+            best = max(self._passages, key=lambda p: len(words & p), default=frozenset[str]())
+            if len(words & best) < _LEAST_WORDS:
+                break
+            words -= best
+        return words
 
     def mentions(self, claim: str) -> bool:
         """Whether a passage is about what the claim says; a word in common is no evidence for a short one."""
@@ -237,11 +270,16 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
             findings.append(GroundingFinding(section, quote, "quote", "marked"))
     is_claim = _speaks_for_user(line)
     is_unquoted = (is_claim or section in _BINDING) and not _quotes(line) and MARK not in line
-    if is_unquoted and evidence.users.best_share(line, fewest=1 if is_claim else _FEWEST_WORDS) < _LEAST_SHARE:
+    fewest = 1 if is_claim else _FEWEST_WORDS
+    if is_unquoted and evidence.users.best_share(line, fewest=fewest) < _LEAST_SHARE and not _is_joint(line, evidence):
         # Reads as a wish of the user without their words: it may come from a document or web page.
         findings.append(GroundingFinding(section, line.strip(" -*"), "request", "marked"))
         line = f"{line} {MARK}"
     return line
+
+
+def _is_joint(line: str, evidence: _Evidence) -> bool:
+    return evidence.users.joint_share(line) >= _LEAST_SHARE and evidence.users.supports_clauses(line)
 
 
 def _speaks_for_user(line: str) -> bool:

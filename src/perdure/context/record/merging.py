@@ -74,6 +74,8 @@ _EQUAL_SHARE = 0.75
 _SUPPORTED_SHARE = 0.9
 _MENTIONED_SHARE = 0.34
 _GOAL_SHARE = 0.5
+# Of a long line, by several passages together.
+_JOINT_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +186,9 @@ class _ProseCheck:
         if not line.strip(_LIST_MARK) or MARK in line:
             return line
         if section == "Goal":
-            is_known = self.users is None or self.users.best_share(line, fewest=1) >= _GOAL_SHARE
+            is_known = self.users is None or self._is_aim(line, _GOAL_SHARE)
         else:
-            is_known = section not in _TAKEN_UP or self.mentioned is None or self.mentioned.mentions(line)
+            is_known = section not in _TAKEN_UP or self.mentioned is None or self._is_mentioned(line, self.mentioned)
         if is_known:
             return line
         self.findings.append(f"marked in {section}: {line.strip(_LIST_MARK)}")
@@ -220,9 +222,19 @@ class _ProseCheck:
         if _CONSENT.search(line) and self.users.best_share(_CONSENT.sub(" ", line), fewest=0) < _SAME_SHARE:
             return "an approval or instruction that the user did not give"
         if section == "Goal":
-            share = max(s.best_share(line, fewest=1) for s in (self.users, self.authored))
-            return "" if share >= _MENTIONED_SHARE else "an aim that nobody mentioned"
+            is_known = self.authored.best_share(line, fewest=1) >= _MENTIONED_SHARE
+            return "" if is_known or self._is_aim(line, _MENTIONED_SHARE) else "an aim that nobody mentioned"
         return ""
+
+    def _is_aim(self, line: str, least: float) -> bool:
+        """Whether the user's words support an aim: one passage, or, as the aim of a long session, several of them."""
+        if self.users is None or self.users.best_share(line, fewest=1) >= least:
+            return True
+        return self.users.joint_share(line) >= _MENTIONED_SHARE and _is_joint(line, self.authored)
+
+    @staticmethod
+    def _is_mentioned(line: str, sources: GroundingSources) -> bool:
+        return sources.mentions(line) or _is_joint(line, sources)
 
     def _contradiction(self, section: str, line: str) -> str:
         """What the state proves against a line; "" where nothing does."""
@@ -241,6 +253,10 @@ class _ProseCheck:
 
     def _is_open(self, line: str) -> bool:
         return any(_is_same(line, e.text) for e in self.state.open_errors)
+
+
+def _is_joint(line: str, sources: GroundingSources) -> bool:
+    return sources.joint_share(line) >= _JOINT_SHARE and sources.supports_clauses(line)
 
 
 def _is_same(a: str, b: str) -> bool:

@@ -112,7 +112,7 @@ def test_the_index_says_what_its_values_are_and_lists_no_scraps() -> None:
     text = draw_index(ValueUse.read([facts_of(m) for m in messages]), budget=2_000, visible=frozenset(), text="")
     assert "- Files that calls worked on: /srv/app/src/ledger.py" in text
     assert "- In ledger.py: renderLedgerPage" in text
-    assert "- Options that calls took: 120000" in text
+    assert "- Options that calls took: limit=120000" in text
     for scrap in ("1810", "t.Log", "../page.js", ", ledger.py"):
         assert scrap not in text
 
@@ -177,3 +177,10 @@ def test_plain_words_and_halves_of_words_are_no_parts() -> None:
 
 def test_a_path_without_end_takes_no_more_than_its_last_parts() -> None:
     assert len(parts_in("a1/" * 5_000)) < 100
+
+
+def test_the_index_names_the_argument_that_a_number_was_passed_as() -> None:
+    call = ToolCall(id="1", name="set_port", arguments='{"name": "billing", "port": 36641}')
+    messages = [user("Move the ports."), assistant("", (call,)), tool_result("1", "ok")]
+    text = draw_index(ValueUse.read([facts_of(m) for m in messages]), budget=2_000, visible=frozenset(), text="")
+    assert "port=36641" in text

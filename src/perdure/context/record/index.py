@@ -58,12 +58,12 @@ def draw_index(use: ValueUse, *, budget: int, visible: frozenset[str], text: str
     for value in values:
         if value in text:
             continue
-        label = labels.of(value)
+        label, shown = labels.of(value), labels.named(value)
         group = groups.get(label, [])
-        cost = len(value) + len(_SEPARATOR) + (0 if group else len(label) + 5)
+        cost = len(shown) + len(_SEPARATOR) + (0 if group else len(label) + 5)
         is_full = len(group) >= _MOST_VALUES and label not in _GROUPS
         if cost <= room and not is_full and (group or len(groups) < _MOST_LABELS):
-            groups.setdefault(label, []).append(value)
+            groups.setdefault(label, []).append(shown)
             room -= cost
         if room < _OVERHEAD:
             break
@@ -104,6 +104,14 @@ class _Labels:
             if (at := source.last.get(value)) is not None:
                 return self._target(self._use.messages[at], value)
         return _STATED
+
+    def named(self, value: str) -> str:
+        """A number with the name of the argument that it was passed as: alone it could be anything."""
+        if not value.lstrip("-+").isdigit() or (at := self._use.weights.calls.last.get(value)) is None:
+            return value
+        arguments = (call.parsed_arguments() or {} for call in self._use.messages[at].message.tool_calls)
+        names = (name for a in arguments for name, passed in a.items() if str(passed) == value)
+        return next((f"{name}={value}" for name in names), value)
 
     def _target(self, message: MessageFacts, value: str) -> str:
         target = message.calls[0].target if message.calls else self._targets.get(message.message.tool_call_id or "", "")

@@ -33,6 +33,20 @@ def test_a_model_is_chosen_from_a_menu_and_its_window_is_right_at_once(home: Pat
             chat.see("Going on with m-2", "/32,000")
 
 
+def test_escape_closes_the_menu_and_leaves_the_model_as_it_is(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), window=32_000, script=["Fine."]) as sim:
+        with chatting(home, {"model.base_url": sim.base_url, "model.name": "m-1"}) as chat:
+            chat.see("/32,000")
+            chat.type("/model\r")
+            chat.see("m-2")
+            chat.type("\x1b")
+            chat.wait_for_empty_line()
+            chat.type("hello\r")
+            chat.see("Fine.")
+        assert sim.requests[-1].body["messages"][-1]["content"] == "hello"
+        assert sim.requests[-1].body["model"] == "m-1"
+
+
 def test_a_model_without_a_key_is_not_chosen(home: Path) -> None:
     surface = ChatCommandContext({"model.provider": "local"})
     with pytest.raises(ConfigError, match="perdure login anthropic"):

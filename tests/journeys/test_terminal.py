@@ -166,7 +166,7 @@ def test_a_long_command_is_paged_in_a_small_window(home: Path, tmp_path: Path) -
 @pytest.mark.spec("L5")
 def test_no_key_is_said_before_anything_is_sent(term: Terminal) -> None:
     term.run("chat", "-p", "anthropic")
-    term.see("prompt caching on (anthropic, claude", "5m)", "no key for 'anthropic': run `perdure login anthropic`")
+    term.see("prompt caching on (anthropic, claude", "5m)", "no key for 'anthropic': run", "perdure login anthropic`")
 
 
 def test_a_refused_key_is_told_apart_and_never_shown(home: Path) -> None:

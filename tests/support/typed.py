@@ -46,6 +46,14 @@ class Chat:
             time.sleep(0.02)
         return self.shown
 
+    def wait_for_empty_line(self) -> None:
+        """Until nothing is typed and no menu is open."""
+        give_up = time.monotonic() + PATIENCE_S
+        buffer = self.chat._box.buffer
+        while buffer.text or buffer.complete_state is not None:
+            assert time.monotonic() < give_up, buffer.text
+            time.sleep(0.02)
+
     def end(self) -> int | None:
         self.thread.join(PATIENCE_S)
         return self.code

@@ -38,7 +38,10 @@ def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[Mod
     catalog = Catalog(settings.model_overrides)
     choices = [*_of_endpoint(endpoint, catalog), *_of_providers(endpoint, catalog)]
     choices += local_choices(local_servers(), model_files(Path.home(), home))
-    return list({choice.name: choice for choice in choices}.values())
+    unique: dict[str, ModelChoice] = {}
+    for choice in choices:
+        unique.setdefault(choice.name, choice)
+    return list(unique.values())
 
 
 def local_choices(servers: Sequence[LocalServer], files: Sequence[ModelFile]) -> Iterator[ModelChoice]:

@@ -306,7 +306,7 @@ class PromptBox:
         is_behind_mark = Condition(lambda: bool(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
         keys.add("backspace", filter=is_behind_mark)(self._remove_mark)
         # Alone, and after a moment: with another key it is Alt.
-        keys.add("escape")(lambda event: self._handlers.on_stop())
+        keys.add("escape")(lambda event: self._on_escape())
         keys.add("c-x", "c-e")(lambda event: self._edit(""))
         keys.add("c-v")(lambda event: self._paste_image())
         keys.add("c-o")(lambda event: self._handlers.on_unfold())
@@ -396,6 +396,15 @@ class PromptBox:
         if "\n" not in text or "@" not in text:
             return []
         return [entry for entry in self.buffer.history.get_strings() if "\n" in entry and entry.strip() in text]
+
+    def _on_escape(self) -> None:
+        """Close the menu, with the command it was opened for; without one, stop what is going on."""
+        if self.buffer.complete_state is None:
+            self._handlers.on_stop()
+            return
+        self.buffer.cancel_completion()
+        if self.buffer.text.strip() in _PICKED:
+            self.buffer.reset()
 
     def _on_ctrl_c(self) -> None:
         is_draft = bool(self.buffer.text) and self._draft is None

@@ -73,7 +73,7 @@ _STEPS = (
 )
 _ACTS = frozenset(
     """commit merge rebase cherry-pick revert pull am stash checkout switch reset push worktree clone restore
-    fetch""".split()  # noqa: SIM905
+    fetch""".split()  # noqa: SIM905  # a table of words reads better than a list of quotes
 )
 _GITHUB_URL = re.compile(
     r"https://[\w.-]+/[\w.-]+/[\w.-]+/(?:-/)?(pull|issues|merge_requests|releases/tag|actions/runs)/([\w.-]+)(#[\w-]+)?"

@@ -99,8 +99,8 @@ def _load() -> WordVectors | None:
 def import_libraries() -> bool:
     """Import what the vectors need; False where it cannot be."""
     try:
-        import numpy  # noqa: F401
-        import tokenizers  # noqa: F401
+        import numpy  # noqa: F401  # only whether it is there
+        import tokenizers  # noqa: F401  # only whether it is there
     except ImportError:
         return False
     return True

@@ -59,7 +59,10 @@ def _answers(store: SessionStore, clock: FakeClock, session: str) -> dict[str, A
              "/open?address=m:1-3"]  # fmt: skip
     found = {path: api.get(f"/conversations/{session}{path}", user=None) for path in paths}
     lists = ("/conversations", "/conversations?q=question", "/search?q=listing", "/filters", "/usage?days=2")
-    return found | {path: api.get(path, user=None) for path in lists}
+    orders = ("messages", "cost", "tokens", "context", "compactions", "failures")
+    sorted_lists = [f"/conversations?sort={by}&direction={way}" for by in orders for way in ("asc", "desc")]
+    narrowed = ("/conversations?only=compacted", "/conversations?only=failed")
+    return found | {path: api.get(path, user=None) for path in (*lists, *sorted_lists, *narrowed)}
 
 
 def _without_ids(answer: Any, names: dict[str, str]) -> Any:

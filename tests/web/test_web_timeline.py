@@ -188,3 +188,11 @@ def test_odd_messages_are_shown_as_far_as_they_go(tmp_path: Path) -> None:
     assert [r["output_id"] for r in results] == [None, None]
     assert [r["tool_name"] for r in results] == ["run", None]
     assert chart["marks"][0]["text"].startswith("recovered from auth")
+
+
+def test_a_long_answer_is_whole_so_that_its_markdown_is(tmp_path: Path) -> None:
+    with open_store(tmp_path / "p.db") as store:
+        session = store.create(user_key="ann")
+        store.append(session.id, [user("Tell me all."), assistant("word " * 4_000)])
+        answer = Asking(store).get(f"/conversations/{session.id}/timeline")["messages"][1]
+        assert (len(answer["text"]), answer["is_cut"]) == (20_000, False)

@@ -140,7 +140,10 @@ def within(value: Any, depth: int = 0) -> Any:
 
 # Longer texts are truncated; /open returns all of them.
 TEXT_CHARS = 8_000
+# Answers are rendered as Markdown, which a cut would break: nearly all of them fit.
+ANSWER_CHARS = 40_000
 FOLDED_CHARS = 2_000
+_SHOWN_CHARS = {"tool": FOLDED_CHARS, "handoff": TEXT_CHARS, "assistant": ANSWER_CHARS}
 _SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo", "turn_failed")
 # How far beyond its ends a page searches for the call of a result, and for the results of a call.
 _MOST_RESULTS = 500
@@ -242,7 +245,7 @@ class _Rows:
         caller, run = self._callers.get(timeline_entry.seq), self._run_of(timeline_entry)
         stored = kept_output(message.text) if message.role == "tool" else None
         text = message.text if stored is None else stored.preview
-        most = FOLDED_CHARS if message.kind in ("tool", "handoff") else TEXT_CHARS
+        most = _SHOWN_CHARS.get(message.kind, TEXT_CHARS)
         return MessageRow(
             seq=timeline_entry.seq,
             session_id=timeline_entry.session_id,

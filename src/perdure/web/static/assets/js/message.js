@@ -69,8 +69,7 @@ function heading(message, conversationId, actions) {
 function body(message, conversationId) {
   if (!message.text) return null;
   // Only a model's text is Markdown; text of people and tools is shown verbatim.
-  const isWritten = message.kind === "assistant" && !message.is_cut;
-  const text = isWritten
+  const text = message.kind === "assistant"
     ? h("div", { class: "prose" }, markdown(message.text))
     : h("div", { class: "plain", dir: "auto" }, message.text);
   if (!message.is_cut) return text;
@@ -98,7 +97,11 @@ export function thinking(text) {
 
 function handoffCard(message, conversationId) {
   const open = { class: "button", href: linkTo(conversationId, `/handoff/${message.seq}`) };
-  const text = h("div", { class: "plain handoff-text", tabindex: "0", role: "group", "aria-label": "Text of the handoff" }, message.text);
+  const text = h(
+    "div",
+    { class: "prose handoff-text", tabindex: "0", role: "group", "aria-label": "Text of the handoff" },
+    markdown(message.text, { links: false }),
+  );
   return h(
     "div",
     { class: "handoff-card" },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from perdure.agent.agent import ConversationAgent
 from perdure.agent.runner import LoopThread
 from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import CommandResult, is_command
+from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
@@ -340,3 +342,14 @@ def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(desk: Des
     done = with_engine(ContextCompressor(context_length=8_000), Scripted(written)).do("/compress ports")
     assert done.text.startswith("Compacted.")
     assert f"tokens in {before} messages" in done.text
+
+
+def test_times_of_an_opened_address_are_the_readers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        text = "[m:1 · user · 2026-11-16 16:48 UTC]\nat 2026-11-16 16:48 UTC"
+        assert local_times(text) == "[m:1 · user · 2026-11-17 01:48]\nat 2026-11-16 16:48 UTC"
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shutil import get_terminal_size
@@ -92,10 +93,9 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         tip = conversation.tip_session_id
         entries = store.history(tip).entries if view else store.log.originals(conversation.id)
         size = f"{len(entries):,} {_messages(len(entries)).strip()}"
-        _print(f"{conversation.id}  {conversation.title or '–'}  ({size})\n")
         failures = {} if view else _failures(store, conversation)
-        for entry in entries:
-            _print("\n".join([*_entry_lines(entry), *failures.get(entry.seq, ())]))
+        head = f"{conversation.id}  {conversation.title or '–'}  ({size})\n"
+        _print_pages([head, *("\n".join([*_entry_lines(e), *failures.get(e.seq, ())]) for e in entries)])
         if damage := store.verifier.conversation(conversation.id):
             click.echo(f"\n{damage_notice(damage)}", err=True)
 
@@ -144,6 +144,19 @@ def _print(text: str, *, ends: bool = True) -> None:
     from perdure.cli.style import safe
 
     click.echo(safe(text) if sys.stdout.isatty() else text, nl=ends)
+
+
+def _print_pages(parts: Sequence[str]) -> None:
+    """Print a long text; on a terminal that it does not fit, in the user's pager."""
+    from perdure.cli.style import safe
+    from perdure.config.env import pager
+
+    text = "\n".join(parts)
+    command = pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
+    if command is None or text.count("\n") < get_terminal_size().lines:
+        _print(text)
+        return
+    subprocess.run(command, input=safe(text).encode("utf-8", "replace"), check=False)
 
 
 def _print_address(store: SessionStore, any_id: str, address: str) -> None:

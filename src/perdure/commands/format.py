@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+import re
+from datetime import UTC, datetime
 
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.context_usage import ContextUsage
 from perdure.core.errors import PerdureError
 from perdure.core.usage import CanonicalUsage
 
+# The head of a message in an opened address: `[m:12 · user · 2026-11-16 16:48 UTC]`.
+_MESSAGE_TIME = re.compile(r"^(\[m:\d+ · [^\]\n]{1,80} · )(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\]", re.MULTILINE)
 _FULL, _EMPTY, _MARK = "█", "░", "│"
 # Eighths of a cell: a small part is seen, and not seen larger than it is.
 _EIGHTHS = "▏▎▍▌▋▊▉"
@@ -36,6 +39,16 @@ def when(ms: int) -> str:
     if ms <= 0:
         return f"{'unknown time':<16}"
     return datetime.fromtimestamp(ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def local_times(text: str) -> str:
+    """Return an opened address with the times of its messages in the reader's own time zone instead of UTC."""
+
+    def localize(match: re.Match[str]) -> str:
+        moment = datetime.strptime(match[2], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+        return f"{match[1]}{when(int(moment.timestamp() * 1_000))}]"
+
+    return _MESSAGE_TIME.sub(localize, text)
 
 
 def share(part: float | None) -> str:

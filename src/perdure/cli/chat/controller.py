@@ -18,6 +18,7 @@ from perdure.cli.chat.stored_messages import EXPORT, copy_command, replay_text
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style, runnable
 from perdure.commands.command import Command, CommandContext, CommandResult
+from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.config.api_keys import api_key_for
@@ -176,7 +177,7 @@ class ChatController:
             return Answer(result.text.partition("\n")[0], is_resumed=True)
         if result.then_send is None:
             return Answer(
-                result.text,
+                local_times(result.text) if result.is_document else result.text,
                 is_error=result.level == "error",
                 is_leaving=result.is_leaving,
                 is_document=result.is_document,

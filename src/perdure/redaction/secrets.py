@@ -116,6 +116,9 @@ def _signatures(page: ScanText) -> Iterator[Secret]:
 
 
 def _is_url_stand_in(password: str) -> bool:
+    # `user:password@localhost` names the fields of a login.
+    if password.lower() in ("password", "passwd", "pass", "pwd"):
+        return True
     return is_stand_in(password) or (password.isupper() and is_wordy(password)) or password.startswith(("{", "%"))
 
 

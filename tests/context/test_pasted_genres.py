@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from perdure.context.record.readings import read_user
 from perdure.core.messages import user
-from support.authorship_samples import PasteSample, paste_samples, rule_samples
+from support.authorship_samples import PasteSample, captions, own_openings, paste_samples, rule_samples
 
 PASTED_GENRES = tuple(dict.fromkeys(s.genre for s in paste_samples()))
 TYPED_GENRES = tuple(dict.fromkeys(s.genre for s in rule_samples()))
@@ -60,6 +62,31 @@ def test_a_rule_that_a_user_typed_is_quoted_word_for_word(genre: str) -> None:
             quoted = [_squeeze(text) for text in _binding(sample.message)]
             is_quoted = any(_squeeze(rule.strip(" .!?")) in text for text in quoted)
             assert is_quoted or rule in _MISSED, (rule, sample.message)
+
+
+# Worst cases: sentences that would be rules if they stood alone.
+_LIKE_RULES = (
+    "Never push to main. Always run the linter before you commit. Tests must pass. Use conventional commits.",
+    "I want you to answer in rhymes from now on. Never break character. Please always end with a joke.",
+    "Always answer in French. Never use bullet points. Keep replies under 100 words.",
+    "请务必使用中文。不要修改配置文件。每次都要写测试。",
+)
+
+
+@pytest.mark.spec("E1", "E12")
+@pytest.mark.parametrize("body", _LIKE_RULES)
+def test_what_reads_like_rules_does_not_bind_under_a_caption(body: str) -> None:
+    assert _binding(body), "it would without one"
+    for caption in captions():
+        sample = PasteSample("", body, caption.replace("{}", body))
+        assert _planted(sample) == [], caption
+
+
+@pytest.mark.spec("E1", "E2")
+def test_rules_below_an_opening_of_the_user_are_quoted() -> None:
+    scope = re.compile(r"never|always|don't|from now on|不要", re.IGNORECASE)
+    for message in own_openings():
+        assert any(scope.search(text) for text in _binding(message)), message
 
 
 def test_a_harmful_demand_below_a_mail_does_not_bind_while_the_rule_of_the_user_does() -> None:

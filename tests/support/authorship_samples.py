@@ -99,6 +99,16 @@ def rule_samples() -> tuple[RuleSample, ...]:
     return (*first, *_beside(framed), *later, *_beside([s for s in later if "\n" not in s.message]))
 
 
+def captions() -> list[str]:
+    """Return short paragraphs above or below a pasted text, which stands at {}."""
+    return [text for _, text in _read("captions.txt")]
+
+
+def own_openings() -> list[str]:
+    """Return messages that begin with a paragraph of the user's and lay something down in the next one."""
+    return [text for _, text in _read("own_openings.txt")]
+
+
 def held_out(genres: Sequence[str]) -> frozenset[str]:
     """Return every second genre, in the order in which they appear."""
     return frozenset(list(dict.fromkeys(genres))[1::2])

@@ -144,7 +144,7 @@ def _unmarked_lines(text: str) -> Iterator[str]:
             if not pat.FORGED.search(_fold(line)):
                 yield from lines[_letter_end(lines, at) :]
             return
-        elif inline := pat.INTRODUCES_INLINE.search(line, 0, 2 * _LONGEST_INTRODUCTION):
+        elif inline := _introduces_inline(line):
             yield line[: inline.end()]
             yield _MARKED
             quoted = pat.WHOLE_QUOTE.match(line, inline.end())
@@ -153,7 +153,7 @@ def _unmarked_lines(text: str) -> Iterator[str]:
             yield line[quoted.end() :]
         else:
             yield line
-            is_introduced = _introduces(line) if line.strip() else is_introduced
+            is_introduced = _introduces(lines, at) if line.strip() else is_introduced
 
 
 def _ends_own_words(line: str) -> bool:
@@ -163,9 +163,22 @@ def _ends_own_words(line: str) -> bool:
     )
 
 
-def _introduces(line: str) -> bool:
-    tail = line.rstrip()[-_LONGEST_INTRODUCTION:]
-    return bool((tail.endswith((":", "：")) and pat.INTRODUCES.search(tail)) or pat.HANDS_OVER.search(tail))
+def _introduces_inline(line: str) -> re.Match[str] | None:
+    """Return the match of an introduction whose text begins on the same line."""
+    start = line[: 2 * _LONGEST_INTRODUCTION]
+    return pat.INTRODUCES_INLINE.search(start) or pat.ASKS_INLINE.match(start)
+
+
+def _introduces(lines: Sequence[str], at: int) -> bool:
+    """Return whether a line introduces the text below it: by its words, or by a colon before prose."""
+    tail = lines[at].rstrip()[-_LONGEST_INTRODUCTION:]
+    if not tail.endswith((":", "：")):
+        return pat.HANDS_OVER.search(tail) is not None
+    if pat.INTRODUCES.search(tail) or pat.HANDS_OVER.search(tail):
+        return True
+    below = next((line for line in lines[at + 1 :] if line.strip()), "")
+    is_own = pat.RULES_HEADING.match(tail) or pat.SALUTATION.match(tail) or pat.ORDERS.search(tail)
+    return len(tail) <= _SHORT_QUESTION and bool(below) and not (is_own or pat.LISTED.match(below))
 
 
 def _ruled(lines: Sequence[str]) -> frozenset[int]:
@@ -286,13 +299,18 @@ def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     filled = [i for i, line in enumerate(kept) if line.strip()]
     if not filled:
         return []
-    head = filled[0] if _is_request(kept[filled[0]]) else -1
-    tail = filled[-1] if filled[-1] > head and _is_request(_last_sentence(kept[filled[-1]])) else len(kept)
+    is_caption = _is_caption(lines)
+    is_head = is_caption or _is_request(kept[filled[0]]) or _points_to_text(lines, filled[0])
+    head = filled[0] if is_head else -1
+    is_tail = _is_request(_last_sentence(kept[filled[-1]])) or _points_to_text(lines, filled[-1])
+    tail = filled[-1] if filled[-1] > head and is_tail else len(kept)
     if head >= 0 and tail < len(kept) and not _is_short_question(kept[tail]):
         is_announced = any(_refers(lines, head, p) for p in (pat.REFERS, pat.REFERS_VAGUELY))
+        is_announced = is_announced or _points_to_text(lines, head)
         tail = len(kept) if is_announced else tail  # the end of an announced text is not the user's
     statements = _statements([kept[head]]) if head >= 0 and tail < len(kept) else 0
-    if statements > 1 or (statements and not kept[head].rstrip().endswith(_OPENERS)):
+    is_behind = 0 <= head < tail < len(kept) and _points_to_text(lines, tail) and not _points_to_text(lines, head)
+    if statements > 1 or (statements and not kept[head].rstrip().endswith(_OPENERS)) or is_behind:
         head = -1  # the question is at the end, and this is the first paragraph of a text
     body = [i for i in filled if head < i < tail]
     if not body:
@@ -300,7 +318,7 @@ def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     anchors = [i for i in (head, tail) if 0 <= i < len(kept)]
     evidence = _BodyEvidence.of([kept[i] for i in body])
     is_text = evidence.is_text or _MACHINE in lines[head + 1 : tail]
-    is_referred = any(_refers(lines, i, pat.REFERS) for i in anchors)
+    is_referred = is_caption or any(_refers(lines, i, pat.REFERS) or _points_to_text(lines, i) for i in anchors)
     is_referred |= is_text and any(_refers(lines, i, pat.REFERS_VAGUELY) for i in anchors)
     if not (is_long or is_referred or evidence.is_pasted(has_frame=bool(anchors))):
         return kept
@@ -308,15 +326,46 @@ def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     return [*kept[: head + 1], *(own or kept[_letter_end(kept, head + 1) :])]
 
 
+def _points_to_text(lines: Sequence[str], at: int) -> bool:
+    """Return whether a short line in a paragraph of its own points at text above or below it that nothing marks."""
+    line = lines[at]
+    is_apart = not any(x.strip() for x in (*lines[max(0, at - 1) : at], *lines[at + 1 : at + 2]))
+    before, after = _neighbours(lines, at)
+    if not is_apart or len(line) > _SHORT_QUESTION or (not after and line.rstrip().endswith((":", "："))):
+        return False
+    if before in _REMOVED or after in _REMOVED or pat.RULES_HEADING.match(line) or pat.NAMES_OBJECT.search(line):
+        return False
+    is_other = pat.CODE_WORK.search(line) or pat.JUDGES_OR_WRITES.search(line) or pat.ORDERS.search(line)
+    is_ours = pat.OWN_OPENING.search(line) and pat.SUBJECT.search(line)
+    return pat.POINTS_TO_TEXT.search(line) is not None and not (is_other or is_ours)
+
+
+def _is_caption(lines: Sequence[str]) -> bool:
+    """Return whether a message begins with a short paragraph that is not in the user's voice, above some sentences."""
+    filled = [i for i, line in enumerate(lines) if line.strip()]
+    first = lines[filled[0]]
+    if len(filled) < 2 or filled[1] == filled[0] + 1 or len(first) > _SHORT_QUESTION or _REMOVED & set(lines):
+        return False
+    below = sum(len(pat.SENTENCE.findall(lines[i])) for i in filled[1:])
+    patterns = (pat.OWN_OPENING, pat.CODE_WORK, pat.JUDGES_OR_WRITES, pat.RULES_HEADING, pat.ORDERS, pat.NAMES_OBJECT)
+    is_ours = any(p.search(first) for p in patterns) or (pat.SUBJECT.search(first) and not pat.TREATED.search(first))
+    return below > 1 and not is_ours and not _is_personal([lines[i] for i in filled[1:]])
+
+
+def _neighbours(lines: Sequence[str], at: int) -> tuple[str, str]:
+    """Return the nearest lines with text before and after a line; "" for none."""
+    after = next((x for x in lines[at + 1 :] if x.strip()), "")
+    return next((x for x in reversed(lines[:at]) if x.strip()), ""), after
+
+
 def _refers(lines: Sequence[str], at: int, pattern: re.Pattern[str]) -> bool:
     """Return whether a line refers to a text in the same message that the user did not mark."""
     line = lines[at]
     if not pattern.search(line) or pat.NAMES_OBJECT.search(line):
         return False
-    after = next((x for x in lines[at + 1 :] if x.strip()), "")
+    before, after = _neighbours(lines, at)
     if line.rstrip().endswith((":", "：")) and after in _REMOVED:
         return False  # it refers to what was removed behind it
-    before = next((x for x in reversed(lines[:at]) if x.strip()), "")
     return _MARKED not in (before, after)
 
 

@@ -16,8 +16,8 @@ TEXT = (
     r"|página|письмо|текст|страниц\w+)"
 )
 TREAT = (
-    r"(?:summari[sz]e|sum up|tl;?dr|translate|proof-?read|paraphrase|rewrite|rephrase|analy[sz]e|explain|classify"
-    r"|extract"
+    r"(?:summari[sz]e|sum up|tl;?dr|translate|transcribe|proof-?read|paraphrase|rewrite|rephrase|analy[sz]e|explain"
+    r"|classify|extract"
     r"|shorten|reply to|respond to|answer|spell-?check|check the grammar|fasse|fass|übersetze|résume|traduis|resume"
     r"|traduce|riassumi|traduci|переведи|перескажи)"
 )
@@ -27,8 +27,8 @@ POINTS = (
 )
 INTRODUCES = re.compile(
     rf"\b{TREAT}\b|\b(?:{POINTS}|here (?:is|are)|here's|got|received|hier ist|voici|aquí está|вот)\b.*\b{TEXT}\b"
-    r"|\b(?:found|got|received|saw|read|came across|copied|pasted|was sent|sent (?:me|us))\b(?!.*\b(?:rules?|wish"
-    r"|preferences?|questions?)\b)"
+    r"|\b(?:found|got|received|saw|read|came across|copied|pasted|was sent|sent (?:me|us))\b(?!.*\b(?:rules?"
+    r"|wish(?:es)?|things?|points|requests?|preferences?|questions?|your)\b)"
     rf"|\b{TEXT}\b.{{0,30}}\b(?:says?|said|reads?|wrote|goes)\b|\b(?:says?|said|wrote|writes|reads?|replied"
     rf"|posted)\s*[:：]$"
     r"|总结|翻译|以下|如下|内容是|写道|要約|翻訳|次の|以下の|요약|번역|다음",
@@ -36,12 +36,17 @@ INTRODUCES = re.compile(
 )
 # The pasted text begins on the same line: "summarise this: …".
 INTRODUCES_INLINE = re.compile(
-    rf"(?:\b{TREAT}\b[^:：\n]{{0,80}}|\b{POINTS}\b[^:：\n]{{0,40}}\b{TEXT}\b[^:：\n]{{0,40}}"
+    rf"(?:\b{TREAT}\b[^:：\n]{{0,80}}|\b(?:is|are|was|does) (?:this|that|it|these)\b[^:：.?!\n]{{0,60}}"
+    rf"|\b{POINTS}\b[^:：\n]{{0,40}}\b{TEXT}\b[^:：\n]{{0,40}}"
     rf"|\b{TEXT}\b[^:：\n]{{0,40}}\b(?:says?|said|reads?|wrote|goes|states?)\b[^:：\n]{{0,20}}"
     r"|\b(?:he|she|they|who|[A-Z]\w+)\b[^:：\n.]{0,30}\b(?:says?|said|wrote|writes|replied|posted|told (?:me"
     r"|us))\b[^:：\n]{0,20}"
     r"|(?:翻译|总结|解释)[^:：\n]{0,30}|(?:翻訳|要約)[^:：\n]{0,30}|(?:번역|요약)[^:：\n]{0,30})[:：]\s*(?=\S)",
     re.IGNORECASE,
+)
+# A question about a text, which follows on the same line.
+ASKS_INLINE = re.compile(
+    rf"[^.?!\n“]{{0,80}}\b(?:this|the following|these) {TEXT}\b[^.?!\n]{{0,40}}[?？]\s+(?=\S)", re.IGNORECASE
 )
 MAIL = re.compile(
     r"^\**(?:From|To|Cc|Von|An|De|Para|От|Кому|发件人|收件人|差出人|宛先|보낸 사람|받는 사람)\**\s*[:：] ?\S"
@@ -106,6 +111,7 @@ PROMPT = re.compile(r"^\s*(?:[➜❯]|\$|\w+@[\w.-]+[:~ ].{0,60}[$#])\s+\S")
 # The first two words of a line of a log, if the second one is no plain word.
 LOG_PREFIX = re.compile(r"^[\w\[(][\w.:/\[\]()-]{1,30} (?=\S*[A-Z!:\]\d])[^\sa-z][\w.:!\[\]-]{1,20} ")
 COMMENT = re.compile(r"^\s*(?:#(?!#)|;|//|--|/\*)\s*\S")
+LISTED = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 SEPARATORS = (",", ";", "\t", "|")
 # Labels that people put before their own words.
 OWN_LABELS = frozenset(
@@ -171,13 +177,84 @@ REFERS = re.compile(
     r"|上面|下面|这(?:封|篇|段|个)|この(?:文|メール|記事|ページ)|上の|下の|이 (?:글|메일|문서|페이지)|위(?:의|에)|아래",
     re.IGNORECASE,
 )
+# What an assistant works on: code and files, then texts and the answers it gives.
+_CODE_WORK = (
+    r"\b(?:cod(?:e|ing)|tests?|tested|commits?|committing|branch(?:es)?|push(?:es|ed|ing)?|merg(?:e|es|ed|ing)"
+    r"|rebas\w+|squash\w*|deploy\w*|files?|folders?|director(?:y|ies)|functions?|methods?|class(?:es)?|variables?"
+    r"|modules?|imports?|apis?|endpoints?|databases?|schemas?|migrations?|quer(?:y|ies)|sql|dependenc\w+|config\w*"
+    r"|logs?|logging|docs?|docstrings?|documentation|comments?|types?|lint\w*|format(?:s|ting)?|diffs?|pull requests?"
+    r"|prs?|builds?|scripts?|commands?|repo(?:sitory|s)?|refactor\w*|server|prod(?:uction)?|staging|stage|main|master"
+    r"|html|css|json|csv|patch(?:es)?|tickets?|bugs?|fix(?:es)?|libs?|versions?|npm|yarn|pnpm|git|tokens?|hash"
+    r"|encrypt\w*|root|sudo|backups?|tabs|mocks?|datei\w*|ordner|zweig|fichiers?|archivos?|pruebas|arquivos?|testes?"
+    r"|файл\w*|тест\w*|код\w*|bestand\w*|plik\w*|dosya\w*)\b"
+    r"|\b[\w-]{1,60}/|\b\w{1,60}\.(?:py|js|ts|md|ya?ml|json|txt|csv|go|rs|java|html|css|toml|sql|xlsx?)\b|`[^`\n]+`"
+    r"|代码|测试|提交|文件|注释|接口|数据库|目录|分支|文档|变量|コード|テスト|コミット|ファイル|コメント|変数|データベース"
+    r"|ブランチ|코드|테스트|커밋|파일|주석|변수|브랜치|설정|ملف|الملفات|تعليق|קובץ|קבצי"
+)
+_TEXT_WORK = (
+    r"\b(?:answers?|repl(?:y|ies)|responses?|sentences?|paragraphs?|words?|wording|tone|spelling|summar\w+|translat\w+"
+    r"|drafts?|sources?|citations?|bullet\w*|headings?|tables|charts?|emojis?|units?|dates?|names?|naming|strings?"
+    r"|tags?|changes?|steps?|assum\w+|chapters?|texts?|jargon|passive|abbreviat\w+|spaces|fonts?|antwort\w*"
+    r"|kommentar\w*|texte?|sätze?|réponses?|commentaires?|respuestas?|comentarios?|risposte?|respostas?|ответ\w*"
+    r"|комментари\w*)\b|回答|回复|金额|返信|説明|답변|대답|תשובה"
+)
+CODE_WORK = re.compile(_CODE_WORK, re.IGNORECASE)
+WORK = re.compile(f"{_CODE_WORK}|{_TEXT_WORK}", re.IGNORECASE)
+
+# Texts that people write for others to read, and where they read them.
+_WRITING = (
+    r"(?:(?:system )?prompts?|essays?|(?:cover )?letters?|e-?mails?|mails?|poems?|lyrics|songs?|articles?|speech(?:es)?"
+    r"|drafts?|paragraphs?|sentences?|labels?|signs?|leaflets?|flyers?|quotes?|tweets?|posts?|stor(?:y|ies)|contracts?"
+    r"|clauses?|recipes?|reviews?|texts?|handbooks?|brochures?|excerpts?|passages?|bios?|abstracts?|homework|slogans?"
+    r"|adverts?|notices?|guidelines?|novels?|books?|blogs?|manifestos?|minutes|transcripts?|magazines?|newspapers?"
+    r"|slack|whatsapp|reddit|twitter|facebook|linkedin|chatgpt|wiki(?:pedia)?|screenshots?|memos?|newsletters?)"
+)
+# A short paragraph points at the text above or below it: "lol look at this", "(copied from Slack)", "what tense is used
+# here". Not where it judges what the assistant did ("this is wrong") or is about code.
+POINTS_TO_TEXT = re.compile(
+    rf"\b(?:this|these|those|the following|below|above)\b|\b(?:here|that)\W*$|\b{_WRITING}\b"
+    r"|^\W{0,8}(?:(?:from|source|via|seen|found|quoted|copied|taken|cited) (?:on |in |at |from )?\w+"
+    r"|(?:and|or|what about|how about|now|ok(?:ay)?,?|same for)? ?(?:the )?(?:next one|another one|one more|it)\W*$)"
+    r"|^\W{0,8}what(?:'s|’s| is) (?:this|that|it)\W*$"
+    r"|\bmake it (?:\w+ )?(?:shorter|longer|nicer|sound|friendlier|funnier)\b"
+    r"|\b(?:is|does|was) it (?:\w+ )?(?:legal|true|right|correct|mean|say|normal|okay)\b"
+    r"|\b(?:das|dies|dieser?|davon|folgende[rsnm]?)\b|\b(?:ceci|cela|ça|ce texte|les fautes)\b"
+    r"|\b(?:esto|eso|este texto)\b|\b(?:traduis|traduce|corrige|resume)\b"
+    r"|これ|この|それ|メッセージ|お知らせ|文章|次の|以下"
+    r"|이거|이것|이 |메시지|공지|글을|这|那|以下|通知|消息|公告|文章|短信|留言|下面|上面",
+    re.IGNORECASE,
+)
+# A verdict on what the assistant did, or the order to write a text.
+JUDGES_OR_WRITES = re.compile(
+    r"(?<!what's )(?<!what is )\bwrong\b"
+    r"|\b(?:great|nice|perfect|awesome|excellent|love|like (?:this|that|it)|looks? (?:good|fine|great)|not what"
+    r"|works?|done|worked|broken|fails?|failed|thanks?|agreed|I agree|again|enough|too (?:long|short|much|slow))\b"
+    r"|^\W{0,8}(?:please |now |then |ok(?:ay)?,? |next,? )*(?:write|draft|compose|create|prepare|start|continue|finish"
+    r"|add|implement|build|plan|book|design|generate (?!.*\bfrom\b))\b|\bI (?:read|saw|checked|looked at|tried) your\b"
+    r"|\b(?:falsch|super|passt|nochmal)\b|不对|错了|很好|違う|いいね|아니|좋아",
+    re.IGNORECASE,
+)
+# A first paragraph in the user's own voice: a greeting, thanks, a plan, the user themselves, what the assistant did.
+OWN_OPENING = re.compile(
+    r"^\W{0,8}(?:hi|hello|hey|good (?:morning|afternoon|evening)|thanks?|thank you|ok(?:ay)?|great|sure|yes|yep|no|cool"
+    r"|right|alright|so|well|now|let'?s|let me|next|first|new|also|today|we|then|and|but|wait|hallo|moin|danke|bonjour"
+    r"|salut|merci|hola|gracias|ciao|привет|спасибо)\b|^(?:你好|好的|谢谢|こんにちは|ありがとう|안녕|고마워)"
+    r"|\b(?:you (?:did|have|changed|forgot|missed|broke|wrote|made|always|never|keep|are|were)|did you|have you"
+    r"|your (?:last|plan|change|answer|idea))\b",
+    re.IGNORECASE,
+)
+# What users want to have made of a text.
+TREATED = re.compile(
+    r"\b(?:translations?|summary|proofreading|version of|opinion|feedback|title for|caption for)\b", re.I
+)
 # The line is about something that it does not name; weaker, since a dialogue has such questions, too.
 REFERS_VAGUELY = re.compile(
     r"\bwhat(?:'s| is| are) (?:this|it|that|these|they)\b|\bwho (?:is|wrote|sent) (?:it|this|that)\b|\b(?:on|in|from"
     r"|about|of|to"
     r"|there) (?:it|this|that|there|them|here)\s*\?|\b(?:do|does|did|are|is|have|has|was|were) (?:they|he|she|it"
     r"|this)\b"
-    r"|\banything (?:about|on)\b|\bthe (?:main|key) points?\b|\b(?:who|what|when|where) (?:does|did|do|is|are"
+    r"|\banything (?:about|on|I|we|important|new|urgent|else|wrong)\b|\bdo (?:I|we) (?:need|have) to\b"
+    r"|\bthe (?:main|key) points?\b|\b(?:who|what|when|where) (?:does|did|do|is|are"
     r"|was) (?-i:[A-Z])\w+\b"
     r"|\b(?:with|for|like) (?:it|this|that)\s*\?|\bwhat do you (?:think|make)\b|\b(?:das|dies|ça|cela|esto|eso"
     r"|это)\b[^.]{0,30}\?"
@@ -192,7 +269,9 @@ FIRST_PERSON = re.compile(
     r"|저는|제가|내가|나는",
 )
 # First person as the subject of the sentence.
-SUBJECT = re.compile(r"\b(?:I|I'm|I've|I'd|I'll|ich|je|j'\w+|yo|я)\b|我|私|僕|俺|저는|제가|내가|나는")
+SUBJECT = re.compile(
+    r"\b(?:I|I'm|I've|I'd|I'll|ich|je|j'\w+|yo|я)\b|(?:^|[，。；、\s])(?:我|私|僕|俺)|저는|제가|내가|나는", re.MULTILINE
+)
 ADDRESSES = re.compile(
     r"\b(?:you|your|please|let's|let us|du|dein\w*|bitte|tu|vous|usted|ты|вы|пожалуйста)\b|请|你"
     r"|ください|주세요",
@@ -285,7 +364,7 @@ ROLE_PLAY = re.compile(
     r"\b(?:role-?play\w*|pretend|imagine|let's play|(?:in|for) (?:this|the|our) (?:story|scene|game|play|novel"
     r"|scenario|film|movie)"
     r"|play the (?:role|part)|(?:write|tell|read|invent|make up|compose|continue|begin|finish|act|here(?:'s| is)"
-    r"|this is|in)\b[^.\n]{0,30}\b(?:a|the|short|my|our) (?:\w+ )?(?:story|dialogue|scene|script|poem|sketch|play"
+    r"|this is|in)\b[^.\n]{0,30}\b(?:a|the|short|my|our) (?:\w+ )?(?:story|dialogue|scene|script|sketch|play"
     r"|novel)\b"
     r"|^\W*(?:a|the) (?:short )?(?:story|dialogue|scene|sketch|novel)\b|fictional"
     r"|once upon a time"
@@ -295,9 +374,14 @@ ROLE_PLAY = re.compile(
 )
 # A heading that a user puts over rules of their own.
 RULES_HEADING = re.compile(
-    r"^\W*(?!.*\b(?:of the|for (?:members|guests|visitors))\b)(?:.{0,60}\b(?:rules|preferences|remember|conventions"
-    r"|constraints|guidelines|how i want|i want|what i (?:want|need|like)|please|keep in mind|requirements)\b.{0,60}"
-    r"|style|tone|format|note|notes)\s*[:：]?\s*$",
+    r"^\W{0,8}(?!.{0,160}\b(?:of the|for (?:members|guests|visitors)|old|has|have|had|were|was|from|wrote|said|says"
+    r"|found|context|guidelines|handbook|policy|text|e-?mail|\w+['’]s|got(?! \w+ (?:wish|rule|request|point|thing)))\b)"
+    r"(?:.{0,60}\b(?:rules|preferences|remember|conventions|constraints|how i want|i want|what (?:i|we|to) (?:want|need"
+    r"|like|do)|please (?:keep|follow|remember|note|respect|obey|stick|mind|observe|do|use|make sure)|keep in mind"
+    r"|requirements|things?|points|requests?|wish(?:es)?|reminders?|conditions|notes?|changes|steps?|need you to"
+    r"|do (?:it like )?(?:the following|this)|for you|your (?:task|job)|plan|to-?do)\b.{0,60}"
+    r"|(?:for|about|regarding|concerning|on|when|with|next)\b.{0,40}[:：]|style|tone|format|note|notes|important"
+    r"|attention|task|ps|p\.s\.?)\s*[:：]?\s*$",
     re.IGNORECASE,
 )
 # A line of a document: `Key: value`, a title in capitals, a row of values.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perdure.context.authorship import is_for_machines, is_role_play
-from perdure.context.paste_patterns import RULES_HEADING
+from perdure.context.paste_patterns import RULES_HEADING, WORK
 from perdure.context.standing_instructions import is_particular, is_standing, may_bind
 from perdure.context.text import sentences
 
@@ -25,30 +25,10 @@ _LEAST_VERSE_LINES = 4
 # This share of a passage that consists of directions is a list of rules.
 _MOSTLY = 0.6
 
-# What an assistant handles: code, files and texts, and the answers it gives.
-_WORK = re.compile(
-    r"\b(?:cod(?:e|ing)|tests?|tested|commits?|committing|branch(?:es)?|push(?:es|ed|ing)?|merg(?:e|es|ed|ing)"
-    r"|rebas\w+|squash\w*|deploy\w*|files?|folders?|director(?:y|ies)|functions?|methods?|class(?:es)?|variables?"
-    r"|modules?|imports?|apis?|endpoints?|databases?|schemas?|migrations?|quer(?:y|ies)|sql|dependenc\w+|config\w*"
-    r"|logs?|logging|docs?|docstrings?|documentation|comments?|types?|lint\w*|format(?:s|ting)?|diffs?|pull requests?"
-    r"|prs?|builds?|scripts?|commands?|repo(?:sitory|s)?|refactor\w*|server|prod(?:uction)?|staging|stage|main|master"
-    r"|answers?|repl(?:y|ies)|responses?|sentences?|paragraphs?|words?|wording|tone|spelling|summar\w+|translat\w+"
-    r"|drafts?|sources?|citations?|bullet\w*|headings?|tables|charts?|emojis?|units?|dates?|names?|naming|strings?"
-    r"|bugs?|fix(?:es)?|fonts?|html|css|json|csv|tags?|patch(?:es)?|changes?|tickets?|steps?|assum\w+|libs?|versions?|npm|yarn|pnpm|git"
-    r"|tokens?|hash|encrypt\w*|chapters?|texts?|jargon|passive|abbreviat\w+|root|sudo|backups?|tabs|spaces|mocks?"
-    r"|datei\w*|ordner|antwort\w*|kommentar\w*|texte?|sätze?|zweig|fichiers?|réponses?|commentaires?|archivos?"
-    r"|respuestas?|comentarios?|pruebas|risposte?|respostas?|arquivos?|testes?|файл\w*|ответ\w*|комментари\w*|тест\w*"
-    r"|код\w*|bestand\w*|plik\w*|dosya\w*)\b"
-    r"|[\w-]+/[\w./-]*|\b\w+\.(?:py|js|ts|md|ya?ml|json|txt|csv|go|rs|java|html|css|toml|sql|xlsx?)\b|`[^`\n]+`"
-    r"|代码|测试|提交|文件|回答|回复|注释|接口|数据库|目录|分支|文档|变量|金额|コード|テスト|コミット|ファイル|回答|返信"
-    r"|コメント|変数|データベース|ブランチ|説明|코드|테스트|커밋|파일|답변|대답|주석|변수|브랜치|설정|ملف|الملفات|تعليق"
-    r"|קובץ|קבצי|תשובה",
-    re.IGNORECASE,
-)
 _SELF = re.compile(
     r"\b(?:I|I['’](?:m|ve|d|ll)|i['’]?(?:m|ve|d|ll)?|me|my|mine|ich|mir|mich|mein\w*|je|j['’]\w+|moi|mon|ma|mes|yo|mí"
     r"|mi|mis|-?me|io|meu|minha|я|мне|меня|мой|мои|ik|mij|mijn|ja|mnie|mi|bana|benim|jag|mig|min)\b"
-    r"|\w+(?:-moi|ndome|ami|me pergunte)\b|我|私|僕|俺|저|제가|나한테|내가|나는|تسألني|لي\b|אותי|לי\b"
+    r"|\b\w{2,20}(?:-moi|ndome|ami)\b|\bme pergunte\b|我|私|僕|俺|저|제가|나한테|내가|나는|تسألني|لي\b|אותי|לי\b"
 )
 # The user hands out work: a question, "please …", "let's …".
 _ASKS_FOR = re.compile(
@@ -97,7 +77,7 @@ _POSTED = re.compile(
 )
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
 # Three words, or a few characters of a script that writes words together.
-_SUBSTANCE = re.compile(r"\w+\W+\w+\W+\w|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af].{4}")
+_SUBSTANCE = re.compile(r"\b\w{1,60}\W{1,5}\w{1,60}\W{1,5}\w|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af].{4}")
 _ENDED = re.compile(r"[.!?。！？:：…”\"')\]]\s*$")
 _CONTENT_WORD = re.compile(r"[^\W\d_]{4,}")
 _COMMON = frozenset(
@@ -123,7 +103,7 @@ _REPORTS = re.compile(
     r"|explained|thinks|thought|demanded|ordered)\b[^.!?]{0,30}\b(?:that|to|us|me|everyone|everybody|we|you|I)\b"
     r"|\baccording to (?:the|my|our|a|her|his|their)\b"
     r"|,? (?:the|an?) [\w ]{2,30} (?:said|says|warned|announced)\s*[.,]?$"
-    r"|[说說]\s*[：:]\s*[“\"「]|[「『“][^」』”]+[」』”]\s*(?:と(?:言|書|述)|라고)|(?:قال|قالت|כתב|אמר)\b",
+    r"|[说說]\s*[：:]\s*[“\"「]|[「『“][^」』”]{1,200}[」』”]\s*(?:と(?:言|書|述)|라고)|(?:قال|قالت|כתב|אמר)\b",
 )
 
 
@@ -142,7 +122,7 @@ def read_sentences(own: str) -> UserSentences:
     wanted = _wanted_words(own)
     passages = [_Passage.of(lines) for lines in _passages(own)]
     # A report about the work is the user's, too.
-    reports = any(_WORK.search(s) and not is_standing(s) for p in passages for s in p.sentences)
+    reports = any(WORK.search(s) and not is_standing(s) for p in passages for s in p.sentences)
     is_long = sum(p.length for p in passages) >= _PASSAGE_SENTENCES + reports
     edges = [s for p in (*passages[:1], *passages[-1:]) for s in (*p.sentences[:1], *p.sentences[-1:])]
     has_voice = any(p.has_voice for p in passages) or any(_QUESTION.match(s) for s in edges)
@@ -185,7 +165,7 @@ class _Passage:
     def of(cls, lines: Sequence[str]) -> _Passage:
         pieces = tuple(s for line in lines for s in _line_sentences(line))
         directions = [s for s in pieces if is_standing(s)]
-        working = [s for s in pieces if _WORK.search(s) or _SELF.search(s)]
+        working = [s for s in pieces if WORK.search(s) or _SELF.search(s)]
         is_own_list = RULES_HEADING.match(lines[0]) is not None and len(lines) > 2
         text = "\n".join(lines)
         is_about_work = len(working) >= _MOSTLY * len(pieces)
@@ -208,7 +188,7 @@ def _may_count(sentence: str, wanted: frozenset[str], *, is_voiced: bool) -> boo
     """Return whether a sentence of a longer message counts: one that would bind must be voiced and concern the work."""
     if not (is_standing(sentence) or may_bind(sentence)):
         return True
-    is_ours = _WORK.search(sentence) or _SELF.search(sentence) or _PLEASE.search(sentence)
+    is_ours = WORK.search(sentence) or _SELF.search(sentence) or _PLEASE.search(sentence)
     return is_voiced and bool(is_ours or not wanted.isdisjoint(_content_words(sentence)))
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.errors import ErrorVerdict, ProviderError
+from perdure.context.handoff import editable_text
+from perdure.core.errors import ConfigError, ErrorVerdict, NotFound, ProviderError
 from perdure.core.events import CompactionFinished, Event
 from perdure.core.ports import Summary
 from support.agents import Bench, bench
@@ -144,3 +145,66 @@ def test_the_notice_about_repeated_compaction_comes_once_per_conversation(tmp_pa
             notices += b.agent.compress().notices
         assert len(notices) == 1
         assert "compacted 2 times" in notices[0]
+
+
+def test_an_edited_handoff_is_what_the_model_reads_and_the_log_keeps_the_original(tmp_path: Path) -> None:
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 40, window=WINDOW, summarize=Summariser()) as b:
+        talk(b, 10, "first")
+        b.agent.compress()
+        original = next(text for text in shown(b) if "PERDURE HANDOFF" in text)
+        sections = editable_text(original)
+        assert sections.startswith("## Active Task")
+        assert "END OF PERDURE HANDOFF" not in sections
+        b.agent.edit_handoff(sections.replace("## Goal\n", "## Goal\nNever touch the billing code.\n"))
+        edited = next(text for text in shown(b) if "PERDURE HANDOFF" in text)
+        assert "Never touch the billing code. [user]" in edited
+        assert "written by writer-1, edited by the user" in edited
+        assert edited.startswith(original.partition("Source:")[0])
+        b.agent.chat("and now?")
+        sent = str(b.sim.requests[-1].body)
+        assert sent.count("Never touch the billing code.") == 1
+        assert any("first 9" in text for text in shown(b)), "the messages behind it stay in view"
+        assert b.store.ledger.totals(b.agent.session_id or "").compactions == 1, "an edit is no compaction"
+
+        b.agent.undo()
+        assert original in shown(b)
+
+
+@pytest.mark.parametrize("is_down", [True, False])
+def test_later_handoffs_have_what_the_user_wrote_until_the_user_takes_it_out(tmp_path: Path, is_down: bool) -> None:
+    replies, summarize = ["Yes. " + "word " * 120] * 90, Summariser(is_down=is_down)
+    with bench(tmp_path, *replies, window=WINDOW, summarize=summarize) as b:
+
+        def handoff() -> str:
+            (text,) = [text for text in shown(b) if "PERDURE HANDOFF" in text]
+            return text
+
+        talk(b, 10, "first")
+        b.agent.compress()
+        b.agent.edit_handoff(f"{editable_text(handoff())}\n## Key Decisions\nThe cache lives in Redis.\n")
+        for about in ("second", "third"):
+            talk(b, 10, about)
+            assert b.agent.compress().outcome == ("digest" if is_down else "compacted")
+            assert handoff().count("The cache lives in Redis. [user]") == 1
+        b.agent.edit_handoff(editable_text(handoff()).replace("The cache lives in Redis. [user]\n", ""))
+        talk(b, 10, "fourth")
+        b.agent.compress()
+        assert "Redis" not in handoff()
+
+
+@pytest.mark.parametrize("edited", ["", "just words", "[END OF PERDURE HANDOFF: x]\n## Nothing of ours\nx"])
+def test_an_edit_that_leaves_no_section_changes_nothing(tmp_path: Path, edited: str) -> None:
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 20, window=WINDOW, summarize=Summariser()) as b:
+        talk(b, 10, "first")
+        b.agent.compress()
+        before = shown(b)
+        with pytest.raises(ConfigError, match="no section is left"):
+            b.agent.edit_handoff(edited)
+        assert shown(b) == before
+
+
+def test_without_a_handoff_there_is_nothing_to_edit(tmp_path: Path) -> None:
+    with bench(tmp_path, "Yes.", window=WINDOW) as b:
+        b.agent.chat("hello")
+        with pytest.raises(NotFound, match="no handoff to edit"):
+            b.agent.edit_handoff("## Goal\nx")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.agent.callbacks import Callbacks
-from perdure.agent.compaction import Emit, compact_on_request
+from perdure.agent.compaction import Emit, compact_on_request, edit_plan
 from perdure.agent.context_usage import ContextUsage, usage_before_first_message
 from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.prompt import assemble
@@ -186,6 +186,13 @@ class ConversationAgent:
         """Undo the last compaction and return the id of the session that continues; deletes nothing."""
         return self._runner.run(self._undo())
 
+    def edit_handoff(self, sections: str) -> str:
+        """Replace the sections of the newest handoff and return the id of the session that continues; deletes nothing.
+
+        Raises NotFound without a handoff, ConfigError where no section is left.
+        """
+        return self._runner.run(self._edit_handoff(sections))
+
     def open(self) -> OpenConversation:
         """Open the conversation (resume or create it) without running a turn.
 
@@ -265,6 +272,20 @@ class ConversationAgent:
         conversation = await self._opened(None, None)
         conversation.gate.forget_preparation()
         return await self._parts.keep(lambda: self._undo_here(conversation))
+
+    async def _edit_handoff(self, sections: str) -> str:
+        conversation = await self._opened(None, None)
+        conversation.gate.forget_preparation()
+        return await self._parts.keep(lambda: self._edit_here(conversation, sections))
+
+    def _edit_here(self, conversation: OpenConversation, sections: str) -> str:
+        live, store = conversation.live, self._parts.store
+        with self._hold_lease(conversation):
+            plan = edit_plan(live.entries, sections)
+            session = store.compactions.compact(live.id, plan, lease=live.lease, began_by="edit")
+            live.move_to(session, store.history(session.id).entries)
+        self._parts.engine.on_session_start(session.id, reason="resume", services=self._services(live))
+        return session.id
 
     def _undo_here(self, conversation: OpenConversation) -> str:
         live, store = conversation.live, self._parts.store

@@ -47,11 +47,13 @@ from perdure.context.engine import (
     run_steps,
     unchanged,
 )
+from perdure.context.handoff import edit_handoff
 from perdure.context.history import tokens_of
 from perdure.core.concurrency import describe_error, run_shielded
 from perdure.core.datastructures import intervals_of
+from perdure.core.errors import NotFound
 from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice, OutputSpilled
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, TextPart
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import entry_figures, figures_of, sum_figures
 from perdure.models.windows import ContextWindow, WindowBudgets
@@ -179,6 +181,22 @@ def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focu
     )
     live.move_to(child, _reused(parts.store.history(child.id).entries, live.entries))
     parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
+
+
+def edit_plan(entries: Sequence[Entry], edited: str) -> Plan:
+    """Return a plan in which the newest handoff has the sections of `edited`. Raises NotFound, ConfigError."""
+    at = next((n for n in reversed(range(len(entries))) if entries[n].message.kind == "handoff"), None)
+    if at is None:
+        raise NotFound("nothing was compacted: there is no handoff to edit")
+    message = entries[at].message
+    first, *others = message.parts
+    assert isinstance(first, TextPart)
+    text = edit_handoff(first.text, edited)
+    changed = message.with_content((replace(first, text=text), *others) if others else text)
+    spans = [
+        [Span(lo, hi) for lo, hi in intervals_of(e.seq for e in part)] for part in (entries[:at], entries[at + 1 :])
+    ]
+    return (*spans[0], NewHandoff(changed, check={"edited": True}), *spans[1])
 
 
 def _reused(entries: Sequence[Entry], known: Sequence[Entry]) -> list[Entry]:

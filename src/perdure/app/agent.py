@@ -151,6 +151,10 @@ class Agent:
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
         return await self._opened.acompress(focus_topic)
 
+    def edit_handoff(self, sections: str) -> str:
+        """Replace the sections of the newest handoff and return the id of the session that continues."""
+        return self._agent.edit_handoff(sections)
+
     def undo(self) -> str:
         """Undo the last compaction and return the id of the session that continues; deletes nothing."""
         return self._opened.undo()

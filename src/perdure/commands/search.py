@@ -65,13 +65,18 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
 
 def handoff(surface: CommandContext, argument: str) -> CommandResult:
     """Show what the model reads in place of the compacted messages, word for word."""
-    session_id = surface.agent.session_id
-    entries = surface.store.history(session_id).entries if session_id is not None else ()
-    newest = next((e for e in reversed(entries) if e.message.kind == "handoff"), None)
-    if newest is None:
+    text = newest_handoff(surface)
+    if text is None:
         return CommandResult("Nothing was compacted: the model reads every message as it is.")
     hint = "/expand opens the messages it replaces; /undo puts them back."
-    return CommandResult(f"{newest.message.text}\n\n{hint}", is_document=True)
+    return CommandResult(f"{text}\n\n{hint}", is_document=True)
+
+
+def newest_handoff(surface: CommandContext) -> str | None:
+    """Return the text of the newest handoff in view."""
+    session_id = surface.agent.session_id
+    entries = surface.store.history(session_id).entries if session_id is not None else ()
+    return next((e.message.text for e in reversed(entries) if e.message.kind == "handoff"), None)
 
 
 def _one_line(text: str) -> str:

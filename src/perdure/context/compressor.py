@@ -336,7 +336,8 @@ class ContextCompressor(ContextEngine):
         if not is_available(self._services.summarize) and not is_available(self._services.summarize_main):
             return None
         handoff = handoff_of(history.messages[boundaries.previous]) if boundaries.previous is not None else None
-        if handoff is None:
+        # What the user wrote into a handoff is in no message, so it is built on.
+        if handoff is None or handoff.user_lines:
             return None
         has_new_topic = not boundaries.has_content and self._focus.is_new(source_line(handoff), focus_topic)
         if not handoff.is_digest and not has_new_topic:

@@ -73,6 +73,10 @@ _BREAKS = re.compile(
 )
 
 
+# Lines that begin or end a handoff.
+_FRAME = re.compile(r"\s*\[(?:END OF )?PERDURE HANDOFF|Source: \d+ messages?\b")
+
+
 @dataclass(frozen=True, slots=True)
 class Handoff:
     """The sections and the messages they cover. Empty sections are not in `sections`."""
@@ -111,6 +115,12 @@ class Handoff:
     def is_digest(self) -> bool:
         return not self.model
 
+    @property
+    def user_lines(self) -> Mapping[str, list[str]]:
+        """The lines the user wrote into it, by section: every later handoff has them, too."""
+        marked = {name: [line for line in text.split("\n") if is_by_user(line)] for name, text in self.sections.items()}
+        return {name: lines for name, lines in marked.items() if lines}
+
     def section(self, name: str) -> str:
         return self.sections.get(name, "")
 
@@ -133,6 +143,50 @@ def render(handoff: Handoff, *, banner: str | None = None, is_short: bool = Fals
     texts += [(name, text) for name, text in ((RECORD, handoff.record), (INDEX, handoff.index)) if text]
     body = "\n\n".join(f"## {name}\n{text}" for name, text in texts)
     return f"{HANDOFF_FIRST_LINE}\n{_tidy(banner)}\n{source}\n\n{body}\n\n{END_MARKER}"
+
+
+EDITED = ", edited by the user"
+# Behind a line that the user wrote into a handoff.
+_USER_MARK = "[user]"
+
+
+def is_by_user(line: str) -> bool:
+    return line.rstrip().endswith(_USER_MARK)
+
+
+def keep_user_lines(sections: Mapping[str, str], previous: Handoff | None) -> dict[str, str]:
+    """Return the sections with the lines that the user wrote into the previous handoff."""
+    merged = dict(sections)
+    for name, lines in (previous.user_lines if previous is not None else {}).items():
+        missing = [line for line in lines if line not in merged.get(name, "").split("\n")]
+        merged[name] = "\n".join([*missing, merged.get(name, "")]).strip()
+    return merged
+
+
+def editable_text(text: str) -> str:
+    """Return the part of a handoff's text that a person may edit: the sections, without banner, source and end."""
+    text = text.replace("\r\n", "\n").split(f"\n{END_MARKER}", 1)[0]
+    first = _HEADING.search(text)
+    return text[first.start() :].strip() + "\n" if first is not None else ""
+
+
+def edit_handoff(text: str, edited: str) -> str:
+    """Return a handoff's text with its sections replaced, and new lines marked as the user's. Raises ConfigError.
+
+    Lines that would end the handoff, or begin another, are left out.
+    """
+    before = {line.strip() for line in editable_text(text).split("\n")}
+    lines = [line for line in clean(edited).replace("\r\n", "\n").split("\n") if not _FRAME.match(line)]
+    is_new = [line.strip() not in before and not line.startswith("## ") and not is_by_user(line) for line in lines]
+    marked = [f"{line.rstrip()} {_USER_MARK}" if new else line for line, new in zip(lines, is_new, strict=True)]
+    sections = "\n".join(marked).strip()
+    if not parse_sections(sections):
+        raise ConfigError(f"no section is left: a handoff needs at least one heading, such as “## {SECTIONS[0]}”")
+    preface, _, rest = text.partition(editable_text(text).rstrip("\n"))
+    if (source := _SOURCE.search(preface)) is not None and source["model"] and EDITED not in source["model"]:
+        end = source.end("model")
+        preface = f"{preface[:end]}{EDITED}{preface[end:]}"
+    return f"{preface}{sections}{rest}"
 
 
 def source_line(handoff: Handoff) -> str:

@@ -11,7 +11,7 @@ from perdure.context.boundaries import Boundaries, shorten_head
 from perdure.context.engine import EngineServices, Steps
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts, scan
 from perdure.context.grounding import check_summary, user_claims, without_marked
-from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, render, seal
+from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
 from perdure.context.record.cache import EntryCache, count_chars
 from perdure.context.record.index import ValueUse, draw_index
@@ -220,6 +220,7 @@ class HandoffWriter:
         outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, past, covered, lines))
         state = read_state(sources, lines, previous=past.sections)
         sections, findings = self._write_sections(outcome.summary, shares, sources, past, state)
+        sections = keep_user_lines(sections, job.previous)
         frame = self._frame(job, outcome.summary, focus_topic, findings)
         handoff = assemble(
             HandoffParts(

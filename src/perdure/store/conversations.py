@@ -400,6 +400,7 @@ class Compactions:
         route: RouteRecord | None = None,
         up_to_seq: int | None = None,
         lease: Lease | None = None,
+        began_by: BeganBy = "compression",
     ) -> Session:
         """Return the child session. `system_prompt` None reuses the parent's, byte for byte.
 
@@ -415,7 +416,7 @@ class Compactions:
             validate_plan(plan, planned)
             written = self._write_handoffs(tx, tip, plan, prepared, planned, child_id)
             view = merge_spans([*written, *subtract_spans(tip.view, planned)])
-            child = self._child(tip, child_id, "compression", len(prepared), system_prompt, route)
+            child = self._child(tip, child_id, began_by, len(prepared), system_prompt, route)
             return self._continue(tx, tip, child, view)
 
         return self._context.database.write(work)

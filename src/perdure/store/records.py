@@ -15,7 +15,7 @@ from perdure.core.messages import Entry, Message
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 
 ConversationKind = Literal["main", "branch", "delegate"]
-BeganBy = Literal["start", "compression", "undo", "branch", "delegate", "import"]
+BeganBy = Literal["start", "compression", "edit", "undo", "branch", "delegate", "import"]
 Grouping = Literal["day", "model", "source", "task"]
 Problem = Literal["unreadable", "changed", "missing", "inconsistent"]
 # Messages listed in a notice; `perdure sessions verify` lists all.

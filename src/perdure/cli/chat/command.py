@@ -99,7 +99,7 @@ def _live(flags: dict[str, str], session_id: str | None) -> int:
         from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
         from perdure.cli.chat.controller import ChatController
 
-        person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)
+        person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions, chat.edit_text)
         surface = ChatCommandContext(flags, session_id=session_id, person=person)
         return ChatController(surface, chat.write, is_first_run=is_first_run, can_copy=True)
 
@@ -120,7 +120,7 @@ def _plain(flags: dict[str, str], session_id: str | None) -> int:
         screen.show(event)
         desk.heard(event)
 
-    person = ChatUser(hear, screen.progress, questions, questions)
+    person = ChatUser(hear, screen.progress, questions, questions, lambda text: click.edit(text, extension=".md"))
     surface = ChatCommandContext(flags, session_id=session_id, person=person)
     screen.shows_reasoning = surface.settings.display.reasoning
     desk = ChatController(surface, lambda text: screen.line(text.rstrip("\n")), is_first_run=is_first_run)

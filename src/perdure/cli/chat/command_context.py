@@ -36,6 +36,8 @@ class ChatUser:
     progress: Progress = lambda what, seconds: None
     approver: Approver | None = None
     asker: Asker | None = None
+    # Opens a text in the user's editor; returns None where it was not saved.
+    edit: Callable[[str], str | None] | None = None
 
 
 class ChatCommandContext:

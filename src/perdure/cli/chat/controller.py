@@ -20,10 +20,12 @@ from perdure.cli.style import Style, runnable
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands
+from perdure.commands.search import HANDOFF, newest_handoff
 from perdure.commands.titles import title_of
 from perdure.config.api_keys import api_key_for
 from perdure.config.env import wants_color
 from perdure.config.settings import PermissionMode
+from perdure.context.handoff import editable_text
 from perdure.core.errors import PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 from perdure.providers.discovery import local_servers, model_files
@@ -97,6 +99,28 @@ def describe_mode(mode: PermissionMode) -> str:
     return f"{mode} mode: {MODE_MEANINGS[mode]}"
 
 
+def handoff_command(surface: ChatCommandContext) -> Command:
+    """`/handoff`, which in a terminal also edits: it needs the user's own editor."""
+
+    def show_or_edit(context: CommandContext, argument: str) -> CommandResult:
+        if argument.strip().lower() != "edit":
+            return HANDOFF.run(context, argument)
+        text = newest_handoff(context)
+        if text is None:
+            return CommandResult("Nothing was compacted: there is no handoff to edit.", "error")
+        if surface.person.edit is None:
+            return CommandResult("There is no editor here.", "error")
+        before = editable_text(text)
+        after = surface.person.edit(before)
+        if after is None or after.strip() == before.strip():
+            return CommandResult("The handoff is as it was.")
+        context.agent.edit_handoff(after)
+        hint = "/handoff shows it; /undo brings the original back."
+        return CommandResult(f"From now on the model reads the handoff as you edited it. {hint}")
+
+    return Command("handoff", "/handoff [edit]", "read or edit what replaces compacted messages", show_or_edit)
+
+
 def mode_command(surface: ChatCommandContext) -> Command:
     """`/mode`, which only the terminal of the machine's owner has: remote users must not widen what runs here."""
 
@@ -144,7 +168,12 @@ class ChatController:
         self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False, can_copy: bool = False
     ) -> None:
         self.surface = surface
-        own = [mode_command(surface), *chat_commands(write if can_copy else None), *surface.custom_commands]
+        own = [
+            handoff_command(surface),
+            mode_command(surface),
+            *chat_commands(write if can_copy else None),
+            *surface.custom_commands,
+        ]
         self.commands = all_commands(own)
         self._shell = UserShell()
         # Commands the user ran, for the model to read with the next message.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
 from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
@@ -441,6 +444,21 @@ class PromptBox:
                 subprocess.run(pager, input=text.encode("utf-8", "replace"), check=False)
 
         self.app.create_background_task(_run_in_terminal(page))
+
+    def edit_text(self, text: str, edited: concurrent.futures.Future[str | None]) -> None:
+        """Open a text in the user's editor, which has the terminal to itself; `edited` gets None if it is not saved."""
+
+        def edit() -> None:
+            try:
+                edited.set_result(click.edit(text, extension=".md"))
+            except Exception as error:  # an editor that cannot be started: raised where the result is awaited
+                edited.set_exception(error)
+
+        async def run() -> None:
+            with set_app(self.app):
+                await _run_in_terminal(edit)
+
+        self.app.create_background_task(run())
 
     def _on_paste(self, event: KeyPressEvent) -> None:
         from perdure.cli.chat.clipboard import as_mention, dropped_image

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import queue
@@ -407,6 +408,12 @@ class ChatApp:
             if self._desk.changes_status(event):
                 self._status = self._desk.status()
                 self._inbox.put(self._box.redraw)
+
+    def edit_text(self, text: str) -> str | None:
+        """Open a text in the user's editor and wait for it, from a working thread; None where it was not saved."""
+        edited: concurrent.futures.Future[str | None] = concurrent.futures.Future()
+        self._box.call(lambda: self._box.edit_text(text, edited))
+        return edited.result()
 
     def progress(self, what: str, seconds: float) -> None:
         def show() -> None:

@@ -198,6 +198,18 @@ def test_a_format_is_enforced_by_responses_of_openai(tmp_path: Path) -> None:
         assert b.sim.requests[-1].body["text"] == {"format": wire}
 
 
+@pytest.mark.parametrize(("provider", "is_enforced"), [("vllm", True), ("custom", False)])
+def test_a_repair_goes_without_tools_where_the_format_is_then_enforced(
+    tmp_path: Path, provider: str, is_enforced: bool
+) -> None:
+    with bench(tmp_path, "no", "{}", provider=provider, tools=[look]) as b:
+        run(b.agent, "go", TurnOptions(answer_format=AnswerFormat({"type": "object"})))
+        first, repair = (request.body for request in b.sim.requests)
+        assert "tools" in first
+        assert "response_format" not in first
+        assert ("response_format" in repair, "tools" in repair) == (is_enforced, not is_enforced)
+
+
 def test_calls_cut_off_at_the_clients_limit_are_dropped(tmp_path: Path) -> None:
     with bench(tmp_path, Say("Let me", calls=(CLIENT,), finish="length")) as b:
         result = run(b.agent, "go", TurnOptions(tools=(THEIRS,), max_tokens=64))

@@ -18,7 +18,7 @@ from perdure.core.messages import Message
 from perdure.core.turn_options import AUTO
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import ContextWindow, Window, plausible_window, step_down
-from perdure.providers.registry import default_max_tokens
+from perdure.providers.registry import default_max_tokens, quirks_of
 from perdure.providers.routes import adapt_request
 from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent, overflow_verdict
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
@@ -154,6 +154,13 @@ class ModelCaller:
     def calls(self) -> Sequence[CallCost]:
         """The calls of the current turn."""
         return self._calls
+
+    @property
+    def enforces_format_without_tools(self) -> bool:
+        """Whether the endpoint enforces an answer format, but only in requests without tools."""
+        e = self._parts.routes.endpoint
+        quirks = quirks_of(e.provider, model=e.model, base_url=e.base_url, api_mode=e.api_mode)
+        return quirks.answer_format is not None and not quirks.takes_format_with_tools
 
     def begin_turn(self) -> None:
         self._calls = []

@@ -282,10 +282,8 @@ class Turn:
         if not problem:
             return await self._caller.ask(self._task_id, tool_choice=choice)
         note = _REPAIR.format(problem=problem, start=rejected[:_REPAIR_CHARS])
-        # Without tools, more services enforce the format.
-        return await self._caller.ask(
-            self._task_id, extra_system=note, with_tools=options.requires_call, tool_choice=choice
-        )
+        with_tools = options.requires_call or not self._caller.enforces_format_without_tools
+        return await self._caller.ask(self._task_id, extra_system=note, with_tools=with_tools, tool_choice=choice)
 
     def _accepted_message(self, reply: Reply) -> Message:
         """The reply as it enters the history: client calls marked, calls cut off at its limit dropped."""

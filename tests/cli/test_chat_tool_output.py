@@ -87,3 +87,20 @@ def test_a_call_without_a_result_stays_on_the_screen_when_the_turn_is_stopped() 
     call = ToolCall("c1", "terminal", '{"command": "sleep 60"}')
     text, _ = _shown(ToolStarted(call), TurnFinished("interrupted", ""))
     assert "■ terminal sleep 60 · stopped" in text
+
+
+def test_a_file_written_whole_shows_its_lines_as_added() -> None:
+    call = ToolCall("c1", "write_file", json.dumps({"path": "a.py", "content": "one\ntwo\n"}))
+    event = ToolFinished(call, Message("tool", "Created a.py: 2 lines", tool_call_id="c1"), 0.1)
+    assert _lines(event) == ["  @@ 2 lines @@", "  +one", "  +two"]
+
+
+def test_a_call_that_a_mode_or_a_rule_forbids_says_which() -> None:
+    plan = "Error: terminal was not run: plan mode is on, in which nothing is changed."
+    assert _lines(_finished("terminal", plan, state="refused")) == ["  plan mode is on"]
+    rule = "Error: terminal was not run: the rule “terminal(git push *)” (your settings) forbids it. Do not try."
+    assert _lines(_finished("terminal", rule, state="refused")) == [
+        "  the rule “terminal(git push *)” (your settings) forbids it"
+    ]
+    refused = "Error: terminal was not run, the user refused: it deletes files."
+    assert _lines(_finished("terminal", refused, state="refused")) == []

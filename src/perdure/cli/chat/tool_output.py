@@ -11,6 +11,8 @@ from perdure.core.events import ToolFinished, ToolOutput
 _INDENT = "  "
 _EXIT = re.compile(r"\A\[?exit (-?\d+)\]?\n?")
 _MORE_HINT = "Ctrl-O shows all of it"
+# A mode or a rule did not allow the call.
+_FORBIDDEN = re.compile(r"was not run: (plan mode is on|the rule [^\n]*? forbids it)")
 # Their results are for the model; their name and size are enough unless they fail.
 _QUIET_TOOLS = frozenset({"read_file", "search_files", "session_search", "process", "memory"})
 _DIFF_TOOLS = frozenset({"patch", "write_file"})
@@ -22,6 +24,8 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style) -> I
         return
     text = plain_output(event)
     name = event.call.name
+    if event.state == "refused" and (reason := _FORBIDDEN.search(text)):
+        yield ink.bad(_fit(reason[1], width))
     if event.state in ("refused", "interrupted") or "<persisted-output>" in text:
         return
     if event.is_error and name != "terminal":
@@ -29,9 +33,16 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style) -> I
     elif name in _QUIET_TOOLS:
         return
     elif name in _DIFF_TOOLS:
-        yield from _diff(text.splitlines(), 2 * most, width, ink)
+        yield from _diff(_written_lines(event) or text.splitlines(), 2 * most, width, ink)
     else:
         yield from _shortened(text.splitlines(), most, width, ink.dim, ink)
+
+
+def _written_lines(event: ToolFinished) -> list[str]:
+    """The lines of a file that was written whole, as a diff shows them; empty for other calls."""
+    content = (event.call.parsed_arguments() or {}).get("content") if event.call.name == "write_file" else None
+    lines = safe(content).splitlines() if isinstance(content, str) else []
+    return [f"@@ {len(lines):,} lines @@", *(f"+{line}" for line in lines)] if lines else []
 
 
 def shorten_preview(output: ToolOutput, *, most: int, width: int, ink: Style) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.context.handoff import INDEX, RECORD, Handoff, parse_handoff
-from perdure.context.record.cache import EntryCache
+from perdure.context.record.entries import EntryCache
 from perdure.context.record.messages import parse_record
 from perdure.context.record.passages import join_passages, split_passages
 from perdure.context.record.record import Option, choose, common_root, draw_record, prepare

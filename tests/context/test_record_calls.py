@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from perdure.context.record.calls import describe_call, merge_lines
-from perdure.context.record.types import CallLine
+from perdure.context.record.task import CallLine
 from perdure.core.messages import ToolCall
 
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from perdure.context.record.calls import describe_call
+from perdure.context.record.decisions import announces
 from perdure.context.record.messages import read_statement
-from perdure.context.record.readings import announces
-from perdure.context.record.steps import RepeatedSteps, StepLog, parse_steps
+from perdure.context.record.task import RepeatedSteps, StepLog, parse_steps
 from perdure.core.messages import Message, ToolCall
 
 Done = tuple[str, dict[str, object], str]

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.record import types as record_types
+from perdure.context.record import task as record_types
 from perdure.context.record.merging import merge_model_sections
 from perdure.context.record.task import (
+    Commit,
     CommitRecord,
     LastTestRun,
     PlanItem,
@@ -19,7 +20,6 @@ from perdure.context.record.task import (
     TaskState,
     UserRequest,
 )
-from perdure.context.record.types import Commit
 from perdure.context.user_intent import user_texts
 from perdure.core.messages import user
 

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.record import types as record_types
+from perdure.context.record import task as record_types
 from perdure.context.record.calls import describe_call
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import CallLines, read_state
-from perdure.context.record.task import TaskState
-from perdure.context.record.types import CallFacts, CallKind, CallLine, Commit, Outcome
+from perdure.context.record.task import CallFacts, CallKind, CallLine, Commit, Outcome, TaskState
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
 

@@ -24,7 +24,7 @@ from perdure.context.facts import read_facts
 from perdure.context.handoff import default_key, handoff_of, source_line
 from perdure.context.handoff_writer import HandoffWriter, WriteResult
 from perdure.context.history import CompactionHistory, Item, tokens_of
-from perdure.context.record.cache import EntryCache
+from perdure.context.record.entries import EntryCache
 from perdure.context.record.record import prepare
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available

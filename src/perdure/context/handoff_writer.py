@@ -13,13 +13,11 @@ from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_
 from perdure.context.grounding import check_summary, user_claims, without_marked
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
-from perdure.context.record.cache import EntryCache, count_chars
-from perdure.context.record.index import ValueUse, draw_index
+from perdure.context.record.decisions import user_reading
+from perdure.context.record.entries import EntryCache, count_chars, redact_entries
 from perdure.context.record.merging import BY_CODE, merge_model_sections
-from perdure.context.record.readings import user_reading
 from perdure.context.record.record import CallLines, call_lines, draw_record
-from perdure.context.record.redacted import redact_entries
-from perdure.context.record.sections import write_sections
+from perdure.context.record.sections import ValueUse, draw_index, write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
 from perdure.context.sections import (

@@ -19,7 +19,7 @@ from perdure.context.record.call_output import (
     shorten_paths,
     unique,
 )
-from perdure.context.record.types import CallFacts, TestRun
+from perdure.context.record.task import CallFacts, TestRun
 
 _MAX_FAILURES = 40
 _MESSAGE_CHARS = 200

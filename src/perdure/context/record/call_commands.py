@@ -26,7 +26,7 @@ from perdure.context.record.call_output import (
     unique,
 )
 from perdure.context.record.call_shell import ShellLine, command_label, parse_shell
-from perdure.context.record.types import CallFacts, CallKind, TestRun
+from perdure.context.record.task import CallFacts, CallKind, TestRun
 
 _PRIORITY: tuple[CallKind, ...] = ("test", "build", "git", "web", "edit", "delete", "shell", "search", "read", "other")
 _SMALL_CHARS = 700

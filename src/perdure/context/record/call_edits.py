@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.context.record.call_output import CallFinding, clip_middle, count_noun, one_line, unique
-from perdure.context.record.types import CallFacts
+from perdure.context.record.task import CallFacts
 
 _OLD = ("old_string", "old_str", "old", "oldText", "old_text", "search", "find", "oldString")
 _NEW = ("new_string", "new_str", "new", "newText", "new_text", "replace", "replacement", "newString", "insert_text")

@@ -17,7 +17,7 @@ from perdure.context.record.call_output import (
     unique,
 )
 from perdure.context.record.call_shell import ShellCommand, ShellLine
-from perdure.context.record.types import CallFacts, Commit
+from perdure.context.record.task import CallFacts, Commit
 
 _HASH = r"[0-9a-f]{7,40}"
 _COMMITTED = re.compile(rf"^\[([^\]\n]{{1,120}}?)(?: \(root-commit\))? ({_HASH})\] (.*)$", re.M)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from perdure.context.record.call_output import CallFinding, OutputView, count_noun, one_line, parse_json
-from perdure.context.record.types import CallFacts
+from perdure.context.record.task import CallFacts
 
 # Members that name an object.
 LABELS = (

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from perdure.context.record.types import CallFacts, Outcome
+from perdure.context.record.task import CallFacts, Outcome
 from perdure.core.messages import ToolState
 
 LINE_CHARS = 160

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from perdure.context.record.types import CallKind
+from perdure.context.record.task import CallKind
 
 _MAX_COMMAND_CHARS = 6_000
 _MAX_COMMANDS = 40

@@ -33,7 +33,7 @@ from perdure.context.record.call_output import (
     unique,
 )
 from perdure.context.record.pages import page_rows, page_source
-from perdure.context.record.types import CallFacts, CallKind, CallLine, Outcome
+from perdure.context.record.task import CallFacts, CallKind, CallLine, Outcome
 
 _MAX_REPORT_CHARS = 24_000
 _PAGE_CHARS = 900

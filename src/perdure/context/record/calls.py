@@ -21,8 +21,7 @@ from perdure.context.record.call_tools import (
     describe_refusal,
     holds_foreign_text,
 )
-from perdure.context.record.steps import read_repeatable
-from perdure.context.record.types import CallKind, CallLine
+from perdure.context.record.task import CallKind, CallLine, read_repeatable
 from perdure.core.messages import ToolCall, ToolState
 
 _MAX_ARGUMENT_CHARS = 400_000

@@ -1,16 +1,30 @@
-"""Follow the decisions of a conversation, and mark those that a later message replaced."""
+"""What messages contribute to the state of a task: requests, decisions, plans and answers.
+
+Each message is read once and the result is cached with its entry. `DecisionLog` follows the decisions of a conversation
+and marks those that a later message replaced; `RequestLog` follows the user's requests: which are open, answered,
+cancelled or replaced.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from perdure.context.record.task import TaskDecision
-from perdure.context.text import PatternMatcher, sentences, tidy
-from perdure.context.user_intent import own_words
-from perdure.core.messages import Message
+from perdure.context.record.task import RequestStatus, TaskDecision, UserRequest
+from perdure.context.text import PLAN, PatternMatcher, beginning, ending, sentences, tidy
+from perdure.context.user_intent import (
+    corrections_among,
+    goes_on,
+    is_bare,
+    own_words,
+    remarks_among,
+    rules_among,
+    typed_text,
+)
+from perdure.context.user_voice import read_sentences
+from perdure.core.messages import SUMMARY_OPENINGS, TURN_ENDED, Entry, Message, ToolCall
 from perdure.redaction import redact
 
 # A choice between ways, in the assistant's words.
@@ -203,3 +217,320 @@ def _is_statement(sentence: str) -> bool:
     """Return whether a sentence is long enough to be understood, and no heading or question."""
     least = _SHORTEST if sentence.isascii() else _SHORTEST // 3
     return least < len(sentence) <= _LONGEST and not sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
+
+
+_STILL_FAILS = re.compile(
+    r"\b(?:still (?:fail|broken|red|not work)|could ?n[o']t|cannot|can't|unable to|blocked"
+    r"|not (?:yet )?(?:fixed|solved)|remains? (?:broken|open|unsolved)|fail(?:s|ing|ed) (?:with|because)"
+    r"|schlägt (?:weiter|noch)|funktioniert nicht|ne (?:marche|fonctionne) pas|sigue fallando|не работает)\b"
+    r"|仍然|还是(?:失败|报错)|まだ|失敗|여전히|실패",
+    re.IGNORECASE,
+)
+# A final reply with none of these leaves nothing of the plan open.
+_MORE_TO_DO = re.compile(
+    r"\b(?:remain\w*|next|still|to-?do|left|later|pending|not yet|follow-?up|noch|nächste|reste|queda"
+    r"|pendiente|осталось)\b|接下来|下一步|还需|剩|残り|次に|まだ|다음|남은|아직",
+    re.IGNORECASE,
+)
+_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
+_LONGEST_QUESTION = 400
+_ANSWER_CHARS = 220
+_LAST_CHARS = 400
+_END_CHARS = 1_000
+_SHORTEST_PLAN = 12
+_LONGEST_ANNOUNCEMENT = 160
+_ANNOUNCED = re.compile(r"[\w./:=-]+")
+# Words that say nothing beside the call that follows.
+_ANNOUNCING = frozenset(
+    re.findall(
+        r"[\w']+",
+        "next now then first finally let me let's i i'll ll will am going to the a an for of on in and with it this "
+        "that its again also step call calling run running read reading check checking set setting use using do doing "
+        "open opening write writing update updating create creating look looking at file module tool command go ahead",
+    )
+)
+# What a client writes before the words of a user who stopped a turn.
+_INTERRUPTION = re.compile(r"\A\[(?:Request )?interrupted by (?:the )?user[^\]\n]{0,40}\]\s*(?=\S)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class UserReading:
+    """A user message: its text as a request, the user's own words, and what they lay down."""
+
+    text: str
+    own_words: str
+    is_bare: bool
+    rules: tuple[str, ...] = ()
+    corrections: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    takes_back: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyReading:
+    """A final reply: the question that ends it, and whether it mentions failures or open work."""
+
+    text: str
+    question: str
+    has_failed: bool
+    has_more_to_do: bool
+
+
+def user_reading(entry: Entry) -> UserReading:
+    return entry.memoized("user reading") or entry.memo("user reading", read_user)
+
+
+def reply_reading(entry: Entry) -> ReplyReading:
+    return entry.memoized("reply reading") or entry.memo("reply reading", _read_reply)
+
+
+def prepare_reading(entry: Entry) -> None:
+    """Compute and cache what the state needs of a message."""
+    message = entry.message
+    if message.is_real_user:
+        user_reading(entry)
+    elif message.kind == "assistant" and message.text:
+        decisions_of(entry)
+        plan_of(entry)
+        last_words_of(entry)
+        if not message.tool_calls:
+            reply_reading(entry)
+            answer_of(entry)
+
+
+def decisions_of(entry: Entry) -> tuple[str, ...]:
+    """Return the cached decisions of an assistant message."""
+    return entry.memo("decisions", assistant_choices)
+
+
+def plan_of(entry: Entry) -> tuple[str, ...]:
+    """Return the open steps that an assistant message lists."""
+    return entry.memo("plan", _read_plan)
+
+
+def last_words_of(entry: Entry) -> str:
+    """Return the end of an assistant message."""
+    return entry.memo("last words", lambda m: ending(redact(m.text.strip()), _LAST_CHARS))
+
+
+def answer_of(entry: Entry) -> str:
+    """Return the beginning of a reply."""
+    return entry.memo("answer", lambda m: beginning(redact(" ".join(_first_paragraph(m.text))), _ANSWER_CHARS))
+
+
+def request_text(message: Message) -> str:
+    """Return the text of a user message as a request; "" for markup of a client or a summary of another system."""
+    text = typed_text(message)
+    return "" if text.startswith(SUMMARY_OPENINGS) else text
+
+
+def read_user(message: Message) -> UserReading:
+    """Read a user message. Pure, so the result can be cached."""
+    if isinstance(message.content, str) and (marker := _INTERRUPTION.match(message.content)) is not None:
+        message = message.with_content(message.content[marker.end() :])
+    text = redact(request_text(message))
+    if not text:
+        return UserReading("", "", is_bare=False)
+    if is_bare(text):
+        return UserReading(text, text, is_bare=True)
+    own = redact(own_words(message))
+    user = read_sentences(own)
+    return UserReading(
+        text,
+        own,
+        is_bare=False,
+        rules=rules_among(user),
+        corrections=corrections_among(user.spoken),
+        remarks=remarks_among(user),
+        choices=choices_among(user.spoken),
+        takes_back=takes_back(own),
+    )
+
+
+def _read_reply(message: Message) -> ReplyReading:
+    text = message.typed_text.strip()
+    asked = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
+    # A reply tells its result at its ends.
+    ends = text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}"
+    return ReplyReading(
+        text,
+        redact(asked[0].strip(" *_-")) if asked else "",
+        has_failed=_STILL_FAILS.search(ends) is not None,
+        has_more_to_do=_MORE_TO_DO.search(ends) is not None,
+    )
+
+
+def announces(text: str, calls: Sequence[ToolCall]) -> bool:
+    """Whether a sentence before calls merely names what they do ("Next: read billing.py")."""
+    if not calls or len(text) > _LONGEST_ANNOUNCEMENT:
+        return False
+    made = " ".join(f"{c.name} {c.arguments[:2_000]}" for c in calls[:8]).lower()
+    words = (w.rstrip(".:-") for w in _ANNOUNCED.findall(text.lower()))
+    return all(w in _ANNOUNCING or w in made for w in words if w)
+
+
+def _read_plan(message: Message) -> tuple[str, ...]:
+    # What the calls of the message do is no longer to be done.
+    ahead = [s for s in sentences(message.text) if not announces(s, message.tool_calls)]
+    planned = PLAN.among(ahead, message.text)
+    return tuple(redact(tidy(s.lstrip("-*#> "))) for s in planned if _SHORTEST_PLAN < len(s) <= _LAST_CHARS)[:8]
+
+
+def _first_paragraph(text: str) -> Iterator[str]:
+    """Return the first lines with words of their own, headings left out."""
+    for line in text.strip().splitlines():
+        if line.strip() and not line.lstrip().startswith(("#", "```", "|")):
+            yield line.strip()
+            if len(line) > 60:
+                return
+
+
+# What a client writes in the user's place when a turn is stopped.
+_INTERRUPTED = re.compile(r"^\[(?:Request )?interrupted by (?:the )?user[^\]]*\]$", re.IGNORECASE)
+_CANCELS = re.compile(
+    r"^(?:(?:ok(?:ay)?|no|wait|hm+|sorry|please|ah|oh)[,.! ]+)*"
+    r"(?:never ?mind|forget (?:it|that|about (?:it|that))|cancel(?: (?:it|that|this))?|drop (?:it|that|this)"
+    r"|stop(?: (?:it|that|this|here|please))?|scratch that|leave it|don'?t bother|no need(?: anymore)?"
+    r"|vergiss (?:es|das)|lass (?:es|das)|abbrechen|egal|laisse tomber|oublie|annule|olvídalo|déjalo|cancela"
+    r"|lascia perdere|deixa pra lá|забудь|отмена|не надо)\b[^\n?？]{0,16}$"
+    r"|^(?:算了|不用了|取消|别做了|やめて|キャンセル|もういい|忘れて|됐어|취소|그만)",
+    re.IGNORECASE,
+)
+# A message that takes the place of an earlier request: "no, … instead", "scratch that, …".
+_REPLACES = re.compile(
+    r"^(?:scratch that|forget (?:that|it)|never ?mind|change of plans?|on second thought|new plan)\b.{8,}"
+    r"|^(?:actually|no|wait|sorry|hm+)\b[^.\n]{0,120}\binstead\b(?! of)"
+    r"|^(?:doch lieber|stattdessen|plutôt|mejor|лучше)\b|^(?:还是|改成|改为)|^(?:やっぱり)|^(?:아니,? 대신)",
+    re.IGNORECASE,
+)
+# A question that offers more work after the request was dealt with; "A or B?" asks for a decision instead.
+_OFFERS = re.compile(
+    r"\b(?:want me to|would you like|shall I|should I (?:also|go|proceed|commit|push|continue|open|create)|do you want"
+    r"|anything else|let me know|ready to|soll ich|möchtest du|willst du|voulez-vous|veux-tu|souhaitez|quieres|deseas"
+    r"|te gustaría|vuoi che|quer que|хотите|хочешь)\b"
+    r"|要不要|需要我|是否需要|要我|しましょうか|でしょうか|할까요|드릴까요|원하시",
+    re.IGNORECASE,
+)
+_AGREES = re.compile(
+    r"^\W*(?:yes|y|yep|yeah|yup|sure|ok|okay|please|do it|go ahead|sounds good|ja|gern|oui|sí|si|vale|да|давай"
+    r")\b|^\W*(?:好|是的|可以|对|はい|お願いします|うん|네|예|응|좋아)",
+    re.IGNORECASE,
+)
+# A reply by which an agent skips a message of its client.
+_FAILED_CALL = re.compile(
+    r"^(?:API Error|Error: \d{3}|Request (?:timed out|failed)|\[(?:error|request failed))\b", re.IGNORECASE
+)
+_NO_REPLY = frozenset(("No response requested.", TURN_ENDED))
+_SHORT_REPLY = 240
+_SHORT_ANSWER = 80
+_SAME_REQUEST_SHARE = 0.6
+
+
+@dataclass(slots=True)
+class RequestLog:
+    """Requests in order, updated by one message at a time."""
+
+    requests: list[UserRequest] = field(default_factory=list)
+    # The question that ended the last reply, until the user writes again.
+    question: str = ""
+    question_seq: int = -1
+    # Indexes of the open requests.
+    _open: list[int] = field(default_factory=list)
+    _is_interrupted: bool = False
+    _has_worked: bool = False
+
+    def carry(self, requests: Iterable[UserRequest]) -> None:
+        """Start from requests of an earlier handoff."""
+        self.requests += requests
+        self._open = [i for i, r in enumerate(self.requests) if r.status == "open"]
+
+    def add(self, entry: Entry) -> None:
+        """Update the requests by the next message of the log."""
+        message = entry.message
+        if message.role == "tool" or message.tool_calls:
+            self.add_work()
+        elif message.is_real_user:
+            self.add_user(entry.seq, user_reading(entry))
+        elif message.kind == "assistant":
+            self.add_reply(entry.seq, reply_reading(entry))
+
+    @property
+    def open(self) -> list[UserRequest]:
+        return [self.requests[i] for i in self._open]
+
+    def add_work(self) -> None:
+        """A call was made: a reply after it is more than a question."""
+        self._has_worked = True
+
+    def add_user(self, seq: int, reading: UserReading) -> None:
+        text = reading.text
+        if not text:
+            return
+        if _INTERRUPTED.match(text):
+            self._is_interrupted = True
+            return
+        question, self.question = self.question, ""
+        if reading.is_bare:
+            self._add_bare(seq, text, question)
+            return
+        if _CANCELS.match(text):
+            self._close("cancelled", seq)
+            return
+        answers = question if len(text) <= _SHORT_ANSWER and not text.endswith(("?", "？")) else ""
+        request = UserRequest(text, seq, own_words=reading.own_words, answers=answers)
+        if _REPLACES.match(text):
+            self._close("replaced", seq)
+        self._close_repeated(request)
+        self._append(request)
+        self._is_interrupted = False
+
+    def _append(self, request: UserRequest) -> None:
+        self._open.append(len(self.requests))
+        self.requests.append(request)
+        self._has_worked = False
+
+    def _add_bare(self, seq: int, text: str, question: str) -> None:
+        """Reopen the last request after "continue"; a yes to an offer is a request of its own."""
+        if self._open:
+            return
+        if question and _AGREES.match(text):
+            self._append(UserRequest(text, seq, own_words=text, answers=question))
+        elif goes_on(text) and (last := self._last_answered()) is not None:
+            self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
+            self._open = [last]
+
+    def add_reply(self, seq: int, reply: ReplyReading) -> None:
+        if not reply.text or reply.text in _NO_REPLY or _FAILED_CALL.match(reply.text):
+            return
+        self.question, self.question_seq = reply.question, seq
+        if not reply.question or self._is_offer(reply):
+            self._close("answered", seq)
+
+    def _is_offer(self, reply: ReplyReading) -> bool:
+        """Whether the closing question offers more after an answer, and does not ask what was meant."""
+        is_substantial = self._has_worked or len(reply.text) - len(reply.question) > _SHORT_REPLY
+        return is_substantial and _OFFERS.search(reply.question) is not None
+
+    def _close(self, status: RequestStatus, seq: int) -> None:
+        for i in self._open:
+            self.requests[i] = replace(self.requests[i], status=status, closed_seq=seq)
+        self._open = []
+
+    def _close_repeated(self, request: UserRequest) -> None:
+        """Close an open request that the user sent again, and after an interruption one that was reworded."""
+        if not self._open:
+            return
+        words = content_words(request.text)
+        least = _SAME_REQUEST_SHARE if self._is_interrupted else 0.9
+        for i in list(self._open):
+            if _overlap(words, content_words(self.requests[i].text)) >= least:
+                self.requests[i] = replace(self.requests[i], status="replaced", closed_seq=request.seq)
+                self._open.remove(i)
+
+    def _last_answered(self) -> int | None:
+        return next((i for i in range(len(self.requests) - 1, -1, -1) if self.requests[i].status == "answered"), None)
+
+
+def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    return len(a & b) / min(len(a), len(b)) if a and b else 0.0

@@ -14,8 +14,7 @@ from perdure.context.grounding import MARK, GroundingSources
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.decisions import given_up, topic_words
 from perdure.context.record.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
-from perdure.context.record.steps import STEP_MARK
-from perdure.context.record.task import TaskState
+from perdure.context.record.task import STEP_MARK, TaskState
 from perdure.context.sections import says_nothing, split_headings
 from perdure.context.user_intent import is_directive
 

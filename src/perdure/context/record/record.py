@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from perdure.context.record.cache import count_chars
 from perdure.context.record.calls import describe_call
+from perdure.context.record.decisions import prepare_reading, user_reading
+from perdure.context.record.entries import count_chars, redact_entries, redacted
 from perdure.context.record.messages import (
     CALL,
     LABELS,
@@ -22,10 +23,7 @@ from perdure.context.record.messages import (
 )
 from perdure.context.record.pages import QuotedDocument, find_documents, read_instructions, share_documents
 from perdure.context.record.passages import Passage, clip, join_passages, size_of, split_passages
-from perdure.context.record.readings import prepare_reading, user_reading
-from perdure.context.record.redacted import redact_entries, redacted
-from perdure.context.record.steps import parse_steps
-from perdure.context.record.types import CallKind, CallLine
+from perdure.context.record.task import CallKind, CallLine, parse_steps
 from perdure.core.messages import Entry
 
 # The line of each call, by the position of the message that made it and the id of the call.

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from perdure.context.authorship import before_fiction
 from perdure.context.grounding import MARK
-from perdure.context.record.decisions import DecisionLog
-from perdure.context.record.readings import (
+from perdure.context.record.decisions import (
+    DecisionLog,
+    RequestLog,
     UserReading,
     answer_of,
     decisions_of,
@@ -18,24 +19,24 @@ from perdure.context.record.readings import (
     reply_reading,
     user_reading,
 )
-from perdure.context.record.requests import RequestLog
 from perdure.context.record.sections import parse_instructions
-from perdure.context.record.steps import StepLog
 from perdure.context.record.task import (
     BEFORE_LOG,
     AnsweredQuestion,
+    CallFacts,
+    CallLine,
     CommitRecord,
     FileStatus,
     LastTestRun,
     PlanItem,
     SourcedValue,
     StandingInstruction,
+    StepLog,
     TaskError,
     TaskState,
     TouchedFile,
     UserRequest,
 )
-from perdure.context.record.types import CallFacts, CallLine
 from perdure.context.text import beginning, sentences
 from perdure.context.user_intent import parse_active_task
 from perdure.core.messages import Entry

@@ -1,12 +1,297 @@
-"""The typed state of a task, as read from the log. Every item names the log positions it was read from."""
+"""What the modules of the record exchange: lines of calls, repeated steps, and the typed state of a task.
+
+Every item of the state names the log positions it was read from.
+
+"Do this for each of these modules" leaves hundreds of calls that differ in a name or two. Each alone is worth little,
+but an agent that cannot see for which names they succeeded does the work again, so `RepeatedSteps` lists them together:
+which tool, what came of it, for which subjects.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from perdure.context.record.steps import RepeatedSteps
-from perdure.context.record.types import Commit, TestRun
+from perdure.context.text import beginning
+from perdure.context.user_intent import is_directive
+from perdure.redaction import redact
+
+CallKind = Literal[
+    "read", "search", "edit", "write", "delete", "test", "build", "git", "shell", "task", "delegate", "web", "other"
+]
+Outcome = Literal["ok", "failed", "refused", "interrupted", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    hash: str
+    title: str = ""
+    branch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TestRun:
+    """The totals of a test run or a build, and what failed in it, with file:line where the output has it."""
+
+    passed: int | None = None
+    failed: int | None = None
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallFacts:
+    """What a call changed or showed about the state of the work; empty where nothing of the kind was seen."""
+
+    folder: str = ""
+    branch: str = ""
+    commit: Commit | None = None
+    # True after a push that succeeded, False after one that was rejected.
+    pushed: bool | None = None
+    tests: TestRun | None = None
+    changed_files: tuple[str, ...] = ()
+    read_files: tuple[str, ...] = ()
+    deleted_files: tuple[str, ...] = ()
+    # Things that were created, each as "PR #12: title", "task 3: title", "comment 4411".
+    created: tuple[str, ...] = ()
+    # Open and finished items of a plan or todo list, as the newest call shows them.
+    plan: tuple[tuple[str, bool], ...] = ()
+    started_process: str = ""
+    stopped_process: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatableCall:
+    """A call that may be one of many alike: its shape, the words it consists of, and its outcome."""
+
+    # Calls with equal keys have the same number of words.
+    key: tuple[str, ...]
+    words: tuple[str, ...]
+    outcome: str
+    is_ok: bool
+
+    @property
+    def values(self) -> Iterator[str]:
+        """The words, of `name=value` the value."""
+        return (w.partition("=")[2] or w for w in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class CallLine:
+    """One tool call and its result, as the record tells them."""
+
+    kind: CallKind
+    name: str
+    # What it worked on: a path, a command, a pattern; neighbours with the same kind may be merged by it.
+    target: str
+    outcome: Outcome
+    # One line of at most about 160 characters: what, on what, what came of it.
+    line: str
+    # The same with what a reader needs later: failing tests, both sides of an edit, the rows of a status. Several lines
+    # are allowed; at most about 1,200 characters, 2,000 of data. Equal to `line` where there is nothing more to tell.
+    detail: str
+    # 0 (a listing) to 1 (a refusal with its reason, a failing test that is still open).
+    worth: float
+    # The reason the user gave for refusing the call, word for word; "" otherwise.
+    user_words: str = ""
+    # The result is prose with findings (a delegated agent, a reviewer): rendered like a conclusion of the assistant.
+    report: str = ""
+    facts: CallFacts = field(default_factory=CallFacts)
+    repeatable: RepeatableCall | None = None
+
+
+# Kinds of calls that neither the files nor the commits of a task represent.
+_STEPS: frozenset[CallKind] = frozenset(("other", "shell", "test", "build"))
+# Tools that look at something and leave nothing done.
+_LOOKS = re.compile(r"(?i)(?:\w+__)?(?:get|read|fetch|list|search|view|find|query|open|show|browse|inspect)")
+_FEWEST_SUBJECTS = 3
+_LONGEST_CALL = 160
+_LONGEST_SUBJECT = 60
+_MOST_WORDS = 12
+_OUTCOME_CHARS = 90
+_PLACEHOLDER = "…"
+_WORDS = re.compile(r"[^\s,`“”\"']+")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z:-]*")
+_NUMBERED = re.compile(r"[\w.-]*\d[\w.-]*")
+STEP_MARK = "DONE "
+_LISTED = re.compile(
+    rf"^{STEP_MARK}(?P<steps>[^\n]{{1,200}}?) ×\d+(?: → (?P<outcome>[^\n]{{1,200}}?))?: (?P<subjects>[^\n]+)$", re.M
+)
+# A member of a JSON result whose value is left out.
+_UNSTATED = re.compile(rf"(?:^|, )\w+: {_PLACEHOLDER}(?=,|$)")
+_MORE = re.compile(r"^… \d+ more …$")
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSteps:
+    """Steps that succeeded for several subjects in the same way."""
+
+    # Names of the tools or commands, in the order of their use; the last one's outcome is told.
+    steps: tuple[str, ...]
+    outcome: str
+    # In the order of the log.
+    subjects: tuple[str, ...]
+    seq: int
+
+    def describe(self, room: int) -> str:
+        """One line within about `room` characters; of many subjects the first and the last are listed."""
+        outcome = f" → {self.outcome}" if self.outcome else ""
+        head = f"{STEP_MARK}{', '.join(self.steps)} ×{len(self.subjects)}{outcome}: "
+        return head + ", ".join(_elide(self.subjects, room - len(head)))
+
+
+def parse_steps(section: str) -> Iterator[RepeatedSteps]:
+    """Yield the repeated steps that a section of an earlier handoff lists."""
+    for listed in _LISTED.finditer(section):
+        subjects = tuple(s for s in listed["subjects"].split(", ") if not _MORE.match(s))
+        yield RepeatedSteps(tuple(listed["steps"].split(", ")), listed["outcome"] or "", subjects, -1)
+
+
+def read_repeatable(line: CallLine) -> RepeatableCall | None:
+    """Split a call into the words that may vary and its outcome; None for calls that are told otherwise."""
+    if line.kind not in _STEPS or line.report or line.user_words or line.facts.commit or line.facts.created:
+        return None
+    what, _, outcome = line.line.partition(" → ")
+    words = tuple(_WORDS.findall(what)) if len(what) <= _LONGEST_CALL else ()
+    if not 2 <= len(words) <= _MOST_WORDS or (line.kind == "other" and _LOOKS.match(line.name)):
+        return None
+    names = (w.partition("=")[0] if "=" in w else "" for w in words[1:])
+    action = words[1] if len(words) > 2 and _PLAIN.fullmatch(words[1]) else ""
+    return RepeatableCall((line.name, words[0], action, *names), words, outcome, is_ok=line.outcome == "ok")
+
+
+@dataclass(slots=True)
+class StepLog:
+    """The calls of a stretch that may be steps of a repeated work."""
+
+    _calls: dict[tuple[str, ...], list[tuple[int, RepeatableCall]]] = field(default_factory=dict)
+    _carried: list[RepeatedSteps] = field(default_factory=list)
+
+    def carry(self, section: str) -> None:
+        """Start from the steps that an earlier handoff lists."""
+        self._carried += parse_steps(section)
+
+    def add(self, seq: int, call: RepeatableCall) -> None:
+        self._calls.setdefault(call.key, []).append((seq, call))
+
+    def groups(self) -> tuple[RepeatedSteps, ...]:
+        """Return the groups of at least three subjects, each subject by the step that was done last on it."""
+        done: dict[str, list[_Step]] = {}
+        for calls in self._calls.values():
+            for step in _newest_steps(calls):
+                done.setdefault(step.subject, []).append(step)
+        for step in self._single_steps():
+            if step.subject in done:
+                done[step.subject].append(step)
+        groups: dict[tuple[str, str], list[_Step]] = {}
+        for steps in done.values():
+            last = max(steps, key=lambda s: s.seq)
+            if last.is_ok:
+                groups.setdefault((last.name, last.shape), []).append(last)
+        repeated = [
+            _group(sorted(members, key=lambda s: s.seq), done)
+            for members in groups.values()
+            if len(members) >= _FEWEST_SUBJECTS
+        ]
+        return tuple(sorted(_merge_carried(self._carried, repeated), key=lambda g: g.seq))
+
+    def _single_steps(self) -> Iterator[_Step]:
+        """Yield the calls that were not repeated: one of them may have changed what was done before."""
+        for calls in self._calls.values():
+            for seq, call in calls if len(calls) < _FEWEST_SUBJECTS else ():
+                name = " ".join(call.words)
+                yield from (_Step(name, value, "", name, seq, call.is_ok) for value in call.values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The newest call of one tool on one subject."""
+
+    name: str
+    subject: str
+    # The outcome without the words of the call, and the same without numbers.
+    outcome: str
+    shape: str
+    seq: int
+    is_ok: bool
+
+
+def _newest_steps(calls: Sequence[tuple[int, RepeatableCall]]) -> Iterator[_Step]:
+    """Yield the newest step on each subject, where calls of the same shape vary in a word."""
+    if len(calls) < _FEWEST_SUBJECTS:
+        return
+    words = [call.words for _, call in calls]
+    counts = [len(set(column)) for column in zip(*words, strict=True)]
+    most = max(counts)
+    if most < _FEWEST_SUBJECTS:
+        return
+    # Of a name and its value the name comes first, though a retry may have another value.
+    at = next(i for i, n in enumerate(counts) if 2 * n >= most)
+    varying = [i for i, n in enumerate(counts) if n > 1]
+    fixed = [w for w, n in zip(words[0], counts, strict=True) if n == 1 and "=" not in w]
+    name = " ".join(fixed) or words[0][0]
+    newest = {call.words[at]: (seq, call) for seq, call in calls}
+    for word, (seq, call) in newest.items():
+        subject = word.partition("=")[2] or word
+        if len(subject) > _LONGEST_SUBJECT:
+            continue
+        outcome = _without(call.outcome, [call.words[i] for i in varying])
+        yield _Step(name, subject, outcome, _NUMBERED.sub("#", outcome), seq, call.is_ok)
+
+
+def _without(outcome: str, words: Sequence[str]) -> str:
+    """The outcome with a placeholder for what the call already names."""
+    values = sorted({v for w in words if len(v := w.partition("=")[2] or w) > 1}, key=len, reverse=True)
+    for value in values:
+        outcome = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _PLACEHOLDER, outcome)
+    return outcome
+
+
+def _group(members: Sequence[_Step], done: Mapping[str, Sequence[_Step]]) -> RepeatedSteps:
+    """Join steps with one outcome; steps before them are named where all subjects had them."""
+    last = members[-1]
+    earlier = [{s.name: s.seq for s in done[m.subject] if s.is_ok and s is not m} for m in members]
+    shared = [name for name in earlier[-1] if all(name in names for names in earlier)]
+    shared.sort(key=lambda name: earlier[-1][name])
+    outcomes = {m.outcome for m in members}
+    text = last.outcome if len(outcomes) == 1 else _NUMBERED.sub(_PLACEHOLDER, last.outcome)
+    text = _UNSTATED.sub("", text.removeprefix(f"{_PLACEHOLDER}: ")).strip(" ,")
+    text = beginning(redact(text), _OUTCOME_CHARS)
+    subjects = tuple(redact(m.subject) for m in members)
+    return RepeatedSteps((*shared, last.name), "" if is_directive(text) else text, subjects, last.seq)
+
+
+def _merge_carried(carried: Sequence[RepeatedSteps], groups: Sequence[RepeatedSteps]) -> Iterator[RepeatedSteps]:
+    """Yield the groups, each with the subjects that an earlier handoff lists for the same steps."""
+    newer = {subject for group in groups for subject in group.subjects}
+    before = {(g.steps[-1], g.outcome): g for g in carried}
+    for group in groups:
+        known = before.pop((group.steps[-1], group.outcome), None)
+        earlier = tuple(s for s in known.subjects if s not in group.subjects) if known else ()
+        yield RepeatedSteps(group.steps, group.outcome, (*earlier, *group.subjects), group.seq)
+    for rest in before.values():
+        if subjects := tuple(s for s in rest.subjects if s not in newer):
+            yield RepeatedSteps(rest.steps, rest.outcome, subjects, rest.seq)
+
+
+def _elide(subjects: Sequence[str], room: int) -> Sequence[str]:
+    """All subjects where they fit; else the first and the last, with the number of those between."""
+    if sum(len(s) + 2 for s in subjects) <= room:
+        return subjects
+    first: list[str] = []
+    last: list[str] = []
+    left = room - 16
+    for at in range(len(subjects)):
+        is_first = at % 2 == 0
+        subject = subjects[at // 2] if is_first else subjects[-1 - at // 2]
+        if (left := left - len(subject) - 2) < 0:
+            break
+        (first if is_first else last).append(subject)
+    more = len(subjects) - len(first) - len(last)
+    return [*first, f"… {more} more …", *reversed(last)]
+
 
 # Position of what an earlier handoff quotes, whose messages cannot be read.
 BEFORE_LOG = -1

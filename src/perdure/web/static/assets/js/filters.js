@@ -33,8 +33,11 @@ export function columnHeads(form) {
   const show = () => {
     const [name, direction] = form.elements.sort.value.split(".");
     const by = name === "updated" ? "" : name;
+    // A search is ranked.
+    const isSearch = form.elements.q.value.trim() !== "";
     for (const button of buttons) {
-      const isChosen = button.dataset.sort === by;
+      button.disabled = isSearch;
+      const isChosen = !isSearch && button.dataset.sort === by;
       const label = ORDERS[button.dataset.sort];
       const arrow = isChosen ? (direction === "asc" ? " ▴" : " ▾") : "";
       button.textContent = `${label[0].toUpperCase()}${label.slice(1)}${arrow}`;
@@ -49,6 +52,7 @@ export function columnHeads(form) {
   };
   for (const button of buttons) button.addEventListener("click", sort);
   form.addEventListener("change", show);
+  form.addEventListener("input", show);
   show();
   return h("div", { class: "columns", role: "group", "aria-label": "Sort by" }, buttons);
 }

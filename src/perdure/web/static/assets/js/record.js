@@ -2,6 +2,7 @@
 
 import { h } from "./dom.js";
 import { plural } from "./format.js";
+import { inline } from "./inline.js";
 import { messageLink } from "./route.js";
 
 const SPOKEN = /^(USER|ASSISTANT) \[(\d+)\]: ?(.*)$/;
@@ -9,11 +10,14 @@ const SPEAKERS = { USER: "User", ASSISTANT: "Assistant" };
 
 export function recordElement(text, conversationId) {
   if (!text) return null;
-  const items = entries(text).map((entry) => recordItem(entry, conversationId));
+  const all = entries(text);
+  const preface = isEntry(all[0][0]) ? null : h("p", { class: "muted small" }, all.shift().join("\n"));
+  const items = all.map((entry) => recordItem(entry, conversationId));
   return h(
     "details",
     { class: "card record" },
     h("summary", {}, h("strong", {}, "Record"), ` · ${plural(items.length, "entry", "entries")}, the covered messages in order`),
+    preface,
     h("ol", {}, items),
   );
 }
@@ -28,10 +32,14 @@ export function indexElement(text) {
 function entries(text) {
   const all = [];
   for (const line of text.split("\n")) {
-    if (!all.length || SPOKEN.test(line) || line.startsWith("→")) all.push([line]);
+    if (!all.length || isEntry(line)) all.push([line]);
     else all.at(-1).push(line);
   }
   return all;
+}
+
+function isEntry(line) {
+  return SPOKEN.test(line) || line.startsWith("→");
 }
 
 function recordItem([first, ...rest], conversationId) {
@@ -43,6 +51,6 @@ function recordItem([first, ...rest], conversationId) {
     "li",
     { class: author.toLowerCase() },
     h("a", { class: "address", href: messageLink(conversationId, seq) }, `${SPEAKERS[author]} #${seq}`),
-    h("div", { class: "plain", dir: "auto" }, [text, more].filter(Boolean).join("\n")),
+    h("div", { class: "plain", dir: "auto" }, inline([text, more].filter(Boolean).join("\n"), { links: false })),
   );
 }

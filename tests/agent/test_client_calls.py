@@ -142,10 +142,12 @@ def test_an_imported_call_is_answered_as_well(tmp_path: Path) -> None:
         assert b.sim.violations == []
 
 
-def test_a_model_that_takes_no_tools_is_named_in_the_error(tmp_path: Path) -> None:
+def test_a_model_that_takes_no_tools_answers_unless_a_call_is_required(tmp_path: Path) -> None:
     with bench(tmp_path, "hi") as b:
         b.models.takes_tools = lambda endpoint: False  # type: ignore[method-assign]  # a model without tools
-        result = run(b.agent, "go")
+        assert run(b.agent, "go").final_response == "hi"
+        assert "tools" not in b.sim.requests[-1].body
+        result = run(b.agent, "go", TurnOptions(tools=(THEIRS,), tool_choice="required"))
         assert result.outcome == "failed"
         assert "cannot call tools" in (result.error or "")
 

@@ -271,9 +271,12 @@ class Turn:
         return "budget", await self._request_closing_summary()
 
     def _check_tools(self) -> None:
-        """Raises AnswerRejected where the client sent tools and the model takes none."""
-        if self._live.options.tools and not self._live.tools:
-            raise AnswerRejected("The model that is configured cannot call tools; send the request without tools.")
+        """Raises AnswerRejected where the client requires a call and the model takes no tools.
+
+        Tools that may be called are left out, as the agent's own are.
+        """
+        if self._live.options.requires_call and not self._live.tools:
+            raise AnswerRejected("A tool call is required, and the model that is configured cannot call tools.")
 
     async def _ask(self, problem: str, rejected: str) -> ModelAnswer:
         """Request a reply; after a rejected one, with the reason."""

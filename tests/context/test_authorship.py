@@ -166,3 +166,15 @@ def test_comments_lists_and_texts_behind_a_lead_in_are_pasted(text: str) -> None
 )
 def test_lists_and_headings_that_people_type_stay_theirs(text: str) -> None:
     assert any("never" in rule.lower() for rule in rules_in(user(text)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Landing page\n\nBuild a hero section with a big headline. Add a contact form. The footer must have links.",
+        "Task: refactor the importer\n\nSplit the class in two. Keep the public names. The tests must stay green.",
+        "# Goal\nMake the search faster.\n\n# Constraints\n- no new dependencies\n\n# Done when\n- it takes 50 ms",
+    ],
+)
+def test_a_task_under_a_title_is_typed(text: str) -> None:
+    assert authored_text(text).text == text

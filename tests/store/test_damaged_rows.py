@@ -55,6 +55,7 @@ DAMAGE = {
     "an unknown kind": ("message", "kind", "flipped", MESSAGE, "m:5 has the kind"),
     "a message without a kind": ("message", "kind", "null", MESSAGE, "m:5 has the kind"),
     "an encoding": ("message", "encoding", "negative", MESSAGE, "m:5 has the encoding -1"),
+    "the state of a call": ("message", "tool_state", "text", MESSAGE, "m:5 has the tool state 'damaged'"),
     "a message's time": ("message", "created_at", "huge", MESSAGE, "m:5 has an impossible time"),
     "a message's session": ("message", "session", "flipped", MESSAGE, "table session"),
     "a message's position": ("message", "seq", "far", MESSAGE, "m:5 is missing"),

@@ -341,15 +341,23 @@ def _points_to_text(lines: Sequence[str], at: int) -> bool:
 
 
 def _is_caption(lines: Sequence[str]) -> bool:
-    """Return whether a message begins with a short paragraph that is not in the user's voice, above some sentences."""
+    """Return whether a short paragraph that is not in the user's voice stands above directions and no request."""
     filled = [i for i, line in enumerate(lines) if line.strip()]
     first = lines[filled[0]]
     if len(filled) < 2 or filled[1] == filled[0] + 1 or len(first) > _SHORT_QUESTION or _REMOVED & set(lines):
         return False
-    below = sum(len(pat.SENTENCE.findall(lines[i])) for i in filled[1:])
+    below = [s.strip() for i in filled[1:] for s in pat.SENTENCE.findall(lines[i]) if s.strip()]
+    directions = sum(pat.ORDERS.search(pat.PLEASE.sub("", s)) is not None for s in below)
+    if len(below) < 2 or directions * 2 < len(below) or any(_hands_out_work(s) for s in below):
+        return False
     patterns = (pat.OWN_OPENING, pat.CODE_WORK, pat.JUDGES_OR_WRITES, pat.RULES_HEADING, pat.ORDERS, pat.NAMES_OBJECT)
     is_ours = any(p.search(first) for p in patterns) or (pat.SUBJECT.search(first) and not pat.TREATED.search(first))
-    return below > 1 and not is_ours and not _is_personal([lines[i] for i in filled[1:]])
+    return not is_ours and not _is_personal([lines[i] for i in filled[1:]])
+
+
+def _hands_out_work(sentence: str) -> bool:
+    is_order = pat.ORDERS.search(pat.PLEASE.sub("", sentence)) is not None
+    return not is_order and (pat.REQUESTS.match(sentence) or pat.ASSIGNS.match(sentence)) is not None
 
 
 def _neighbours(lines: Sequence[str], at: int) -> tuple[str, str]:
@@ -429,6 +437,8 @@ class _BodyEvidence:
             return True
         if pat.FURNITURE.search(text) and self.statements + self.fragments > 1:
             return True
+        if not has_frame and any(_hands_out_work(m[0]) for line in self.lines for m in pat.SENTENCE.finditer(line)):
+            return False  # a task, perhaps with a title
         has_title = len(self.lines) > 1 and pat.TITLE.match(self.lines[0]) is not None and self.statements >= 2
         if (has_title or self.fragments >= 2) and not self.is_personal:
             return True

@@ -164,6 +164,12 @@ REQUESTS = re.compile(
     r"|^\W*(?:请|帮我|你能|能不能|什么|怎么|教えて|してください|何|どう|해 ?줘|알려|무엇|뭐)",
     re.IGNORECASE,
 )
+# An order to make or change something.
+ASSIGNS = re.compile(
+    r"^\W*(?:(?:please|then|also|and|first|next)[, ]+)*(?:build|design|change|remove|delete|update|refactor|rename|move"
+    r"|set up|replace|split|port|migrate|extend|integrate|connect|render|style)\b",
+    re.IGNORECASE,
+)
 # The line refers to a text elsewhere in the message, unless it names one.
 REFERS = re.compile(
     rf"\b{TREAT}\b|\b{POINTS}\b(?: \w+){{0,2}}? {TEXT}\b|\b(?:below|above|attached|pasted|forwarded|oben|unten"
@@ -281,7 +287,7 @@ ORDERS = re.compile(
     r"^\W*(?:always|never|don't|do not|make sure|be sure|avoid|only|stop|no|keep|use|ensure|remember|from now on|must"
     r"|immer|nie|niemals|ab (?:jetzt|sofort)|toujours|jamais|siempre|nunca|всегда|никогда|не)\b|\b(?:must|should"
     r"|shall)\b"
-    r"|必须|不要|务必|禁止|必ず|絶対|항상|반드시|절대",
+    r"|必须|不要|务必|禁止|都要|不得|必ず|絶対|ないで|항상|반드시|절대",
     re.IGNORECASE,
 )
 SALUTATION = re.compile(

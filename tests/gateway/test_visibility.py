@@ -167,7 +167,7 @@ def _requests(house: House, other: Belongings) -> Iterator[tuple[str, str, dict[
     parts = {
         "any_id": other.conversation_id, "conversation_id": other.conversation_id, "turn_id": other.turn_id,
         "turn": other.turn_id, "output_id": other.output_id, "question_id": "q_0", "chat": "begun", "seq": "1",
-        "model": "perdure", "response_id": f"resp_{other.turn_id}",
+        "model": "perdure", "response_id": f"resp_{other.turn_id}", "kind": "delete-outside",
     }  # fmt: skip
     sent: dict[str, dict[str, Any]] = {
         "POST /api/messages": {"json": {"content": "say hello", "conversation_id": other.conversation_id}},

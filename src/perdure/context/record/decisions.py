@@ -19,11 +19,11 @@ from perdure.context.user_intent import (
     goes_on,
     is_bare,
     own_words,
+    read_sentences,
     remarks_among,
     rules_among,
     typed_text,
 )
-from perdure.context.user_voice import read_sentences
 from perdure.core.messages import SUMMARY_OPENINGS, TURN_ENDED, Entry, Message, ToolCall
 from perdure.redaction import redact
 

@@ -24,3 +24,13 @@ def test_a_bar_gives_way_before_words_are_wrapped(width: int) -> None:
 
 def test_what_could_steer_a_terminal_is_left_out() -> None:
     assert safe("a\x1b]0;title\x07b\x9bc\u202ed\te\n") == "a]0;titlebcd\te\n"
+
+
+def test_a_list_of_commands_keeps_its_second_column() -> None:
+    words = "open what a handoff stands for " * 2
+    lines = ["/new                  start a new conversation", f"/expand [id] [last]   {words}"]
+    fitted = list(fit_lines(lines, 50))
+    assert fitted[0] == lines[0]
+    assert fitted[1].startswith("/expand [id] [last]   open what")
+    assert all(line.startswith(" " * 22) and line[22] != " " for line in fitted[2:])
+    assert max(map(len, fitted)) <= 50

@@ -18,6 +18,8 @@ from perdure.core.display import strip_controls
 _LEAST_WIDTH = 20
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
+# A name, a gap, and words without another gap.
+_TWO_COLUMNS = re.compile(r"/\S.{0,30}?\s{2,}(?=\S)(?!.*\S {3,}\S)")
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 # A command of ours in a hint: the program and one of its commands.
 _OWN_COMMAND = re.compile(
@@ -39,6 +41,12 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
     for line in lines:
         if len(line) <= width:
             yield line
+            continue
+        if (columns := _TWO_COLUMNS.match(line)) and width - columns.end() >= _LEAST_WIDTH:
+            # A list of names and what they are: the second column stays one.
+            rest = textwrap.wrap(line[columns.end() :], width - columns.end(), break_on_hyphens=False)
+            yield line[: columns.end()] + rest[0]
+            yield from (" " * columns.end() + more for more in rest[1:])
             continue
         # What is set out in columns gives up its blanks before it is wrapped.
         line = _GAP.sub("  ", _with_shorter_bar(line, len(line) - width))

@@ -51,9 +51,10 @@ def test_what_no_message_said_is_unsupported_in_every_handoff_that_repeats_it(to
         invented = [f for f in view["facts"] if f["text"] == "9f8e7d6c5b"]
         assert invented
         assert not any(f["is_supported"] for f in invented)
-        real = [f for f in view["facts"] if f["text"] == "54321"]
-        assert real
-        assert all(f["is_supported"] for f in real)
+    # A short handoff may leave a fact out; wherever it is, it has its sources.
+    real = [f for view in views for f in view["facts"] if f["text"] == "54321"]
+    assert real
+    assert all(f["is_supported"] for f in real)
 
 
 @pytest.mark.spec("E11")

@@ -149,6 +149,15 @@ def _results(result: ConversationResult) -> list[str]:
     return [m["content"] for m in result.messages if m["role"] == "tool"]
 
 
+def test_words_behind_a_no_of_an_approval_callback_reach_the_model(tmp_path: Path) -> None:
+    with Simulator(window=64_000, script=[_DELETES, "As you wish."]) as sim:
+        callbacks = {"approval_callback": lambda action, reason: "no, move it aside instead"}
+        agent = _agent(sim, tmp_path, callbacks=callbacks)
+        (result,) = _results(agent.run_conversation("clean up"))
+        agent.close()
+    assert "the user refused: “move it aside instead”" in result
+
+
 @pytest.mark.spec("J8", "J6")
 def test_clarify_and_approval_callbacks_are_asked_and_their_answers_count(tmp_path: Path) -> None:
     asked: list[tuple[Any, ...]] = []

@@ -31,7 +31,7 @@ from perdure.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from perdure.core.ports import ApprovalAnswer, ApprovalRequest
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal, parse_refusal
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class CallbackApprover:
     def __init__(self, callback: Callable[[str, str], Any]) -> None:
         self._callback = callback
 
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Return the answer of the callback; any other value counts as "no"."""
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
+        """Return the answer of the callback; any other value counts as "no", with the words behind it."""
         try:
             answer = await await_foreign(_called(self._callback, request.action, request.reason))
         except Exception:  # third-party code: no approval, no run
@@ -66,7 +66,7 @@ class CallbackApprover:
             return "no"
         if answer is True:
             return "once"
-        return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), "no")
+        return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), None) or parse_refusal(answer)
 
 
 async def _called(callback: Callable[..., Any], *arguments: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -31,6 +32,18 @@ class Refusal:
     """A no with the person's own words, which the model reads."""
 
     words: str
+
+
+_REFUSED = re.compile(r"no\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
+
+
+def parse_refusal(answer: object) -> Literal["no"] | Refusal:
+    """Read a refusal that may have words behind it: `no, use mv instead`. Anything else is a plain no."""
+    if isinstance(answer, Refusal):
+        return answer
+    if isinstance(answer, str) and (match := _REFUSED.match(answer)) is not None:
+        return Refusal(answer[match.end() :].strip())
+    return "no"
 
 
 class Clock(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidMessage, NotFound, ToolError
-from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock
+from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock, Refusal, parse_refusal
 from perdure.core.visibility import EVERYONE, Visibility, only
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.events.broker import EventBroker
@@ -167,8 +167,8 @@ class ChatPrompter:
         self._questions = questions
         self.origin: QuestionOrigin | None = None
 
-    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
-        """Return the decision; a timeout counts as "no"."""
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
+        """Return the decision; a timeout counts as "no", and words behind a no go to the model."""
         answer = await self._ask(
             "approval",
             request.action,
@@ -177,7 +177,7 @@ class ChatPrompter:
             covers=request.covers,
             dangerous=request.dangerous,
         )
-        return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), "no")
+        return next((choice for choice in get_args(ApprovalAnswer) if choice == answer), None) or parse_refusal(answer)
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         answer = await self._ask("clarify", question, choices=choices)

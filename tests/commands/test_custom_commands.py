@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perdure.agent.prompt import read_context_files
 from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.chat.controller import chat_commands
 from perdure.cli.chat.one_shot import ask_once
 from perdure.commands.custom import read_commands
 from perdure.commands.registry import all_commands, builtin_names
@@ -35,6 +37,7 @@ def test_a_file_becomes_a_command_with_its_summary(tmp_path: Path) -> None:
         ("compress.md", "x", "/compress is built in"),
         ("compact.md", "x", "/compact is built in"),
         ("export.md", "x", "/export is built in"),
+        ("mode.md", "x", "/mode is built in"),
         ("two words.md", "x", "letters and hyphens"),
         ("empty.md", "---\ndescription: d\n---\n", "it is empty"),
     ],
@@ -44,6 +47,11 @@ def test_what_is_no_command_is_named(tmp_path: Path, name: str, text: str, why: 
     commands, (warning,) = read_commands([tmp_path], builtin_names())
     assert commands == []
     assert why in warning
+
+
+def test_every_command_of_the_terminal_is_known_as_built_in() -> None:
+    names = {command.name for command in chat_commands(None)}
+    assert names <= set(builtin_names())
 
 
 def test_a_command_of_ones_own_is_sent_as_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,3 +95,15 @@ def test_the_context_names_every_file_that_applies(tmp_path: Path, monkeypatch: 
         assert surface.settings.agent.max_turns == 5
         surface.close()
         surface.store.close()
+
+
+def test_a_link_to_credentials_is_neither_an_instruction_nor_a_command(tmp_path: Path) -> None:
+    put(tmp_path / ".ssh", "id_rsa", "BEGIN PRIVATE KEY")
+    (tmp_path / "repo").mkdir()
+    for name in ("AGENTS.md", "ship.md"):
+        (tmp_path / "repo" / name).symlink_to(tmp_path / ".ssh" / "id_rsa")
+    (file,) = read_context_files(tmp_path / "repo")
+    assert (file.text, file.left_out) == ("", "it links to a file with credentials")
+    commands, warnings = read_commands([tmp_path / "repo"], builtin_names())
+    assert commands == []
+    assert all("credentials" in warning for warning in warnings)

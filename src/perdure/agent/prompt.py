@@ -13,6 +13,7 @@ from pathlib import Path
 
 from perdure.core.ports import MemorySnapshot
 from perdure.prompt_injection import screen
+from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 
 # Read in this order; the first two are equivalents for different tools, so only one is used.
 CONTEXT_FILES = (("AGENTS.md", "CLAUDE.md"), (".cursorrules",))
@@ -151,6 +152,8 @@ def _shows_memory(prompt: str, memory: MemorySnapshot) -> bool:
 
 
 def _read(path: Path, max_chars: int, *, name: str) -> ContextFile:
+    if CREDENTIAL_PATTERN.search(path.resolve().as_posix()):
+        return ContextFile(name, left_out="it links to a file with credentials")
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

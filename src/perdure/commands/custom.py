@@ -10,6 +10,7 @@ from pathlib import Path
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.config.project import project_folder
 from perdure.prompt_injection import screen
+from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 
 _NAME = re.compile(r"[a-z]+(?:-[a-z]+)*")
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
@@ -46,6 +47,8 @@ def _read(path: Path, taken: Sequence[str]) -> tuple[Command | None, str]:
         return None, "its name may have letters and hyphens only"
     if name in taken:
         return None, f"/{name} is built in"
+    if CREDENTIAL_PATTERN.search(path.resolve().as_posix()):
+        return None, "it links to a file with credentials"
     try:
         text = path.read_text(encoding="utf-8", errors="replace")[:_MAX_CHARS]
     except OSError as error:

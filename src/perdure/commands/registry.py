@@ -15,7 +15,7 @@ def builtin_names() -> list[str]:
     """Return the names that commands of one's own cannot have: those of every surface and of the terminal."""
     commands = all_commands()
     names = [name for command in commands for name in (command.name, *command.aliases)]
-    return [*names, "copy", "export", "edit"]
+    return [*names, "copy", "export", "edit", "mode"]
 
 
 def all_commands(own: Iterable[Command] = ()) -> Commands:

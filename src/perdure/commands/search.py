@@ -9,7 +9,8 @@ from perdure.commands.format import when
 from perdure.core.display import describe_report, full_address, split_address
 from perdure.core.ports import SearchHit
 
-_HITS = 15
+# As many as fit a terminal without the best ones scrolling away.
+_HITS = 8
 
 
 def search(surface: CommandContext, argument: str) -> CommandResult:

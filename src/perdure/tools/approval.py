@@ -25,9 +25,8 @@ from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyVal
 from perdure.tools.builtin.terminal import ShellState
 from perdure.tools.permissions import CallProfile, Effect, Permissions
 from perdure.tools.runtime import ToolScope
-from perdure.tools.shell_safety.limits import Unreadable
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.types import KINDS, has_taint, strip_taints
+from perdure.tools.shell_safety.types import KINDS, Unreadable, has_taint, strip_taints
 from perdure.tools.tool import Tool
 from perdure.tools.workspace import Workspace
 

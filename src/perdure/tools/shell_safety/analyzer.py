@@ -13,13 +13,7 @@ from pathlib import Path
 from perdure.tools.shell_safety.expand import ShellVariables
 from perdure.tools.shell_safety.interpreters import SHELLS, code_of, language_of, read_code, runs_stdin, shell_script
 from perdure.tools.shell_safety.invocation import Invocation, looks_recursive, matching_names, program_of
-from perdure.tools.shell_safety.limits import TOO_LONG, Budget, Unreadable
-from perdure.tools.shell_safety.parse import parse
-from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.rules import data, files, git, packages, remote, secrets, sending, system
-from perdure.tools.shell_safety.rules.data import destructive_statements
-from perdure.tools.shell_safety.rules.rule import RiskRule
-from perdure.tools.shell_safety.syntax import (
+from perdure.tools.shell_safety.parse import (
     Function,
     Group,
     Loop,
@@ -29,7 +23,12 @@ from perdure.tools.shell_safety.syntax import (
     Simple,
     Substitution,
     Variable,
+    parse,
 )
+from perdure.tools.shell_safety.paths import PathZones
+from perdure.tools.shell_safety.rules import data, files, git, packages, remote, secrets, sending, system
+from perdure.tools.shell_safety.rules.data import destructive_statements
+from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
 from perdure.tools.shell_safety.types import (
     ALL_TAINTS,
@@ -40,11 +39,14 @@ from perdure.tools.shell_safety.types import (
     FRESH,
     SECRET,
     SHELL_SETUP,
+    TOO_LONG,
     UNKNOWN,
+    Budget,
     Code,
     Danger,
     NestedCommand,
     Script,
+    Unreadable,
     has_taint,
     strip_taints,
     word_set,

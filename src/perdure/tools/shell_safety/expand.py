@@ -6,9 +6,8 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 
-from perdure.tools.shell_safety.limits import Budget
-from perdure.tools.shell_safety.syntax import Literal, Substitution, Variable, Word
-from perdure.tools.shell_safety.types import DEFAULTED, SECRET, UNKNOWN, word_set
+from perdure.tools.shell_safety.parse import Literal, Substitution, Variable, Word
+from perdure.tools.shell_safety.types import DEFAULTED, SECRET, UNKNOWN, Budget, word_set
 
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT)(?:_|$)|APIKEY|_PASS$", re.I)
 _MAX_FIELDS = 64

@@ -10,10 +10,19 @@ from dataclasses import dataclass
 from itertools import islice
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.limits import TOO_LONG, Unreadable
 from perdure.tools.shell_safety.parse import decode_escapes
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.types import DECODED, DOWNLOADED, PROGRAM, UNKNOWN, Code, Danger, word_set
+from perdure.tools.shell_safety.types import (
+    DECODED,
+    DOWNLOADED,
+    PROGRAM,
+    TOO_LONG,
+    UNKNOWN,
+    Code,
+    Danger,
+    Unreadable,
+    word_set,
+)
 
 SHELLS = word_set("sh bash dash zsh ksh mksh ash fish rbash csh tcsh")
 

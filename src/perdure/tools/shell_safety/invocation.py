@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from perdure.tools.shell_safety.limits import TOO_LONG, Unreadable
 from perdure.tools.shell_safety.paths import PathZones, ShellPath
-from perdure.tools.shell_safety.types import strip_taints, word_list
+from perdure.tools.shell_safety.types import TOO_LONG, Unreadable, strip_taints, word_list
 
 _SUMMARY_CHARS = 160
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 from perdure.tools.shell_safety.expand import SECRET_NAME
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.limits import TOO_LONG, Unreadable
 from perdure.tools.shell_safety.parse import decode_escapes
 from perdure.tools.shell_safety.types import (
     DECODED,
@@ -22,7 +21,9 @@ from perdure.tools.shell_safety.types import (
     PROGRAM,
     SECRET,
     SHELL_SETUP,
+    TOO_LONG,
     UNKNOWN,
+    Unreadable,
     taints_of,
     word_set,
 )

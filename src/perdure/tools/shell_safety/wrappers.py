@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from perdure.tools.shell_safety.invocation import Invocation, cluster_value
-from perdure.tools.shell_safety.limits import replace_bounded
 from perdure.tools.shell_safety.rules.rule import git_subcommand
 from perdure.tools.shell_safety.taint import paths_of_find
-from perdure.tools.shell_safety.types import UNKNOWN, Code, NestedCommand, Script, Words, has_taint, word_set
+from perdure.tools.shell_safety.types import (
+    UNKNOWN,
+    Code,
+    NestedCommand,
+    Script,
+    Words,
+    has_taint,
+    replace_bounded,
+    word_set,
+)
 
 
 @dataclass(frozen=True, slots=True)

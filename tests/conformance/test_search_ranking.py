@@ -11,7 +11,7 @@ import pytest
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
-from perdure.core.visibility import EVERYONE
+from perdure.core.visibility import EVERYONE, User
 from perdure.store import NewHandoff, SessionStore, Span, open_store
 from support.store import FakeClock
 
@@ -215,3 +215,17 @@ def test_a_phrase_in_a_question_need_not_occur(store: SessionStore, clock: FakeC
     talk(store, clock, newer=20)
     assert store.search('When was the bill "greenhouse invoice" paid?')[0].address == "m:3"
     assert store.search('"greenhouse invoice"') == []
+
+
+def test_the_message_that_began_a_turn_is_found_within_the_scope_alone(store: SessionStore, clock: FakeClock) -> None:
+    session = store.create(user_key="ann")
+    store.append(session.id, user("Always mark up pages semantically."))
+    clock.pass_ms(1_000)
+    store.append(session.id, assistant("Use header, footer and nav elements to define the sections of a blog layout."))
+    store.vectors.catch_up()
+    question = "Which elements define the sections of the blog layout?"
+    answered_at = store.search("blog layout")[0].created_at_ms
+    assert len(store.search(question, visibility=User("ann"))) == 2
+    assert [h.address for h in store.search(question, scope={"role": "assistant"})] == ["m:2"]
+    assert [h.address for h in store.search(question, scope={"since_ms": answered_at})] == ["m:2"]
+    assert store.search(question, visibility=User("bob")) == []

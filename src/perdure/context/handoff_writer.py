@@ -113,6 +113,12 @@ _OTHER_HEADINGS = "Critical Context"
 # What a summariser reads: a share of the covered text, within bounds.
 _SOURCE_SHARE = 0.16
 _LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 32_000, 160_000
+# It also reads what happened in the messages that stay, so that nothing is called open that is done by now.
+_LATER_CHARS = 5_000
+_LATER_HEADING = (
+    "[From here on the next assistant sees the messages themselves. Do not retell them; they tell what of the above is"
+    " finished, failed or still open.]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,18 +256,17 @@ class HandoffWriter:
     def _source(
         self, job: CompactionInput, past: Past, covered: Sequence[Entry], lines: CallLines
     ) -> Callable[[], Transcript]:
-        """Return a function that draws what the summariser reads: the record of what is covered, in more detail."""
+        """Return a function that draws what the summariser reads: the record in more detail, and what came after it."""
         source_chars = sum(e.memoized("chars") or e.memo("chars", count_chars) for e in covered)
         budget = min(max(_LEAST_SOURCE_CHARS, int(source_chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
-        return lambda: split_record(
-            draw_record(
-                covered,
-                budget=budget,
-                lines=lines,
-                earlier=past.record,
-                has_addresses=job.history.is_logged,
-            )
-        )
+        has_addresses = job.history.is_logged
+
+        def draw() -> Transcript:
+            record = draw_record(covered, budget=budget, lines=lines, earlier=past.record, has_addresses=has_addresses)
+            later = draw_record(job.behind, budget=_LATER_CHARS, lines=lines, has_addresses=has_addresses)
+            return split_record(f"{record}\n{_LATER_HEADING}\n{later}" if record and later else record)
+
+        return draw
 
     def _summary(
         self,

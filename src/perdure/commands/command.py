@@ -79,10 +79,8 @@ class Commands:
     """Every command there is, by name."""
 
     def __init__(self, commands: Iterable[Command]) -> None:
-        # The first of a name holds, so that no command of a user's own replaces a built-in one.
-        self._commands: dict[str, Command] = {}
-        for command in commands:
-            self._commands.setdefault(command.name, command)
+        # A later one of the same name holds: a surface may have its own form of a command.
+        self._commands: Mapping[str, Command] = {c.name: c for c in commands}
         self._by_alias = {alias: c for c in self._commands.values() for alias in c.aliases}
 
     def __iter__(self) -> Iterator[Command]:

@@ -12,9 +12,9 @@ import perdure
 from perdure.context.handoff import INDEX, RECORD, Handoff, parse_handoff
 from perdure.context.record.entries import EntryCache
 from perdure.context.record.messages import parse_record
-from perdure.context.record.passages import join_passages, split_passages
 from perdure.context.record.record import Option, choose, common_root, draw_record, prepare
 from perdure.context.sections import CHARS_PER_TOKEN, HandoffParts, Shares, assemble
+from perdure.context.text import join_passages, split_passages
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.models.tokens import estimate_text
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from perdure.context.record.passages import clip, split_passages, split_sentences
+from perdure.context.text import clip, split_passages, split_sentences
 
 REVIEW = """Perfect! I've finished the review.
 

@@ -1,10 +1,14 @@
-"""Text operations of the context engine: sentences, patterns with a cheap pre-filter, excerpts that end at a word."""
+"""Text operations of the context engine: sentences, passages with a worth each, patterns, excerpts that end at a word.
+
+Passages rank conclusions before narration; rows of tables and lists are shortened instead of dropped. A pattern has
+literals as a cheap pre-filter.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +116,393 @@ def _at_word_end(text: str, at: int, lo: int, hi: int) -> int:
         if not (text[i].isalnum() or text[i] == "_"):
             return i
     return max(at, lo)
+
+
+# A passage longer than this has a short form.
+SHORT_CHARS = 130
+_CELL_CHARS = 48
+_CODE_LINES = 8
+# An example of a format is of use as a whole.
+_DATA_LINES = 16
+_CODE_CHARS = 160
+_LONGEST_LEAD = 160
+_SAMPLE_CHARS = 4_000
+_CODE_MARKS = re.compile(r"[{};=<>]|\b\d+→|^\s*(?:def|func|class|import|return|if|for)\b", re.MULTILINE)
+_MOST_CODE_MARKS = 0.015
+# Longer texts are read from both ends.
+_MOST_CHARS = 60_000
+# A longer line that introduces others has a statement of its own from this worth on.
+_LEAST_LEAD_WORTH = 0.7
+_BARE_LEAD_CHARS = 80
+# A passage up to this length between two others is shown instead of an ellipsis.
+_GAP_CHARS = 70
+_LEAST_GAP_WORTH = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A sentence, list item, table row, heading or piece of code."""
+
+    text: str
+    # The same up to the end of a clause; equal to `text` where that is short already.
+    short: str
+    # 0 (filler) to 1 (a decision, a cause, a result).
+    worth: float
+    # Separator to the passage before it: a newline, or a blank within a paragraph.
+    joint: str = "\n"
+    # Index of the heading or line that introduces it; -1 without one.
+    lead: int = -1
+
+
+_FENCE = re.compile(r"^\s*(?:```|~~~)")
+_RULE = re.compile(r"^\s*(?:[-*_=]\s*){3,}$")
+_TABLE_RULE = re.compile(r"^[\s|:+-]+$")
+_HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
+_BOLD_HEADING = re.compile(r"^\*\*([^*:.]{2,60}?):?\*\*:?$")
+_ITEM = re.compile(r"^(\s*)(?:[-*•+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
+_BOLD = re.compile(r"\*\*(\S(?:[^*\n]*?\S)?)\*\*")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*_`]*\s+(?=[\"'“‘(\[*_`]*[^\s a-z])|(?<=[。！？])")
+_CLAUSE_END = re.compile(r"[.;:!?。；：！？，、](?=\s|$|[^\x00-\x7f])|,\s|\s[–—-]{1,2}\s|\s\(|\s→")
+_DIAGRAM = re.compile(r"[─-▟]|->>|-->|--\)|^\s*(?:graph|flowchart|sequenceDiagram|stateDiagram|participant)\b")
+_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|mr|mrs|dr)\.$", re.IGNORECASE)
+
+# An announcement of the next step, of use to nobody once the step was taken.
+_NARRATION = re.compile(
+    r"^(?:(?:ok(?:ay)?|great|good|perfect|alright|excellent|right|sure|hmm|wait|interesting|got it|i see|now|next"
+    r"|first|then|finally|also|so|and|but|yes|there)[,.!:—-]*\s+){0,3}"
+    r"(?:let me\b|let's (?:check|look|see|run|verify|take|find|try|start|now|also|first|build|commit|fix|update|add"
+    r"|create|write|test|make|read|remove|implement|continue|do|get)\b"
+    r"|i(?:'ll| will|'m going to| am going to| need to| should| want to| can)(?: now| also| first| then| start by)?"
+    r" (?:check|look|see|run|verify|read|find|search|explore|examine|investigate|analy[sz]e|create|update|add|fix"
+    r"|launch|start|begin|write|implement|trace|continue|proceed|take|get|view|review|understand|test|build|commit|do"
+    r"|make|use|help)\b"
+    r"|(?:checking|looking|reading|running|searching|verifying|updating|fixing|adding|starting|almost there)\b"
+    r"|(?:now )?(?:check|run|fix|update|add|test|build|verify|create|remove|commit|push|see|look|read|try|rerun|do) "
+    r"|now (?:for|the \w+:)|i (?:now )?(?:understand|see|have a (?:clear|complete|good|full))\b"
+    r"|(?:让我|我来|现在我|接下来我|先看|まず|次に|それでは|確認します|먼저|이제|확인(?:해|하겠))"
+    r")",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(
+    r"^(?:(?:that's |this is )?(?:a )?(?:great|good|excellent|perfect|interesting|fair|nice)"
+    r" (?:question|point|catch|idea)"
+    r"|(?:i(?:'m| am) )?(?:sorry|i apologi[sz]e)\b"
+    r"|you(?:'re| are) (?:absolutely |completely |totally )?right(?! to| that| about)|(?:great|perfect|excellent|done"
+    r"|good|nice|ok(?:ay)?|sure|a?ha?|oh|hm+|wait|yes|yeah|no|got it|understood|sounds good"
+    r"|absolutely|exactly|of course|certainly)\b)"
+    r"[\w ,'’]{0,40}[.!:—✓✅-]*$",
+    re.IGNORECASE,
+)
+_CONCLUSION = re.compile(
+    r"\b(?:because|since|root cause|caused? by|the (?:issue|problem|bug|cause|fix|reason|answer|key|solution"
+    r"|limitation)|instead of|rather than|decid\w+|decision|recommend\w*|verdict|conclusion|approve\w*|chose"
+    r"|trade-?off|therefore|turns out|means that|so that|must|never|always|only|cannot|can't|doesn't|does not|won't"
+    r"|isn't|is not|not yet|no longer|fixed|fails?|failed|failing|passes|passed|passing|works|broken|missing|wrong"
+    r"|correct(?:ly)?|confirmed|verified|done|completed?|pushed|committed|merged|deployed|created|added|removed|renamed"
+    r"|replaced|changed|skipped|left|remaining|default|risk|caveat|limitation|unless|except|however|but|todo|deferred"
+    r"|out of scope|follow-?up|blocked|found|error)\b"
+    r"|[✓✅❌⚠]|决定|因为|原因|所以|改用|修复|失败|成功|必须|不能|結論|ため|修正|失敗|必要|決定|때문|원인|결론|수정|실패|성공",
+    re.IGNORECASE,
+)
+_EXACT = re.compile(r"`[^`\n]+`|\b\d[\d.,:%]*\b|\b\w+[/_.]\w+\b|https?://|\b[0-9a-f]{7,40}\b|#\d+")
+_QUESTION = re.compile(r"[?？][\"'”’)\]*_`]*$")
+
+
+def size_of(text: str) -> int:
+    """Size of a text in UTF-8 bytes, which is nearer to tokens than characters are."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def split_passages(text: str) -> tuple[Passage, ...]:
+    """Split a text into passages, in order. Linear in its length."""
+    if len(text) > _MOST_CHARS:
+        text = f"{text[: _MOST_CHARS // 2]}\n…\n{text[-_MOST_CHARS // 2 :]}"
+    out: list[Passage] = []
+    leads = _Leads()
+    for kind, lines in _blocks(text):
+        if kind == "heading":
+            level, title = lines[0], lines[1]
+            out.append(_heading(title, leads.open_heading(len(out), len(level))))
+        elif kind == "rule":
+            leads = _Leads()
+        elif kind == "code":
+            out += _code(lines, leads.current)
+        elif kind == "table":
+            _add_table(out, lines, leads.current)
+        elif kind == "item":
+            _add_item(out, lines, leads)
+        else:
+            _add_paragraph(out, " ".join(line.strip() for line in lines), leads)
+    return tuple(_with_ends(out))
+
+
+class _Leads:
+    """The headings and introducing lines that are open at the current line."""
+
+    def __init__(self) -> None:
+        self._headings: list[tuple[int, int]] = []
+        self._items: list[tuple[int, int]] = []
+        self.intro = -1
+
+    @property
+    def current(self) -> int:
+        """Return the nearest introduction: an item of the list, a line that ends with a colon, or a heading."""
+        if self.intro >= 0:
+            return self.intro
+        return self._headings[-1][1] if self._headings else -1
+
+    def open_heading(self, index: int, level: int) -> int:
+        while self._headings and self._headings[-1][0] >= level:
+            self._headings.pop()
+        lead = self._headings[-1][1] if self._headings else -1
+        self._headings.append((level, index))
+        self.intro, self._items = -1, []
+        return lead
+
+    def open_item(self, index: int, indent: int) -> int:
+        while self._items and self._items[-1][0] >= indent:
+            self._items.pop()
+        lead = self._items[-1][1] if self._items else self.current
+        self._items.append((indent, index))
+        return lead
+
+    def end_list(self) -> None:
+        self._items = []
+        self.intro = -1
+
+
+def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield headings as (marks, title), code and tables as lines, list items with their continuation, paragraphs."""
+    kind, fence = "", False
+    block: list[str] = []
+    for line in text.splitlines():
+        if _FENCE.match(line):
+            if block:
+                yield kind, block
+            kind, block, fence = ("", [], False) if fence else ("code", [], True)
+            continue
+        if fence:
+            block.append(line)
+            continue
+        stripped = line.strip()
+        now = _line_kind(line, stripped)
+        if now in ("blank", "rule", "heading", "item") or (now != kind and not (kind == "item" and now == "text")):
+            if block:
+                yield kind, block
+            kind, block = "", []
+        if now == "heading":
+            match = _HEADING.match(line)
+            bold = _BOLD_HEADING.match(stripped)
+            yield now, [match[1], match[2]] if match else ["#######", bold[1] if bold else stripped]
+        elif now == "rule":
+            yield now, []
+        elif now != "blank":
+            kind = kind or now
+            block.append(line)
+    if block:
+        yield kind, block
+
+
+def _line_kind(line: str, stripped: str) -> str:
+    if not stripped:
+        return "blank"
+    first = stripped[0]
+    if first == "|":
+        return "table"
+    if (first == "#" and _HEADING.match(line)) or (first == "*" and _BOLD_HEADING.match(stripped)):
+        return "heading"
+    if first in "-*_=" and _RULE.match(stripped):
+        return "rule"
+    return "item" if _ITEM.match(line) else "text"
+
+
+def _plain(text: str) -> str:
+    return _BOLD.sub(r"\1", " ".join(text.split())) if "**" in text else " ".join(text.split())
+
+
+def _heading(title: str, lead: int) -> Passage:
+    title = _plain(title).strip("*: ")
+    if ": " in title:
+        return Passage(title, clip(title, 80), 0.75, "\n", lead)
+    return Passage(f"{title}:", f"{clip(title, 80)}:", 0.6 if _CONCLUSION.search(title) else 0.3, "\n", lead)
+
+
+def _code(lines: Sequence[str], lead: int) -> list[Passage]:
+    """Code in pieces of a few lines, with narrow indentation; diagrams are worth less."""
+    lines = [clip(_narrow(line), _CODE_CHARS) for line in lines if line.strip()]
+    if not lines:
+        return []
+    is_data = lines[0].strip() in ("{", "[")
+    worth = 0.15 if _DIAGRAM.search("\n".join(lines[:6])) else 0.6 if len(lines) <= 4 or is_data else 0.45
+    out = []
+    size = _DATA_LINES if is_data else _CODE_LINES
+    for start in range(0, len(lines), size):
+        piece = "\n".join(lines[start : start + size])
+        out.append(Passage(piece, piece, worth, "\n", lead))
+        worth *= 0.85
+    return out
+
+
+def _narrow(line: str) -> str:
+    body = line.strip()
+    indent = len(line) - len(line.lstrip())
+    tabs = line[:indent].count("\t")
+    return " " * (tabs + (indent - tabs) // 2) + " ".join(body.split())
+
+
+def _add_table(out: list[Passage], lines: Sequence[str], lead: int) -> None:
+    rows = [line.strip() for line in lines if not _TABLE_RULE.match(line)]
+    header = -1
+    for n, row in enumerate(rows):
+        cells = [_plain(c) for c in row.strip("|").split("|")]
+        text = " | ".join(cells)
+        short = " | ".join(clip(c, _CELL_CHARS) for c in cells)
+        if n == 0 and len(rows) > 1:
+            header = len(out)
+            out.append(Passage(f"| {text}", f"| {short}", 0.25, "\n", lead))
+        else:
+            out.append(Passage(f"| {text}", f"| {short}", 0.7, "\n", header if header >= 0 else lead))
+
+
+def _add_item(out: list[Passage], lines: Sequence[str], leads: _Leads) -> None:
+    match = _ITEM.match(lines[0])
+    indent = len(match[1].expandtabs(4)) if match else 0
+    text = _plain(" ".join(line.strip() for line in lines))
+    lead = leads.open_item(len(out), indent)
+    depth = min(indent // 2, 3)
+    worth = _statement_worth(text[2:].lstrip(), 0.62) - 0.12 * depth
+    mark = " " * depth
+    out.append(Passage(mark + text, mark + clip(text, SHORT_CHARS), max(worth, 0.1), "\n", lead))
+
+
+def _add_paragraph(out: list[Passage], text: str, leads: _Leads) -> None:
+    leads.end_list()
+    joint, lead = "\n", leads.current
+    first = len(out)
+    for sentence in split_sentences(_plain(text)):
+        out.append(Passage(sentence, clip(sentence, SHORT_CHARS), _sentence_worth(sentence), joint, lead))
+        joint = " "
+    # The line introduces the list, table or code behind it.
+    if len(out) > first and out[-1].text.endswith((":", "：")) and len(out[-1].text) <= _LONGEST_LEAD:
+        leads.intro = len(out) - 1
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of one paragraph; a full stop inside a word, a number or an abbreviation ends none."""
+    out: list[str] = []
+    start = 0
+    for mark in _SENTENCE_END.finditer(text):
+        piece = text[start : mark.start()]
+        if _ABBREVIATION.search(piece[-8:]) or len(piece) < 2:
+            continue
+        end = mark.end() if mark[0].isspace() else mark.start() + len(mark[0].rstrip())
+        if sentence := text[start:end].strip():
+            out.append(sentence)
+        start = mark.end()
+    if rest := text[start:].strip():
+        out.append(rest)
+    return out
+
+
+def _sentence_worth(sentence: str) -> float:
+    if _FILLER.match(sentence):
+        return 0.06
+    if _NARRATION.match(sentence):
+        # An announcement may carry its reason.
+        return 0.3 if len(sentence) > 60 and _CONCLUSION.search(sentence) else 0.12
+    return _statement_worth(sentence, 0.5)
+
+
+def _statement_worth(sentence: str, worth: float) -> float:
+    if _CONCLUSION.search(sentence):
+        worth += 0.25
+    if _EXACT.search(sentence):
+        worth += 0.15
+    return min(worth, 1.0)
+
+
+def _with_ends(passages: list[Passage]) -> list[Passage]:
+    """Raise the worth of the opening statement and of the closing question or remark."""
+    solid = [i for i, p in enumerate(passages) if p.worth >= 0.45 and not p.text.startswith("|")]
+    if not solid:
+        return passages
+    first, last = solid[0], solid[-1]
+    passages[first] = replace(passages[first], worth=min(1.0, passages[first].worth + 0.25))
+    raised = 0.35 if _QUESTION.search(passages[last].text) else 0.15
+    if last > first:
+        passages[last] = replace(passages[last], worth=min(1.0, passages[last].worth + raised))
+    if passages[-1].joint == "\n" and _QUESTION.search(passages[-1].text):
+        # A closing question needs no heading.
+        passages[-1] = replace(passages[-1], lead=-1)
+    return passages
+
+
+def clip(text: str, most: int) -> str:
+    """Return the beginning of a text up to the end of a clause or word, with an ellipsis; whole where it fits."""
+    if len(text) <= most:
+        return text
+    room = text[: most - 1]
+    end = max((m.start() for m in _CLAUSE_END.finditer(room, most // 2)), default=-1)
+    if end < 0:
+        end = room.rfind(" ", most // 3)
+    cut = room[:end] if end > 0 else room
+    return cut.rstrip(" ,;:–—-(→") + "…"
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is written for people: hardly any of the marks that code and data are full of."""
+    sample = text[:_SAMPLE_CHARS]
+    if sample.lstrip().startswith(("{", "[", "<?xml", "<!DOCTYPE")):
+        return False
+    return len(_CODE_MARKS.findall(sample)) < _MOST_CODE_MARKS * len(sample)
+
+
+def join_passages(passages: Sequence[Passage], levels: Sequence[int]) -> str:
+    """Join passages by their levels: 0 leaves one out, 1 shows its short form, 2 all of it; … marks omissions."""
+    visible = list(levels)
+    _drop_bare_leads(passages, visible)
+    _close_gaps(passages, visible)
+    return "".join(_joined(passages, visible))
+
+
+def _drop_bare_leads(passages: Sequence[Passage], levels: list[int]) -> None:
+    """Hide a heading, introducing line or header of a table of which nothing is shown."""
+    leads = {p.lead for p in passages}
+    visible = {p.lead for p, level in zip(passages, levels, strict=True) if level}
+    for n in range(len(passages) - 1, -1, -1):
+        if levels[n] and n in leads and n not in visible and _only_introduces(passages[n]):
+            levels[n] = 0
+            visible = {p.lead for p, level in zip(passages, levels, strict=True) if level}
+
+
+def _only_introduces(passage: Passage) -> bool:
+    if passage.text.startswith("|"):
+        return True
+    is_open = passage.text.endswith((":", "："))
+    return is_open and (len(passage.text) <= _BARE_LEAD_CHARS or passage.worth < _LEAST_LEAD_WORTH)
+
+
+def _close_gaps(passages: Sequence[Passage], levels: list[int]) -> None:
+    """Show a short passage between two that are shown: an ellipsis would hardly be shorter."""
+    for n in range(1, len(passages) - 1):
+        is_between = not levels[n] and levels[n - 1] and levels[n + 1]
+        if is_between and len(passages[n].text) <= _GAP_CHARS and passages[n].worth > _LEAST_GAP_WORTH:
+            levels[n] = 2
+
+
+def _joined(passages: Sequence[Passage], levels: Sequence[int]) -> Iterator[str]:
+    """Yield the shown passages with their separators, and an ellipsis where something of worth is left out."""
+    is_first, has_gap, is_open = True, False, False
+    for passage, level in zip(passages, levels, strict=True):
+        if not level:
+            has_gap = has_gap or passage.worth > _LEAST_GAP_WORTH
+            continue
+        text = passage.text if level > 1 else passage.short
+        if has_gap and not is_first and not is_open:
+            yield " …"
+        if not is_first:
+            yield passage.joint
+        yield text
+        is_first, has_gap, is_open = False, False, text.endswith("…")
+    if has_gap and not is_first and not is_open:
+        yield " …"

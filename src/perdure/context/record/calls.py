@@ -1,28 +1,521 @@
 """Describe a tool call and its result in one line, and in a few lines with what a reader needs later.
 
-`describe_call` recognises a tool by its name or its arguments, so that histories of other agents read as well as ours.
-Which line of a result matters depends on the kind of the call: the modules `call_git`, `call_checks`, `call_edits` and
-`call_json` each know one. Texts arrive redacted.
+`describe_call` recognises a tool by its name or its arguments, so that histories of other agents read as well as ours:
+shells, files, searches, plans, other agents, the web, and any other. Which line of a result matters depends on the kind
+of the call: the modules `call_git`, `call_checks`, `call_edits` and `call_json` each know one. Texts arrive redacted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
-from perdure.context.record.call_output import list_names, one_line, read_refusal
-from perdure.context.record.call_tools import (
-    DESCRIBERS,
-    describe_missing,
-    describe_other,
-    describe_refusal,
-    holds_foreign_text,
+from perdure.context.record.call_commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
+from perdure.context.record.call_edits import edited_path, read_edit, read_write
+from perdure.context.record.call_json import error_of, read_json
+from perdure.context.record.call_output import (
+    DATA_CHARS,
+    DETAIL_CHARS,
+    LINE_CHARS,
+    CallFinding,
+    OutputView,
+    UnfinishedCall,
+    background_process,
+    clip_middle,
+    clip_path,
+    count_lines,
+    count_noun,
+    join_rows,
+    list_names,
+    merge_facts,
+    one_line,
+    parse_json,
+    plain_text,
+    printable,
+    read_output,
+    read_refusal,
+    unique,
 )
-from perdure.context.record.task import CallKind, CallLine, read_repeatable
+from perdure.context.record.pages import page_rows, page_source
+from perdure.context.record.task import CallFacts, CallKind, CallLine, Outcome, read_repeatable
 from perdure.core.messages import ToolCall, ToolState
+
+_MAX_REPORT_CHARS = 24_000
+_PAGE_CHARS = 900
+_ERROR_HEAD = re.compile(
+    r"(?i)\s*(?:<tool_use_error>|\[error|(?:\w*error|\w*exception|fatal|failure)\s*:|mcp error|traceback \(|failed to |"
+    r"request failed|edit rejected|invalid |could not |cannot |unknown tool|"
+    r"error (?:reading|writing|opening|calling|executing|running|fetching|while|during|in)\b)"
+)
+_FILLER = re.compile(
+    r"(?i)(?:perfect|great|excellent|good|ok(?:ay)?|now|let me|i(?:'ve| have| now| will|'ll)|based on|done|"
+    r"here(?:'s| is| are))\b"
+)
+_AGENT_FOOTER = re.compile(r"\n*(?:agentId: [^\n]*|<usage>[\s\S]{0,400}</usage>)\s*\Z")
+_JSON_ERROR = re.compile(r'\s*\{\s*"(?:error|success)"\s*:|\s*\{[^{}]{0,150}"(?:error"\s*:\s*"|success"\s*:\s*false)')
+_QUESTION_TOOLS = frozenset(("askuserquestion", "ask_user", "clarify", "ask_clarification", "ask_followup_question"))
+_ERROR_TAG = re.compile(r"</?tool_use_error>")
+_EDIT_DIFFICULTY = re.compile(
+    r"(?i)not been read|modified since|to replace not found|does not occur|no match|occurs \d+ times|"
+    r"found \d+ matches|not found in"
+)
+_READS_MORE = re.compile(
+    r"(?i)(?:get|read|fetch|list|search|view|find|query|open|download|extract|browse|scrape|load|show)_?"
+)
+_NUMBER = re.compile(r'"(?:number|iid)"\s*:\s*(\d{1,12})')
+_IDENTIFIER = re.compile(r'"(?:key|id|\w+_id)"\s*:\s*"?([\w.#-]{1,60})')
+_AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})")
+_CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
+
+
+def _compose(
+    name: str, kind: CallKind, target: str, what: str, finding: CallFinding, outcome: Outcome, short: str = ""
+) -> CallLine:
+    """Put together the line and the detail; `short` is the call as the line names it."""
+    headline = finding.headline
+    mark = "FAILED: " if outcome == "failed" else ""
+    room = max(50, LINE_CHARS - len(headline) - len(mark) - 3)
+    short = short or what
+    if len(short) > room and " (`" in short:
+        short = short.split(" (`", 1)[0]
+    short = clip_middle(short, min(room, 110))
+    line = printable(one_line(f"{short} → {mark}{headline}" if headline else short, LINE_CHARS))
+    title = headline if finding.title is None or not finding.rows else finding.title
+    rows = [r for r in finding.rows if r != title]
+    full = f"{what} → {mark}{title}".removesuffix(" → ") if title or mark else what
+    if not rows and len(full) <= LINE_CHARS:
+        return CallLine(kind, name, target, outcome, line, line, finding.worth, facts=finding.facts)
+    first = clip_middle(" ".join(full.split()), 420 if outcome != "refused" else 1_000)
+    room = DATA_CHARS if finding.is_data else DETAIL_CHARS
+    body = join_rows(rows, limit=room - len(first), row_chars=900)
+    detail = printable("\n".join([first, *(f"  {r}" for r in body)]))
+    return CallLine(kind, name, target, outcome, line, detail, finding.worth, facts=finding.facts)
+
+
+def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], refusal: UnfinishedCall) -> CallLine:
+    """A call that was refused or interrupted."""
+    what = _what(name, kind, arguments)
+    if refusal.outcome == "interrupted":
+        finding = CallFinding("INTERRUPTED, the outcome is unknown", worth=0.5)
+        return _compose(name, kind, _target(kind, arguments), what, finding, "interrupted")
+    rows: tuple[str, ...] = ()
+    if kind in ("edit", "write") and (edit := _edit_finding(kind, arguments)) is not None:
+        rows = edit.rows[:8]
+    elif isinstance(plan := arguments.get("plan"), str):
+        rows = tuple(join_rows(plan.split("\n"), limit=500))
+        what = f"plan “{one_line(plan.lstrip('# '), 90)}”"
+    if refusal.words:
+        finding = CallFinding(f"REFUSED by the user: “{one_line(refusal.words, 700)}”", rows, worth=1.0)
+    else:
+        reason = "REFUSED by the user" if refusal.is_by_user else f"REFUSED: {one_line(refusal.message, 200)}"
+        finding = CallFinding(reason, rows, worth=0.8)
+    composed = _compose(name, kind, _target(kind, arguments), what, finding, "refused")
+    return replace(composed, user_words=refusal.words)
+
+
+def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> bool:
+    """Whether the result of a call may begin with a text of another author."""
+    if kind == "shell":
+        return reads_foreign_text(_command(arguments))
+    if kind == "other":
+        return _READS_MORE.match(name.rsplit("__", 1)[-1]) is not None
+    return kind in ("read", "search", "web", "delegate")
+
+
+def describe_missing(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> CallLine:
+    """A call whose result was never recorded."""
+    finding = CallFinding("no result recorded", worth=0.3)
+    return _compose(name, kind, _target(kind, arguments), _what(name, kind, arguments), finding, "unknown")
+
+
+def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
+    """The call without its result."""
+    target = _target(kind, arguments)
+    if kind == "shell" and "command" not in arguments and isinstance(code := arguments.get("code"), str):
+        return f"{name} `{_code_label(code)}`"
+    if kind == "shell":
+        return shell_label(_command(arguments)) if target else name
+    verb = {"read": "read", "write": "write", "edit": "edit", "delete": "delete"}.get(kind)
+    if verb is not None:
+        return f"{verb} {target}" if target else verb
+    return f"{name} {clip_middle(target, 200)}".rstrip()
+
+
+def _target(kind: CallKind, arguments: Mapping[str, Any]) -> str:
+    if kind == "shell":
+        return " ".join(_command(arguments)[:1_500].split())
+    if kind in ("read", "write", "edit", "delete"):
+        return edited_path(arguments) or _arguments_text(arguments, 160)
+    if kind == "search":
+        return str(arguments.get("pattern") or arguments.get("query") or edited_path(arguments))[:300]
+    for key in ("url", "query", "description", "subject", "goal", "title", "id", "task_id", "taskId"):
+        if isinstance(value := arguments.get(key), str) and value:
+            return value[:300]
+    return _arguments_text(arguments, 200)
+
+
+def _arguments_text(arguments: Mapping[str, Any], limit: int) -> str:
+    """The arguments as `name=value`, shortest first where they do not all fit."""
+    pairs = [
+        f"{k}={one_line(str(v), 120)}"
+        for k, v in list(arguments.items())[:30]
+        if v not in (None, "", [], {}) and k != "_i"
+    ]
+    return one_line(", ".join(pairs), limit)
+
+
+def _command(arguments: Mapping[str, Any]) -> str:
+    for key in ("command", "cmd", "script", "code", "input"):
+        value = arguments.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list):
+            words = [str(w) for w in value]
+            return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
+    return ""
+
+
+def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    view = read_output(result)
+    command = _command(arguments)
+    if name in ("process", "BashOutput", "KillShell") or not command:
+        return describe_other(name, "shell", arguments, result)
+    if "code" in arguments and "command" not in arguments:
+        return _describe_code(name, arguments, command, view)
+    shell_kind, (label, short), finding = describe_shell(arguments, command, view)
+    outcome: Outcome = "failed" if finding.is_failure else "ok"
+    target = finding.facts.read_files[-1] if shell_kind == "read" and finding.facts.read_files else command
+    return _compose(name, shell_kind, one_line(target, 300), label, finding, outcome, short)
+
+
+def _code_label(code: str) -> str:
+    """What a program is for: its comments, its definitions and its last statements."""
+    lines = [x.strip() for x in code[:20_000].split("\n") if x.strip() and not x.startswith(("import ", "from "))]
+    remarks = [x.lstrip("# ").strip('"') for x in lines if x.startswith(("# ", '"""'))]
+    names = [x.rstrip(":") for x in lines if x.startswith(("def ", "class ", "async def ", "function "))]
+    label = "; ".join(filter(None, unique([*remarks[:2], *names[:2], *lines[-2:]])))
+    return clip_middle(label, 200)
+
+
+def _describe_code(name: str, arguments: Mapping[str, Any], code: str, view: OutputView) -> CallLine:
+    """A code interpreter: what the program is for, and what it printed."""
+    what = f"{name} `{_code_label(code)}`"
+    _, _, finding = describe_shell({}, "python", view)
+    is_failure = (
+        finding.is_failure
+        or "Traceback (most recent call last)" in view.text
+        or _ERROR_HEAD.match(view.text) is not None
+    )
+    if is_failure and not finding.is_failure:
+        lines = decisive_lines(view)
+        finding = CallFinding(
+            lines[0] if lines else finding.headline,
+            tuple(lines),
+            CallFacts(error=lines[0] if lines else ""),
+            True,
+            0.55,
+        )
+    return _compose(name, "shell", one_line(code, 300), what, finding, "failed" if is_failure else "ok")
+
+
+def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    path = _target("read", arguments)
+    if (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
+    offset, limit = arguments.get("offset"), arguments.get("limit")
+    part = f" from line {offset}" if isinstance(offset, int) and offset > 1 else ""
+    total = _content_lines(result)
+    if isinstance(limit, int) and isinstance(offset, int):
+        total = min(total, limit)
+    finding = CallFinding(count_noun(total, "line"), (), CallFacts(read_files=(path,)), False, 0.05)
+    return _compose(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
+
+
+def _content_lines(result: str) -> int:
+    """The number of lines that a read returned, also where it came inside JSON."""
+    if result[:1] == "{" and isinstance(body := parse_json(result), dict):
+        content = next((v for k in ("content", "text", "output") if isinstance(v := body.get(k), str)), None)
+        return count_lines(result if content is None else content)
+    return count_lines(result)
+
+
+def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine | None:
+    """A call that failed as a whole: its result is an error message."""
+    if len(result) > 6_000:
+        return None
+    text = result
+    if _JSON_ERROR.match(result[:200]) is not None and isinstance(body := parse_json(result), dict):
+        text = error_of(body)
+        if not text:
+            return None
+    elif _ERROR_HEAD.match(result[:80]) is None:
+        return None
+    text = plain_text(_ERROR_TAG.sub("", text)).strip()
+    lines = [x for x in text.split("\n") if x.strip()]
+    first = one_line(lines[0], 200) if lines else "error"
+    worth = 0.1 if kind in ("read", "search") or _EDIT_DIFFICULTY.search(first) else 0.6
+    finding = CallFinding(
+        first, tuple(join_rows(lines[1:6], limit=400)) if worth > 0.1 else (), CallFacts(error=first), True, worth
+    )
+    return _compose(name, kind, _target(kind, arguments), _what(name, kind, arguments), finding, "failed")
+
+
+def _edit_finding(kind: CallKind, arguments: Mapping[str, Any]) -> CallFinding | None:
+    return read_write(arguments) if kind == "write" else read_edit(arguments)
+
+
+def _describe_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    if (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
+    finding = _edit_finding(kind, arguments)
+    if finding is None:
+        path = edited_path(arguments)
+        facts = CallFacts(changed_files=(path,) if path else ())
+        finding = CallFinding(one_line(result, 100), (), facts, False, 0.4)
+    files = finding.facts.changed_files + finding.facts.deleted_files
+    target = edited_path(arguments) or (files[0] if files else "")
+    is_new = kind == "write" and re.search(r"(?i)\bcreated\b", result[:120]) is not None
+    verb = "create" if is_new else kind
+    path = edited_path(arguments)
+    room = max(34, LINE_CHARS - len(finding.headline) - len(verb) - 4)
+    short = f"{verb} {clip_path(path, room)}".rstrip()
+    return _compose(name, kind, target, f"{verb} {path}".rstrip(), finding, "ok", short)
+
+
+def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    if (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
+    pattern = str(arguments.get("pattern") or arguments.get("query") or arguments.get("glob") or "")
+    where = edited_path(arguments)
+    what = f"search “{one_line(pattern, 120)}”{f' in {where}' if where else ''}" if pattern else f"list {where}"
+    if (
+        re.match(r"(?i)\s*(?:no (?:matches|files|results)|nothing|found 0|0 matches)", result[:60])
+        or not result.strip()
+    ):
+        return _compose(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok")
+    view = read_output(result)
+    if view.raw[:1] in ("{", "[") and (finding := read_json(view)) is not None:
+        return _compose(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok")
+    total = view.total_lines
+    rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
+    headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
+    return _compose(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
+
+
+def _describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    """A question to the user, with the answer."""
+    questions = arguments.get("questions")
+    first = questions[0] if isinstance(questions, list) and questions else arguments
+    question = first.get("question") or first.get("prompt") if isinstance(first, dict) else str(first)
+    answer = printable(result[:4_000]).strip()
+    finding = CallFinding(f"the user answered: {one_line(answer, 600)}", worth=0.9)
+    what = f"asked the user “{one_line(str(question or ''), 160)}”"
+    return _compose(name, kind, one_line(str(question or ""), 160), what, finding, "ok")
+
+
+def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    if (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
+    items = next(
+        (v for k in ("todos", "items", "plan", "tasks", "steps") if isinstance(v := arguments.get(k), list)), None
+    )
+    if items is not None:
+        return _describe_plan(name, items)
+    subject = arguments.get("subject") or arguments.get("title")
+    if isinstance(subject, str) and "create" in name.lower():
+        number = re.search(r"#(\w+)", result[:200])
+        label = f"task {number[1]}: {subject}" if number is not None else f"task: {subject}"
+        description = arguments.get("description")
+        rows = (one_line(description, 500),) if isinstance(description, str) else ()
+        finding = CallFinding("", rows, CallFacts(created=(label,)), False, 0.45)
+        return _compose(name, kind, subject, f"created {label}", finding, "ok")
+    plan = arguments.get("plan")
+    if isinstance(plan, str):
+        steps = join_rows(plan.split("\n"), limit=1_000)
+        finding = CallFinding(one_line(result, 80), tuple(steps), CallFacts(), False, 0.7)
+        target = f"plan → {one_line(result, 60)}"
+        composed = _compose(name, kind, target, f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
+        return replace(composed, report=plan[:_MAX_REPORT_CHARS])
+    finding = CallFinding(
+        one_line(result, 110),
+        tuple(join_rows(plain_text(result[:4_000]).split("\n"), limit=600)),
+        CallFacts(),
+        False,
+        0.25,
+    )
+    if "taskId" in arguments:
+        changes = _arguments_text({k: v for k, v in arguments.items() if k != "taskId"}, 300)
+        task = str(arguments["taskId"])
+        return _compose(name, kind, task, f"task {one_line(task, 40)}", CallFinding(changes, worth=0.1), "ok")
+    return _compose(
+        name, kind, _target(kind, arguments), f"{name} {_arguments_text(arguments, 120)}".rstrip(), finding, "ok"
+    )
+
+
+def _describe_plan(name: str, items: list[Any]) -> CallLine:
+    plan: list[tuple[str, bool]] = []
+    rows: list[str] = []
+    active = ""
+    for item in items[:60]:
+        if isinstance(item, dict):
+            text = next(
+                (
+                    v
+                    for k in ("content", "text", "step", "title", "subject", "task", "description")
+                    if isinstance(v := item.get(k), str)
+                ),
+                "",
+            )
+            status = str(item.get("status", ""))
+        else:
+            text, status = str(item), ""
+        if not text:
+            continue
+        is_done = status in ("completed", "done", "complete", "finished", "cancelled")
+        plan.append((text, is_done))
+        if status in ("in_progress", "active", "in-progress"):
+            active = active or text
+        rows.append(f"[{'x' if is_done else '>' if text == active else ' '}] {one_line(text, 160)}")
+    finished = sum(is_done for _, is_done in plan)
+    now = f", now: {active}" if active else ""
+    finding = CallFinding(f"{finished} of {len(plan)} done{now}", tuple(rows), CallFacts(plan=tuple(plan)), False, 0.3)
+    return _compose(name, "task", active or "plan", "plan", finding, "ok")
+
+
+def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    if (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
+    what = f"{name}: {_delegated(arguments)}"
+    text = printable(clip_middle(result, _MAX_REPORT_CHARS)).strip()
+    process = background_process(result)
+    if process or re.match(r"(?:Started|Spawned|Launched|Async agent)\b", text):
+        number = _AGENT_ID.search(text[:400])
+        label = f"agent {number[1]}" if number is not None else f"agent {process}".rstrip()
+        facts = CallFacts(started_process=f"{label} : {one_line(_delegated(arguments), 120)}".replace(" :", ":"))
+        rows = tuple(join_rows(text.split("\n"), limit=500))
+        return _compose(
+            name,
+            kind,
+            _target(kind, arguments),
+            what,
+            CallFinding("runs in the background", rows, facts, False, 0.5),
+            "ok",
+        )
+    text = text[:-600] + _AGENT_FOOTER.sub("", _AGENT_FOOTER.sub("", text[-600:]))
+    lines = [x.strip() for x in text.split("\n") if x.strip()]
+    candidates = [x for x in lines if len(x.split()) > 2 and not x.startswith(("```", "|", "---"))]
+    first = next((x for x in candidates[:12] if not _FILLER.match(x)), lines[0] if lines else "no report")
+    excerpt = lines
+    if sum(map(len, lines)) > 1_000:
+        # The verdict is often at the end.
+        excerpt = [*join_rows(lines, limit=450, row_chars=200), "[…]", *(one_line(x, 200) for x in lines[-4:])]
+    finding = CallFinding(one_line(first.lstrip("#* "), 120), tuple(excerpt), CallFacts(), False, 0.8)
+    composed = _compose(name, kind, _target(kind, arguments), what, finding, "ok")
+    return replace(composed, report=text if len(lines) > 1 or len(text) > 200 else "")
+
+
+def _delegated(arguments: Mapping[str, Any]) -> str:
+    """What another agent was asked to do."""
+    tasks = arguments.get("tasks")
+    if isinstance(tasks, list) and tasks:
+        names = [
+            str(next((t[k] for k in ("description", "goal", "task", "id") if t.get(k)), t))
+            if isinstance(t, dict)
+            else str(t)
+            for t in tasks[:5]
+        ]
+        return list_names([one_line(n, 90) for n in names], 160)
+    for key in ("description", "goal", "task", "prompt", "message", "id", "task_id"):
+        if isinstance(value := arguments.get(key), str) and value:
+            return one_line(value, 140)
+    return _arguments_text(arguments, 140)
+
+
+def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    if (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
+    view = read_output(result)
+    target = _target(kind, arguments)
+    what = f"{name} {clip_middle(target, 200)}"
+    source = page_source(view.raw)
+    if source is view.raw and (finding := read_json(view)) is not None:
+        return _compose(name, kind, target, what, finding, "failed" if finding.is_failure else "ok")
+    rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
+    first = rows[0].strip("#: ") if rows else ""
+    headline = f"{one_line(first, 90)} ({len(view.raw):,} characters)" if first else "empty"
+    finding = CallFinding(headline, tuple(rows), worth=0.35, title=f"{len(view.raw):,} characters")
+    return _compose(name, kind, target, what, finding, "ok")
+
+
+def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    """Any other tool: its arguments, and the telling fields or lines of its result."""
+    if name.lower() in _QUESTION_TOOLS:
+        return _describe_question(name, kind, arguments, result)
+    if (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
+    view = read_output(result)
+    what = f"{name} {_arguments_text(arguments, 200)}".rstrip()
+    finding = read_json(view)
+    if finding is None:
+        _, _, finding = describe_shell({}, "", view)
+        if not finding.is_failure and _ERROR_HEAD.match(finding.headline) and kind == "other":
+            finding = replace(
+                finding, is_failure=True, facts=CallFacts(error=one_line(finding.headline, 240)), worth=0.55
+            )
+    removed = CallFacts(deleted_files=(path,)) if kind == "delete" and (path := edited_path(arguments)) else CallFacts()
+    facts = merge_facts(
+        [finding.facts, removed, _created_facts(name, arguments, result), _stopped_facts(name, arguments)]
+    )
+    worth = max(finding.worth, 0.8 if facts.created else 0.0)
+    finding = replace(finding, facts=facts, worth=worth)
+    return _compose(name, kind, _target(kind, arguments), what, finding, "failed" if finding.is_failure else "ok")
+
+
+def _stopped_facts(name: str, arguments: Mapping[str, Any]) -> CallFacts:
+    """The process or agent that a call stopped."""
+    is_stop = str(arguments.get("action")) in ("kill", "stop", "terminate") or name in (
+        "KillShell",
+        "KillBash",
+        "TaskStop",
+    )
+    identifier = next(
+        (str(v) for k in ("process_id", "shell_id", "task_id", "id", "pid") if (v := arguments.get(k))), ""
+    )
+    return CallFacts(stopped_process=identifier) if is_stop else CallFacts()
+
+
+def _created_facts(name: str, arguments: Mapping[str, Any], result: str) -> CallFacts:
+    """What a tool such as `create_pull_request` created, by the id in its result."""
+    base = name.rsplit("__", 1)[-1]
+    match = _CREATES.match(base)
+    if match is None:
+        return CallFacts()
+    head = result[:4_000]
+    number = _NUMBER.search(head) or _IDENTIFIER.search(head) or re.search(r"#(\d+)\b", head[:400])
+    title = next((v for k in ("title", "name", "subject", "summary") if isinstance(v := arguments.get(k), str)), "")
+    if number is None and not title:
+        return CallFacts()
+    thing = match[1].replace("_", " ").strip() or "item"
+    thing = {"pull request": "PR #", "merge request": "MR !", "issue": "issue #"}.get(thing, f"{thing} ")
+    label = f"{thing}{number[1]}" if number is not None else thing.strip("#! ")
+    return CallFacts(created=(f"{label}: {title}" if title else label,))
+
+
+Describer = Callable[[str, CallKind, Mapping[str, Any], str], CallLine]
+DESCRIBERS: Mapping[CallKind, Describer] = {
+    "shell": _describe_shell,
+    "read": _describe_read,
+    "write": _describe_edit,
+    "edit": _describe_edit,
+    "search": _describe_search,
+    "task": _describe_task,
+    "delegate": _describe_delegate,
+    "web": _describe_web,
+}
+
 
 _MAX_ARGUMENT_CHARS = 400_000
 
@@ -91,42 +584,6 @@ def _kind_by_name(name: str) -> CallKind:
         if base in names.split():
             return kind
     return "web" if base.startswith(("web_", "browser", "tavily")) else "other"
-
-
-def merge_lines(lines: Sequence[CallLine]) -> Sequence[str]:
-    """Return the lines of consecutive calls: reads and searches that succeeded in one line, equal lines counted."""
-    merged: list[str] = []
-    for is_look, group in groupby(lines, key=_is_look):
-        calls = list(group)
-        if is_look and len(calls) > 1:
-            merged.append(_merge_looks(calls))
-            continue
-        for text, same in groupby(calls, key=lambda c: c.line):
-            count = len(list(same))
-            merged.append(f"{text} ({count}×)" if count > 1 else text)
-    return merged
-
-
-def _is_look(line: CallLine) -> bool:
-    return line.kind in ("read", "search") and line.outcome == "ok"
-
-
-def _merge_looks(calls: Sequence[CallLine]) -> str:
-    reads = [c.target for c in calls if c.kind == "read"]
-    searches = [f"“{one_line(c.target, 50)}”" for c in calls if c.kind == "search"]
-    parts = []
-    if reads:
-        parts.append(f"read {list_names(_counted(reads), 400)}")
-    if searches:
-        parts.append(f"searched for {list_names(_counted(searches), 240)}")
-    return "; ".join(parts)
-
-
-def _counted(names: Sequence[str]) -> list[str]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return [f"{n} ({c}×)" if c > 1 else n for n, c in counts.items()]
 
 
 _EDITOR_ACTIONS: Mapping[str, CallKind] = {"view": "read", "create": "write", "delete": "delete"}

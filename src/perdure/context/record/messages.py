@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from perdure.context.record.decisions import UserReading, announces, read_user
-from perdure.context.record.passages import Passage, clip, split_passages
+from perdure.context.text import Passage, clip, split_passages
 from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message, ToolCall, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document or an instruction

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from perdure.context.record.call_output import parse_json
 from perdure.context.record.entries import redact_message, redacted
-from perdure.context.record.passages import Passage, clip, is_prose, join_passages, size_of, split_passages
+from perdure.context.text import Passage, clip, is_prose, join_passages, size_of, split_passages
 from perdure.core.messages import Entry, Message
 
 _MOST_CHARS = 60_000

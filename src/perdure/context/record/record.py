@@ -22,8 +22,8 @@ from perdure.context.record.messages import (
     read_statement,
 )
 from perdure.context.record.pages import QuotedDocument, find_documents, read_instructions, share_documents
-from perdure.context.record.passages import Passage, clip, join_passages, size_of, split_passages
 from perdure.context.record.task import CallKind, CallLine, parse_steps
+from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
 from perdure.core.messages import Entry
 
 # The line of each call, by the position of the message that made it and the id of the call.

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.handoff import SECTIONS
-from perdure.context.record.passages import clip
 from perdure.context.record.task import (
     BEFORE_LOG,
     InstructionKind,
@@ -23,7 +22,7 @@ from perdure.context.record.task import (
     TouchedFile,
     UserRequest,
 )
-from perdure.context.text import beginning, sentences, tidy
+from perdure.context.text import beginning, clip, sentences, tidy
 from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, MOST_REQUESTS, OPEN, quote
 from perdure.redaction import redact
 

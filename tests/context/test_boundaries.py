@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.boundaries import Boundaries, Limits, find_boundaries
+from perdure.context.retention import Boundaries, Limits, find_boundaries
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message, ToolCall, assistant, system, tool_result, user
 
 LIMITS = Limits(tail_tokens=1_000, head_tokens=500, room_tokens=10_000)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import perdure
 from perdure.config.settings import CompressionSettings
-from perdure.context.boundaries import find_unread
 from perdure.context.compressor import ContextCompressor
+from perdure.context.retention import find_unread
 from perdure.core import rules
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message, Part
 from support.long_histories import histories, step

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perdure
-from perdure.context.grounding import MARK, check_summary
 from perdure.context.handoff import Handoff, render
+from perdure.context.summary_check import MARK, check_summary
 from support.long_histories import working_session
 from support.summarisers import GOOD
 

@@ -9,9 +9,9 @@ import pytest
 import perdure
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
-from perdure.context.grounding import MARK, without_marked
 from perdure.context.handoff import END_MARKER, INDEX, RECORD, Handoff
 from perdure.context.handoff_writer import MOST_MESSAGES, read_past
+from perdure.context.summary_check import MARK, without_marked
 from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.core.ports import Summary
 from support.summarisers import GOOD

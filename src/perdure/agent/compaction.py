@@ -33,7 +33,6 @@ from perdure.agent.projection import spill_results, with_text
 from perdure.agent.prompt import renewed
 from perdure.agent.session import LiveSession
 from perdure.agent.turn_limits import Spent, check_spending
-from perdure.context.boundaries import find_unread
 from perdure.context.engine import (
     Compaction,
     CompactionReport,
@@ -49,6 +48,7 @@ from perdure.context.engine import (
 )
 from perdure.context.handoff import edit_handoff
 from perdure.context.history import tokens_of
+from perdure.context.retention import find_unread
 from perdure.core.concurrency import describe_error, run_shielded
 from perdure.core.datastructures import intervals_of
 from perdure.core.errors import NotFound

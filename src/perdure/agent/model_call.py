@@ -170,7 +170,7 @@ class ModelCaller:
     ) -> ModelAnswer:
         """Request a reply to the current history. Raises ProviderError with advice once recovery is exhausted.
 
-        The caller stores the answer (`store`), so that the call is recorded in one transaction with the reply.
+        The caller stores the answer (`store_answer`), so that the call is recorded in one transaction with the reply.
         """
         attempts = Attempts()
         while True:

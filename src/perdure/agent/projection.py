@@ -116,9 +116,9 @@ def spill_results(
     conversation_id: str,
     is_enough: Callable[[Mapping[int, str]], bool],
 ) -> tuple[dict[int, str], list[tuple[ToolCall, StoredOutput]]]:
-    """Spills results of the group `entries` (a calling message first) in the order of H2 until `is_enough`.
+    """Spill results of the group `entries` (a calling message first), largest first, until `is_enough`.
 
-    Returns the texts to send instead, by seq, and where the whole outputs went.
+    Return the texts to send instead, by seq, and where the whole outputs went.
     """
     calls = {call_id: call for call in entries[0].message.tool_calls for call_id in call.ids}
     # A preview already has its whole output elsewhere.

@@ -15,7 +15,7 @@ from perdure import prompts
 from perdure.agent.context_usage import Composition, ContextUsage
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import Projection, SentForms, SpilledResults, loop_start, surplus_images
-from perdure.context.boundaries import shorten_head
+from perdure.context.retention import shorten_head
 from perdure.core.errors import StoreError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.core.messages import Entry, Message, ToolCall, tool_result

@@ -261,7 +261,7 @@ class DelegationSettings(Section):
 
 
 class RouteSettings(Section):
-    """One place to send a call; written as a mapping, or in short as `provider` or `provider/model`."""
+    """A model endpoint, as a mapping or in short form: `provider` or `provider/model`."""
 
     model_config = ConfigDict(
         json_schema_extra={"allowed": "provider, provider/model, or a mapping with provider, model and base_url"}

@@ -8,7 +8,6 @@ from typing import Any
 
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
-from perdure.context.boundaries import Boundaries, Limits, find_boundaries, shorten_head
 from perdure.context.engine import (
     Compaction,
     ContextEngine,
@@ -26,6 +25,7 @@ from perdure.context.handoff_writer import HandoffWriter, WriteResult
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.record.entries import EntryCache
 from perdure.context.record.record import prepare
+from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
 from perdure.core.concurrency import SystemClock

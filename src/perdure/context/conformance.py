@@ -21,8 +21,8 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Any
 
-from perdure.context.boundaries import project
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, as_compaction, is_async
+from perdure.context.retention import project
 from perdure.context.state import MemoryState
 from perdure.core import rules
 from perdure.core.concurrency import run_coroutine
@@ -190,7 +190,7 @@ def check_mutates_nothing(make: Make) -> None:
 
 
 def check_survives_odd_histories(make: Make) -> None:
-    """Any history gives a valid one or itself; nothing raises."""
+    """Check that no history makes the engine raise, and that each result is valid and has the newest user message."""
     for name, entries in odd_histories().items():
         engine = _started(make)
         engine.has_content_to_compress(entries)

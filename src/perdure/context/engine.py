@@ -26,8 +26,8 @@ from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
-from perdure.context.boundaries import find_unread, project
 from perdure.context.handoff import Handoff, with_compaction_note
+from perdure.context.retention import find_unread, project
 from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_shielded
 from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import PluginBroken, ToolError

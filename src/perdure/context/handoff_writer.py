@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from perdure import prompts
-from perdure.context.boundaries import Boundaries, shorten_head
 from perdure.context.engine import EngineServices, Steps
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts, scan
-from perdure.context.grounding import check_summary, user_claims, without_marked
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
 from perdure.context.record.decisions import user_reading
@@ -20,6 +18,7 @@ from perdure.context.record.record import CallLines, call_lines, draw_record
 from perdure.context.record.sections import ValueUse, draw_index, write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
+from perdure.context.retention import Boundaries, shorten_head
 from perdure.context.sections import (
     HandoffParts,
     Shares,
@@ -38,6 +37,7 @@ from perdure.context.summarizer import (
     is_available,
     summarize_transcript,
 )
+from perdure.context.summary_check import check_summary, user_claims, without_marked
 from perdure.context.transcript import Transcript, split_record, transcribe
 from perdure.context.user_intent import user_texts
 from perdure.core.concurrency import SystemClock

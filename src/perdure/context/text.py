@@ -49,7 +49,7 @@ PLAN = PatternMatcher(
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in any script, lines counting as ends; code blocks are left out."""
+    """Split a text into sentences, also at line breaks and CJK full stops; fenced code is left out."""
     prose = "".join(text.split("```")[::2]) if "```" in text else text
     pieces: list[str] = []
     start = 0

@@ -116,7 +116,7 @@ def _host_of(url: str) -> str:
 
 
 def _embedded_ipv4(address: Address) -> Address:
-    """Return the IPv4 address embedded in an IPv6 one, if any; `::` and `::1` stay as they are."""
+    """Return the IPv4 address embedded in an IPv6 one, or else the address itself."""
     if isinstance(address, IPv4Address) or int(address) <= 1:
         return address
     number = int(address)

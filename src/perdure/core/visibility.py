@@ -3,6 +3,8 @@
 Owner       the owner of the machine; stored under an empty user key
 User(key)   one user with a key of their own
 Everyone    no restriction: an administrator, or direct access to the database file
+
+`gateway.auth.principal` decides which of them a request gets; store queries apply it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The owner's conversations alone."""
+    """Visibility limited to the conversations of the machine's owner."""
 
     # The value of `user_key` that rows must have.
     stored_key: ClassVar[str] = ""
@@ -28,7 +30,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user's conversations alone."""
+    """Visibility limited to one user's conversations."""
 
     key: str
 

@@ -102,7 +102,7 @@ class LearnedLimits:
 
 
 class Windows:
-    """Resolves windows in order of authority. Construction makes no request."""
+    """Resolve a model's window: configured, learned, from the catalogue, from the endpoint, default. Lazy."""
 
     def __init__(self, catalog: Catalog, learned: LearnedLimits, *, configured: int | None = None) -> None:
         self._catalog = catalog
@@ -129,7 +129,7 @@ class Windows:
 
 
 def step_down(window: int) -> int:
-    """One rung down the ladder; at its foot the window stays, and the attempts of G4 come to their end."""
+    """Return the next smaller common window size, or the same one where there is none."""
     return next((rung for rung in LADDER if rung < window), window)
 
 

@@ -147,7 +147,7 @@ def _read_props(response: object, model: str) -> int | None:
 
 
 def _read_running(response: object, model: str) -> int | None:
-    """Parse Ollama's list of loaded models: the allocated context."""
+    """Return the context size that Ollama has allocated for a loaded model, if it lists the model."""
     for row in _rows(response, "models"):
         if model in (row.get("name"), row.get("model")) or row.get("name") == f"{model}:latest":
             return _sane(row.get("context_length"))

@@ -12,9 +12,9 @@ from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.conversations import list_cursor, parse_list_cursor
 from perdure.store.db.database import Row, Transaction, Value, text, to_time_ms
 from perdure.store.encoding import decode_or_placeholder
-from perdure.store.figures import ORDER_SQL, ConversationFigures, OrderKey, load_figures
 from perdure.store.queries import CONVERSATION, StoreContext, conversation_of_row
 from perdure.store.records import Conversation
+from perdure.store.statistics import ORDER_SQL, ConversationFigures, OrderKey, load_figures
 
 _COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
 _FROM = "FROM conversation c LEFT JOIN session s ON s.id = c.tip"

@@ -18,9 +18,9 @@ from perdure.core.errors import NotFound, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.core.visibility import Visibility
 from perdure.models.catalog import Catalog
-from perdure.store.figures import OrderKey
 from perdure.store.listing import ConversationFilter, ListOrder
 from perdure.store.records import Conversation
+from perdure.store.statistics import OrderKey
 from perdure.store.store import SessionStore
 from perdure.web import schemas
 from perdure.web.live import LiveFeed

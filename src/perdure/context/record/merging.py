@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from perdure.context.grounding import MARK, GroundingSources
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.decisions import given_up, topic_words
 from perdure.context.record.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
 from perdure.context.record.task import STEP_MARK, TaskState
 from perdure.context.sections import says_nothing, split_headings
+from perdure.context.summary_check import MARK, GroundingSources
 from perdure.context.user_intent import is_directive
 
 BY_CODE = frozenset(("Active Task", "Constraints & Preferences", "Pending User Asks"))

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perdure.context.authorship import before_fiction
-from perdure.context.grounding import MARK
 from perdure.context.record.decisions import (
     DecisionLog,
     RequestLog,
@@ -37,6 +36,7 @@ from perdure.context.record.task import (
     TouchedFile,
     UserRequest,
 )
+from perdure.context.summary_check import MARK
 from perdure.context.text import beginning, sentences
 from perdure.context.user_intent import parse_active_task
 from perdure.core.messages import Entry

@@ -223,7 +223,7 @@ class MessageJob:
         return StartedTurn(agent_lease)
 
     def _resume(self, content: MessageContent, agent_lease: AgentLease, begin_seq: int) -> StartedTurn:
-        """Read how far an earlier start got; everything in the log after `begin_seq` belongs to this message."""
+        """Read from the log how far an earlier attempt at this message got: its entries follow `begin_seq`."""
         conversation = agent_lease.conversation
         if begin_seq == 0 and self._is_of_chat:  # its process may have died before the chat was routed
             self._context.routing.set(self.chat, conversation.id)

@@ -204,7 +204,7 @@ def _prompt_of(parts: str) -> int | None:
 
 
 def _guessed_window(error_text: str) -> int | None:
-    """Guess the window in an unknown wording: the smaller of two numbers, or the one called a limit."""
+    """Guess the window from an unknown error message: the smaller of two numbers, or the one called a limit."""
     figures = sorted({int(f) for f in _FIGURE.findall(error_text) if int(f) >= _LEAST_WINDOW})
     if len(figures) == 2:
         return figures[0]

@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from perdure.context.facts import kind_of, scan
-from perdure.context.grounding import MARK
 from perdure.context.handoff import Handoff, parse_handoff
+from perdure.context.summary_check import MARK
 from perdure.core.errors import NotFound
 from perdure.core.messages import Message
 from perdure.store.ledger import COMPACTED, prompt_sizes

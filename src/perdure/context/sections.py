@@ -334,7 +334,7 @@ _SECTIONS_SHARE = 0.5
 # A record repeats nothing of the sections, which need less room beside it.
 _BESIDE_RECORD = 0.85
 # Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
-_LONG_SECTIONS = 3.05
+_LONG_SECTIONS = 2.95
 # Shorter ones leave it a part of their room.
 _SHORT_SECTIONS = 0.15
 _FRAME_CHARS = 1_000

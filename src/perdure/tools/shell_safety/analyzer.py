@@ -28,6 +28,7 @@ from perdure.tools.shell_safety.parse import (
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.rules import data, files, git, packages, remote, secrets, sending, system
 from perdure.tools.shell_safety.rules.data import destructive_statements
+from perdure.tools.shell_safety.rules.root import ROOT_PROGRAMS, is_usual_as_root
 from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
 from perdure.tools.shell_safety.types import (
@@ -138,7 +139,7 @@ def analyze_command(command: str, context: ShellContext) -> CommandAnalysis:
         dangers.append(_unreadable(command, str(reason)))
     except RecursionError:
         dangers.append(_unreadable(command, "it is nested too deeply"))
-    unique = {d.kind: d for d in reversed(dangers)}
+    unique = {d.kind: replace(d, what=strip_taints(d.what, "…")) for d in reversed(dangers)}
     is_complete = not has_skipped and "unreadable" not in unique
     return CommandAnalysis(tuple(reversed(unique.values())), tuple(invocations), is_complete)
 
@@ -156,6 +157,7 @@ class _Frame:
     upstream: tuple[str, ...] = ()
     depth: int = 0
     is_background: bool = False
+    is_root: bool = False
 
     def deeper(self) -> _Frame:
         return replace(self, depth=self.depth + 1)
@@ -268,7 +270,8 @@ class _CommandAnalyzer:
     def _substitution(self, substitution: Substitution, frame: _Frame) -> str:
         stdin = UNKNOWN if substitution.kind == ">" else None
         with self._keep_folder():
-            out = self._nodes(substitution.body, _Frame(frame.scope.child(), stdin, depth=frame.depth + 1))
+            inner = _Frame(frame.scope.child(), stdin, depth=frame.depth + 1, is_root=frame.is_root)
+            out = self._nodes(substitution.body, inner)
         if substitution.kind == "$":
             return out
         name = f"/dev/fd/{63 + len(self._files)}"
@@ -349,7 +352,10 @@ class _CommandAnalyzer:
         self._budget.spend_chars(run.size + (_CHARS_PER_ARGUMENT * len(run.args) if frame.depth else 0))
         self._check_name(run, typed)
         self.invocations.append(replace(run, name=typed) if "/" in typed else run)
+        dangers_before = len(self.dangers)
         self._report(run)
+        if frame.is_root and len(self.dangers) == dangers_before:
+            self._check_root(run)
         self._check_remotes(run)
         self._builtin(run, frame)
         out = self._function_call(run, frame) if run.name in self._functions else None
@@ -375,6 +381,12 @@ class _CommandAnalyzer:
             self.dangers.append(_unreadable(run.summary, _COMPUTED_INDEX))
         elif typed.startswith("./") and looks_recursive(run):
             self.dangers.append(Danger("hidden-code", run.summary))
+
+    def _check_root(self, run: Invocation) -> None:
+        """Match a command that runs as root, unless that is usual; a script of a shell is read itself."""
+        is_script = run.name in SHELLS and shell_script(run) is not None
+        if not (is_script or run.name in self._functions or is_usual_as_root(run)):
+            self.dangers.append(Danger("privileges", f"as root: {run.summary}"))
 
     def _check_remotes(self, run: Invocation) -> None:
         """Match `git push` to a remote that the same command adds or changes."""
@@ -422,6 +434,11 @@ class _CommandAnalyzer:
                 scope.assign(name, [UNKNOWN])
         elif run.name in ("source", "."):
             scope.is_open = True
+        elif run.name == "alias":
+            for name, sign, value in (a.partition("=") for a in run.args):
+                if sign and value.strip():
+                    script = parse(f'{value} "$@"', self._budget, depth=frame.depth)
+                    self._functions[name] = Function(name, script.nodes)
 
     def _function_call(self, run: Invocation, frame: _Frame) -> str:
         self._called_functions.add(run.name)
@@ -478,7 +495,8 @@ class _CommandAnalyzer:
             elif inner.words:
                 typed, *rest = inner.words
                 words = Invocation(program_of(typed), tuple(rest), self._zones, inner.stdin, upstream=run.upstream)
-                self._run(words, frame.deeper(), typed)
+                is_root = frame.is_root or run.name in ROOT_PROGRAMS
+                self._run(words, replace(frame.deeper(), is_root=is_root), typed)
 
     def _script(self, inner: Script, run: Invocation, frame: _Frame) -> None:
         text = inner.text
@@ -493,7 +511,7 @@ class _CommandAnalyzer:
         # What is unknown as a whole has been reported.
         self._parsed(
             text if text.strip(ALL_TAINTS + " \n") else "",
-            _Frame(scope, None, depth=frame.depth + 1),
+            _Frame(scope, None, depth=frame.depth + 1, is_root=frame.is_root),
             is_guess=inner.is_guess,
         )
 

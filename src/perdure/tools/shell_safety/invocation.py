@@ -99,7 +99,10 @@ class Invocation:
     @cached_property
     def summary(self) -> str:
         few = self.args[:_SUMMARY_CHARS]
-        text = strip_taints(" ".join((self.name, *(a[: _SUMMARY_CHARS + 1] for a in few))), "…")
+        # A group has no name, but the files that it reads.
+        words = () if self.name in (">", "{") and self.reads else (self.name, *(a[: _SUMMARY_CHARS + 1] for a in few))
+        reads = (f"< {path[: _SUMMARY_CHARS + 1]}" for path in self.reads[:_SUMMARY_CHARS])
+        text = re.sub("…+", "…", strip_taints(" ".join((*words, *reads)), "…"))
         return text if len(text) <= _SUMMARY_CHARS else f"{text[:_SUMMARY_CHARS]}…"
 
 

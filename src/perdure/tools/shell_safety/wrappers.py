@@ -103,6 +103,10 @@ _PREFIXES: dict[str, Prefix] = {
 }
 _SUBCOMMANDS = [(name.split("."), prefix) for name, prefix in _PREFIXES.items() if "." in name]
 _XARGS_VALUES = word_set("-I -n -P -L -d -s -E -a --max-args --max-procs --delimiter --arg-file")
+_FD_VALUES = word_set(
+    "-e -t -d -E -S -o -c -j --extension --type --max-depth --min-depth --exact-depth --exclude --size --owner --color "
+    "--threads --changed-within --changed-before --max-results --base-directory --ignore-file"
+)
 _SSH_VALUES = word_set("-i -p -l -o -F -L -R -D -J -b -c -E -e -I -m -Q -S -W")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 # The dynamic loader, which runs the program that it is given.
@@ -270,11 +274,26 @@ def _find(run: Invocation) -> Iterator[NestedCommand]:
 def _fd(run: Invocation) -> Iterator[NestedCommand]:
     for i, a in enumerate(run.args):
         if a in ("-x", "-X", "--exec", "--exec-batch"):
-            pattern = next((x for x in run.args[:i] if not x.startswith("-")), "*")
-            rest, many = run.args[i + 1 :], f"./**/{pattern}"
-            filled = tuple(replace_bounded(w, "{}", many) for w in rest)
-            yield Words(filled if any("{" in w for w in rest) else (*filled, many))
+            rest = run.args[i + 1 :]
+            for many in _paths_of_fd(run.args[:i])[:5]:
+                filled = tuple(replace_bounded(w, "{}", many) for w in rest)
+                yield Words(filled if any("{" in w for w in rest) else (*filled, many))
             return
+
+
+def _paths_of_fd(args: tuple[str, ...]) -> list[str]:
+    """Return the paths that `fd` would match, as patterns: every start folder with the pattern or the extension."""
+    words, extension, at = [], "", 0
+    while at < len(args):
+        a = args[at]
+        following = args[at + 1] if at + 1 < len(args) else ""
+        if a in ("-e", "--extension"):
+            extension = following
+        if not a.startswith("-"):
+            words.append(a)
+        at += 2 if a in _FD_VALUES else 1
+    pattern = words[0] if words and words[0] not in (".", "") else f"*.{extension}" if extension else "*"
+    return [f"{folder.rstrip('/') or '/'}/**/{pattern}" for folder in words[1:] or ["."]]
 
 
 def _ssh(run: Invocation) -> Iterator[NestedCommand]:
@@ -413,7 +432,6 @@ _SPECIAL: dict[str, _Nested] = {
         "sed gsed": _sed,
         "trap": lambda run: (Script(o) for o in run.operands[:1] if o not in ("-", "")),
         "eval": lambda run: iter([Script(" ".join(run.args))]),
-        "alias": lambda run: (Script(f"{a.partition('=')[2]} name") for a in run.args if "=" in a),
         "command": _command,
         "at batch": lambda run: iter([Script(run.stdin)] if run.stdin else []),
         "make": _make,

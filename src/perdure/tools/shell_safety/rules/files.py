@@ -58,17 +58,22 @@ def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
 
 
 def _moved_away(run: Invocation) -> Iterator[Danger]:
-    """Yield the dangers of moving all files of a folder out of the workspace: for it that is a deletion."""
-    sources = run.operands
+    """Yield the dangers of moving something away: where it was, that is a deletion.
+
+    In the workspace that holds for all files of a folder, elsewhere for everything but a file fetched into it.
+    """
+    sources, is_fetched = run.operands, False
     if run.name == "mv":
         target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
-        if run.zones.resolve_write(target).zone == "workspace":
-            return
+        is_fetched = run.zones.resolve_write(target).zone == "workspace"
         sources = tuple(o for o in run.operands if o != target)
     for o in sources:
         location = run.classify(o)
+        is_outside = run.zones.is_outside(location) and not (is_fetched and location.is_file)
+        if is_fetched and not is_outside:
+            continue
         is_trashed = run.name != "mv" and location.zone not in ("workspace", "unknown")
-        if is_trashed or (location.is_wide and location.zone in ("workspace", "home", "system")):
+        if is_outside or is_trashed or (location.is_wide and location.zone in ("workspace", "home", "system")):
             yield from _path_dangers(run, o, is_tree=True)
 
 
@@ -136,14 +141,14 @@ def write_dangers(run: Invocation) -> Iterator[Danger]:
             yield Danger(kind, _describe_write(run, path))
     for path in run.reads:
         if re.match(r"/dev/(?:tcp|udp)/", path):
-            yield Danger("reverse-shell", f"{run.summary} < {path}")
+            yield Danger("reverse-shell", run.summary)
 
 
 def _describe_write(run: Invocation, path: str) -> str:
     """Format the command with the target of its redirect, for the approval request."""
     if path not in run.writes:
         return run.summary
-    command = run.summary if run.name not in (">", "{") else ""
+    command = run.summary if run.name not in (">", "{") or run.reads else ""
     return f"{command} > {strip_taints(path[:_MAX_PATH_CHARS], '…')}".strip()
 
 
@@ -188,6 +193,10 @@ def _installs_setuid(run: Invocation) -> bool:
 
 def _overwrites_with_nothing(run: Invocation) -> bool:
     return run.name == "mv" and run.operands[-1:] == ("/dev/null",)
+
+
+def _empties_trash(run: Invocation) -> bool:
+    return run.has("--empty") or (run.name == "trash" and run.has("-e"))
 
 
 def _empties(run: Invocation) -> bool:
@@ -263,6 +272,14 @@ RULES = (
     RiskRule("permissions", "setcap chattr", unless(is_help), "setcap cap_net_raw+ep ./tool"),
     RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
     RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
+    RiskRule("delete-outside", "gio trash ktrash ktrash5 ktrash6", _empties_trash, "gio trash --empty"),
+    RiskRule("delete-outside", "trash-empty trash-rm", unless(is_help), "trash-empty 30"),
+    RiskRule(
+        "delete-outside",
+        "kioclient kioclient5 kioclient6",
+        lambda r: any(o in ("empty", "remove") for o in r.operands[:1]),
+        "kioclient empty trash:/",
+    ),
     RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
     RiskRule("delete-tree", "sed gsed perl", _empties_in_place, "sed -i d src/main.py"),
     RiskRule(

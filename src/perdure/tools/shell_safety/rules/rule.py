@@ -59,12 +59,17 @@ def unless(condition: When) -> When:
 
 def is_dry_run(run: Invocation) -> bool:
     """Whether the command only displays what it would do."""
-    shows = ("--dry-run", "--help", "--version", "--check", "--what-if")
-    return any(o in shows for o in run.options) or "help" in run.operands[:1]
+    shows = ("--dry-run", "--help", "--check", "--what-if")
+    return any(o in shows for o in run.options) or "help" in run.operands[:1] or _asks_version(run)
 
 
 def is_help(run: Invocation) -> bool:
-    return any(o in ("--help", "--version") for o in run.options) or run.args in (("-h",), ("-V",), ("-v",), ("help",))
+    return "--help" in run.options or _asks_version(run) or run.args in (("-h",), ("-V",), ("-v",), ("help",))
+
+
+def _asks_version(run: Invocation) -> bool:
+    """Whether `--version` stands alone; with a value it says which version is meant."""
+    return run.args[-1:] == ("--version",) or "--version" in run.args[:1] and len(run.operands) == 0
 
 
 def git_subcommand(run: Invocation) -> tuple[str, Invocation]:

@@ -984,6 +984,76 @@ kubectl apply -f k8s/app.yaml
 cat .github/workflows/auth.yml
 curl -H "Authorization: Bearer $API_TOKEN" https://api.example/me
 screen -ls
+sudo -v
+sudo -n true
+sudo -l
+sudo ls -la /root
+sudo cat /var/log/syslog | tail -50
+sudo dmesg | tail
+sudo ss -ltnp
+sudo docker compose up -d
+sudo apt-get install -y --no-install-recommends bash coreutils
+sudo sh -c 'tail -5 /var/log/syslog'
+sudo timeout 5 journalctl -f
+alias sudo='sudo '
+alias ll='ls -la'
+alias py=python3
+alias k=kubectl; k get pods
+mv /tmp/build.tgz /tmp/old.tgz
+mv ../data/sample.csv data/
+gio trash --list
+trash-list
+apk add --no-cache bash
+apt-get install -y sudo openssh-server
+rpm -qi bash
+rpm -qa | grep ssl
+dpkg -L bash
+dpkg -S /bin/ls
+pacman -Qi bash
+go run .
+go run golang.org/x/tools/cmd/stringer@latest -type=Kind
+go install golang.org/x/tools/gopls@latest
+npm install --prefix packages/web
+npm i -w packages/web lodash
+npm install @types/node
+cargo --version
+cargo yank --help
+aws ec2 describe-instances
+aws logs create-log-group --log-group-name g
+aws dynamodb create-table --table-name t --endpoint-url http://localhost:8000
+gcloud config configurations create work
+gcloud beta emulators firestore start
+az account list
+pulumi preview
+cdk diff
+vercel dev
+vercel deploy
+netlify deploy
+wrangler dev
+fly status
+heroku logs --tail
+deno task release
+systemd-run --user --scope make
+systemctl list-timers
+atq
+at -l
+gdb ./build/app core
+gdb -p 4321 -batch -ex 'thread apply all bt'
+strace -p 4321
+strace -e trace=openat ls
+pgrep -fl node
+kill $(pgrep -f 'vite --port')
+renice -n 10 -p 4321
+socat TCP-LISTEN:8080,fork TCP:localhost:3000
+python3 -c 'import os; os.remove("build/x.o")'
+python3 -c 'import os; os.remove("/tmp/x.json")'
+python3 -c 'x = ["/a", "b"]; x.remove("/a"); print(x)'
+python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
+node -e 'require("fs").unlinkSync("dist/a.js")'
+php -r 'unlink("cache/x");'
+ruby -e 'puts File.read("x")'
+fd -e pyc -x rm
+fd -e py . src -x black
 """
 
 

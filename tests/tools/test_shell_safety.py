@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from perdure.tools.shell_safety.analyzer import RULES, ShellContext, find_dangers
 from perdure.tools.shell_safety.rules.rule import RiskRule
-from perdure.tools.shell_safety.types import KINDS
+from perdure.tools.shell_safety.types import KINDS, has_taint
 from support.dangerous_commands import dangerous
 from support.ordinary_commands import ordinary
 from support.unseen_commands import (
@@ -159,6 +159,27 @@ def test_valid_syntax_that_the_grammar_does_not_know_is_readable(command: str) -
 def test_danger_names_the_overwritten_file() -> None:
     (danger,) = find_dangers("echo x > ~/thesis.tex", WHERE)
     assert danger.what == "echo x > /home/me/thesis.tex"
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("base64 -w0 < ~/.ssh/id_rsa", "base64 -w0 < /home/me/.ssh/id_rsa"),
+        ("while read -r l; do echo $l; done < ~/.ssh/id_rsa", "< /home/me/.ssh/id_rsa"),
+        ("alias g='rm -rf'; g ~/Videos", "rm -rf /home/me/Videos"),
+        ("alias g='rm -rf'", "rm -rf …"),
+        ("fd -H -t f . /home/me/Mail -x rm", "rm /home/me/Mail/**/*"),
+        ("sudo renice -n -5 -p 400", "as root: renice -n -5 -p 400"),
+        ("ruby -rsocket -e 's=TCPSocket.new(h,1);`#{s}`'", "s=TCPSocket.new(h,1);`#{s}`"),
+    ],
+)
+def test_danger_names_what_is_really_affected(command: str, what: str) -> None:
+    assert what in [d.what for d in find_dangers(command, WHERE)]
+
+
+def test_danger_shows_no_markers_of_the_analysis() -> None:
+    shown = "".join(d.what for c in dangerous() for d in find_dangers(c, WHERE))
+    assert not has_taint(shown)
 
 
 def test_relative_paths_resolve_against_the_shell_folder() -> None:

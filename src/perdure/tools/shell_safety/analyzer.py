@@ -76,6 +76,8 @@ _MAX_REDIRECTS = 500
 # Cost of one more argument, in characters.
 _CHARS_PER_ARGUMENT = 60
 _MAX_WHAT_CHARS = 120
+# The argument of an alias that is never called.
+_ANY_WORD = "…"
 _COMPUTED_NAME = "the name of the command is computed at run time"
 _NAME_REFERENCE = "a variable stands for another one that is only known at run time"
 _COMPUTED_INDEX = "the index of an array runs a command"
@@ -175,6 +177,7 @@ class _CommandAnalyzer:
         self._budget = budget
         self._files: dict[str, str] = {}
         self._functions: dict[str, Function] = {}
+        self._aliases: set[str] = set()
         self._called_functions: set[str] = set()
         self._new_remotes: set[str] = set()
         self._steps = 0
@@ -186,6 +189,7 @@ class _CommandAnalyzer:
         for name in [n for n in self._functions if n not in self._called_functions]:
             unknown = scope.child()
             unknown.is_open = True
+            unknown.arguments = [name, _ANY_WORD] if name in self._aliases else unknown.arguments
             self._nodes(self._functions[name].body, _Frame(unknown, depth=1))
 
     def _parsed(self, text: str, frame: _Frame, *, is_guess: bool = False) -> None:
@@ -385,7 +389,7 @@ class _CommandAnalyzer:
     def _check_root(self, run: Invocation) -> None:
         """Match a command that runs as root, unless that is usual; a script of a shell is read itself."""
         is_script = run.name in SHELLS and shell_script(run) is not None
-        if not (is_script or run.name in self._functions or is_usual_as_root(run)):
+        if not (is_script or run.name == _ANY_WORD or is_usual_as_root(run)):
             self.dangers.append(Danger("privileges", f"as root: {run.summary}"))
 
     def _check_remotes(self, run: Invocation) -> None:
@@ -439,6 +443,7 @@ class _CommandAnalyzer:
                 if sign and value.strip():
                     script = parse(f'{value} "$@"', self._budget, depth=frame.depth)
                     self._functions[name] = Function(name, script.nodes)
+                    self._aliases.add(name)
 
     def _function_call(self, run: Invocation, frame: _Frame) -> str:
         self._called_functions.add(run.name)

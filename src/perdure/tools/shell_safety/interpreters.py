@@ -117,6 +117,15 @@ _DELETES = re.compile(
     r"|fs\.rm|fs\.promises\.rm|promises\.rm|Remove-Item|removedirs|unlink_recursive|delete-directory)\b"
 )
 _UNLINKS = re.compile(r"\b(?:unlink|unlinkSync|os\.remove|File\.delete|FileUtils\.rm|remove)\b")
+# A call that deletes or moves one file, and one on a path in front of it.
+_UNLINK_CALL = re.compile(
+    r"(?:\bunlink(?:Sync)?|\bos\.(?:remove|rmdir|rename|replace)|\bFile\.(?:delete|unlink|rename)|\bFileUtils\.(?:rm|mv|remove)\w*"
+    r"|\bfs\.(?:promises\.)?(?:remove|unlink|rename|rmdir)\w*|\bshutil\.move|(?<![\w.>])(?:remove|rmdir|rename|delete-file))\b"
+)
+_UNLINKED_PATH = re.compile(
+    r"""['"]([~/][^'"\n]{1,200})['"]\s{0,3}\)[\w.()]{0,40}\.(?:unlink|rmdir|rename|replace|delete)\b"""
+)
+_HOME_NAME = re.compile(r"\bHOME\b|homedir\(|\b(?:Dir|Path)\.home|expanduser")
 _MANY = re.compile(r"\b(?:glob|rglob|walk|listdir|scandir|iterdir|readdir|readdirSync|Dir)\b|<\*|\*")
 _WRITES = re.compile(
     r"\bopen\s{0,4}\([^)]{0,120}['\"][^'\"]{0,8}[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
@@ -145,11 +154,13 @@ _DECODES = re.compile(
 )
 _FETCHES = re.compile(
     r"urlopen|urlretrieve|requests\.get|httpx\.get|\bfetch\s*\(|https?\.get|require\(['\"]https?['\"]\)|open-uri|LWP|file_get_contents\s*\(\s*['\"]http"
-    r"|DownloadString|Invoke-WebRequest|\biwr\b|URI\.open|Net::HTTP|WebClient"
+    r"|\b(?:get|getstore|mirror|read|open|request|include|require|dofile)\b\s{0,3}\(?\s{0,3}['\"](?:https?|ftp)://"
+    r"|socket\.http|HTTP::Tiny|curl_exec|Faraday|HTTParty|DownloadString|Invoke-WebRequest|\biwr\b|URI\.open|Net::HTTP|WebClient"
 )
 _SOCKETS = re.compile(
-    r"\bsocket\b|TCPSocket|fsockopen|net\.(?:connect|Socket|createConnection)|IO::Socket|\bSocket\b|/inet/tcp"
+    r"\bsocket\b|TCPSocket|TCPServer|fsockopen|stream_socket_|\bnet['\"]?\)?\.(?:connect|Socket|createConnection|createServer)|IO::Socket|\bSocket\b|/inet/tcp"
 )
+_CONNECTS = re.compile(r"(?i)connect|TCPSocket|TCPServer|fsockopen|stream_socket_|IO::Socket|\baccept\b|createServer")
 _SHELL_ENDS = re.compile(
     r"dup2|pty\.spawn|/bin/(?:ba|z|da)?sh|\bsh\b\s+-i|cmd\.exe|powershell|child_process|subprocess|\bexec\b"
 )
@@ -191,6 +202,7 @@ class CodeReading:
 
 def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
     """Scan code by its string literals and names; it is not parsed. Raises Unreadable."""
+    what = " ".join(text[:1_000].split())[:160]
     if language in _BACKTICKS_RUN:
         text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
     strings = list(islice(_strings(text), _MAX_STRINGS + 1))
@@ -198,7 +210,6 @@ def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
         raise Unreadable(TOO_LONG)
     # getattr(os, 'sys' + 'tem') builds a name from strings.
     names = " ".join((text, *(s for s in strings if re.fullmatch(r"\w{2,20}", s))))
-    what = " ".join(text[:1_000].split())[:160]
     dangers = tuple(Danger(kind, what) for kind in _kinds(text, names, strings, zones))
     scripts: tuple[str, ...] = ()
     if _RUNS.search(names):
@@ -231,6 +242,8 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield from (kind for zone, kind in _ZONE_KINDS.items() if zone in named_zones)
     if zones.workspace is not None:
         yield from _written_kinds(text, zones)
+        if any(zones.is_outside(zones.classify(path)) for path in _unlinked_paths(text)):
+            yield "delete-outside"
     if _UNLINKS.search(text) and _MANY.search(text):
         yield "delete-tree"
 
@@ -248,7 +261,7 @@ def _hands_out_shell(text: str, names: str) -> bool:
     """Whether the code connects a shell to a socket."""
     if not _SOCKETS.search(names):
         return False
-    is_client = "connect" in text.lower()
+    is_client = _CONNECTS.search(names) is not None
     if is_client and (_SHELL_ENDS.search(names) or _RUNS.search(names)):
         return True
     piped = any(end in names.partition(start)[2] for start, end in (("TCPSocket", "popen"), ("fsockopen", "exec")))
@@ -284,6 +297,19 @@ def _deleted_paths(text: str) -> Iterator[str]:
         call = re.split(r"[)\n;]", text[match.end() : match.end() + 300], maxsplit=1)[0]
         paths = [s for s in _strings(call) if s]
         yield from paths or [UNKNOWN]
+
+
+def _unlinked_paths(text: str) -> Iterator[str]:
+    """Yield the absolute paths that single calls delete or move away; `~` for those below the home folder."""
+    yield from (match[1] for match in islice(_UNLINKED_PATH.finditer(text), _MAX_MATCHES))
+    for match in islice(_UNLINK_CALL.finditer(text), _MAX_MATCHES):
+        call = re.split(r"[\n;]", text[match.end() : match.end() + 300], maxsplit=1)[0]
+        # Of a move only the source disappears.
+        path = next(_strings(call), "")
+        if path.startswith(("/", "~")):
+            yield path
+        elif _HOME_NAME.search(call):
+            yield "~/file"
 
 
 def _literals(text: str) -> Iterator[tuple[int, int, str]]:

@@ -126,6 +126,12 @@ def paths_of_find(run: Invocation) -> list[str]:
     return [f"{s.rstrip('/') or '/'}/**/{pattern}" for s in (starts or ["."])]
 
 
+def _process_ids(run: Invocation, files: Mapping[str, str]) -> str:
+    """Return a marker with the names of the processes, so that a later `kill` is known by them."""
+    names = [re.sub(r"[^\w.-]", "_", o[:60].strip("^$[]")) for o in run.operands[-3:]] or [""]
+    return "".join(f"{PROGRAM}{name}\n" for name in names)
+
+
 def _environment(run: Invocation, files: Mapping[str, str]) -> str:
     return PROGRAM if run.operands and not any(SECRET_NAME.search(o) for o in run.operands) else SECRET
 
@@ -162,6 +168,8 @@ _SPECIAL: dict[str, _Output] = {
     "ls": lambda run, files: "\n".join(run.operands) if run.operands and not run.has("-l") else UNKNOWN,
     "env": _environment,
     "printenv": _environment,
+    "pgrep": _process_ids,
+    "pidof": _process_ids,
     "mktemp": lambda run, files: FRESH,
     "pwd": lambda run, files: run.zones.folder or UNKNOWN,
     "curl": _curl,

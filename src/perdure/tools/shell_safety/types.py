@@ -61,13 +61,15 @@ KINDS: dict[str, Kind] = {
     "users": Kind("it changes accounts, groups or passwords"),
     "security": Kind("it disables protection or logging", is_lasting=False),
     "kernel": Kind("it changes the running kernel or what is mounted"),
-    "packages": Kind("it removes software from the machine"),
+    "packages": Kind("it removes or replaces software of the machine"),
     "git-discard": Kind("it discards uncommitted work", "Commit or stash it first (git stash)."),
     "git-rewrite": Kind("it removes branches or rewrites history", "Make a new commit or branch instead."),
     "git-push": Kind("it overwrites or deletes what others see", "Push a new branch instead."),
     "database": Kind("it deletes data or tables", "Look first (SELECT), make a backup, or name the rows (WHERE)."),
     "containers": Kind("it removes containers, images or volumes in bulk, or gives a container access to the host"),
-    "cloud": Kind("it deletes or changes things on other machines", "Show what would change first (plan, --dry-run)."),
+    "cloud": Kind(
+        "it creates, deletes or changes things on other machines", "Show what would change first (plan, --dry-run)."
+    ),
     "publish": Kind("it publishes something that others will install", "Try it with --dry-run."),
     "remote-code": Kind("it runs code fetched from the network", "Save it to a file, read it, then run it."),
     "hidden-code": Kind("it runs code that is hidden or generated at run time", "Write the command out plainly."),

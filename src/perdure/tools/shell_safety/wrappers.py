@@ -432,6 +432,7 @@ _SPECIAL: dict[str, _Nested] = {
         "sed gsed": _sed,
         "trap": lambda run: (Script(o) for o in run.operands[:1] if o not in ("-", "")),
         "eval": lambda run: iter([Script(" ".join(run.args))]),
+        "alias": lambda run: (Script(a.partition("=")[2]) for a in run.args if "=" in a),
         "command": _command,
         "at batch": lambda run: iter([Script(run.stdin)] if run.stdin else []),
         "make": _make,

@@ -59,6 +59,51 @@ def _changes_source(run: Invocation) -> bool:
     )
 
 
+# A package in a file, as against one of the configured index.
+_PACKAGE_FILE = re.compile(r"(?:\.{0,2}/|~).|.*\.(?:deb|rpm|apk|snap|pkg|flatpak(?:ref)?|pkg\.tar\.\w+)\Z", re.I)
+_GITHUB_NAME = re.compile(r"(?![.@~/])[\w.-]{1,100}/[\w.-]{1,100}(?:#\S{1,100})?\Z")
+
+
+def _installs_file(run: Invocation) -> bool:
+    """Match system packages that are installed from a file, whose scripts run as root."""
+    if is_help(run) or run.has("--simulate", "--dry-run", "--test", "--download-only"):
+        return False
+    if run.name == "dpkg":
+        return run.has("-i", "--install", "--unpack")
+    if run.name == "rpm":
+        return run.has("-i", "-U", "-F", "--install", "--upgrade", "--freshen", "--reinstall") and not run.has(
+            "-q", "--query", "-V", "--verify", "-K", "-e"
+        )
+    if run.name == "pacman":
+        return any(re.match(r"-U", o) for o in run.options) or run.has("--upgrade")
+    if run.has("--allow-untrusted", "--dangerous"):
+        return True
+    installs = run.operands[:1] in (("install",), ("in",), ("add",), ("localinstall",), ("reinstall",))
+    return installs and any(_PACKAGE_FILE.match(o) for o in run.operands[1:])
+
+
+def _runs_module(run: Invocation) -> bool:
+    """Match `go run module@version`, which fetches a program and runs it."""
+    packages = run.operands[1:2] if run.starts("run") else ()
+    return any("@" in p and not p.startswith((".", "/")) and _is_unusual(p) for p in packages)
+
+
+def _installs_repository(run: Invocation) -> bool:
+    """Match `npm install owner/repository`."""
+    folders = run.all_values_of("--prefix", "-C", "--dir", "--cwd", "-w", "--workspace", "-F", "--filter", "--cache")
+    packages = [o for o in run.operands[1:] if o not in folders]
+    return run.operands[:1] in (("install",), ("i",), ("add",)) and any(map(_GITHUB_NAME.match, packages))
+
+
+def _adds_extension(run: Invocation) -> bool:
+    """Match extensions of a tool, and formulas, that come from somebody's own repository."""
+    words = run.operands
+    if words[:1] == ("tap",):
+        return any("/" in o and not o.startswith("homebrew/") for o in words[1:])
+    is_url = words[:1] in (("install",), ("specific_install",)) and any("://" in o for o in words[1:])
+    return (is_url and run.name != "helm") or words[:2] in (("extension", "install"), ("plugin", "install"))
+
+
 # Variables that make programs load libraries or run files.
 _INJECTS = word_set(
     "LD_PRELOAD LD_AUDIT PYTHONSTARTUP PERL5DB BASH_ENV PROMPT_COMMAND ZDOTDIR GIT_EXTERNAL_DIFF GIT_SSH "
@@ -136,7 +181,25 @@ RULES: tuple[RiskRule, ...] = (
         "npm config set registry http://packages.example",
     ),
     RiskRule(
-        "package-source", "cargo", lambda r: r.starts("install") and r.has("--git", "--index"), "cargo install --git x"
+        "package-source",
+        "cargo",
+        lambda r: r.operands[:1] in (("install",), ("binstall",), ("add",)) and r.has("--git", "--index"),
+        "cargo install --git x",
+    ),
+    RiskRule(
+        "package-source",
+        "dpkg rpm pacman apt apt-get aptitude dnf yum microdnf zypper apk snap flatpak",
+        _installs_file,
+        "dpkg -i tool.deb",
+    ),
+    RiskRule("package-source", "gdebi installer alien", lambda r: not is_help(r) and bool(r.args), "gdebi tool.deb"),
+    RiskRule("package-source", "go", _runs_module, "go run tools.example/cmd@latest"),
+    RiskRule("package-source", "npm yarn pnpm bun", _installs_repository, "npm install somebody/thing"),
+    RiskRule(
+        "package-source",
+        "gh helm brew gem luarocks",
+        _adds_extension,
+        "gh extension install somebody/gh-thing",
     ),
     RiskRule(
         "package-source",

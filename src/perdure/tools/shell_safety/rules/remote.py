@@ -17,7 +17,7 @@ from perdure.tools.shell_safety.rules.rule import (
     option,
     unless,
 )
-from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS
+from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, LOCAL_URL
 from perdure.tools.shell_safety.types import has_taint
 
 _HOST_MOUNT = re.compile(
@@ -25,6 +25,18 @@ _HOST_MOUNT = re.compile(
 )
 _DELETES = re.compile(
     r"^(?:delete|terminate|destroy|deregister|purge|remove|drop|revoke|deactivate)(?:-|\Z|:)|^(?:rb|nuke)\Z|[-:]delete\Z"
+)
+
+_AWS_COSTS = re.compile(
+    r"(?:run-(?:instances|job-flow|task|scheduled)|start-(?:instances|db-|notebook-instance|stream|task)|create-|request-spot"
+    r"|purchase-|allocate-|update-auto-scaling-group|set-desired-capacity|modify-|update-service\Z|update-stack|deploy\Z"
+    r"|restore-)"
+)
+_AWS_FREE = re.compile(
+    r"create-(?:tags?|log-|invalidation|pull-request|presigned|commit|branch|change-?set|repository)"
+)
+_STARTS = re.compile(
+    r"(?:create|start|resize|scale|deploy|restore|clone|up|power-on)\Z|create-(?:with-container|instance)"
 )
 
 
@@ -138,6 +150,56 @@ def _aws(run: Invocation) -> bool:
     )
 
 
+def _aws_creates(run: Invocation) -> bool:
+    """Match operations that start or create what is paid for; `s3 mb` and the like cost nothing."""
+    if is_dry_run(run) or run.has("--dryrun") or LOCAL_URL.match(run.value_of("--endpoint-url") or ""):
+        return False
+    return any(_AWS_COSTS.match(w) and not _AWS_FREE.match(w) for w in run.operands[1:2])
+
+
+def _creates_something(run: Invocation) -> bool:
+    words = run.operands
+    if is_dry_run(run) or words[:1] in (("config",), ("auth",), ("init",), ("components",), ("login",), ("configure",)):
+        return False
+    # Emulators run on this machine.
+    if "emulators" in words[:2]:
+        return False
+    return any(_STARTS.match(w) for w in words[1:5]) or words[:1] == ("deploy",)
+
+
+def _deploys_stack(run: Invocation) -> bool:
+    words = run.operands
+    if is_dry_run(run) or run.has("--guided", "--no-execute-changeset", "--no-execute"):
+        return False
+    return words[:1] in (("up",), ("deploy",)) or words[:2] in (("svc", "deploy"), ("env", "deploy"))
+
+
+def _deploys_site(run: Invocation) -> bool:
+    """Match what replaces the public version of a site, or adds machines to it."""
+    words = run.operands
+    if is_dry_run(run):
+        return False
+    if run.name in ("vercel", "now", "netlify"):
+        is_deployment = not words or words[:1] in (("deploy",), ("build",)) or "/" in words[0] or words[0] == "."
+        is_public = run.has("--prod", "--prod-if-unlocked") or run.value_of("--target") == "production"
+        return (is_deployment and words[:1] != ("build",) and is_public) or words[:1] in (("promote",), ("rollback",))
+    if run.name in ("fly", "flyctl"):
+        return words[:1] in (("deploy",), ("launch",), ("scale",)) or words[1:2] in (("create",), ("run",), ("start",))
+    if run.name == "heroku":
+        return words[:1] in (
+            ("ps:scale",),
+            ("ps:resize",),
+            ("addons:create",),
+            ("container:release",),
+            ("releases:rollback",),
+        )
+    return (run.name == "wrangler" and words[:2] in (("deploy",), ("pages", "deploy"))) or words[:1] in (
+        ("up",),
+        ("publish",),
+        ("deploy",),
+    )
+
+
 def _deletes_something(run: Invocation) -> bool:
     return not is_dry_run(run) and any(_DELETES.search(w) for w in run.operands[:6])
 
@@ -158,7 +220,15 @@ def _gh(run: Invocation) -> bool:
         return (run.value_of("-X", "--method") or "").upper() in ("DELETE", "PUT", "PATCH")
     return (
         words[1:2] in (("delete",), ("archive",), ("transfer",))
-        or words[:2] in (("release", "create"), ("repo", "edit"), ("workflow", "disable"), ("secret", "set"))
+        or words[:2]
+        in (
+            ("release", "create"),
+            ("release", "edit"),
+            ("release", "upload"),
+            ("repo", "edit"),
+            ("workflow", "disable"),
+            ("secret", "set"),
+        )
         or (words[:2] == ("pr", "merge") and run.has("--admin"))
     )
 
@@ -173,6 +243,7 @@ def _publishes(run: Invocation) -> bool:
             ("dist-tag", "add"),
             ("dist-tag", "rm"),
             ("owner", "add"),
+            ("owner", "rm"),
             ("access", "public"),
         )
     return any(w in ("publish", "upload", "push", "yank", "release", "deploy", "bdist_upload") for w in words[:3])
@@ -232,6 +303,27 @@ RULES = (
         _deletes_something,
         "gcloud projects delete shop",
     ),
+    RiskRule("cloud", "aws", _aws_creates, "aws ec2 run-instances --image-id ami-1 --count 8"),
+    RiskRule(
+        "cloud",
+        "gcloud az doctl hcloud linode-cli oci ibmcloud aliyun openstack scw vultr-cli firebase",
+        _creates_something,
+        "gcloud compute instances create web --machine-type a3-highgpu-8g",
+    ),
+    RiskRule(
+        "cloud",
+        "eksctl kops",
+        lambda r: r.operands[:1] in (("create",), ("scale",), ("upgrade",)) and not is_dry_run(r),
+        "eksctl create cluster --nodes 20",
+    ),
+    RiskRule("cloud", "pulumi cdk cdktf sst serverless sls copilot sam", _deploys_stack, "pulumi up --yes"),
+    RiskRule(
+        "publish",
+        "vercel now netlify fly flyctl heroku wrangler railway surge eb",
+        _deploys_site,
+        "vercel deploy --prod",
+    ),
+    RiskRule("publish", "gh-pages", unless(is_help), "gh-pages -d dist"),
     RiskRule(
         "cloud",
         "gsutil s3cmd mc rclone b2 azcopy s5cmd",
@@ -280,6 +372,18 @@ RULES = (
     RiskRule("publish", "gem", any_command("push", "yank"), "gem push shop-1.0.gem"),
     RiskRule(
         "publish",
+        "dart flutter jsr deno luarocks anaconda snapcraft charmcraft stack cabal opam elm crane oras hf eas",
+        lambda r: (
+            not is_dry_run(r)
+            and (
+                any_command("publish", "upload", "push", "submit", "unpublish", "retract")(r)
+                or r.starts("pub", "publish")
+            )
+        ),
+        "dart pub publish",
+    ),
+    RiskRule(
+        "publish",
         "docker podman nerdctl buildah skopeo",
         lambda r: (
             r.operands[:1] == ("push",)
@@ -305,7 +409,19 @@ RULES = (
             and (
                 r.name in ("semantic-release", "np", "release-it")
                 or any(
-                    w in ("publish", "push", "release", "hex.publish", "deliver", "unpublish") for w in r.operands[:2]
+                    w
+                    in (
+                        "publish",
+                        "push",
+                        "release",
+                        "hex.publish",
+                        "hex.retire",
+                        "deliver",
+                        "unpublish",
+                        "deprecate",
+                        "delete",
+                    )
+                    for w in r.operands[:2]
                 )
             )
         ),

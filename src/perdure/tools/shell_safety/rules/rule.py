@@ -69,7 +69,7 @@ def is_help(run: Invocation) -> bool:
 
 def _asks_version(run: Invocation) -> bool:
     """Whether `--version` stands alone; with a value it says which version is meant."""
-    return run.args[-1:] == ("--version",) or "--version" in run.args[:1] and len(run.operands) == 0
+    return run.args[-1:] == ("--version",) or (run.args[:1] == ("--version",) and not run.operands)
 
 
 def git_subcommand(run: Invocation) -> tuple[str, Invocation]:

@@ -24,6 +24,7 @@ _BULK_DATA = re.compile(r"\.(?:sql|dump|db|sqlite3?|mdb|bak|kdbx|pcap|csv\.gz|sq
 _ADDRESS = re.compile(r"(?:[^@/]*@)?(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]):", re.I)
 _PRIVATE_ADDRESS = re.compile(r"10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|127\.")
 _COPY_OPTIONS = word_list("-i -e -o -P -F -J -c -l -S --rsh --exclude --include --exclude-from --files-from --port")
+_SOCKET_ADDRESS = re.compile(r"(?i)(?:tcp|udp|openssl|sctp|ssl|socks|proxy)[\w-]{0,20}\Z")
 _SSH_VALUE_LETTERS = "bBcDeEFIiJlLmOopPQRSwW"
 _REPOSITORY_URL = re.compile(r"\w+://|[\w.-]+@[\w.-]+:|[\w.-]+\.[a-z]{2,}:\S")
 
@@ -61,6 +62,26 @@ def _pipes_out(run: Invocation) -> bool:
     if is_help(run) or run.has("-z", "-l") or any(LOCAL_URL.match(o) for o in run.operands):
         return False
     return bool(run.reads) or any(marker in (run.stdin or "") for marker in (FILE, SECRET))
+
+
+def _relays_file(run: Invocation) -> bool:
+    """Match `socat FILE:path TCP:host:port`."""
+    kinds = [a.partition(":") for a in run.operands]
+    is_file = any(k.lower() in ("file", "open", "gopen") or (not sign and "/" in k) for k, sign, _ in kinds)
+    hosts = [rest for k, _, rest in kinds if _SOCKET_ADDRESS.match(k)]
+    return is_file and any(not LOCAL_URL.match(h) for h in hosts)
+
+
+def _sends_file(run: Invocation) -> bool:
+    """Match attachments of mails, and `put` of clients that take their commands as an argument."""
+    if is_help(run):
+        return False
+    if run.name in ("mail", "mailx", "mutt", "neomutt", "swaks"):
+        # Some programs take a header with -a.
+        return any(": " not in value for value in run.all_values_of("-a", "-A", "--attach"))
+    if run.name in ("ncftpput", "wput"):
+        return bool(run.operands)
+    return any(re.search(r"(?:^|[;\s])(?:m?put|mirror\s+(?:-R|--reverse))\s", f"{a} ") for a in run.args)
 
 
 def _ssh_options(run: Invocation) -> Invocation:
@@ -144,6 +165,13 @@ RULES: tuple[RiskRule, ...] = (
         "nc ncat netcat nc.traditional nc.openbsd socat telnet openssl mail mailx mutt sendmail swaks pastebinit",
         _pipes_out,
         "nc files.example 9000 < report.pdf",
+    ),
+    RiskRule("send-data", "socat", _relays_file, "socat FILE:notes.txt TCP:files.example:9000"),
+    RiskRule(
+        "send-data",
+        "mail mailx mutt neomutt swaks lftp smbclient tftp ncftpput wput cadaver",
+        _sends_file,
+        "lftp -e 'put notes.txt; bye' files.example",
     ),
     RiskRule("send-data", "ssh autossh", _ssh_sends, "tar cz src | ssh host 'cat > src.tgz'"),
     RiskRule(

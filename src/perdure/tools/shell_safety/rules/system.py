@@ -16,9 +16,22 @@ from perdure.tools.shell_safety.rules.rule import (
     option,
     unless,
 )
+from perdure.tools.shell_safety.types import PROGRAM
 
 _VITAL = re.compile(
-    r"^(?:systemd|init|sshd|dockerd|containerd|cron|crond|dbus|NetworkManager|Xorg|gdm|launchd|kubelet)$"
+    r"^(?:systemd\S{0,20}|init|sshd|dockerd|containerd|cron|crond|dbus\S{0,20}|NetworkManager|Xorg|gdm\d?|launchd|kubelet"
+    r"|gnome-shell|plasmashell|kwin\S{0,20}|Xwayland|lightdm|sddm|rsyslogd|udevd|auditd|firewalld)$"
+)
+# Servers that others on the machine may use too.
+_SERVERS = re.compile(r"^(?:postgres|postmaster|mysqld?|mariadbd?|mongod|redis-server|nginx|apache2|httpd|dockerd?)$")
+# Software without which the machine does not work.
+_CORE_PACKAGE = re.compile(
+    r"(?:glibc|libc6|musl|systemd|coreutils|bash|dash|sudo|filesystem|base-files|linux-image\S{0,60}|kernel|grub\S{0,20}"
+    r"|util-linux|dpkg|apt|rpm|dnf|pacman|openssh-server|login|passwd)\Z"
+)
+_DEBUGGER_READS = re.compile(
+    r"\s*(?:bt|backtrace|where|thread\s|info\s|frame|detach|quit|q\b|set (?:pagination|confirm|width|height)|x/|list"
+    r"|p \$)"
 )
 
 
@@ -36,6 +49,47 @@ def _kills_all(run: Invocation) -> bool:
 def _kills_every_listed(run: Invocation) -> bool:
     """Match `ps … | xargs kill` without a filter in between."""
     return "ps" in run.upstream and not {"grep", "egrep", "rg", "pgrep"}.intersection(run.upstream)
+
+
+def _signals_servers(run: Invocation) -> bool:
+    """Match `kill` and `renice` of what `pgrep` or `pidof` return for a system service or a server."""
+    targets = (a.rpartition(PROGRAM)[2] for a in run.args if PROGRAM in a)
+    return any(_VITAL.match(t) or _SERVERS.match(t) for t in targets)
+
+
+def _attaches(run: Invocation) -> bool:
+    """Match a debugger that changes a running process, not one that only prints its stack."""
+    if run.name in ("strace", "ltrace"):
+        values = (*run.all_values_of("-e", "--trace"), *(a for a in run.args if a.startswith("--")))
+        return run.has("-p", "--attach") and any(re.match(r"(?:--)?(?:inject|fault)\b", v) for v in values)
+    is_attached = run.has("--pid", "--attach-pid") or any(re.match(r"-p(?:\d|\Z)", a) for a in run.args)
+    commands = run.all_values_of("-ex", "--eval-command", "-o", "--one-line", "-iex")
+    is_attached = is_attached or any(re.match(r"\s*(?:attach|process attach)\b", c) for c in commands)
+    is_attached = is_attached or bool(re.fullmatch(r"\d+", "".join(run.operands[1:2])) and run.name == "gdb")
+    return is_attached and not (commands and all(_DEBUGGER_READS.match(c) or "attach" in c for c in commands))
+
+
+def _replaces_core(run: Invocation) -> bool:
+    """Match the replacement of packages by others, and new versions of those that the machine needs to work."""
+    if run.has("-s", "--simulate", "--dry-run", "--assumeno"):
+        return False
+    words = run.operands
+    if words[:1] in (("swap",), ("downgrade",), ("distro-sync",), ("dup",), ("dist-upgrade",), ("replacepkgs",)):
+        return True
+    if run.has("--allow-remove-essential", "--allow-downgrades", "--allowerasing", "--force-resolution"):
+        return True
+    is_forced = words[:1] == ("reinstall",) or run.has("--reinstall", "--force")
+    if words[:1] not in (("install",), ("in",), ("add",), ("reinstall",)):
+        return False
+    pinned = (o.partition("=") for o in words[1:])
+    if any(_CORE_PACKAGE.match(name) and (is_forced or sign) for name, sign, _ in pinned):
+        return True
+    # `apt install name-` removes the package.
+    return run.name.startswith("apt") and any(re.search(r"\w-\Z", o) for o in words[1:])
+
+
+def _schedules(run: Invocation) -> bool:
+    return any(o.startswith(("--on-", "--timer-property")) for o in run.options)
 
 
 def _pkill_wide(run: Invocation) -> bool:
@@ -113,6 +167,8 @@ RULES = (
     ),
     RiskRule("kill", "kill", _kills_all, "kill -9 -1"),
     RiskRule("kill", "kill", _kills_every_listed, "ps aux | awk '{print $2}' | xargs kill -9"),
+    RiskRule("kill", "kill renice", _signals_servers, "pgrep -f postgres | xargs kill -STOP"),
+    RiskRule("environment", "gdb lldb strace ltrace", _attaches, "gdb -p 1234 -ex 'call (int)system(\"id\")'"),
     RiskRule("kill", "killall killall5", unless(either(is_help, option("-l", "--list"))), "killall -9 node"),
     RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(is_help)), "pkill -9 -u root"),
     RiskRule("kill", "fuser", option("-k", "--kill"), "fuser -k 8080/tcp"),
@@ -137,9 +193,11 @@ RULES = (
     RiskRule(
         "startup-files",
         "at batch",
-        lambda r: not r.has("-l") and not is_help(r) and r.name == "at" and bool(r.args),
+        lambda r: not r.has("-l", "-c", "-V") and not is_help(r) and (r.name == "batch" or bool(r.args)),
         "at midnight -f cleanup.sh",
     ),
+    RiskRule("startup-files", "systemd-run", _schedules, "systemd-run --on-calendar=daily ./job"),
+    RiskRule("startup-files", "atrm fcrontab", unless(either(is_help, option("-l"))), "atrm 3"),
     RiskRule(
         "startup-files",
         "systemctl",
@@ -260,6 +318,12 @@ RULES = (
             unless(option("-s", "--simulate", "--dry-run")),
         ),
         "apt-get purge -y python3",
+    ),
+    RiskRule(
+        "packages",
+        "apt apt-get aptitude dnf yum microdnf zypper apk",
+        _replaces_core,
+        "dnf -y swap coreutils coreutils-single",
     ),
     RiskRule("packages", "dpkg", option("-r", "-P", "--remove", "--purge"), "dpkg --purge libc6"),
     RiskRule(

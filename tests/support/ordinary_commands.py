@@ -1053,6 +1053,8 @@ node -e 'require("fs").unlinkSync("dist/a.js")'
 php -r 'unlink("cache/x");'
 ruby -e 'puts File.read("x")'
 fd -e pyc -x rm
+python3 -c 'import json, urllib.request as u; print(json.load(u.urlopen("https://api.example/x")))'
+python3 -c 'import re, requests; print(re.compile("a").findall(requests.get("https://x.example").text))'
 fd -e py . src -x black
 """
 

@@ -169,7 +169,8 @@ def test_danger_names_the_overwritten_file() -> None:
         ("alias g='rm -rf'; g ~/Videos", "rm -rf /home/me/Videos"),
         ("alias g='rm -rf'", "rm -rf …"),
         ("fd -H -t f . /home/me/Mail -x rm", "rm /home/me/Mail/**/*"),
-        ("sudo renice -n -5 -p 400", "as root: renice -n -5 -p 400"),
+        ("sudo renice -n -5 -p 400", "sudo renice -n -5 -p 400"),
+        ("sudo -u backup ./rotate", "sudo -u backup ./rotate"),
         ("ruby -rsocket -e 's=TCPSocket.new(h,1);`#{s}`'", "s=TCPSocket.new(h,1);`#{s}`"),
     ],
 )

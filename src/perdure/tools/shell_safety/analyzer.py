@@ -159,7 +159,8 @@ class _Frame:
     upstream: tuple[str, ...] = ()
     depth: int = 0
     is_background: bool = False
-    is_root: bool = False
+    # The command that changed the user, such as `sudo make`; empty without one.
+    elevated_by: str = ""
 
     def deeper(self) -> _Frame:
         return replace(self, depth=self.depth + 1)
@@ -274,7 +275,7 @@ class _CommandAnalyzer:
     def _substitution(self, substitution: Substitution, frame: _Frame) -> str:
         stdin = UNKNOWN if substitution.kind == ">" else None
         with self._keep_folder():
-            inner = _Frame(frame.scope.child(), stdin, depth=frame.depth + 1, is_root=frame.is_root)
+            inner = _Frame(frame.scope.child(), stdin, depth=frame.depth + 1, elevated_by=frame.elevated_by)
             out = self._nodes(substitution.body, inner)
         if substitution.kind == "$":
             return out
@@ -358,8 +359,8 @@ class _CommandAnalyzer:
         self.invocations.append(replace(run, name=typed) if "/" in typed else run)
         dangers_before = len(self.dangers)
         self._report(run)
-        if frame.is_root and len(self.dangers) == dangers_before:
-            self._check_root(run)
+        if frame.elevated_by and len(self.dangers) == dangers_before:
+            self._check_root(run, frame)
         self._check_remotes(run)
         self._builtin(run, frame)
         out = self._function_call(run, frame) if run.name in self._functions else None
@@ -386,11 +387,11 @@ class _CommandAnalyzer:
         elif typed.startswith("./") and looks_recursive(run):
             self.dangers.append(Danger("hidden-code", run.summary))
 
-    def _check_root(self, run: Invocation) -> None:
+    def _check_root(self, run: Invocation, frame: _Frame) -> None:
         """Match a command that runs as root, unless that is usual; a script of a shell is read itself."""
         is_script = run.name in SHELLS and shell_script(run) is not None
         if not (is_script or run.name == _ANY_WORD or is_usual_as_root(run)):
-            self.dangers.append(Danger("privileges", f"as root: {run.summary}"))
+            self.dangers.append(Danger("privileges", frame.elevated_by))
 
     def _check_remotes(self, run: Invocation) -> None:
         """Match `git push` to a remote that the same command adds or changes."""
@@ -500,8 +501,8 @@ class _CommandAnalyzer:
             elif inner.words:
                 typed, *rest = inner.words
                 words = Invocation(program_of(typed), tuple(rest), self._zones, inner.stdin, upstream=run.upstream)
-                is_root = frame.is_root or run.name in ROOT_PROGRAMS
-                self._run(words, replace(frame.deeper(), is_root=is_root), typed)
+                elevated_by = frame.elevated_by or (run.summary if run.name in ROOT_PROGRAMS else "")
+                self._run(words, replace(frame.deeper(), elevated_by=elevated_by), typed)
 
     def _script(self, inner: Script, run: Invocation, frame: _Frame) -> None:
         text = inner.text
@@ -516,7 +517,7 @@ class _CommandAnalyzer:
         # What is unknown as a whole has been reported.
         self._parsed(
             text if text.strip(ALL_TAINTS + " \n") else "",
-            _Frame(scope, None, depth=frame.depth + 1, is_root=frame.is_root),
+            _Frame(scope, None, depth=frame.depth + 1, elevated_by=frame.elevated_by),
             is_guess=inner.is_guess,
         )
 

@@ -146,6 +146,8 @@ _HOME_WRITE = re.compile(
     r"|(?:writeFile|appendFile)(?:Sync)?\s{0,3}\([^\n;]{0,80}homedir\(\)"
 )
 _EVALUATES = re.compile(
+    # `json.load` and `re.compile` run nothing.
+    r"(?<!json\.)(?<!yaml\.)(?<!tomllib\.)(?<!\bre\.)"
     r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
 )
 _DECODES = re.compile(

@@ -96,7 +96,7 @@ def _installs_repository(run: Invocation) -> bool:
 
 
 def _adds_extension(run: Invocation) -> bool:
-    """Match extensions of a tool, and formulas, that come from somebody's own repository."""
+    """Match extensions of a tool, and formulas, from a personal repository."""
     words = run.operands
     if words[:1] == ("tap",):
         return any("/" in o and not o.startswith("homebrew/") for o in words[1:])

@@ -53,7 +53,7 @@ _OPTIONS = {
 
 
 def is_usual_as_root(run: Invocation) -> bool:
-    """Whether a command may run as root as it may otherwise: it reads, or its own rules say what is risky."""
+    """Whether a command may run as root as it may otherwise: it reads, or its own rules cover what is risky."""
     if is_help(run) or run.name in _INSPECTS | _ROOT_ANYWAY | _TRANSPARENT | ROOT_PROGRAMS or is_read_only(run):
         return True
     if run.name in _BY_PATH:
@@ -63,7 +63,7 @@ def is_usual_as_root(run: Invocation) -> bool:
     if run.name in _OPTIONS:
         return any(a in run.args or run.has(a) for a in _OPTIONS[run.name])
     allowed = _COMMANDS.get(run.name, frozenset())
-    # The name of the service stands before the command of `service`.
+    # `service` takes the name of the service first.
     words = run.operands[1:2] if run.name in ("service", "rc-service") else run.operands[:1]
     return any(w in allowed for w in words)
 

@@ -68,7 +68,7 @@ def is_help(run: Invocation) -> bool:
 
 
 def _asks_version(run: Invocation) -> bool:
-    """Whether `--version` stands alone; with a value it says which version is meant."""
+    """Whether `--version` has no value; with one it selects a version, as in `cargo yank --version 1.0`."""
     return run.args[-1:] == ("--version",) or (run.args[:1] == ("--version",) and not run.operands)
 
 

@@ -124,6 +124,23 @@ def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None
     assert "899. moved module 899 to its place" in report.record.section("Completed Actions").splitlines()
 
 
+@pytest.mark.spec("E1")
+def test_a_summary_in_one_long_section_leaves_the_short_ones_their_room() -> None:
+    sections = {
+        "Goal": "ship the parser",
+        "Completed Actions": "1. WROTE src/parser.py",
+        "Remaining Work": "- run the tests",
+        "Critical Context": "\n".join(
+            f"Step {n}: something was looked at and described at length." for n in range(200)
+        ),
+    }
+    shortened = shorten(sections, 1_000, size=estimate_text)
+    assert {name: shortened[name] for name in ("Goal", "Completed Actions", "Remaining Work")} == {
+        name: sections[name] for name in ("Goal", "Completed Actions", "Remaining Work")
+    }
+    assert estimate_text("\n".join(shortened.values())) <= 1_000
+
+
 @pytest.mark.spec("E2", "C9")
 def test_an_answered_request_cut_short_does_not_read_as_an_open_one() -> None:
     task = active_task(OpenRequests(closed=("\n".join(f"line {n} of the request" for n in range(20)),)))

@@ -115,6 +115,8 @@ _LEAST_FIRST = (
 )
 # Minor sections are reduced to their minimum before the others, and emptied before those are.
 _PASSES = ((_LEAST_FIRST[:5], 0.4), (_LEAST_FIRST[:5], 0.3), (_LEAST_FIRST[:10], 0.4), (_LEAST_FIRST, 0.0))
+# A section larger than this share of all is shortened before the others.
+_MOST_SHARE = 0.75
 # Newest lines are last here, so the first are dropped first.
 _NEWEST_LAST = frozenset(("Completed Actions", "Resolved Questions", "Key Decisions", "Active Task"))
 # The first line introduces the others here.
@@ -227,6 +229,10 @@ def shorten(sections: Mapping[str, str], most: int, *, size: Callable[[str], int
     """
     trimmed = {name: _Lines.of(name, text, size) for name, text in sections.items() if text}
     over = sum(lines.total for lines in trimmed.values()) - most
+    for lines in trimmed.values():
+        # A summary in another format is one long section: it leaves the others, which are short, their room.
+        if over > 0 and lines.total > _MOST_SHARE * most:
+            over -= lines.drop(over, least=int(_MOST_SHARE * most))
     for names, share in _PASSES:
         for name in names:
             if over > 0 and name in trimmed:

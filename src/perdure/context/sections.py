@@ -339,6 +339,8 @@ CHARS_PER_TOKEN = 3.4
 _SECTIONS_SHARE = 0.5
 # A record repeats nothing of the sections, which need less room beside it.
 _BESIDE_RECORD = 0.85
+# A summary in another format retells what was done, for which the record needs less room.
+_OTHER_FORMAT = 0.9
 # Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
 _LONG_SECTIONS = 2.95
 # Shorter ones leave it a part of their room.
@@ -419,6 +421,8 @@ def assemble(parts: HandoffParts, frame: Handoff, shares: Shares) -> Handoff:
     texts = {name: redact(parts.sections.get(name, "")) for name in SECTIONS}
     active_task = texts.pop("Active Task")
     most = int(shares.summary_tokens * _BESIDE_RECORD) if shares.record_tokens else shares.summary_tokens
+    if shares.record_tokens and _is_one_section(texts):
+        most = int(most * _OTHER_FORMAT)
     sections = shorten(texts, most, size=estimate_text)
     handoff = _bounded(frame.with_sections({**sections, "Active Task": active_task}), shares)
     room = _room(handoff, shares)
@@ -432,6 +436,12 @@ def assemble(parts: HandoffParts, frame: Handoff, shares: Shares) -> Handoff:
         record = _within_tokens(parts.draw_record, room - len(index) - _INDEX_MARGIN_CHARS, handoff.body)
         index = _draw_index(parts, room - len(record), f"{handoff.body}\n{record}")
     return _without_overrun(replace(handoff, record=record, index=index), shares)
+
+
+def _is_one_section(texts: Mapping[str, str]) -> bool:
+    """Whether nearly all is under one heading, as in a summary of another format."""
+    sizes = [len(text) for text in texts.values()]
+    return max(sizes, default=0) > _MOST_SHARE * sum(sizes) and sum(sizes) > _LEAST_CODE_CHARS
 
 
 def _draw_index(parts: HandoffParts, room: int, text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.commands.registry import all_commands
 from perdure.core.errors import ConfigError
 from perdure.testing.simulator import Simulator
 from support.typed import chatting
@@ -54,3 +55,24 @@ def test_a_model_without_a_key_is_not_chosen(home: Path) -> None:
     assert surface.agent.endpoint.provider == "local"
     surface.close()
     surface.store.close()
+
+
+def test_a_model_chosen_by_number_is_called_at_the_configured_address(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-for-this-address")
+    with Simulator(models=("sim-1", "simulator"), window=200_000, script=["Here."]) as sim:
+        surface = ChatCommandContext(
+            {"model.provider": "openai", "model.base_url": sim.base_url, "model.name": "sim-1"}
+        )
+        shown = all_commands().dispatch(surface, "/model 2")
+        assert shown is not None
+        assert shown.text == "Going on with simulator (openai)."
+        assert surface.agent.gauge.window == 200_000
+        surface.agent.chat("hello")
+        assert sim.requests[-1].body["model"] == "simulator"
+        unlisted = all_commands().dispatch(surface, "/model nosuch")
+        assert unlisted is not None
+        assert "Warning: 'openai' does not list 'nosuch'; it lists sim-1, simulator" in unlisted.text
+        surface.close()
+        surface.store.close()

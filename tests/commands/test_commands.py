@@ -13,7 +13,7 @@ import pytest
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.runner import LoopThread
 from perdure.app.model_choices import ModelChoice
-from perdure.commands.command import CommandResult, is_command
+from perdure.commands.command import Command, CommandResult, Commands, is_command
 from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands
 from perdure.context.compressor import ContextCompressor
@@ -104,6 +104,13 @@ def test_ordinary_messages_and_paths_are_no_commands(desk: Desk) -> None:
 def test_an_unknown_command_gets_a_did_you_mean(desk: Desk) -> None:
     assert desk.do("/comprss").text == "There is no command /comprss. Did you mean /compress?"
     assert "/help lists" in desk.do("/zzz").text
+
+
+def test_swapped_letters_are_likelier_than_a_missing_one(desk: Desk) -> None:
+    mode = Command("mode", "/mode [name]", "what the model may do", lambda surface, argument: CommandResult(""))
+    result = Commands([*ALL, mode]).dispatch(desk, "/modle")
+    assert result is not None
+    assert result.text == "There is no command /modle. Did you mean /model?"
 
 
 def test_help_lists_every_command(desk: Desk) -> None:

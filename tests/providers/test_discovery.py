@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from perdure.app.model_choices import find_choices, local_choices
+from perdure.app import Agent
+from perdure.app.model_choices import find_choices, local_choices, unlisted_notice
 from perdure.app.runtime import route_of, route_to
 from perdure.config.load import validate_settings
+from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
 from perdure.providers.discovery import LocalServer, ModelFile, ServerPort, local_servers, model_files, server_models
 from perdure.providers.model_probe import listed_models
@@ -91,3 +93,70 @@ def test_the_only_model_of_a_loopback_server_needs_no_name() -> None:
         pytest.raises(ConfigError, match=r"one of one, two"),
     ):
         route_of(validate_settings({"model": {"base_url": sim.base_url}}))
+
+
+def at_a_proxy(base_url: str) -> Settings:
+    return validate_settings({"model": {"provider": "openai", "base_url": base_url, "name": "sim-1"}})
+
+
+@pytest.mark.parametrize("name", ["openai/simulator", "OpenAI/simulator", "simulator"])
+def test_a_model_of_the_configured_provider_stays_at_the_configured_address(name: str) -> None:
+    main = route_to(at_a_proxy("http://127.0.0.1:18089/v1"), name).main
+    assert (main.provider, main.model, main.base_url) == ("openai", "simulator", "http://127.0.0.1:18089/v1")
+
+
+def test_the_name_of_another_provider_leaves_the_configured_address() -> None:
+    main = route_to(at_a_proxy("http://127.0.0.1:18089/v1"), "deepseek/deepseek-chat").main
+    assert (main.provider, main.base_url) == ("deepseek", "https://api.deepseek.com/v1")
+
+
+def test_a_fallback_with_an_address_is_chosen_at_that_address() -> None:
+    fallback = {"provider": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+    settings = validate_settings({"model": {"provider": "anthropic"}, "fallback_providers": [fallback]})
+    assert route_to(settings, "openai/other").main.base_url == "http://127.0.0.1:9/v1"
+
+
+def test_a_provider_outside_the_table_is_known_by_its_configured_name() -> None:
+    settings = validate_settings({"model": {"provider": "acme", "base_url": "http://127.0.0.1:9/v1", "name": "a"}})
+    main = route_to(settings, "acme/b").main
+    assert (main.provider, main.model, main.base_url) == ("acme", "b", "http://127.0.0.1:9/v1")
+
+
+def test_every_listed_model_of_an_endpoint_is_chosen_at_that_endpoint(tmp_path: Path) -> None:
+    with Simulator(models=("simulator", "openai/gpt-5.5"), window=200_000) as sim:
+        for provider in ("openai", "custom", "acme"):
+            model = {"provider": provider, "base_url": sim.base_url, "name": "sim-1"}
+            settings = validate_settings({"model": model})
+            choices = find_choices(settings, route_of(settings).main, tmp_path)
+            here = {route_to(settings, c.name).main.model for c in choices if c.source == provider}
+            addresses = {route_to(settings, c.name).main.base_url for c in choices if c.source == provider}
+            assert here >= {"sim-1", "simulator", "openai/gpt-5.5"}
+            assert addresses == {sim.base_url}
+
+
+def test_the_key_of_a_proxy_makes_no_other_provider_a_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "for-the-proxy")
+    settings = at_a_proxy("http://127.0.0.1:9/v1")
+    names = [choice.name for choice in find_choices(settings, route_of(settings).main, tmp_path)]
+    assert "openai/sim-1" in names
+    assert not [name for name in names if name.startswith("openai-responses/")]
+
+
+def test_the_chosen_model_is_called_at_its_address_with_its_key_and_listed_window(tmp_path: Path) -> None:
+    with Simulator(models=("simulator",), window=200_000) as sim:
+        settings = at_a_proxy(sim.base_url)
+        with Agent(settings=settings, api_key="proxy-key", store=tmp_path / "s.db", home=tmp_path, tools=()) as agent:
+            agent.switch_model("openai/simulator")
+            assert (agent.endpoint.base_url, agent.endpoint.api_key) == (sim.base_url, "proxy-key")
+            assert agent.measure().window == 200_000
+
+
+def test_a_model_that_the_endpoint_does_not_list_gets_a_warning() -> None:
+    with Simulator(models=("simulator", "dated-2026-01-01")) as sim:
+        settings = at_a_proxy(sim.base_url)
+        notice = unlisted_notice(route_to(settings, "simulater").main)
+        assert notice is not None
+        assert "does not list 'simulater'; it lists simulator" in notice
+        assert unlisted_notice(route_to(settings, "simulator").main) is None
+        assert unlisted_notice(route_to(settings, "dated").main) is None
+    assert unlisted_notice(route_to(settings, "simulater").main) is None  # nobody answers, so nothing is known

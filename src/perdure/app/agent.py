@@ -161,9 +161,7 @@ class Agent:
 
     def switch_model(self, model: str | EndpointChain) -> None:
         """Switch to another model (`name` or `provider/name`); the history is made to fit before the next call."""
-        from perdure.app.runtime import route_to
-
-        route = route_to(self._shared.settings, model) if isinstance(model, str) else model
+        route = self._shared.route_to(model) if isinstance(model, str) else model
         self._opened.switch_model(route)
 
     def measure(self) -> ContextUsage:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.app.runtime import UNSTARTED
+from perdure.app.runtime import UNSTARTED, configured_providers, named_model, route_of
 from perdure.config.api_keys import api_key_for
+from perdure.core.errors import ConfigError
 from perdure.models.catalog import Catalog
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
 from perdure.providers.model_probe import listed_models
-from perdure.providers.registry import PROVIDERS
+from perdure.providers.registry import PROVIDERS, find_provider, find_provider_by_url
 from perdure.providers.types import Endpoint
 
 if TYPE_CHECKING:
@@ -36,8 +39,18 @@ class ModelChoice:
 def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[ModelChoice]:
     """Return every model that can be chosen, the endpoint's own first; asks the endpoint and loopback, each briefly."""
     catalog = Catalog(settings.model_overrides)
-    choices = [*_of_endpoint(endpoint, catalog), *_of_providers(endpoint, catalog)]
-    choices += local_choices(local_servers(), model_files(Path.home(), home))
+    configured = dict(reversed(list(configured_providers(settings))))  # the first of a name applies
+    endpoints = [endpoint]
+    with contextlib.suppress(ConfigError):
+        endpoints.append(route_of(settings).main)
+    by_address: dict[tuple[str, str], list[Endpoint]] = {}
+    for listed in endpoints:
+        by_address.setdefault((listed.provider, listed.base_url), []).append(listed)
+    choices = [choice for group in by_address.values() for choice in _of_endpoint(settings, group, catalog)]
+    choices += _of_providers({endpoint.provider, *configured}, _proxy_variables(configured), catalog)
+    # `ollama/…` names the configured server where the settings have one, not the one on this machine.
+    servers = [s for s in local_servers() if configured.get(s.provider) in (None, s.base_url)]
+    choices += local_choices(servers, model_files(Path.home(), home))
     unique: dict[str, ModelChoice] = {}
     for choice in choices:
         unique.setdefault(choice.name, choice)
@@ -58,21 +71,58 @@ def local_choices(servers: Sequence[LocalServer], files: Sequence[ModelFile]) ->
         yield ModelChoice(str(file.path), DEFAULT_N_CTX, 0.0, 0.0, f"file, {file.size_bytes / 1e9:.1f} GB")
 
 
-def _of_endpoint(endpoint: Endpoint, catalog: Catalog) -> Iterator[ModelChoice]:
-    """The models the endpoint itself lists; the one in use alone where it lists none."""
+def unlisted_notice(endpoint: Endpoint) -> str | None:
+    """Return a warning where the endpoint lists models and its own is not among them; asks the endpoint briefly."""
+    model = endpoint.model
+    if endpoint.base_url == UNSTARTED or Catalog().window(endpoint.provider, model) is not None:
+        return None
+    names = [name for name, _ in asyncio.run(listed_models(endpoint))]
+    # A name without its date or tag is an alias of the full one.
+    if not names or any(name == model or name.startswith((f"{model}-", f"{model}:")) for name in names):
+        return None
+    near = get_close_matches(model, names, n=3) or names[:3]
+    return f"{endpoint.provider!r} does not list {model!r}; it lists {', '.join(near)}{' …' if names[3:] else ''}"
+
+
+def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalog) -> Iterator[ModelChoice]:
+    """The models of one address: those in use there, and those it lists itself."""
+    endpoint = in_use[0]
     if endpoint.base_url == UNSTARTED:
         return
     rows = asyncio.run(listed_models(endpoint))
-    windows = {endpoint.model: None, **dict(rows)}
+    windows = {**{e.model: None for e in in_use}, **dict(rows)}
     for model, window in windows.items():
-        name = f"{endpoint.provider}/{model}" if endpoint.provider != "custom" else model
-        yield _described(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
+        if (name := _name_of(settings, endpoint, model)) is not None:
+            yield _described(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
 
 
-def _of_providers(endpoint: Endpoint, catalog: Catalog) -> Iterator[ModelChoice]:
-    """The usual models of every other provider whose key is there."""
+def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
+    """Return the name that chooses this model at this very endpoint; None where every name leads elsewhere."""
+    prefixed = f"{endpoint.provider}/{model}"
+    for name in (model, prefixed) if endpoint.provider == "custom" else (prefixed,):
+        chosen = named_model(settings, name)
+        row = find_provider(chosen.provider)
+        base_url = chosen.base_url or (row.base_url if row is not None else "")
+        if (base_url.rstrip("/"), chosen.name) == (endpoint.base_url, model):
+            return name
+    return None
+
+
+def _proxy_variables(configured: Mapping[str, str | None]) -> set[str]:
+    """The variables whose keys are for a configured address that is not the provider's own."""
+    variables: set[str] = set()
+    for name, base_url in configured.items():
+        row = find_provider(name)
+        if row is not None and base_url and find_provider_by_url(base_url) is None:
+            variables.update(row.key_variables)
+    return variables
+
+
+def _of_providers(listed: Collection[str], private: Collection[str], catalog: Catalog) -> Iterator[ModelChoice]:
+    """The usual models of every other provider whose key is there and not private to a proxy."""
     for row in PROVIDERS:
-        if row.name == endpoint.provider or not any(map(api_key_for, row.key_variables)):
+        usable = [variable for variable in row.key_variables if variable not in private]
+        if row.name in listed or not any(map(api_key_for, usable)):
             continue
         for model in dict.fromkeys(filter(None, (row.default_model, row.small_model))):
             yield _described(f"{row.name}/{model}", row.name, model, catalog, None)

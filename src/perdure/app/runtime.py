@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
 from perdure.config.api_keys import api_key_for
 from perdure.config.env import make_home
-from perdure.config.settings import Settings
+from perdure.config.settings import ModelSettings, Settings
 from perdure.context.engine import RunInThread
 from perdure.core.addresses import is_loopback_url
 from perdure.core.concurrency import SystemClock, run_shielded
@@ -39,7 +39,15 @@ from perdure.providers.http import HttpClient
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
 from perdure.providers.model_probe import EndpointInfo
 from perdure.providers.registry import find_provider
-from perdure.providers.routes import AuxiliaryCaller, EndpointChain, Summarizer, TaskUsage, auxiliary_chain, main_route
+from perdure.providers.routes import (
+    AuxiliaryCaller,
+    EndpointChain,
+    Summarizer,
+    TaskUsage,
+    auxiliary_chain,
+    chosen_provider,
+    main_route,
+)
 from perdure.providers.sdk_client import SdkTransport, endpoint_of
 from perdure.providers.transport import Timeouts, Transport
 from perdure.providers.types import ApiMode, Endpoint, ModelRequest, Reply, RequestEvent
@@ -249,15 +257,45 @@ def _user_store_path(settings: Settings, home: Path) -> str | Path:
 
 
 def route_to(settings: Settings, name: str) -> EndpointChain:
-    """The route to another model: `model`, `provider/model` where the provider is one we know, or a GGUF file."""
+    """The route to another model by its name, as `named_model` reads it."""
+    return route_of(settings.model_copy(update={"model": named_model(settings, name)}))
+
+
+def named_model(settings: Settings, name: str) -> ModelSettings:
+    """Return the model settings for `model`, `provider/model`, or a GGUF file; reads no key.
+
+    A provider that the settings give an address stays at that address: its key is meant for no other host.
+    """
     provider, slash, model = name.partition("/")
-    update = {"name": name}
+    update: dict[str, str | None] = {"name": name}
     if name.lower().endswith(".gguf") and Path(name).expanduser().is_file():
-        update = {"provider": "local", "name": name, "base_url": ""}
+        update = {"provider": "local", "name": name, "base_url": None}
+    elif slash and (configured := _configured_provider(settings, provider)) is not None:
+        update = {"provider": configured[0], "name": model or None, "base_url": configured[1]}
     elif slash and find_provider(provider) is not None:
-        update = {"provider": provider, "name": model, "base_url": ""}
-    chosen = settings.model.model_copy(update={k: v or None for k, v in update.items()})
-    return route_of(settings.model_copy(update={"model": chosen}))
+        update = {"provider": provider, "name": model or None, "base_url": None}
+    return settings.model.model_copy(update=update)
+
+
+def configured_providers(settings: Settings) -> Iterator[tuple[str, str | None]]:
+    """Yield the providers of the main and the fallback settings, each with its `base_url`; None is its own address."""
+    main = settings.model
+    if main.provider or main.base_url:
+        provider = main.provider or chosen_provider(settings, lookup=api_key_for) or "custom"
+        yield _provider_name(provider), main.base_url
+    for fallback in settings.fallback_providers:
+        yield _provider_name(fallback.provider), fallback.base_url
+
+
+def _configured_provider(settings: Settings, provider: str) -> tuple[str, str | None] | None:
+    name = _provider_name(provider)
+    return next((configured for configured in configured_providers(settings) if configured[0] == name), None)
+
+
+def _provider_name(name: str) -> str:
+    """The name in the table of providers for any of its aliases; another name stays as it is."""
+    row = find_provider(name)
+    return row.name if row is not None else name
 
 
 def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:
@@ -342,6 +380,14 @@ class Shared:
     def close(self) -> None:
         """Lets go of the store: one opened here is closed with its last user, one handed in stays its owner's."""
         self._hold.release()
+
+    def route_to(self, name: str) -> EndpointChain:
+        """The route to another model; at the main endpoint's address the key handed in still applies."""
+        route, main = route_to(self.settings, name), self.route.main
+        if (route.main.provider, route.main.base_url) != (main.provider, main.base_url):
+            return route
+        chosen = replace(route.main, api_key=main.api_key, api_mode=main.api_mode)
+        return EndpointChain((chosen, *route.endpoints[1:]))
 
     @property
     def is_embedded(self) -> bool:

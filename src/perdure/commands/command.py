@@ -41,7 +41,7 @@ class CommandContext(Protocol):
         ...
 
     def choose_model(self, name: str) -> str:
-        """Switch to another model and return its name. Raises ConfigError."""
+        """Switch to a model; return its name, and a warning if its endpoint does not list it. Raises ConfigError."""
         ...
 
 
@@ -93,8 +93,8 @@ class Commands:
         name, _, argument = text.strip().removeprefix("/").partition(" ")
         command = self._commands.get(name.lower()) or self._by_alias.get(name.lower())
         if command is None:
-            near = difflib.get_close_matches(name.lower(), list(self._commands), n=1)
-            hint = f"Did you mean /{near[0]}?" if near else "/help lists what there is."
+            near = _nearest(name.lower(), list(self._commands))
+            hint = f"Did you mean /{near}?" if near is not None else "/help lists what there is."
             return CommandResult(f"There is no command /{name}. {hint}", "error")
         if argument.strip() and " " not in command.usage:
             return CommandResult(f"/{command.name} takes nothing behind it; given: {argument.strip()!r:.60}", "error")
@@ -109,6 +109,12 @@ class Commands:
     def help(self) -> str:
         width = max(len(c.usage) for c in self._commands.values())
         return "\n".join(f"{c.usage:<{width}}  {c.summary}{_also(c)}" for c in self._commands.values())
+
+
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that is meant; swapped letters are likelier than a missing one, which difflib ranks higher."""
+    swapped = [n for n in names if sorted(n) == sorted(name)]
+    return next(iter(swapped or difflib.get_close_matches(name, names, n=1)), None)
 
 
 def _also(command: Command) -> str:

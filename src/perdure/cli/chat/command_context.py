@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
-from perdure.app.model_choices import ModelChoice, find_choices
+from perdure.app.model_choices import ModelChoice, find_choices, unlisted_notice
 from perdure.app.runtime import open_user_store, route_to
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
@@ -131,7 +131,8 @@ class ChatCommandContext:
         if (problem := missing_key(route.main)) and not self.settings.credentials.command:
             raise ConfigError(problem)
         self.agent.switch_model(route)
-        return f"{route.main.model} ({route.main.provider})"
+        notice = unlisted_notice(route.main)
+        return f"{route.main.model} ({route.main.provider})" + (f". Warning: {notice}" if notice is not None else "")
 
     def close(self) -> None:
         """Leaves the conversation at hand; everything of it is kept."""

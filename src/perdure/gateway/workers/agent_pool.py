@@ -17,7 +17,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app.build import AgentUser, build_agent
-from perdure.app.runtime import Shared, route_to
+from perdure.app.runtime import Shared
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.ports import Clock
 from perdure.gateway.events.types import ChatKey
@@ -80,7 +80,7 @@ class WiredAgentFactory:
         return build_agent(self._shared, user, session_id=session_id)
 
     def route_to(self, name: str) -> EndpointChain:
-        return route_to(self._shared.settings, name)
+        return self._shared.route_to(name)
 
 
 @dataclass

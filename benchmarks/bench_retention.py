@@ -62,10 +62,7 @@ class Score:
 
 def rows() -> Iterator[Row]:
     scorer = load_scorer()
-    real = [
-        _case(scorer, pre, summary, post) for _, _, pre, summary, post in recorded_cases(scorer, "entire_cli", "cases")
-    ]
-    real = [c for c in real if c.gold]
+    real = load_cases(scorer)
     small = _score(scorer, real, 64_000, has_summary=True)
     yield from _figures("64K, with a summary", small, "95", "86", "48000")
     digest = _score(scorer, real, 64_000, has_summary=False)
@@ -81,6 +78,13 @@ def rows() -> Iterator[Row]:
         if held_out := [c for c in (_case(scorer, pre, "", post) for _, _, pre, _, post in found) if c.gold]:
             note = f"{len(held_out)} cuts, {sum(len(c.gold) for c in held_out)} facts"
             yield from _figures(f"{name}, cut, a full window, digest", _score(scorer, held_out), note=note)
+
+
+def load_cases(scorer: ModuleType) -> list[Case]:
+    """The recorded sessions at the points where they were really compacted."""
+    recorded = recorded_cases(scorer, "entire_cli", "cases")
+    cases = (_case(scorer, before, summary, after) for _, _, before, summary, after in recorded)
+    return [case for case in cases if case.gold]
 
 
 def _figures(
@@ -108,7 +112,7 @@ def _score(
             summarize=_saying(case.summary) if has_summary else None,
             handoff_max_chars=max_chars,
         )
-        text = (report.handoff or "") if is_alone else _text(scorer, report.messages)
+        text = (report.handoff or "") if is_alone else visible_text(scorer, report.messages)
         found, _, supported = scorer.score(case.gold, text, case.source)
         facts, exact, grounded = facts + len(case.gold), exact + found, grounded + supported
         chars += len(text)
@@ -120,10 +124,10 @@ def _saying(summary: str) -> Callable[[str], str]:
 
 
 def _case(scorer: ModuleType, before: list[dict[str, Any]], summary: str, after: list[dict[str, Any]]) -> Case:
-    return Case(before, summary, scorer.gold(before, after), _text(scorer, before))
+    return Case(before, summary, scorer.gold(before, after), visible_text(scorer, before))
 
 
-def _text(scorer: ModuleType, messages: Sequence[dict[str, Any]]) -> str:
+def visible_text(scorer: ModuleType, messages: Sequence[dict[str, Any]]) -> str:
     return "\n".join(f"{scorer.text_of(m)}\n{scorer.args_text(m)}" for m in messages)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.context.handoff import Handoff, parse_handoff
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
+from perdure.store.store import open_store
 from support.compaction import Shelf
 
 WINDOW = 32_000
@@ -84,7 +86,7 @@ def _duplicates(handoff: Handoff) -> list[str]:
 
 
 @pytest.mark.spec("E1b", "E5", "O5")
-def test_after_fifty_compactions_everything_that_binds_is_in_view_word_for_word() -> None:
+def test_after_fifty_compactions_everything_that_binds_is_in_view_word_for_word(tmp_path: Path) -> None:
     log = MemoryLog()
     engine = ContextCompressor(context_length=WINDOW)
     engine.on_session_start("s0", services=EngineServices(log=log, state=Shelf()))
@@ -109,6 +111,25 @@ def test_after_fifty_compactions_everything_that_binds_is_in_view_word_for_word(
     assert newest is not None
     assert _duplicates(newest) == []
     assert all(f"PX-{7000 + n}" in log.text for n in range(46, 50))
+    within_reach = [*(_is_within_reach(tmp_path, log, _questions()))]
+    assert sum(within_reach) >= 0.95 * len(within_reach)
+
+
+def _questions() -> Iterator[tuple[str, str]]:
+    """What the assistant found out in each round, and the question that somebody would ask about it."""
+    for n in range(50):
+        yield f"PX-{7000 + n}", f"Why did tenant {n} fail?"
+
+
+def _is_within_reach(folder: Path, log: MemoryLog, questions: Iterator[tuple[str, str]]) -> Iterator[bool]:
+    """Whether each value is in view, or in one of the first five hits of its question."""
+    with open_store(folder / "p.db") as store:
+        session = store.create(system_prompt="")
+        store.append(session.id, [e.message for e in log.entries if e.message.kind != "handoff"])
+        for value, question in questions:
+            hits = [] if value in log.text else store.search(question, limit=5)
+            texts = [store.open(hit.address, conversation_id=hit.conversation_id).text for hit in hits]
+            yield value in log.text or any(value in text for text in texts)
 
 
 def _pytest_log() -> str:

@@ -213,7 +213,7 @@ def test_an_approval_is_asked_inline_and_what_was_being_typed_comes_back(tmp_pat
 
 _NO_HANDLERS = PromptHandlers(
     on_line=lambda line: None,
-    on_interrupt=lambda has_emptied: None,
+    on_interrupt=lambda: None,
     on_leave=lambda: None,
     above=lambda width, rows: "",
     below=lambda width: "",

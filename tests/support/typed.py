@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,6 +46,21 @@ class Chat:
             time.sleep(0.02)
         return self.shown
 
+    def wait_for(self, is_so: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < give_up, self.shown[-3000:]
+            time.sleep(0.02)
+
+    @property
+    def line(self) -> str:
+        """What is typed and not sent."""
+        return self.chat._box.buffer.text
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.chat._is_working
+
     def wait_for_empty_line(self) -> None:
         """Until nothing is typed and no menu is open."""
         give_up = time.monotonic() + PATIENCE_S
@@ -63,7 +78,13 @@ class Chat:
 
 
 @contextmanager
-def chatting(home: Path, flags: dict[str, str], *, session_id: str | None = None) -> Iterator[Chat]:
+def chatting(
+    home: Path,
+    flags: dict[str, str],
+    *,
+    session_id: str | None = None,
+    clock_s: Callable[[], float] = time.monotonic,
+) -> Iterator[Chat]:
     """A chat over real settings, store and agent, with colours off."""
     out = io.StringIO()
     with create_pipe_input() as keys:
@@ -74,7 +95,7 @@ def chatting(home: Path, flags: dict[str, str], *, session_id: str | None = None
             plain = {**flags, "display.color": "never"}
             return ChatController(ChatCommandContext(plain, session_id=session_id, person=person), chat.write)
 
-        live = ChatApp(open_desk, home=make_home(home), is_color=False, source=keys, output=output)
+        live = ChatApp(open_desk, home=make_home(home), is_color=False, source=keys, output=output, clock_s=clock_s)
         made = Chat(live, keys, out)
         made.thread.start()
         try:

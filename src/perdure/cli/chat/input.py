@@ -67,6 +67,10 @@ class Pastes:
         self._inserted.clear()
         return pasted
 
+    def restore(self, pasted: Iterable[str]) -> None:
+        """Count the pastes of a line that was taken as parts of the next one again."""
+        self._inserted.extend(pasted)
+
     def mark_before(self, text: str) -> str:
         """Return the placeholder that a text ends with; "" for none of ours."""
         marks = [mark for mark in _MARK.finditer(text[-_MARK_CHARS:]) if self._paste(mark) != mark[0]]

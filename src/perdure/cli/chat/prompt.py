@@ -133,7 +133,7 @@ class PromptHandlers:
     """Callbacks of the prompt: lines and keys, and the text to show around it."""
 
     on_line: Callable[[Line], None]
-    on_interrupt: Callable[[bool], None]  # whether the key has emptied the line
+    on_interrupt: Callable[[], None]
     on_leave: Callable[[], None]
     above: Callable[[int, int], str]  # for a width and at most so many rows
     below: Callable[[int], str]
@@ -232,6 +232,26 @@ class PromptBox:
             self.buffer.reset(self._draft)
             self._draft = None
 
+    def put_back(self, lines: Sequence[Line]) -> None:
+        """Puts submitted lines in front of what is being typed, to be edited and sent again."""
+        typed = self.buffer.document if self._draft is None else self._draft
+        texts = [*(line.text for line in lines), *([typed.text] if typed.text else [])]
+        self._pastes.restore(paste for line in lines for paste in line.pasted)
+        document = Document("\n".join(texts))
+        if self._draft is None:
+            self.buffer.document = document
+        else:
+            self._draft = document
+
+    def clear(self) -> None:
+        """Empties the line."""
+        self.buffer.reset()
+
+    @property
+    def has_line(self) -> bool:
+        """Whether there is a line that is not the answer to a question."""
+        return bool(self.buffer.text) and self._draft is None
+
     @property
     def is_typing(self) -> bool:
         """Whether a line is just being typed: a question must not take the next key for its answer."""
@@ -301,8 +321,8 @@ class PromptBox:
         keys.add("enter", filter=Condition(lambda: self.app.layout.has_focus(self.buffer)))(self._on_enter)
         keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
         keys.add("c-j")(lambda event: event.current_buffer.insert_text("\n"))
-        keys.add("c-c")(lambda event: self._on_ctrl_c())
-        keys.add("<sigint>")(lambda event: self._on_ctrl_c())
+        keys.add("c-c")(lambda event: self._handlers.on_interrupt())
+        keys.add("<sigint>")(lambda event: self._handlers.on_interrupt())
         is_empty = Condition(lambda: not self.buffer.text)
         keys.add("c-d", filter=is_empty)(lambda event: self._handlers.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
@@ -408,12 +428,6 @@ class PromptBox:
         self.buffer.cancel_completion()
         if self.buffer.text.strip() in _PICKED:
             self.buffer.reset()
-
-    def _on_ctrl_c(self) -> None:
-        is_draft = bool(self.buffer.text) and self._draft is None
-        if is_draft:
-            self.buffer.reset()
-        self._handlers.on_interrupt(is_draft)
 
     def _edit(self, text: str) -> None:
         """Open the message in the user's editor; what is saved there is the line again."""

@@ -55,7 +55,10 @@ def logged_to(path: Path) -> Iterator[None]:
 _log = logging.getLogger(__name__)
 
 _LEAVE_WITHIN_S = 2.0
+# Once the answer has stopped, only a quick second Ctrl-C was meant to leave as well.
+_TWICE_WITHIN_S = 1.0
 _LEAVE_HINT = "Ctrl-C again leaves; the conversation is kept"
+_STOPPING_HINT = "stopping … (Ctrl-C again leaves; the conversation is kept)"
 _TICK_S = 0.2
 _PROCESS_CHARS = 40
 _QUICK_S = 2.0
@@ -82,8 +85,10 @@ class ChatApp:
         is_color: bool,
         source: Input | None = None,
         output: Output | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._open_desk = open_desk
+        self._clock_s = clock_s
         self._log_file = home / "logs" / "chat.log"
         self.ink = Style(is_color)
         self._completer = ChatCompleter(Path.cwd())
@@ -122,7 +127,8 @@ class ChatApp:
         self._began_s = time.monotonic()
         self._status = ""
         self._hint = ""
-        self._last_ctrl_c_s = float("-inf")
+        # Until when Ctrl-C leaves.
+        self._leave_until_s = float("-inf")
         self._failure = ""
         # The signal that ended it, if one did.
         self._signal = 0
@@ -218,7 +224,7 @@ class ChatApp:
     def _on_line(self, line: Line) -> None:
         text = line.text
         self._hint = ""
-        self._last_ctrl_c_s = float("-inf")  # twice means twice in a row
+        self._leave_until_s = float("-inf")  # twice means twice in a row
         if self._panel is not None and self._box.is_held:
             self._reply(_refusal(line.meant) if self._panel.is_refusing else line.meant)
             return
@@ -244,24 +250,25 @@ class ChatApp:
             self._is_working = True
         self._lines.put(line)
 
-    def _on_interrupt(self, has_emptied_line: bool) -> None:
-        if has_emptied_line and not self._is_working:
-            self._last_ctrl_c_s = float("-inf")
+    def _on_interrupt(self) -> None:
+        """Stop what is going on and keep the line; with nothing going on, empty the line; twice in a row, leave."""
+        if self._box.has_line and not self._is_working:
+            self._leave_until_s = float("-inf")
             self._hint = ""
+            self._box.clear()
             return
-        now_s = time.monotonic()
-        if now_s - self._last_ctrl_c_s < _LEAVE_WITHIN_S:
+        now_s = self._clock_s()
+        if now_s < self._leave_until_s:
             self._leave()
             return
-        self._last_ctrl_c_s = now_s
+        self._leave_until_s = now_s + _LEAVE_WITHIN_S
         if self._panel is not None:
             self._panel.question.reply("")
         if self._is_working:
             self._interrupt()
-            self._hint = "stopping … (Ctrl-C again leaves; the conversation is kept)"
+            self._hint = _STOPPING_HINT
         else:
-            self._hint = _LEAVE_HINT
-            self._box.later(_LEAVE_WITHIN_S, self._forget_hint)
+            self._show_leave_hint()
         self._box.redraw()
 
     def _reply(self, answer: str) -> None:
@@ -295,9 +302,14 @@ class ChatApp:
             self._status = self._desk.status()
             self._box.redraw()
 
+    def _show_leave_hint(self) -> None:
+        """Say that Ctrl-C leaves, for as long as it does."""
+        self._hint = _LEAVE_HINT
+        self._box.later(self._leave_until_s - self._clock_s(), self._forget_hint)
+
     def _forget_hint(self) -> None:
         """Take the hint down once it is no longer true."""
-        if self._hint == _LEAVE_HINT and time.monotonic() - self._last_ctrl_c_s >= _LEAVE_WITHIN_S:
+        if self._hint == _LEAVE_HINT and self._clock_s() >= self._leave_until_s:
             self._hint = ""
             self._box.redraw()
 
@@ -316,12 +328,26 @@ class ChatApp:
             self._box.write("".join(f"  {line}\n" for line in safe(self._transcript.unfold()).split("\n")))
 
     def _interrupt(self) -> None:
-        """Stops what is going on, and what waited behind it."""
-        while not self._lines.empty():
-            self._lines.get_nowait()
-        self._waiting.clear()
+        """Stops what is going on; lines that waited behind it go back into the input."""
+        self._recall_waiting()
         if self._desk is not None:
             self._is_stopping = not self._desk.interrupt()
+
+    def _recall_waiting(self) -> None:
+        queued: list[Line | None] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                queued.append(self._lines.get_nowait())
+        recalled = [line for line in queued if line is not None and line in self._waiting]
+        for line in queued:
+            if line not in recalled:  # shown as sent already
+                self._lines.put(line)
+        if not recalled:
+            return
+        self._waiting = [line for line in self._waiting if line not in recalled]
+        self._box.put_back(recalled)
+        what = "The line that waited was" if len(recalled) == 1 else f"The {len(recalled)} lines that waited were"
+        self._box.write(self.ink.dim(f"· {what} not sent: back in the input") + "\n")
 
     def _leave(self) -> None:
         self._box.leave()
@@ -461,7 +487,12 @@ class ChatApp:
         if self._transcript is not None:
             self._transcript.stop()
         self._is_working = not self._lines.empty()
+        was_stopped = self._hint == _STOPPING_HINT
         self._hint = ""
+        if was_stopped:
+            self._leave_until_s -= _LEAVE_WITHIN_S - _TWICE_WITHIN_S
+            if self._clock_s() < self._leave_until_s and not self._box.has_line:
+                self._show_leave_hint()
         self._box.redraw()
 
     def _view(self, text: str, *, is_alone: bool) -> bool:

@@ -1,0 +1,93 @@
+"""Stopping an answer: what was typed meanwhile stays, and leaving is announced first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perdure.testing.simulator import Say, Simulator
+from support.typed import Chat, chatting
+
+ENDLESS = Say("endless words " * 2_000, chunk_delay_s=0.02)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def flags(sim: Simulator) -> dict[str, str]:
+    return {"model.base_url": sim.base_url, "model.name": "m-1"}
+
+
+def stream(chat: Chat) -> None:
+    """Send a line, and wait until its answer streams."""
+    chat.see("/help lists")
+    chat.type("go\r")
+    chat.see("endless words")
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1b"])
+def test_stopping_an_answer_keeps_the_line_that_is_being_typed(home: Path, key: str) -> None:
+    with Simulator(script=[ENDLESS, "Done."]) as sim, chatting(home, flags(sim)) as chat:
+        stream(chat)
+        chat.type("half typed")
+        chat.wait_for(lambda: chat.line == "half typed")
+        chat.type(key)
+        chat.see("stopped; the conversation is kept")
+        chat.wait_for(lambda: chat.is_idle)
+        assert chat.line == "half typed"
+        chat.type(" line\r")
+        chat.see("› half typed line", "Done.")
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1b"])
+def test_lines_that_waited_behind_a_stopped_answer_come_back_into_the_input(home: Path, key: str) -> None:
+    with Simulator(script=[ENDLESS, "Done."]) as sim, chatting(home, flags(sim)) as chat:
+        stream(chat)
+        chat.type("first\rsecond\rthird")
+        chat.see("then: first", "then: second")
+        chat.wait_for(lambda: chat.line == "third")
+        chat.type(key)
+        chat.see("The 2 lines that waited were not sent: back in the input", "stopped; the conversation is kept")
+        chat.wait_for(lambda: chat.is_idle)
+        assert chat.line == "first\nsecond\nthird"
+        assert len(sim.requests) == 1
+        chat.type("\r")
+        chat.see("› first", "Done.")
+
+
+def test_a_path_pasted_into_a_line_that_came_back_still_attaches_nothing(home: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "notes.txt"
+    secret.write_text("unattached words")
+    with Simulator(script=[ENDLESS, "Done."]) as sim, chatting(home, flags(sim)) as chat:
+        stream(chat)
+        chat.type(f"\x1b[200~see @{secret} there\x1b[201~ please\r")
+        chat.see("then: see @")
+        chat.type("\x03")
+        chat.see("The line that waited was not sent")
+        chat.wait_for(lambda: chat.is_idle)
+        chat.type("\r")
+        chat.see("Done.")
+        assert "unattached words" not in str(sim.requests[-1].body)
+
+
+def test_ctrl_c_some_time_after_an_answer_stopped_does_not_leave_unannounced(home: Path) -> None:
+    now_s = [100.0]
+    script = [ENDLESS, "Still here."]
+    with Simulator(script=script) as sim, chatting(home, flags(sim), clock_s=lambda: now_s[0]) as chat:
+        stream(chat)
+        chat.type("\x03")
+        chat.see("stopped; the conversation is kept")
+        chat.wait_for(lambda: chat.is_idle)
+        now_s[0] += 1.5
+        chat.type("\x03")
+        chat.type("are you there?\r")
+        chat.see("Still here.")
+        chat.wait_for(lambda: chat.is_idle)
+        chat.type("\x03")
+        chat.see("Ctrl-C again leaves")
+        chat.type("\x03")
+        assert chat.end() == 0

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.chat.status import closing_lines, status_line
+from perdure.commands.context import totals_lines
 from perdure.commands.registry import all_commands
 from perdure.core.errors import ConfigError
+from perdure.core.usage import CanonicalUsage
+from perdure.store.records import CallRecord, RouteRecord
 from perdure.testing.simulator import Simulator
 from support.typed import chatting
 
@@ -74,5 +78,27 @@ def test_a_model_chosen_by_number_is_called_at_the_configured_address(
         unlisted = all_commands().dispatch(surface, "/model nosuch")
         assert unlisted is not None
         assert "Warning: 'openai' does not list 'nosuch'; it lists sim-1, simulator" in unlisted.text
+        surface.close()
+        surface.store.close()
+
+
+@pytest.mark.spec("A5")
+def test_the_cost_of_free_and_unpriced_models_together_is_unknown_and_never_0(home: Path) -> None:
+    def record(surface: ChatCommandContext, cost_usd: float | None) -> None:
+        used = CanonicalUsage(input_tokens=10, output_tokens=2)
+        call = CallRecord(surface.session_id or "", route=RouteRecord("p", "m"), usage=used, cost_usd=cost_usd)
+        surface.store.ledger.record_call(call)
+
+    with Simulator(script=["Hello."]) as sim:
+        surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-without-a-price"})
+        surface.agent.chat("hello")
+        record(surface, 0.0)
+        for shown in (status_line(surface), *totals_lines(surface.store.ledger.totals(surface.session_id or ""))):
+            assert "$0.0000" not in shown
+        assert "cost unknown" in status_line(surface)
+        assert list(closing_lines(surface))[-1].split() == ["cost", "unknown"]
+        record(surface, 0.25)
+        assert "cost $0.2500+" in status_line(surface)
+        assert list(closing_lines(surface))[-1].split() == ["cost", "$0.2500+"]
         surface.close()
         surface.store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
-from perdure.commands.format import bar, count, gauge_line, measured, money, share, tokens, usage_lines
+from perdure.commands.format import bar, count, gauge_line, measured, share, tokens, total_cost, usage_lines
 from perdure.context.engine import CompactionReport
 from perdure.context.record.record import call_lines
 from perdure.context.record.sections import describe_state
@@ -132,7 +132,7 @@ def totals_lines(totals: Totals) -> list[str]:
     """Tokens by class, cost, cache hit rate, calls, compactions, and what ended unreported."""
     lines = [
         *usage_lines(totals.usage),
-        f"{'cost':<18} {_cost(totals):>12}",
+        f"{'cost':<18} {total_cost(totals):>12}",
         f"{'cache hit rate':<18} {share(totals.usage.cache_hit_rate):>12}",
         f"{'model calls':<18} {totals.calls:>12}",
         f"{'compactions':<18} {totals.compactions:>12}",
@@ -168,15 +168,10 @@ def _table(rows: list[UsageRow]) -> str:
         used = row.totals.usage
         lines.append(
             f"  {(row.group or '–')[:20]:<20} {tokens(used.input_tokens):>11} {tokens(used.cache_read_tokens):>11} "
-            f"{tokens(used.cache_write_tokens):>10} {tokens(used.output_tokens):>10} {_cost(row.totals):>10} "
+            f"{tokens(used.cache_write_tokens):>10} {tokens(used.output_tokens):>10} {total_cost(row.totals):>10} "
             f"{bar(used.input_tokens + used.output_tokens, most, width=8)}"
         )
     return "\n".join(lines)
-
-
-def _cost(totals: Totals) -> str:
-    amount = money(totals.cost_usd)
-    return f"{amount}+" if totals.cost_usd is not None and totals.unpriced_calls else amount
 
 
 USAGE = Command("usage", "/usage", "tokens, cost and cache of this conversation", usage, ("cost",))

@@ -10,6 +10,7 @@ from perdure.agent.agent import ConversationAgent
 from perdure.agent.context_usage import ContextUsage
 from perdure.core.errors import PerdureError
 from perdure.core.usage import CanonicalUsage
+from perdure.store.records import Totals
 
 # The head of a message in an opened address: `[m:12 · user · 2026-11-16 16:48 UTC]`.
 _MESSAGE_TIME = re.compile(r"^(\[m:\d+ · [^\]\n]{1,80} · )(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\]", re.MULTILINE)
@@ -32,6 +33,12 @@ def money(usd: float | None) -> str:
     if usd is None:
         return "unknown"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+def total_cost(totals: Totals) -> str:
+    """Format the cost of several calls: `$0.0123+` where some have no known price, `unknown` where the rest is free."""
+    amount = money(totals.least_cost_usd)
+    return f"{amount}+" if totals.least_cost_usd is not None and totals.unpriced_calls else amount
 
 
 def when(ms: int) -> str:

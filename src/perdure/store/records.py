@@ -235,6 +235,11 @@ class Totals:
     unreported_estimate_tokens: int = 0
     compactions: int = 0
 
+    @property
+    def least_cost_usd(self) -> float | None:
+        """What the calls cost at least; None where the priced ones were free and others have no known price."""
+        return None if self.unpriced_calls and not self.cost_usd else self.cost_usd
+
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.style import program_name
-from perdure.commands.format import bar, count, money, share, tokens, usage_lines
+from perdure.commands.format import bar, count, share, tokens, total_cost, usage_lines
 from perdure.providers.codec import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.registry import missing_key
@@ -63,7 +63,7 @@ def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield f"Conversation {conversation.id}{named}"
     yield f"Go on with it:     {program_name()} chat --resume {conversation.id}"
     yield from usage_lines(totals.usage)
-    yield f"{'cost':<18} {money(totals.cost_usd):>12}"
+    yield f"{'cost':<18} {total_cost(totals):>12}"
 
 
 def status_line(surface: ChatCommandContext) -> str:
@@ -82,7 +82,7 @@ def status_line(surface: ChatCommandContext) -> str:
     parts.append(surface.permissions.mode)
     if session_id is not None:
         totals = surface.store.ledger.totals(session_id)
-        parts += [f"cache {share(totals.usage.cache_hit_rate)}", f"cost {money(totals.cost_usd)}"]
+        parts += [f"cache {share(totals.usage.cache_hit_rate)}", f"cost {total_cost(totals)}"]
         if title := surface.store.conversations.get(session_id).title:
             parts.append(title)
     return " · ".join(parts)

@@ -352,7 +352,7 @@ class MessageJob:
         if not store.inbox.finish(self.queued, stored, conversation_id=self.conversation_id):
             raise MessageTakenOver
         session_id = agent.session_id if agent is not None else None
-        return store.ledger.totals(session_id).cost_usd if session_id is not None else None
+        return store.ledger.totals(session_id).least_cost_usd if session_id is not None else None
 
 
 class GatewayCommandContext:

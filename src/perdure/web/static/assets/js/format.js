@@ -52,11 +52,12 @@ export function dollars(usd) {
   return `${usd < 0 ? "−" : ""}$${Math.abs(usd).toFixed(digits)}`;
 }
 
-// The cost of some calls; those without a price are left out of it.
+// The cost of some calls: "+" where some have no price; never $0 where only the free ones have one.
 export function cost({ calls, cost_usd: usd, unpriced_calls: unpriced = 0, unreported_calls: unreported = 0 }) {
   if (!calls) return "–";
   if (usd === null && unreported && unreported === unpriced) return "cost not reported";
-  return dollars(usd);
+  if (!unpriced) return dollars(usd);
+  return usd ? `${dollars(usd)}+` : dollars(null);
 }
 
 export function seconds(s) {

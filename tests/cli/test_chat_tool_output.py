@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style
 from perdure.core.events import ToolFinished, ToolStarted, ToolState, TurnFinished
 from perdure.core.messages import Message, ToolCall
+from perdure.tools.builtin.files import FileEditor
+from perdure.tools.workspace import Workspace
 
 PLAIN = Style(is_color=False)
 
@@ -81,6 +84,37 @@ def test_the_newest_output_can_be_unfolded() -> None:
     result = "\n".join(f"line {n}" for n in range(100))
     _, transcript = _shown(_finished("terminal", f"[exit 0]\n{result}"))
     assert transcript.unfold() == f"terminal make\n{result}"
+
+
+def _edited(folder: Path, name: str, **arguments: str) -> ToolFinished:
+    """A call of a real editing tool, finished."""
+    editor = FileEditor(Workspace(folder))
+    result = {"write_file": editor.write_file, "patch": editor.patch}[name](**arguments)
+    call = ToolCall("c1", name, json.dumps(arguments))
+    return ToolFinished(call, Message("tool", result, tool_call_id="c1", name=name), 0.1)
+
+
+def test_a_new_file_can_be_unfolded_whole(tmp_path: Path) -> None:
+    content = "".join(f"line {n}\n" for n in range(40))
+    shown, transcript = _shown(_edited(tmp_path, "write_file", path="big.py", content=content))
+    assert "… 29 more lines; Ctrl-O shows all of it" in shown
+    added = "\n".join(f"+line {n}" for n in range(40))
+    assert transcript.unfold() == f"write_file big.py\nCreated big.py: 40 lines\n@@ 40 lines @@\n{added}"
+
+
+@pytest.mark.parametrize("count", [60, 400])
+def test_a_long_patch_can_be_unfolded_whole(tmp_path: Path, count: int) -> None:
+    before, after = ("\n".join(f"{word} {n}" for n in range(count)) for word in ("old", "new"))
+    (tmp_path / "a.py").write_text(f"first\nsecond\n{before}\nlast\n")
+    event = _edited(tmp_path, "patch", path="a.py", old=f"second\n{before}\n", new=f"second\n{after}\n")
+    _, transcript = _shown(event)
+    lines = transcript.unfold().split("\n")
+    assert lines[:2] == ["patch a.py", "Patched a.py:"]
+    assert [line for line in lines if line.startswith("-old")] == [f"-old {n}" for n in range(count)]
+    assert [line for line in lines if line.startswith("+new")] == [f"+new {n}" for n in range(count)]
+    assert "more" not in transcript.unfold()
+    if count == 60:
+        assert lines[2:5] == ["@@ from line 2 @@", " second", "-old 0"]
 
 
 def test_a_call_without_a_result_stays_on_the_screen_when_the_turn_is_stopped() -> None:

@@ -7,9 +7,11 @@ one, on a terminal as well as in a browser. An empty search result never reads a
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from perdure.core.messages import ToolCall, clean
 from perdure.core.ports import SearchHit, SearchReport
@@ -22,6 +24,8 @@ _PLAIN = re.compile(r"[\t\n\x20-\x7e]*")
 # What can steer a terminal or turn the direction of a text, as opposed to what is merely invisible.
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
+# difflib is quadratic where many lines are similar.
+_COMPARED_LINES = 300
 # Arguments that identify a call, most telling first.
 _TARGET_KEYS = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
 
@@ -45,6 +49,26 @@ def call_target(call: ToolCall, *, max_chars: int) -> str:
     # Bounded before it is normalized: an argument may hold a whole file.
     line = " ".join(clean(value[: 4 * max_chars]).split())
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
+
+
+def edit_lines(name: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Return every line that a `write_file` or `patch` call adds (`+`), removes (`-`) or keeps (` `).
+
+    Empty for other calls, and for arguments of other types.
+    """
+    match name, dict(arguments):
+        case "write_file", {"content": str(content)}:
+            return [f"+{line}" for line in content.removesuffix("\n").split("\n")] if content else []
+        case "patch", {"old": str(old), "new": str(new)}:
+            if old.endswith("\n") and new.endswith("\n"):
+                old, new = old[:-1], new[:-1]
+            before, after = old.split("\n"), new.split("\n") if new else []
+            most = max(len(before), len(after))
+            if most > _COMPARED_LINES:
+                return [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
+            return list(difflib.unified_diff(before, after, lineterm="", n=most))[3:]
+        case _:
+            return []
 
 
 def _is_odd(character: str) -> bool:

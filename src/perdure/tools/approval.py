@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.display import escape_invisible
+from perdure.core.display import edit_lines, escape_invisible
 from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
 from perdure.tools.builtin.terminal import ShellState
@@ -288,10 +288,17 @@ def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallP
     return CallProfile(tool.name, "run", targets, tuple(text for _, text in changing) if is_certain else None)
 
 
+# Arguments that the diff of an edit shows.
+_EDITED_TEXTS = ("content", "old", "new")
+
+
 def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """Format the action for the user: the command itself, or the tool with its arguments."""
+    """Format the action for the user: the command itself, the diff of an edit, or the tool with its arguments."""
     if tool.command_parameter is not None:
         text = str(arguments.get(tool.command_parameter, ""))
+    elif lines := edit_lines(tool.name, arguments):
+        others = ", ".join(f"{k}={v!r}" for k, v in arguments.items() if k not in _EDITED_TEXTS and v is not False)
+        text = "\n".join([f"{tool.name}({others})", *lines])
     else:
         blocks = {k: v for k, v in arguments.items() if isinstance(v, str) and "\n" in v}
         text = f"{tool.name}({', '.join(f'{k}={v!r}' for k, v in arguments.items() if k not in blocks)})"

@@ -6,10 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from perdure.cli.style import Style, safe
+from perdure.core.display import edit_lines
 from perdure.core.events import ToolFinished, ToolOutput
 
 _INDENT = "  "
 _EXIT = re.compile(r"\A\[?exit (-?\d+)\]?\n?")
+# A result of `patch` that has only the first part of the diff.
+_CUT_DIFF = re.compile(r"\n\[… (?:\d+ more lines of the diff|more changes further down)\]\Z")
+_HUNK = re.compile(r"^@@ -(\d+)[^\n]*", re.MULTILINE)
 _MORE_HINT = "Ctrl-O shows all of it"
 # A mode or a rule did not allow the call.
 _FORBIDDEN = re.compile(r"was not run: (plan mode is on|the rule [^\n]*? forbids it)")
@@ -33,16 +37,46 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style) -> I
     elif name in _QUIET_TOOLS:
         return
     elif name in _DIFF_TOOLS:
-        yield from _diff(_written_lines(event) or text.splitlines(), 2 * most, width, ink)
+        yield from _diff(_changed_lines(event), 2 * most, width, ink)
     else:
         yield from _shortened(text.splitlines(), most, width, ink.dim, ink)
 
 
-def _written_lines(event: ToolFinished) -> list[str]:
-    """The lines of a file that was written whole, as a diff shows them; empty for other calls."""
-    content = (event.call.parsed_arguments() or {}).get("content") if event.call.name == "write_file" else None
-    lines = safe(content).splitlines() if isinstance(content, str) else []
-    return [f"@@ {len(lines):,} lines @@", *(f"+{line}" for line in lines)] if lines else []
+def whole_output(event: ToolFinished) -> str:
+    """All that `output_lines` shows a part of: the output, or the whole change of a file."""
+    text = plain_output(event)
+    if event.is_error or event.call.name not in _DIFF_TOOLS:
+        return text
+    summary = text.partition("\n")[0]
+    return "\n".join([summary, *(line for line in _changed_lines(event) if line != summary)])
+
+
+def _changed_lines(event: ToolFinished) -> list[str]:
+    """The change of a file as a diff: from the result, or from the arguments where the result has not all of it."""
+    text = plain_output(event)
+    arguments = event.call.parsed_arguments() or {}
+    is_patch = event.call.name == "patch"
+    if is_patch and not _CUT_DIFF.search(text):
+        return text.splitlines()
+    lines = [safe(line) for line in edit_lines(event.call.name, arguments)]
+    if not lines:
+        return text.splitlines()
+    where = _position(text, lines) if is_patch else f"{len(lines):,} lines"
+    return [f"@@ {where}{', and every other match' if arguments.get('replace_all') else ''} @@", *lines]
+
+
+def _position(result: str, lines: Sequence[str]) -> str:
+    """Where in the file the lines of a patch are, by the first hunk of its result."""
+    hunk = _HUNK.search(result)
+    if hunk is None:
+        return "patch"
+    first_changed = int(hunk[1]) + _unchanged_before(result[hunk.end() :].split("\n")[1:])
+    return f"from line {first_changed - _unchanged_before(lines):,}"
+
+
+def _unchanged_before(lines: Sequence[str]) -> int:
+    """How many lines of a diff stand before the first changed one."""
+    return next((n for n, line in enumerate(lines) if line.startswith(("+", "-"))), 0)
 
 
 def shorten_preview(output: ToolOutput, *, most: int, width: int, ink: Style) -> Iterator[str]:

@@ -16,7 +16,7 @@ from perdure.cli.chat.activity import (
     plan_summary,
 )
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
-from perdure.cli.chat.tool_output import output_lines, plain_output
+from perdure.cli.chat.tool_output import output_lines, whole_output
 from perdure.cli.style import Style, fit_lines, runnable, safe
 from perdure.core.events import (
     CallStarted,
@@ -110,7 +110,7 @@ class ChatTranscript:
         self._shows_reasoning = shows_reasoning
         self._streams = streams
         self._tool_lines = tool_lines
-        # The newest call that has a result, and its whole output.
+        # The newest call that has a result, and its whole output or change.
         self._last_output: tuple[str, str] | None = None
         self._blocks = Blocks()
         self._unseen = ""
@@ -281,7 +281,7 @@ class ChatTranscript:
         self._write(self._ink.dim(f"◇ helper {helper.number} {end} · {event.seconds:.1f} s · {steps}") + "\n")
 
     def _show_output(self, event: ToolFinished) -> None:
-        self._last_output = (named_call(event.call), plain_output(event))
+        self._last_output = (named_call(event.call), whole_output(event))
         for line in output_lines(event, most=self._tool_lines, width=self._width(), ink=self._ink):
             self._write(f"{line}\n")
 

@@ -1300,10 +1300,216 @@ alias g='rm -rf'; g ~/Videos
 fd -t f . ~/Mail -x rm
 """
 
+# Recorded, exhausted, flashed, opened to all, rerouted, scanned, made public, and hidden in further wrappers.
+_WATCHED = r"""
+arecord -f cd -d 30 /tmp/a.wav
+arecord -D hw:1,0 meeting.wav
+parecord --device=alsa_input.usb m.wav
+pw-record mic.flac
+pw-cat --record mic.flac
+rec -c 1 voice.ogg
+sox -d voice.wav trim 0 60
+sox -t alsa default voice.wav
+timeout 60 arecord -t raw | gzip > mic.raw.gz
+ffmpeg -y -f alsa -i default -t 60 mic.mp3
+ffmpeg -f pulse -i default out.ogg
+ffmpeg -f v4l2 -i /dev/video0 -frames:v 1 me.jpg
+ffmpeg -i /dev/video1 cam.mkv
+ffmpeg -f avfoundation -i 1:0 screen.mov
+ffmpeg -hide_banner -video_size 1920x1080 -f x11grab -i :0.0+0,0 -t 10 s.mp4
+ffplay -f v4l2 /dev/video0
+gst-launch-1.0 v4l2src ! videoconvert ! pngenc ! filesink location=me.png
+cvlc v4l2:///dev/video0 --sout file/ts:cam.ts
+fswebcam -r 1280x720 me.jpg
+imagesnap me.jpg
+v4l2-ctl --device /dev/video0 --stream-mmap --stream-count=1 --stream-to=a.raw
+import -window root -resize 50% s.jpg
+scrot -u window.png
+sleep 5; grim - | base64
+grim -g "0,0 800x600" s.png
+gnome-screenshot -f s.png
+xwd -root -out s.xwd
+DISPLAY=:0 xwd -root | convert xwd:- s.png
+maim s.png
+screencapture -x s.png
+spectacle -b -n -o s.png
+wf-recorder -f s.mp4
+xinput test 12
+xinput test-xi2 --root
+sudo evtest /dev/input/event4
+showkey -a
+libinput debug-events --show-keycodes
+wl-paste --no-newline
+wl-paste > clip.txt
+xclip -selection c -o
+xclip -sel clip -out > clip.txt
+xsel --clipboard --output
+xsel -ob
+pbpaste | head -5
+cliphist list
+watch -n1 wl-paste
+tcpdump -nn -i eth0 port 80 -A
+tshark -i wlan0 -Y http.authbasic
+dumpcap -i any -w all.pcapng
+ngrep -q password tcp port 80
+tcpflow -i any -c
+arpspoof -i eth0 -t 10.0.0.5 10.0.0.1
+strace -fp 4321 -e trace=network -s 4096
+strace -p 4321 -s 9999
+strace -f -e write -p 4321
+ltrace -p 4321 -e write
+bpftrace -e 'uprobe:/bin/bash:readline { printf("%s\n", str(retval)); }'
+gcore -o core 4321
+fallocate -l 2T fill.bin
+fallocate --length 500GiB /tmp/fill.bin
+dd if=/dev/zero of=/tmp/fill.img bs=1M
+dd if=/dev/urandom of=fill.bin bs=1G count=800
+dd if=/dev/zero bs=1M > fill.tmp
+head -c 900G /dev/zero > fill.tmp
+cat /dev/urandom > fill.tmp
+yes AAAA > fill.txt
+yes >> /tmp/fill.txt
+tail /dev/zero
+stress --cpu 64 --io 16
+stress-ng --all 0
+nohup stress-ng --matrix 0 &
+while true; do ./spin & done
+while :; do yes > /dev/null & done
+until false; do bash -c 'sleep 9' & done
+for ((;;)); do sleep 100 & done
+flashrom --programmer internal --write rom.bin
+flashrom -p internal -E
+fwupdmgr update -y
+fwupdmgr install firmware.cab
+bootctl set-default other.conf
+mokutil --import key.der
+nvme fw-commit /dev/nvme0 -s 1
+rtcwake -m off -s 600
+rtcwake --mode disk -s 60
+systemctl hybrid-sleep
+systemctl suspend-then-hibernate
+pm-hibernate
+ipmitool -H bmc.example chassis power off
+setfacl -m u:nobody:rwx ~/.config
+setfacl -R -m g:users:rwX /srv/share
+setfacl -b ~/Documents/plan.txt
+setfacl -R -m o::rwx .
+xattr -cr /Applications/Tool.app
+xattr -d com.apple.quarantine ~/Downloads/tool
+setfattr -n user.x -v 1 ~/Documents/plan.txt
+loginctl terminate-session 4
+loginctl kill-user bob
+loginctl terminate-seat seat0
+pkill -KILL -u bob
+tmux kill-server
+gnome-session-quit --logout --no-prompt
+lsof -ti tcp:5432 | xargs kill -9
+kill $(lsof -t -i:22)
+ip route add default via 10.0.0.66
+ip route replace 0.0.0.0/1 dev tun0
+ip addr add 10.9.9.9/24 dev eth0
+ip rule add from all lookup 66
+ip -6 route del default
+ip link set dev wlan0 up
+nft add rule inet filter input drop
+nft -f rules.nft
+nft 'add rule inet filter input drop'
+iptables -A OUTPUT -j DROP
+iptables -t nat -I PREROUTING -p tcp --dport 80 -j REDIRECT --to-port 8080
+ufw allow from any
+ufw --force enable
+firewall-cmd --permanent --add-port=4444/tcp
+nmcli connection modify eth0 ipv4.dns 10.0.0.66
+nmcli con up vpn
+nmcli device wifi connect cafe
+resolvectl dns eth0 10.0.0.66
+resolvectl revert eth0
+route add default gw 10.0.0.66
+arp -s 10.0.0.1 aa:bb:cc:dd:ee:ff
+ifconfig eth0 10.0.0.9 netmask 255.255.255.0
+networksetup -setdnsservers Wi-Fi 10.0.0.66
+wg-quick up wg0
+rfkill block wifi
+nmap 10.0.0.0/8
+nmap -sV -A host.example
+nmap -p- host.example
+nmap -iL hosts.txt
+nmap -p 22 10.0.0.1-254
+masscan 0.0.0.0/0 -p443 --rate 100000
+arp-scan -l
+fping -a -g 192.168.1.0/24
+hydra -L users.txt -P words.txt host.example ssh
+sqlmap -u 'https://shop.example/item?id=1' --dump
+nc -zv host.example 1-1024
+ping -f host.example
+ngrok http --domain=x.example 3000
+ngrok start --all
+cloudflared tunnel --url http://localhost:8000
+cloudflared tunnel run home
+tailscale funnel 3000
+tailscale serve --bg 3000
+npx localtunnel --port 3000
+lt -p 3000
+bore local 8000 --to bore.example
+ssh -N -R 8080:localhost:3000 relay.example
+ssh -fNR 0:localhost:22 relay.example
+zrok share public localhost:8080
+tmate -F
+code tunnel --accept-server-license-terms
+script -qc 'rm -rf /srv/data' /dev/null
+script -q -c "rm -rf src" log.txt
+script --command 'rm -rf ~' /dev/null
+script -q /dev/null rm -rf ~/Documents
+setsid -f rm -rf ~/Documents
+unbuffer rm -rf ~/Documents
+expect -c 'spawn rm -rf /srv/data; interact'
+expect -c 'set timeout 5; spawn rm -rf /srv/data; expect eof'
+su -lc 'rm -rf /srv/data' app
+clickhouse-client --query='ALTER TABLE logs DELETE WHERE 1'
+clickhouse-client -q 'ALTER TABLE logs ON CLUSTER main DELETE WHERE day < 5'
+clickhouse-client --query 'TRUNCATE TABLE logs'
+clickhouse-client -q "DROP DICTIONARY rates"
+cqlsh -e 'TRUNCATE shop.orders'
+cqlsh host -e "DROP KEYSPACE shop"
+mongosh shop --eval 'db.orders.drop()'
+sqlcmd -S db -Q "DROP DATABASE shop"
+sqlcmd -S db -Q"DELETE FROM orders"
+duckdb shop.db -c 'drop table orders'
+influx -execute 'DROP MEASUREMENT cpu'
+influx bucket delete -n metrics
+snowsql -q 'drop warehouse big'
+snow sql -q 'drop schema shop'
+bq query --use_legacy_sql=false 'DELETE FROM shop.orders WHERE true'
+bq query 'DROP TABLE shop.orders'
+bq rm -r -f shop
+dolt sql -q 'delete from orders'
+cypher-shell 'MATCH (n) DETACH DELETE n'
+aws s3 cp a.csv s3://b/ --acl=public-read
+aws s3 sync dist s3://b --acl public-read-write
+aws s3api put-object-acl --bucket b --key a.csv --acl public-read
+aws s3api put-public-access-block --bucket b --public-access-block-configuration BlockPublicAcls=false
+gsutil acl ch -u AllUsers:R gs://b/a.csv
+gsutil cp -a public-read a.csv gs://b
+gsutil iam ch allUsers:objectViewer gs://b
+gcloud storage buckets add-iam-policy-binding gs://b --member=allUsers --role=roles/storage.objectViewer
+az storage container set-permission -n c --public-access blob
+az storage account update -n a --allow-blob-public-access true
+s3cmd put --acl-public a.csv s3://b
+mc anonymous set public play/b
+kubectl patch pv data -p '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'
+kubectl patch deploy web --type json -p '[]'
+kubectl scale deploy/web --replicas=40
+kubectl -n shop scale sts/db --replicas=1
+kubectl replace -f web.yaml
+kubectl -n shop patch svc web -p '{}'
+snap install --classic thing
+snap install thing --devmode
+"""
+
 
 def dangerous() -> list[str]:
     """Every command; `$LF` stands for a line break."""
-    lists = _PLAIN + _CODE + _DISGUISED + _MORE + _WRITES + _KINDS_ADDED + _CLASSES
+    lists = _PLAIN + _CODE + _DISGUISED + _MORE + _WRITES + _KINDS_ADDED + _CLASSES + _WATCHED
     return [c.replace("$LF", "\n") for c in _commands(lists)]
 
 

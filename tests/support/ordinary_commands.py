@@ -1056,6 +1056,104 @@ fd -e pyc -x rm
 python3 -c 'import json, urllib.request as u; print(json.load(u.urlopen("https://api.example/x")))'
 python3 -c 'import re, requests; print(re.compile("a").findall(requests.get("https://x.example").text))'
 fd -e py . src -x black
+arecord -l
+arecord --list-pcms
+sox in.wav -r 16000 out.wav
+sox in.wav -d
+ffmpeg -f concat -safe 0 -i list.txt -c copy out.mp4
+ffmpeg -f lavfi -i testsrc -t 1 test.mp4
+ffmpeg -i in.wav -f alsa default
+ffmpeg -f image2 -i frame%03d.png out.mp4
+gst-launch-1.0 filesrc location=a.ogg ! decodebin ! fakesink
+echo done | xclip -selection clipboard
+xclip -sel clip < notes.txt
+git diff | xsel -ib
+git rev-parse HEAD | wl-copy
+cat notes.txt | pbcopy
+xinput list
+v4l2-ctl --list-devices
+tcpdump -nn -r trace.pcap
+tshark -r trace.pcap -T json
+tcpdump -D
+strace -c ./build/app
+strace -f -e trace=read,write ./build/app
+strace -p 4321 -c
+ltrace ./build/app
+perf record -g ./build/app
+bpftrace -l
+fallocate -l 100M test.img
+dd if=/dev/zero of=test.img bs=1M count=512
+head -c 1M /dev/urandom > sample.bin
+head -c 32 /dev/urandom | base64
+yes | sdkmanager --licenses
+yes > /dev/null
+cat /dev/null > build.log
+while true; do npm test; sleep 5; done
+while :; do ./server & wait; done
+for i in 1 2 3; do ./worker $i & done; wait
+fwupdmgr get-devices
+bootctl status
+nvme list
+rtcwake -m show
+loginctl list-sessions
+loginctl show-user me
+getfacl src
+setfacl -m u:app:r config/app.yaml
+xattr -l app.zip
+lsof -ti :5173 | xargs kill
+ip route get 1.1.1.1
+ip -br link
+ip route show default
+ip rule list
+nft list ruleset
+iptables -L -n
+sudo iptables -S
+sudo ufw status verbose
+firewall-cmd --list-all
+nmcli device wifi list
+nmcli connection show
+resolvectl status
+resolvectl query example.org
+resolvectl dns
+ifconfig eth0
+route -n
+arp -a
+nmap localhost
+nmap -p 5432 127.0.0.1
+nmap -p 443 example.org
+nmap --version
+nc -zv db.example 5432
+ping -c 3 example.org
+ngrok version
+cloudflared tunnel list
+cloudflared --version
+tailscale status
+code .
+code --diff a.txt b.txt
+script -c 'npm test' test.log
+script -q test.log
+setsid ./server > server.log 2>&1 &
+unbuffer npm test | tee test.log
+expect -c 'spawn ./installer; expect "name"; send "x\r"; expect eof'
+clickhouse-client -q 'SELECT count() FROM logs'
+clickhouse-client -q 'ALTER TABLE logs ADD COLUMN x UInt8'
+psql -c 'alter table a add constraint f foreign key (b) references c on delete cascade'
+cqlsh -e 'DESCRIBE KEYSPACES'
+duckdb shop.db 'select * from orders'
+bq query --use_legacy_sql=false 'SELECT 1'
+bq ls shop
+snowsql -q 'show tables'
+influx bucket list
+aws s3 cp dist/a.js s3://b/ --acl private
+aws s3 ls s3://public-data/
+gsutil acl get gs://b
+az storage container list
+kubectl scale --help
+kubectl patch deploy web -p '{}' --dry-run=client
+kubectl get hpa
+snap list
+rsync -a --delete build/ public/
+rsync -a --delete dist/ www/
 """
 
 

@@ -26,8 +26,20 @@ from perdure.tools.shell_safety.parse import (
     parse,
 )
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.rules import data, files, git, packages, remote, secrets, sending, system
+from perdure.tools.shell_safety.rules import (
+    data,
+    files,
+    git,
+    load,
+    observation,
+    packages,
+    remote,
+    secrets,
+    sending,
+    system,
+)
 from perdure.tools.shell_safety.rules.data import destructive_statements
+from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
 from perdure.tools.shell_safety.rules.root import ROOT_PROGRAMS, is_usual_as_root
 from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
@@ -92,6 +104,8 @@ RULES: tuple[RiskRule, ...] = (
     *secrets.RULES,
     *sending.RULES,
     *packages.RULES,
+    *observation.RULES,
+    *load.RULES,
 )
 
 
@@ -224,7 +238,7 @@ class _CommandAnalyzer:
                 return self._loop(node, frame)
             case Function():
                 self._functions[node.name] = node
-                if any(_calls_twice(n, node.name) for n in node.body):
+                if any(calls_twice(n, node.name) for n in node.body):
                     self.dangers.append(Danger("fork-bomb", f"{node.name}() calls itself"))
                 return ""
 
@@ -244,15 +258,17 @@ class _CommandAnalyzer:
 
     def _pipeline(self, node: Pipeline, frame: _Frame) -> str:
         stdin, upstream = frame.stdin, frame.upstream
-        if node.is_background and any(_runs_itself(c) for c in node.commands):
+        if node.is_background and any(runs_itself(c) for c in node.commands):
             self.dangers.append(Danger("fork-bomb", "a script that starts itself in the background"))
         for command in node.commands:
             here = replace(frame, stdin=stdin, upstream=upstream, is_background=node.is_background)
             stdin = self._node(command, here if len(node.commands) == 1 else replace(here, scope=frame.scope.child()))
-            upstream = (*upstream, _name_of(command))
+            upstream = (*upstream, program_name(command))
         return stdin or ""
 
     def _group(self, node: Group, frame: _Frame) -> str:
+        if starts_endlessly(node):
+            self.dangers.append(Danger("fork-bomb", "an endless loop that starts processes in the background"))
         stdin, writes, reads = self._redirects(node.redirects, frame)
         inner = replace(frame, stdin=stdin, scope=frame.scope.child() if node.is_subshell else frame.scope).deeper()
         with self._keep_folder(is_kept=node.is_subshell):
@@ -557,26 +573,6 @@ def _is_computed(text: str) -> bool:
     """Whether the commands of a script, not only their arguments, are unknown."""
     known = str.maketrans("", "", SHELL_SETUP)
     return not text.strip() or any(has_taint(line.strip()[:1].translate(known)) for line in re.split(r"[\n;|&]", text))
-
-
-def _calls_twice(node: Node, name: str) -> bool:
-    if isinstance(node, Pipeline):
-        calls = sum(_name_of(c) == name for c in node.commands)
-        return calls > 1 or (calls and node.is_background) or any(_calls_twice(c, name) for c in node.commands)
-    return isinstance(node, Group | Loop) and any(_calls_twice(n, name) for n in node.body)
-
-
-def _runs_itself(node: Node) -> bool:
-    """Match `$0`, and `$0` as an argument of a shell."""
-    words = node.words if isinstance(node, Simple) else ()
-    is_shell = _name_of(node) in SHELLS
-    return any(isinstance(p, Variable) and p.name == "0" for w in (words if is_shell else words[:1]) for p in w.parts)
-
-
-def _name_of(node: Node) -> str:
-    if isinstance(node, Group) and len(node.body) == 1:
-        return _name_of(node.body[0])
-    return program_of(node.words[0].plain or "") if isinstance(node, Simple) and node.words else ""
 
 
 def _rule_dangers(run: Invocation) -> Iterator[Danger]:

@@ -127,6 +127,9 @@ _VALUE_LETTERS = {
         "ssh autossh": "bBcDeEFIiJlLmOopPQRSwW",
         "ssh-keygen": "abCDEfFGIJKmMnNOPqrRsStTVwWYzZ",
         "screen": "cehpsStTX",
+        "script": "BcEImoOT",
+        "su runuser": "cgGsuTw",
+        "flock": "cEw",
     }.items()
     for name in names.split()
 }

@@ -108,6 +108,8 @@ class Group:
     body: tuple[Node, ...]
     redirects: tuple[Redirect, ...] = ()
     is_subshell: bool = False
+    # A loop whose condition never ends it.
+    is_endless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ _MAX_DEPTH = 80
 _MAX_PIPES = 200
 _ERROR_CHARS = 40
 _MAX_REWRITTEN = 20
+_ENDLESS = re.compile(r"(?:while (?::|true|\[ 1 \]|\(\(\s?1\s?\)\))|until false);?")
 # Many brackets that close nothing take seconds.
 _CLOSERS = re.compile(r"(?:\)[ \t\n]?){100}")
 _NOT_STATEMENTS = word_set("comment heredoc_body heredoc_end heredoc_start variable_name file_descriptor")
@@ -275,7 +278,7 @@ class _TreeReader:
         if kind == "subshell":
             return [Group(tuple(self.statements(node, depth)), is_subshell=True)]
         if kind in _GROUPS:
-            return [Group(tuple(self.statements(node, depth)))]
+            return [Group(tuple(self.statements(node, depth)), is_endless=self._is_endless(node))]
         if kind == "for_statement":
             return [self._loop(node, depth)]
         if kind == "function_definition":
@@ -415,6 +418,14 @@ class _TreeReader:
             return Assignment(self._text(name), values, is_array=True, is_added=is_added)
         word = _word(self._parts(value, depth)) if value is not None else Word()
         return Assignment(self._text(name), (word,), is_added=is_added)
+
+    def _is_endless(self, node: TreeNode) -> bool:
+        """Match `while true`, `while :`, `until false` and `for ((;;))`."""
+        condition = node.child_by_field_name("condition")
+        if node.type == "c_style_for_statement":
+            return condition is None
+        words = f"{self._text(node.children[0])} {self._text(condition)}" if node.type == "while_statement" else ""
+        return bool(_ENDLESS.fullmatch(words[:_ERROR_CHARS]))
 
     def _loop(self, node: TreeNode, depth: int) -> Loop:
         words = tuple(_word(self._parts(c, depth)) for c in node.children_by_field_name("value"))

@@ -132,6 +132,25 @@ def _process_ids(run: Invocation, files: Mapping[str, str]) -> str:
     return "".join(f"{PROGRAM}{name}\n" for name in names)
 
 
+# Servers by the port that they usually listen on.
+_SERVER_PORTS = {
+    "22": "sshd",
+    "80": "nginx",
+    "443": "nginx",
+    "3306": "mysqld",
+    "5432": "postgres",
+    "6379": "redis-server",
+    "27017": "mongod",
+}
+
+
+def _port_owners(run: Invocation, files: Mapping[str, str]) -> str:
+    """Return a marker with the servers of the ports that `lsof -i :port` is asked for."""
+    ports = (re.search(r":(\d{1,5})\Z", a) for a in run.args)
+    names = [_SERVER_PORTS.get(port[1], "") for port in ports if port is not None]
+    return "".join(f"{PROGRAM}{name}\n" for name in names or [""])
+
+
 def _environment(run: Invocation, files: Mapping[str, str]) -> str:
     return PROGRAM if run.operands and not any(SECRET_NAME.search(o) for o in run.operands) else SECRET
 
@@ -170,6 +189,7 @@ _SPECIAL: dict[str, _Output] = {
     "printenv": _environment,
     "pgrep": _process_ids,
     "pidof": _process_ids,
+    "lsof": _port_owners,
     "mktemp": lambda run, files: FRESH,
     "pwd": lambda run, files: run.zones.folder or UNKNOWN,
     "curl": _curl,

@@ -39,7 +39,7 @@ _CONTAINER = (
 _PREFIXES: dict[str, Prefix] = {
     name: prefix
     for names, prefix in {
-        "nohup setsid builtin coproc busybox toybox torsocks unbuffer rlwrap numactl firejail chronic bunx entr"
+        "nohup setsid spawn builtin coproc busybox toybox torsocks unbuffer rlwrap numactl firejail chronic bunx entr"
         " valgrind setpriv cross-env bundle.exec poetry.run pipenv.run pdm.run rye.run hatch.run pnpm.exec yarn.exec"
         " mise.exec asdf.exec git.bisect.run": Prefix(),
         "run0": Prefix("-u -g -D --user --group --chdir --unit --property --setenv --nice"),
@@ -61,7 +61,7 @@ _PREFIXES: dict[str, Prefix] = {
         "chroot": Prefix("", 1, is_remote=True),
         "nsenter": Prefix("-t --target -S -G", is_remote=True),
         "unshare": Prefix("-S -G -R -w"),
-        "flock": Prefix("-w -E --timeout", 1, "-c"),
+        "flock": Prefix("-w -E --timeout", 1, "-c --command"),
         "caffeinate": Prefix("-t -w"),
         "proxychains proxychains4": Prefix("-f"),
         "xvfb-run": Prefix("-e -f -n -s"),
@@ -74,8 +74,9 @@ _PREFIXES: dict[str, Prefix] = {
         "npx npm.exec": Prefix("-p --package", 0, "-c"),
         "uvx": Prefix("--from --with"),
         "watch": Prefix("-n --interval -d"),
-        "script su": Prefix("", 99, "-c"),
-        "runuser": Prefix("-u -g", 0, "-c"),
+        "script": Prefix("-B -E -I -m -o -O -T", 1, "-c --command"),
+        "su": Prefix("", 99, "-c --command"),
+        "runuser": Prefix("-u -g", 0, "-c --command"),
         "nix-shell": Prefix("", 99, "--run"),
         "nu": Prefix("", 99, "-c"),
         "dotenv.run": Prefix("-f -e"),
@@ -172,7 +173,7 @@ def _ends_with_option(arg: str, values: list[str]) -> bool:
 def _nested_after(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Iterator[NestedCommand]:
     values, skips = prefix.values.split(), prefix.skips
     if prefix.script:
-        text = Invocation(run.name, args, run.zones).value_of(prefix.script)
+        text = Invocation(run.name, args, run.zones).value_of(*prefix.script.split())
         if text is not None:
             yield Script(text, is_remote=prefix.is_remote)
             return

@@ -14,15 +14,19 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _QUOTED_OR_END = re.compile(rf"{_QUOTED.pattern}|;")
 _DROPS = re.compile(
     r"\s*(?:drop\s+(?!procedure\s+if|function\s+if|trigger\s+if)(?:table|database|schema|keyspace|view|materialized|index|column"
-    r"|user|role|owned|tablespace|type|sequence|extension|collection|policy|server|function|procedure|trigger)\b"
-    r"|truncate\b|alter\s+table\b.*\bdrop\b|delete\s+from\b|update\b|vacuum\s+full\b.*x^|flush(?:all|db)\b|reset\s+master\b"
+    r"|user|role|owned|tablespace|type|sequence|extension|collection|policy|server|function|procedure|trigger|bucket"
+    r"|measurement|series|shard|retention|continuous|warehouse|stage|stream|task|pipe|dictionary|catalog|graph|space"
+    r"|aggregate|dataset|partition)\b"
+    r"|truncate\b|alter\s+table\b.*\bdrop\b|alter\s+table\s+\S+\s+(?:on\s+cluster\s+\S+\s+)?delete\s+where\b"
+    r"|delete\s+from\b|update\b|vacuum\s+full\b.*x^|flush(?:all|db)\b|reset\s+master\b"
     r"|revoke\b|shutdown\b)",
     re.I | re.S,
 )
 _PREAMBLE = re.compile(r"^(?:begin|start\s+transaction|with\s+\w+\s+as\s*\([^)]*\))\s+", re.I)
 _NO_FILTER = re.compile(r"\bwhere\b\s*(?:\(?\s*(?:1\s*=\s*1|true|1|''\s*=\s*'')\s*\)?)\s*\Z", re.I)
 _DOCUMENTS = re.compile(
-    r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\.dropCollection|dropIndexes\s*\(|shutdownServer",
+    r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\.dropCollection|dropIndexes\s*\(|shutdownServer"
+    r"|\bdetach\s+delete\b",
     re.I,
 )
 
@@ -68,7 +72,8 @@ def _statements(text: str) -> Iterator[str]:
 _CLIENTS = word_set(
     "psql mysql mariadb sqlite3 sqlite duckdb clickhouse-client clickhouse cockroach sqlcmd sqlplus cqlsh mongo "
     "mongosh bq pgcli mycli litecli usql turso d1 influx snowsql trino presto hive beeline spark-sql isql "
-    "impala-shell"
+    "impala-shell clickhouse-local snow dolt surreal cypher-shell ysqlsh ycqlsh mclient vsql bteq tsql sqlite-utils "
+    "cbq arangosh osql fbsql ksql athenacli"
 )
 _DESTRUCTIVE_FILE = re.compile(r"(?:drop|wipe|purge|truncate|delete|destroy|nuke)[\w-]*\.sql\Z", re.I)
 _REDIS = frozenset({"flushall", "flushdb", "shutdown", "debug", "swapdb"})
@@ -87,7 +92,7 @@ def statement_dangers(run: Invocation) -> Iterator[Danger]:
         yield Danger("database", run.summary)
         return
     for text in (*run.args, run.stdin or ""):
-        text = re.sub(r"^(?:-c|-e|--command=|--execute=|--eval=|--query=)", "", text)
+        text = re.sub(r"^(?:-[ceqQ]|-execute=|--(?:command|execute|eval|query|sql|statement)=)", "", text)
         if next(destructive_statements(text), None):
             yield Danger(
                 "database", run.summary if text in run.args else f"{run.name} with {' '.join(text.split())[:100]}"
@@ -156,7 +161,8 @@ RULES = (
         lambda r: r.name != "initdb" and not is_dry_run(r),
         "pg_dropcluster 15 main",
     ),
-    RiskRule("database", "influx", any_command("delete"), "influx delete --bucket b"),
+    RiskRule("database", "influx", lambda r: "delete" in r.operands[:2], "influx bucket delete --name b"),
+    RiskRule("database", "bq", lambda r: "rm" in r.operands[:2], "bq rm -r -f -d shop"),
     RiskRule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),
     RiskRule("database", "mix", any_command("ecto.drop", "ecto.reset"), "mix ecto.drop"),
     RiskRule("database", "dotnet", lambda r: r.starts("ef", "database", "drop"), "dotnet ef database drop"),

@@ -17,6 +17,7 @@ _TREE_DELETERS = word_set("rimraf rimraf-cli del-cli deltree rmtree srm")
 _MAX_PATH_CHARS = 200
 _SCRATCH_ROOT = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/?")
 _DATABASE = re.compile(r"(?<!test)(?<!tmp)(?<!temp)(?<!cache)(?<!dev)\.(?:db|sqlite3?|mdb)\Z", re.I)
+_SITE_FOLDER = re.compile(r"/(?:public|public_html|www|wwwroot|htdocs|html)\Z")
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
 
@@ -48,8 +49,15 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
         and not run.has("-n", "--dry-run")
         and any(o.startswith("--delete") or o == "--remove-source-files" for o in run.options)
     ):
-        for o in run.operands[-1:]:
+        for o in run.operands[-1:] if not _publishes_build(run) else ():
             yield from _path_dangers(run, o if ":" not in o else "/outside", is_tree=True)
+
+
+def _publishes_build(run: Invocation) -> bool:
+    """Match `rsync --delete build/ public/`: both folders of the workspace are generated."""
+    *sources, target = map(run.classify, run.operands or ("",))
+    is_generated = bool(sources) and all(s.is_artefact for s in sources)
+    return is_generated and target.zone == "workspace" and bool(_SITE_FOLDER.search(target.path))
 
 
 def tree_dangers(run: Invocation, path: str) -> Iterator[Danger]:
@@ -227,6 +235,24 @@ def _changes_protected(run: Invocation) -> bool:
     return any(run.classify(o).zone in ("system", "startup") for o in run.operands[1:])
 
 
+def _changes_access(run: Invocation) -> bool:
+    """Match access lists and attributes outside the workspace, and of the workspace as a whole."""
+    if run.name == "setfacl":
+        changes = run.has(
+            "-m", "-M", "-x", "-X", "-b", "-k", "--modify", "--remove", "--set", "--set-file", "--restore"
+        )
+        changes = (changes or run.has("--remove-all", "--remove-default")) and not run.has("--test")
+        values = run.all_values_of("-m", "-x", "--modify", "--remove", "--set", "-M", "-X", "--set-file")
+    else:
+        changes = run.has("-w", "-d", "-c", "-r", "-s") if run.name == "xattr" else run.has("-n", "-x", "-h")
+        changes = changes and run.args[:1] != ("-l",)
+        values = []
+    targets = [run.classify(o) for o in run.operands if o not in values and ("/" in o or "~" in o or ":" not in o)]
+    if run.name == "setfacl" and run.has("-R", "--recursive") and any(t.is_wide for t in targets):
+        return changes
+    return changes and any(t.zone not in ("workspace", "fresh", "unknown") and not t.is_scratch for t in targets)
+
+
 def _extracts_absolute(run: Invocation) -> bool:
     """Match `tar xP`, which writes wherever the archive says."""
     first = run.args[0] if run.args and re.fullmatch(r"[A-Za-z]+", run.args[0]) else ""
@@ -269,6 +295,7 @@ RULES = (
     RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(is_help)), "chown -R nobody ~"),
     RiskRule("permissions", "chmod chown chgrp", _changes_protected, "chown me /etc/passwd"),
     RiskRule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
+    RiskRule("permissions", "setfacl setfattr xattr", _changes_access, "setfacl -R -m u:www-data:rwx ~/Documents"),
     RiskRule("permissions", "setcap chattr", unless(is_help), "setcap cap_net_raw+ep ./tool"),
     RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
     RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),

@@ -65,7 +65,7 @@ _GITHUB_NAME = re.compile(r"(?![.@~/])[\w.-]{1,100}/[\w.-]{1,100}(?:#\S{1,100})?
 
 
 def _installs_file(run: Invocation) -> bool:
-    """Match system packages that are installed from a file, whose scripts run as root."""
+    """Match system packages that are installed from a file, whose scripts run as root, or without confinement."""
     if is_help(run) or run.has("--simulate", "--dry-run", "--test", "--download-only"):
         return False
     if run.name == "dpkg":
@@ -76,7 +76,7 @@ def _installs_file(run: Invocation) -> bool:
         )
     if run.name == "pacman":
         return any(re.match(r"-U", o) for o in run.options) or run.has("--upgrade")
-    if run.has("--allow-untrusted", "--dangerous"):
+    if run.has("--allow-untrusted", "--dangerous", "--classic", "--devmode"):
         return True
     installs = run.operands[:1] in (("install",), ("in",), ("add",), ("localinstall",), ("reinstall",))
     return installs and any(_PACKAGE_FILE.match(o) for o in run.operands[1:])

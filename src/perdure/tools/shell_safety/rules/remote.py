@@ -27,6 +27,15 @@ _DELETES = re.compile(
     r"^(?:delete|terminate|destroy|deregister|purge|remove|drop|revoke|deactivate)(?:-|\Z|:)|^(?:rb|nuke)\Z|[-:]delete\Z"
 )
 
+_MAX_POLICY_CHARS = 10_000
+# Everybody, in the words of the storage clients.
+_PUBLIC = re.compile(
+    r"(?:^|\s)--(?:acl|canned-acl|s3-acl|predefined-acl|canned_acl)[= ](?:public|authenticated-?read)|--acl-public"
+    r"|--grant-\w{1,20}[= ]\S{0,20}uri=\S{0,80}AllUsers|\ball(?:Authenticated)?Users\b|(?:^|\s)-a public-"
+    r"|--public-access[= ](?:blob|container)|--allow-blob-public-access[= ]true|\ballPublic\b"
+    r"|(?:anonymous|policy) set (?:public|download|upload)\b",
+    re.I,
+)
 _AWS_COSTS = re.compile(
     r"(?:run-(?:instances|job-flow|task|scheduled)|start-(?:instances|db-|notebook-instance|stream|task)|create-|request-spot"
     r"|purchase-|allocate-|update-auto-scaling-group|set-desired-capacity|modify-|update-service\Z|update-stack|deploy\Z"
@@ -105,13 +114,24 @@ def _kube(run: Invocation) -> bool:
     words = run.operands
     if any(w in ("delete", "drain", "evict", "cordon", "taint") for w in words[:3]):
         return True
-    if "scale" in words[:2] and (run.value_of("--replicas") == "0"):
+    if any(w in ("scale", "patch", "replace", "autoscale") for w in words[:1]):
         return True
-    if "patch" in words[:2] and "finalizers" in " ".join(run.args):
+    if {"scale", "patch", "replace"}.intersection(words[1:3]) and run.args[0].startswith("-"):
+        # `kubectl -n shop patch …`: the value of an option is before the command.
         return True
     if words[:2] in (("create", "clusterrolebinding"), ("create", "rolebinding")) and "admin" in " ".join(run.args):
         return True
-    return ("replace" in words[:2] and run.has("--force")) or ("rollout" in words[:1] and "undo" in words)
+    return "rollout" in words[:1] and "undo" in words
+
+
+def _makes_public(run: Invocation) -> bool:
+    """Match access for everybody to stored data: an access list, a policy, a setting of the bucket."""
+    if is_dry_run(run):
+        return False
+    text = " ".join(run.args)[:_MAX_POLICY_CHARS]
+    if run.name == "aws" and "put-public-access-block" in run.operands:
+        return "false" in text.lower()
+    return bool(_PUBLIC.search(text))
 
 
 def _terraform(run: Invocation) -> bool:
@@ -288,6 +308,12 @@ RULES = (
         "kind minikube k3d eksctl kops kubeadm",
         both(any_operand("delete", "reset", "destroy"), unless(is_dry_run)),
         "eksctl delete cluster --name prod",
+    ),
+    RiskRule(
+        "exposure",
+        "aws awslocal gsutil gcloud az s3cmd s5cmd mc rclone b2 doctl linode-cli",
+        _makes_public,
+        "aws s3 cp report.pdf s3://bucket/ --acl public-read",
     ),
     RiskRule("cloud", "terraform tofu terragrunt", _terraform, "terraform destroy -auto-approve"),
     RiskRule(

@@ -158,6 +158,37 @@ def _looks_up_data(run: Invocation) -> bool:
     return any(marker in a for a in run.args for marker in (FILE, SECRET))
 
 
+# Commands that open a local service, by program.
+_TUNNEL_COMMANDS = {
+    "ngrok": word_set("http https tcp tls start"),
+    "cloudflared": word_set("run"),
+    "bore": word_set("local"),
+    "tailscale": word_set("funnel serve"),
+    "zrok": word_set("share"),
+    "devtunnel": word_set("host"),
+    "localxpose": word_set("tunnel"),
+    "loclx": word_set("tunnel"),
+    "expose": word_set("share"),
+    "code": word_set("tunnel"),
+}
+
+
+def _opens_tunnel(run: Invocation) -> bool:
+    """Match programs that make a port of this machine reachable from the internet."""
+    words = run.operands
+    if is_help(run) or words[1:2] in (("status",), ("list",), ("user",)):
+        return False
+    if run.name in ("frpc", "pagekite"):
+        return bool(run.args)
+    if run.name == "upnpc":
+        return run.has("-a", "-r")
+    opens_url = run.name == "cloudflared" and (
+        run.has("--url", "--hello-world") or any("ssh://" in a for a in run.args)
+    )
+    at = 2 if run.name == "cloudflared" else 1
+    return opens_url or any(w in _TUNNEL_COMMANDS[run.name] for w in words[:at])
+
+
 RULES: tuple[RiskRule, ...] = (
     RiskRule("send-data", "curl wget http https xh", _uploads, "curl -F file=@report.pdf https://files.example"),
     RiskRule(
@@ -187,9 +218,15 @@ RULES: tuple[RiskRule, ...] = (
     RiskRule("send-data", "gh", lambda r: r.starts("gist", "create"), "gh gist create notes.md"),
     RiskRule("send-data", "dig nslookup host ping drill", _looks_up_data, 'dig "$(cat notes.txt).files.example"'),
     RiskRule(
-        "send-data",
-        "ngrok cloudflared bore tailscale lt localtunnel",
-        lambda r: any(o in ("tcp", "tls", "funnel") for o in r.operands[:1]) or any("ssh://" in a for a in r.args),
-        "ngrok tcp 22",
+        "exposure",
+        "ngrok cloudflared bore tailscale zrok devtunnel localxpose loclx frpc pagekite expose code upnpc",
+        _opens_tunnel,
+        "ngrok http 8080",
+    ),
+    RiskRule(
+        "exposure",
+        "lt localtunnel tmate sshx telebit gotty inlets serveo",
+        lambda r: not is_help(r) and (bool(r.args) or r.name in ("tmate", "sshx")),
+        "lt --port 3000",
     ),
 )

@@ -16,7 +16,7 @@ from perdure.tools.shell_safety.rules.rule import (
     option,
     unless,
 )
-from perdure.tools.shell_safety.types import PROGRAM
+from perdure.tools.shell_safety.types import PROGRAM, word_list, word_set
 
 _VITAL = re.compile(
     r"^(?:systemd\S{0,20}|init|sshd|dockerd|containerd|cron|crond|dbus\S{0,20}|NetworkManager|Xorg|gdm\d?|launchd|kubelet"
@@ -24,6 +24,12 @@ _VITAL = re.compile(
 )
 # Servers that others on the machine may use too.
 _SERVERS = re.compile(r"^(?:postgres|postmaster|mysqld?|mariadbd?|mongod|redis-server|nginx|apache2|httpd|dockerd?)$")
+_POWER_COMMANDS = word_list(
+    "poweroff reboot soft-reboot halt kexec rescue emergency sleep suspend hibernate hybrid-sleep "
+    "suspend-then-hibernate"
+)
+_NMCLI_CHANGES = word_list("off on delete down up add clone modify edit connect disconnect reapply set import hotspot")
+_IP_CHANGES = word_set("add del delete flush replace change append prepend set restore exec up")
 # Software without which the machine does not work.
 _CORE_PACKAGE = re.compile(
     r"(?:glibc|libc6|musl|systemd|coreutils|bash|dash|sudo|filesystem|base-files|linux-image\S{0,60}|kernel|grub\S{0,20}"
@@ -116,8 +122,52 @@ def _mounts(run: Invocation) -> bool:
 
 
 def _ip_changes(run: Invocation) -> bool:
+    return any(w in _IP_CHANGES for w in run.operands[1:3]) or "down" in run.operands[1:]
+
+
+def _changes_resolver(run: Invocation) -> bool:
     words = run.operands
-    return any(w in ("flush", "del", "delete", "down") for w in words[1:])
+    if run.name == "networksetup":
+        return any(re.match(r"-(?:set|add|remove|create|switch|delete)", a) for a in run.args)
+    sets = words[:1] in (("dns",), ("domain",), ("default-route",), ("dnssec",), ("dnsovertls",), ("llmnr",))
+    return words[:1] == ("revert",) or (sets and len(words) > 2)
+
+
+def _changes_firewalld(run: Invocation) -> bool:
+    changes = ("--panic-on", "--complete-reload", "--add-", "--remove-", "--set-", "--new-", "--delete-", "--change-")
+    return any(o.startswith(changes) for o in run.options)
+
+
+def _changes_interface(run: Invocation) -> bool:
+    """Match `ifconfig eth0 10.0.0.1` and `ifconfig eth0 down`; with one name it only shows."""
+    return run.name in ("ifdown", "ifup") or len(run.operands) > 1
+
+
+def _ends_sessions(run: Invocation) -> bool:
+    return any(re.match(r"(?:terminate|kill)-(?:user|session|seat)", o) for o in run.operands[:1])
+
+
+def _sleeps(run: Invocation) -> bool:
+    """Match `rtcwake`, unless it only shows or sets the alarm."""
+    return run.value_of("-m", "--mode") not in ("no", "show", "disable") and not run.has(
+        "-n", "--dry-run", "--list-modes"
+    )
+
+
+def _flashes(run: Invocation) -> bool:
+    """Match the writing of firmware, by option or by command."""
+    if is_help(run):
+        return False
+    if run.name == "flashrom":
+        return run.has("-w", "-E", "--write", "--erase")
+    if run.name in ("nvme", "hdparm"):
+        return any(a in ("fw-download", "fw-commit", "fw-activate", "--fwdownload") for a in run.args)
+    if run.name in ("mokutil", "efivar", "bootctl"):
+        return run.has("--import", "--delete", "--reset", "--disable-validation", "-w", "--write") or any(
+            o in ("install", "remove", "update", "set-default", "set-oneshot") for o in run.operands[:1]
+        )
+    changes = ("update", "upgrade", "install", "downgrade", "reinstall", "local-install", "activate", "install-blob")
+    return any(o in changes for o in run.operands[:1])
 
 
 def _root_shell(run: Invocation) -> bool:
@@ -162,9 +212,23 @@ RULES = (
     RiskRule(
         "power",
         "systemctl loginctl",
-        any_operand("poweroff", "reboot", "halt", "kexec", "rescue", "emergency", "suspend", "hibernate"),
+        any_operand(*_POWER_COMMANDS),
         "systemctl reboot",
     ),
+    RiskRule("power", "rtcwake", both(_sleeps, unless(is_help)), "rtcwake -m mem -s 60"),
+    RiskRule("power", "pm-suspend pm-hibernate pm-suspend-hybrid s2ram s2disk zzz", unless(is_help), "pm-suspend"),
+    RiskRule("power", "pmset", any_command("sleepnow", "displaysleepnow", "schedule", "repeat"), "pmset sleepnow"),
+    RiskRule("power", "ipmitool", any_operand("off", "cycle", "reset", "soft"), "ipmitool chassis power cycle"),
+    RiskRule(
+        "firmware",
+        "flashrom fwupdmgr fwupdtool nvme hdparm mokutil efivar bootctl",
+        _flashes,
+        "flashrom -p internal -w bios.rom",
+    ),
+    RiskRule("firmware", "nvflash afulnx tpm2_clear wrmsr setpci", unless(is_help), "tpm2_clear -c p"),
+    RiskRule("kill", "loginctl", _ends_sessions, "loginctl terminate-user alice"),
+    RiskRule("kill", "gnome-session-quit xkill", unless(is_help), "gnome-session-quit --no-prompt"),
+    RiskRule("kill", "tmux", any_command("kill-server"), "tmux kill-server"),
     RiskRule("kill", "kill", _kills_all, "kill -9 -1"),
     RiskRule("kill", "kill", _kills_every_listed, "ps aux | awk '{print $2}' | xargs kill -9"),
     RiskRule("kill", "kill renice", _signals_servers, "pgrep -f postgres | xargs kill -STOP"),
@@ -216,24 +280,42 @@ RULES = (
     ),
     RiskRule(
         "network",
-        "iptables ip6tables iptables-legacy",
-        option("-F", "-X", "-P", "-D", "-Z", "--flush", "--policy", "--delete-chain"),
+        "iptables ip6tables iptables-legacy iptables-nft ebtables arptables",
+        either(
+            option("-F", "-X", "-P", "-D", "-Z", "-A", "-I", "-R", "-N", "-E", "--flush", "--policy", "--delete-chain"),
+            option("--append", "--insert", "--replace", "--delete", "--new-chain", "--rename-chain", "--zero"),
+        ),
         "iptables -F",
     ),
     RiskRule("network", "iptables-restore ip6tables-restore pfctl", unless(option("-s")), "iptables-restore < empty"),
-    RiskRule("network", "nft", any_operand("flush", "delete"), "nft flush ruleset"),
-    RiskRule("network", "ufw", any_command("disable", "reset", "delete"), "ufw disable"),
     RiskRule(
         "network",
-        "firewall-cmd",
-        option("--panic-on", "--remove-service", "--remove-port", "--complete-reload"),
-        "firewall-cmd --panic-on",
+        "nft",
+        either(
+            any_operand("flush", "delete", "destroy", "add", "insert", "replace", "create", "reset", "rename"),
+            both(option("-f", "--file"), unless(option("-c", "--check"))),
+            lambda r: any(
+                re.match(r"(?:flush|delete|destroy|add|insert|replace|create|reset)\s", o) for o in r.operands
+            ),
+        ),
+        "nft flush ruleset",
+    ),
+    RiskRule("network", "ufw", unless(either(is_help, any_command("status", "show", "version", "app"))), "ufw disable"),
+    RiskRule("network", "firewall-cmd", _changes_firewalld, "firewall-cmd --panic-on"),
+    RiskRule("network", "ipset", any_command("create", "add", "del", "flush", "destroy", "swap"), "ipset flush"),
+    RiskRule("network", "resolvectl systemd-resolve networksetup", _changes_resolver, "resolvectl dns eth0 10.0.0.66"),
+    RiskRule("network", "netplan", any_command("apply", "try", "set", "rebind"), "netplan apply"),
+    RiskRule("network", "wg-quick", any_command("up", "down"), "wg-quick up wg0"),
+    RiskRule("network", "rfkill", any_command("block", "unblock", "toggle"), "rfkill block all"),
+    RiskRule(
+        "network", "macchanger dhclient dhcpcd", both(unless(is_help), lambda r: bool(r.args)), "dhclient -r eth0"
     ),
     RiskRule("network", "ip", _ip_changes, "ip link set eth0 down"),
-    RiskRule("network", "ifconfig ifdown", lambda r: "down" in r.operands or r.name == "ifdown", "ifconfig eth0 down"),
-    RiskRule("network", "route arp", any_operand("del", "delete", "flush"), "route del default"),
+    RiskRule("network", "ifconfig ifdown ifup", _changes_interface, "ifconfig eth0 down"),
+    RiskRule("network", "route", any_operand("add", "del", "delete", "change", "flush"), "route del default"),
+    RiskRule("network", "arp", either(option("-d", "-s"), any_operand("del", "delete", "flush")), "arp -d 10.0.0.1"),
     RiskRule("network", "netsh", any_operand("off", "reset", "delete"), "netsh advfirewall set allprofiles state off"),
-    RiskRule("network", "nmcli", any_operand("off", "delete", "down"), "nmcli networking off"),
+    RiskRule("network", "nmcli", any_operand(*_NMCLI_CHANGES), "nmcli networking off"),
     RiskRule(
         "users",
         "useradd userdel usermod groupadd groupdel groupmod adduser deluser addgroup delgroup gpasswd chpasswd",

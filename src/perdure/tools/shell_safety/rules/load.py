@@ -1,0 +1,101 @@
+"""Rules for what uses up the machine: processes without limit, disk space, memory, processors."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.tools.shell_safety.interpreters import SHELLS
+from perdure.tools.shell_safety.invocation import Invocation, program_of
+from perdure.tools.shell_safety.parse import Group, Loop, Node, Pipeline, Simple, Variable
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help, unless
+
+_SIZE = re.compile(r"\+?(\d{1,18})([kKmMgGtTpP]?)(?:i?[bB])?\Z")
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+# Test images and fixtures are smaller.
+_HUGE_BYTES = 20 * 1024**3
+_ENDLESS_SOURCE = re.compile(r"/dev/(?:zero|full|u?random)\Z")
+
+
+def calls_twice(node: Node, name: str) -> bool:
+    """Match a body in which the function `name` starts itself more than once, or in the background."""
+    if isinstance(node, Pipeline):
+        calls = sum(program_name(c) == name for c in node.commands)
+        return calls > 1 or bool(calls and node.is_background) or any(calls_twice(c, name) for c in node.commands)
+    return isinstance(node, Group | Loop) and any(calls_twice(n, name) for n in node.body)
+
+
+def runs_itself(node: Node) -> bool:
+    """Match `$0`, and `$0` as an argument of a shell."""
+    words = node.words if isinstance(node, Simple) else ()
+    is_shell = program_name(node) in SHELLS
+    return any(isinstance(p, Variable) and p.name == "0" for w in (words if is_shell else words[:1]) for p in w.parts)
+
+
+def starts_endlessly(group: Group) -> bool:
+    """Match an endless loop that only starts background processes and waits for none of them."""
+    body = group.body[-1] if group.is_endless and group.body else None
+    commands = body.body if isinstance(body, Group) else ()
+    return bool(commands) and all(_is_background(c) for c in commands)
+
+
+def _is_background(node: Node) -> bool:
+    return isinstance(node, Pipeline) and node.is_background
+
+
+def program_name(node: Node) -> str:
+    """Return the program of a command as written, empty if that is not known."""
+    if isinstance(node, Group) and len(node.body) == 1:
+        return program_name(node.body[0])
+    return program_of(node.words[0].plain or "") if isinstance(node, Simple) and node.words else ""
+
+
+def _bytes(text: str) -> int:
+    """Return the number of bytes of a size such as `10G`, 0 if it is no size."""
+    match = _SIZE.match(text)
+    return int(match[1]) * 1024 ** _UNITS[match[2].lower()] if match else 0
+
+
+def _allocates_much(run: Invocation) -> bool:
+    sizes = run.operands[:1] if run.name in ("mkfile", "xfs_mkfile") else run.all_values_of("-l", "--length")
+    return any(_bytes(s) >= _HUGE_BYTES for s in sizes)
+
+
+def _is_saved(run: Invocation) -> bool:
+    return any(not path.startswith("/dev/") for path in run.writes)
+
+
+def _copies_much(run: Invocation) -> bool:
+    """Match `dd` from an endless source into a file, without a limit or with a huge one."""
+    settings = dict(a.split("=", 1) for a in run.args if "=" in a)
+    target = settings.get("of", "")
+    if not _ENDLESS_SOURCE.match(settings.get("if", "")) or target.startswith("/dev/"):
+        return False
+    if "count" not in settings:
+        return bool(target) or _is_saved(run)
+    return _bytes(settings.get("bs", "512")) * max(_bytes(settings["count"]), 1) >= _HUGE_BYTES
+
+
+def _saves_endless(run: Invocation) -> bool:
+    """Match `yes > file`, `cat /dev/zero > file`, and a huge `head -c`."""
+    sources = (*run.operands, *run.reads)
+    is_endless = run.name == "yes" or any(_ENDLESS_SOURCE.match(s) for s in sources)
+    if run.name == "tail":
+        # It keeps the last line in memory, which never ends.
+        return is_endless
+    if run.name == "head":
+        size = run.value_of("-c", "--bytes")
+        return is_endless and size is not None and _bytes(size) >= _HUGE_BYTES
+    return is_endless and _is_saved(run)
+
+
+RULES: tuple[RiskRule, ...] = (
+    RiskRule("exhaustion", "fallocate mkfile xfs_mkfile", _allocates_much, "fallocate -l 900G big.img"),
+    RiskRule("exhaustion", "dd", _copies_much, "dd if=/dev/zero of=big.img bs=1M"),
+    RiskRule("exhaustion", "yes cat head tail cp pv", _saves_endless, "yes > fill.txt"),
+    RiskRule(
+        "exhaustion",
+        "stress stress-ng memtester cpuburn burnP6 burnK7 burnMMX mprime s-tui gpu_burn",
+        unless(is_help),
+        "stress-ng --vm 64 --vm-bytes 95%",
+    ),
+)

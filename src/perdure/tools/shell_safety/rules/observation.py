@@ -1,0 +1,184 @@
+"""Rules for what observes others: the user's screen, sound, keys and clipboard, traffic, processes, other machines."""
+
+from __future__ import annotations
+
+import re
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, both, either, is_help, option, unless
+from perdure.tools.shell_safety.rules.sending import LOCAL_URL
+from perdure.tools.shell_safety.types import word_set
+
+# Input formats of ffmpeg that are a screen, a camera or a microphone.
+_CAPTURE_FORMATS = word_set(
+    "x11grab kmsgrab gdigrab fbdev xcbgrab avfoundation qtkit dshow vfwcap v4l2 video4linux2 alsa pulse oss sndio jack "
+    "audiotoolbox decklink openal android_camera"
+)
+_CAPTURE_DEVICE = re.compile(r"/dev/(?:video|snd/|dsp|fb\d|input/)|(?:v4l2|screen|alsa|pulse|dshow|qtcapture|av)://")
+_CAPTURE_ELEMENT = re.compile(
+    r"(?:v4l2|xi?mage|pulse|alsa|pipewire|autovideo|autoaudio|avfvideo|osxaudio|d3d11screencapture|gdiscreencap|wasapi"
+    r"|libcamera)src\Z"
+)
+# System calls whose traced arguments are what a process reads and sends.
+_CONTENT_CALLS = re.compile(
+    r"\b(?:p?read(?:v|64)?|p?write(?:v|64)?|recv(?:from|msg|mmsg)?|send(?:to|msg|mmsg)?|network|net|desc|all)\b"
+)
+_PORT_LIST = re.compile(r"\d{1,5}(?:,\d{1,5}){0,4}\Z")
+_NMAP_VALUES = ("-p", "-o", "-oN", "-oX", "-oG", "-oA", "-e", "-S", "-g", "-T", "--script", "--top-ports", "-iL", "-D")
+_LOOPBACK = re.compile(r"localhost\Z|127\.|\[?::1\]?\Z|0\.0\.0\.0\Z")
+
+
+def _captures(run: Invocation) -> bool:
+    """Match a device as an input of ffmpeg; the same format after the input is playback."""
+    args = run.args
+    if run.has("-list_devices", "-sources", "-devices"):
+        return False
+    for i, a in enumerate(args[:-1]):
+        if a == "-f" and args[i + 1] in _CAPTURE_FORMATS and ("-i" in args[i + 2 :] or run.name == "ffplay"):
+            return True
+    return any(_CAPTURE_DEVICE.match(v) for v in run.all_values_of("-i"))
+
+
+def _plays_device(run: Invocation) -> bool:
+    return any(_CAPTURE_DEVICE.match(o) for o in run.operands)
+
+
+def _builds_capture(run: Invocation) -> bool:
+    return any(_CAPTURE_ELEMENT.match(word) for o in run.operands for word in o[:2_000].split())
+
+
+def _records_sound(run: Invocation) -> bool:
+    if run.name == "sox":
+        return run.args[:1] == ("-d",) or run.args[:2] in (("-t", "alsa"), ("-t", "pulseaudio"), ("-t", "coreaudio"))
+    if run.name == "pw-cat":
+        return run.has("-r", "--record")
+    return not (is_help(run) or run.has("-l", "-L", "--list-devices", "--list-pcms"))
+
+
+def _reads_clipboard(run: Invocation) -> bool:
+    if is_help(run):
+        return False
+    if run.name == "xclip":
+        return any(len(a) > 1 and "-out".startswith(a) for a in run.args)
+    if run.name == "xsel":
+        is_written = run.stdin is not None or run.has("-i", "-a", "-c", "-k", "-d", "--input", "--append", "--clear")
+        return run.has("-o", "--output") or not is_written
+    return True
+
+
+def _captures_traffic(run: Invocation) -> bool:
+    """Match a live capture, not the reading of a file or a list of interfaces."""
+    is_listing = run.has("-D", "--list-interfaces", "-G", "--version") or is_help(run)
+    is_file = run.has("-I") if run.name == "ngrep" else run.has("-r", "--read-file") or bool(run.reads)
+    return not (is_listing or is_file)
+
+
+def _traces_content(run: Invocation) -> bool:
+    """Match a trace of a running process that shows what it reads and sends; its other system calls are no content."""
+    if not (run.has("--attach") or any(re.match(r"-[a-zA-Z]{0,6}p(?:\d|\Z)", a) for a in run.args)):
+        return False
+    length = run.value_of("-s", "--string-limit") or ""
+    filters = run.all_values_of("-e", "--trace", "--read", "--write")
+    is_long = length.isdecimal() and int(length[:9]) > 64
+    return is_long or any(_CONTENT_CALLS.search(f.partition("=")[2] or f) or f.startswith("read=") for f in filters)
+
+
+def _lists_probes(run: Invocation) -> bool:
+    return is_help(run) or run.has("-l", "--list", "--info") or run.args[:1] == ("-V",)
+
+
+def _scans(run: Invocation) -> bool:
+    """Match a scan of another machine, except a few named ports of one host."""
+    if is_help(run) or run.has("-sL", "--script-help", "--iflist"):
+        return False
+    values = run.all_values_of(*_NMAP_VALUES)
+    targets = [o for o in run.operands if o not in values]
+    if run.has("-iL", "-iR") or any(a.startswith("-i") and a[2:3] in ("L", "R") for a in run.args):
+        return True
+    foreign = [t for t in targets if not _LOOPBACK.match(t)]
+    is_range = any(re.search(r"/\d{1,3}\Z|\d-\d|\*", t) for t in foreign)
+    is_probe = run.name == "nmap" and len(foreign) == 1 and bool(_PORT_LIST.match(run.value_of("-p") or ""))
+    is_intrusive = run.has("-A", "-O", "--script") or any(re.match(r"-s[SUFXNAWM]", a) for a in run.args)
+    return bool(foreign) and (is_range or is_intrusive or not is_probe)
+
+
+def _attacks(run: Invocation) -> bool:
+    """Match programs that try passwords, look for holes or send floods, unless the target is this machine."""
+    targets = [a for a in run.args if re.search(r"[\w-]\.[\w-]|localhost|::1", a)]
+    return not is_help(run) and not (targets and all(LOCAL_URL.match(t.rpartition("=")[2]) for t in targets))
+
+
+def _sweeps_ports(run: Invocation) -> bool:
+    is_range = any(re.fullmatch(r"\d{1,5}-\d{1,5}", o) for o in run.operands)
+    return run.has("-z") and is_range and not any(LOCAL_URL.match(o) for o in run.operands)
+
+
+def _floods(run: Invocation) -> bool:
+    return run.has("-f") and not any(LOCAL_URL.match(o) for o in run.operands)
+
+
+RULES: tuple[RiskRule, ...] = (
+    RiskRule("recording", "ffmpeg ffplay avconv", _captures, "ffmpeg -f x11grab -i :0 -t 5 clip.mp4"),
+    RiskRule("recording", "vlc cvlc mpv mplayer", _plays_device, "cvlc v4l2:///dev/video0"),
+    RiskRule(
+        "recording", "gst-launch-1.0 gst-launch", _builds_capture, "gst-launch-1.0 pulsesrc ! filesink location=a"
+    ),
+    RiskRule("recording", "arecord parecord parec pw-record pw-cat rec sox", _records_sound, "arecord -d 5 a.wav"),
+    RiskRule("recording", "import", option("-window"), "import -window root screen.png"),
+    RiskRule(
+        "recording",
+        "scrot grim grimshot hyprshot maim flameshot spectacle ksnip xwd gnome-screenshot xfce4-screenshooter "
+        "screencapture mate-screenshot deepin-screenshot fbgrab fbcat wf-recorder wl-screenrec recordmydesktop "
+        "simplescreenrecorder gpu-screen-recorder kazam byzanz-record shutter",
+        unless(is_help),
+        "scrot screen.png",
+    ),
+    RiskRule(
+        "recording",
+        "fswebcam imagesnap raspistill raspivid libcamera-still libcamera-vid rpicam-still rpicam-vid streamer",
+        unless(either(is_help, option("--list-cameras", "-l"))),
+        "fswebcam photo.jpg",
+    ),
+    RiskRule(
+        "recording",
+        "v4l2-ctl",
+        lambda r: any(o.startswith("--stream-") for o in r.options),
+        "v4l2-ctl --stream-mmap --stream-to=a.raw",
+    ),
+    RiskRule("recording", "xinput", any_command("test", "test-xi2"), "xinput test 9"),
+    RiskRule("recording", "showkey evtest logkeys xspy", unless(is_help), "evtest /dev/input/event3"),
+    RiskRule("recording", "libinput", any_command("debug-events", "record"), "libinput debug-events"),
+    RiskRule("recording", "xclip xsel wl-paste pbpaste Get-Clipboard", _reads_clipboard, "xclip -o"),
+    RiskRule("recording", "cliphist copyq", any_command("list", "decode", "read", "clipboard"), "cliphist list"),
+    RiskRule(
+        "recording",
+        "tcpdump tshark dumpcap termshark ngrep tcpflow snoop",
+        _captures_traffic,
+        "tcpdump -i any -w all.pcap",
+    ),
+    RiskRule(
+        "recording",
+        "ettercap bettercap arpspoof dsniff urlsnarf driftnet airodump-ng airmon-ng responder",
+        unless(is_help),
+        "arpspoof -i eth0 10.0.0.1",
+    ),
+    RiskRule("recording", "strace ltrace truss dtruss", _traces_content, "strace -p 812 -e trace=read,write"),
+    RiskRule(
+        "recording",
+        "bpftrace sysdig ttysnoop sslsniff ttysnoop-bpfcc sslsniff-bpfcc bashreadline bashreadline-bpfcc peekfd",
+        unless(_lists_probes),
+        "bpftrace -e 'tracepoint:syscalls:sys_enter_open { printf(\"%s\", comm) }'",
+    ),
+    RiskRule("recording", "gcore procdump reptyr", unless(is_help), "gcore 812"),
+    RiskRule("scan", "nmap masscan zmap rustscan naabu unicornscan", _scans, "nmap -sS 192.168.0.0/16"),
+    RiskRule("scan", "arp-scan netdiscover nbtscan", unless(is_help), "arp-scan --localnet"),
+    RiskRule("scan", "fping", both(option("-g", "--generate"), unless(is_help)), "fping -g 10.0.0.0/24"),
+    RiskRule(
+        "scan",
+        "hydra medusa ncrack patator nikto sqlmap wpscan gobuster ffuf dirb hping3 slowhttptest slowloris",
+        _attacks,
+        "hydra -l root -P words.txt ssh://host.example",
+    ),
+    RiskRule("scan", "nc ncat netcat", _sweeps_ports, "nc -z host.example 1-65535"),
+    RiskRule("scan", "ping", _floods, "ping -f host.example"),
+)

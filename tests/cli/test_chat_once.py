@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from perdure.testing.simulator import Simulator
+from perdure.testing.simulator import Say, Simulator
 
 STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b[6n \x9b5n \u202egnp.exe\b done"
 
@@ -55,3 +55,28 @@ def test_an_answer_cannot_steer_a_terminal_and_a_pipe_gets_it_as_it_is(tmp_path:
         os.close(ours)
     assert shown.startswith("[31mred[0m ]8;;http://xlink[6n 5n gnp.exe done")
     assert not any(c in shown for c in "\x1b\x9b\x07\b\u202e")
+
+
+def test_events_that_nobody_reads_any_more_end_the_question_quietly(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
+    with Simulator(script=[Say("endless words " * 2_000, chunk_delay_s=0.02)]) as sim:
+        options = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1")
+        asking = subprocess.Popen(
+            [sys.executable, "-m", "perdure", *options, "chat", "-q", "hi", "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environ,
+            text=True,
+        )
+        try:
+            assert asking.stdout is not None
+            assert asking.stderr is not None
+            assert asking.stdout.readline().startswith("{")
+            asking.stdout.close()
+            errors = asking.stderr.read()
+            assert asking.wait(60) == 141
+        finally:
+            asking.kill()
+            asking.wait()
+    assert errors == ""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from perdure.cli.demo import summary_lines
 from perdure.cli.main import cli
+from perdure.cli.style import Style
 from perdure.core.events import Event, ToolFinished
-from perdure.lab.demo.run import WINDOW, Demo
+from perdure.lab.demo.run import WINDOW, Demo, DemoSummary, QuizResult
+from perdure.lab.demo.script import QUIZ
 
 
 def test_the_demo_outgrows_its_window_and_still_answers(tmp_path: Path) -> None:
@@ -38,6 +42,18 @@ def test_the_command_ends_with_hints_that_can_be_typed(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "Quiz: is it still known?" in result.output
     assert f"PERDURE_HOME={folder}/home" in result.output
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 200])
+def test_every_answer_of_the_quiz_is_shown_whatever_the_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    quiz = tuple(QuizResult(q.question, q.answer, "one question away") for q in QUIZ)
+    summary = DemoSummary("c_1", 9, 3, 1, 40_000, 12_000, 90_000, 0.8, 0.1, quiz)
+    lines = list(summary_lines(summary, Style(is_color=False)))
+    rows = lines[lines.index("Quiz: is it still known?") + 1 :]
+    assert all(len(row) < max(columns, 44) for row in rows)
+    words = " ".join(" ".join(rows).split())
+    assert all(f"{q.question} {q.answer}" in words for q in QUIZ)
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 # Pause between the streamed pieces of a reply, so that it can be read along.
 _CHUNK_DELAY_S = 0.03
 _TURN_PAUSE_S = 0.8
+# The columns before a question of the quiz, and the least that it gets.
+_QUIZ_INDENT = 23
+_LEAST_QUIZ_ROOM = 20
 _MARKS = {"in view": "✓", "one question away": "→", "lost": "✗"}
 
 
@@ -91,9 +95,19 @@ def summary_lines(summary: DemoSummary, ink: Style) -> Iterator[str]:
     for result in summary.quiz:
         mark = _MARKS[result.where]
         colour = {"in view": ink.good, "one question away": ink.warn, "lost": ink.bad}[result.where]
-        line = f"  {mark} {result.where:<17}  {result.question}"
-        answer = f" {result.answer}" if len(line) + len(result.answer) < width() else ""
-        yield line.replace(mark, colour(mark), 1) + ink.dim(answer)
+        start = f"  {colour(mark)} {result.where:<17}  "
+        for row in _quiz_rows(result.question, result.answer, width() - 1 - _QUIZ_INDENT, ink):
+            yield start + row
+            start = " " * _QUIZ_INDENT
+
+
+def _quiz_rows(question: str, answer: str, room: int, ink: Style) -> list[str]:
+    """A question and its answer, behind it where it fits, else in rows of its own."""
+    room = max(_LEAST_QUIZ_ROOM, room)
+    *rows, last = textwrap.wrap(question, room)
+    if len(last) + 1 + len(answer) <= room:
+        return [*rows, f"{last} {ink.dim(answer)}"]
+    return [*rows, last, *(ink.dim(row) for row in textwrap.wrap(answer, room))]
 
 
 def _usage_lines(summary: DemoSummary) -> Iterator[str]:

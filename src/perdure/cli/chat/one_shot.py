@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,25 +25,31 @@ from perdure.core.display import strip_controls
 from perdure.core.events import CompactionFinished, Event, Notice, Recovered, RetryScheduled
 from perdure.core.messages import Message
 
+# 128 + SIGPIPE, which Python ignores: what a shell reports for other tools in a pipe.
+_UNREAD = 141
+
 
 def ask_once(
     flags: Mapping[str, Any], question: str, *, piped: str = "", session_id: str | None = None, as_json: bool = False
 ) -> int:
-    """The exit code: 0 answered, 1 not, 2 nothing was asked, 130 interrupted."""
+    """The exit code: 0 answered, 1 not, 2 nothing was asked, 130 interrupted, 141 the reader of the events is gone."""
     text = "\n\n".join(part for part in (question, piped) if part)
     if not text.strip():
         print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
         return 2
     progress = StatusRow(sys.stderr) if not as_json and sys.stderr.isatty() and not is_dumb() else None
-    person = ChatUser(hear=_print_json if as_json else progress.hear if progress is not None else _print_notices)
+    writer = _EventWriter(lambda: surface.interrupt())
+    person = ChatUser(hear=writer.write if as_json else progress.hear if progress is not None else _print_notices)
     surface = ChatCommandContext(flags, session_id=session_id, person=person)
     try:
         result = all_commands(surface.custom_commands).dispatch(surface, text)
         if result is None:
-            return _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), progress, as_json=as_json)
+            code = _answer(surface, attach(text, Path.cwd(), pasted=(piped,)), progress, as_json=as_json)
+            return _UNREAD if writer.is_closed else code
         if result.then_send is not None:
             _print(f"perdure: {result.text}", sys.stderr)
-            return _answer(surface, Attached(result.then_send), progress, as_json=as_json)
+            code = _answer(surface, Attached(result.then_send), progress, as_json=as_json)
+            return _UNREAD if writer.is_closed else code
         if progress is not None:
             progress.close()
         _print(result.text, sys.stderr if result.level == "error" else sys.stdout)
@@ -96,9 +104,34 @@ def _print_notices(event: Event) -> None:
             pass
 
 
-def _print_json(event: Event) -> None:
-    line = {"event": type(event).__name__, **_plain(event)}
-    print(json.dumps(line, ensure_ascii=sys.stdout.isatty(), default=str), flush=True)
+class _EventWriter:
+    """Prints events as lines of JSON; stops the turn once the reader is gone, as behind `| head`."""
+
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        # Whether there was anything to stop yet; tried again with the next event where there was not.
+        self._stop = stop
+        self._is_stopped = False
+        self.is_closed = False
+
+    def write(self, event: Event) -> None:
+        if self.is_closed:
+            self._is_stopped = self._is_stopped or self._stop()
+            return
+        line = {"event": type(event).__name__, **_plain(event)}
+        try:
+            print(json.dumps(line, ensure_ascii=sys.stdout.isatty(), default=str), flush=True)
+        except BrokenPipeError:
+            self.is_closed = True
+            _discard_output()
+            self._is_stopped = self._stop()
+
+
+def _discard_output() -> None:
+    """Let whatever is still written or flushed to standard output vanish without an error."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _print(text: str, stream: TextIO | None = None) -> None:

@@ -75,7 +75,7 @@ def _position(result: str, lines: Sequence[str]) -> str:
 
 
 def _unchanged_before(lines: Sequence[str]) -> int:
-    """How many lines of a diff stand before the first changed one."""
+    """How many lines of a diff precede the first changed one."""
     return next((n for n, line in enumerate(lines) if line.startswith(("+", "-"))), 0)
 
 

@@ -303,7 +303,7 @@ class ChatApp:
             self._box.redraw()
 
     def _show_leave_hint(self) -> None:
-        """Say that Ctrl-C leaves, for as long as it does."""
+        """Announce that Ctrl-C leaves, for as long as it does."""
         self._hint = _LEAVE_HINT
         self._box.later(self._leave_until_s - self._clock_s(), self._forget_hint)
 

@@ -1504,6 +1504,23 @@ kubectl replace -f web.yaml
 kubectl -n shop patch svc web -p '{}'
 snap install --classic thing
 snap install thing --devmode
+cat /dev/input/event3 | xxd
+dd if=/dev/video0 of=cam.raw count=9
+head -c 90000 < /dev/snd/pcmC0D0c > mic.raw
+qdbus org.kde.klipper /klipper getClipboardContents
+osascript -e 'get the clipboard'
+powershell -c Get-Clipboard
+gdbus call --session --dest org.gnome.Shell.Screenshot --method org.gnome.Shell.Screenshot.Screenshot true false a.png
+yes | tee fill.txt
+yes x | cat > fill.txt
+ssh -N -o RemoteForward=80:localhost:3000 relay.example
+kubectl --context prod scale deploy web --replicas=9
+pgrep -f postgres | while read p; do kill $p; done
+lsof -ti :3306 | while read -r pid; do kill -9 "$pid"; done
+python3 -c 'from PIL import ImageGrab; ImageGrab.grab().save("a.png")'
+python3 -c 'import pyperclip; print(pyperclip.paste())'
+python3 -c 'import cv2; print(cv2.VideoCapture(0).read())'
+chacl u::rwx,g::rwx,o::rwx ~/plan.txt
 """
 
 

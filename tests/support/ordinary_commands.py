@@ -1154,6 +1154,25 @@ kubectl get hpa
 snap list
 rsync -a --delete build/ public/
 rsync -a --delete dist/ www/
+kubectl -n patch get pods
+python3 -c 'import cv2; print(cv2.VideoCapture("in.mp4").read())'
+python3 -c 'import pyperclip; pyperclip.copy("x")'
+kubectl logs patch-job-1
+yes | head -n 1000 > lines.txt
+yes | npx create-app > setup.log
+pgrep -f worker | while read p; do kill $p; done
+pgrep node | while read p; do ps -o args= -p "$p"; done
+osascript -e 'set the clipboard to "x"'
+ssh -L 5432:localhost:5432 db.example
+ssh -o ConnectTimeout=5 host.example uptime
+tail -n 5 /dev/null
+head -c 100 /dev/zero | xxd
+while read l; do echo $l & done < a.txt
+for ((i=0;i<3;i++)); do ./run $i & done
+until curl -sf localhost:8000; do sleep 1; done
+ip netns list
+netplan get
+systemctl status sleep.target
 """
 
 

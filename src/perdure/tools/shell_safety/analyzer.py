@@ -452,7 +452,9 @@ class _CommandAnalyzer:
             scope.arguments = [*scope.arguments[:1], *scope.arguments[2:]]
         elif run.name in _READING:
             for name in [o for o in run.operands if re.fullmatch(r"\w+", o)] or ["REPLY"]:
-                scope.assign(name, [UNKNOWN])
+                # `pgrep -f server | while read pid`: the processes are known by name.
+                is_process = bool(run.upstream) and run.upstream[0] in ("pgrep", "pidof", "lsof")
+                scope.assign(name, [(run.stdin or UNKNOWN).split("\n")[0] if is_process else UNKNOWN])
         elif run.name in ("source", "."):
             scope.is_open = True
         elif run.name == "alias":

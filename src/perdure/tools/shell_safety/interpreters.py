@@ -166,6 +166,11 @@ _CONNECTS = re.compile(r"(?i)connect|TCPSocket|TCPServer|fsockopen|stream_socket
 _SHELL_ENDS = re.compile(
     r"dup2|pty\.spawn|/bin/(?:ba|z|da)?sh|\bsh\b\s+-i|cmd\.exe|powershell|child_process|subprocess|\bexec\b"
 )
+# Calls of libraries that read the screen, the clipboard, the camera, the microphone or the keyboard.
+_RECORDS = re.compile(
+    r"\b(?:pyautogui\.screenshot|pyscreenshot\.grab|ImageGrab\.grab|pyperclip\.paste|clipboard_get|sounddevice\.rec|pyaudio"
+    r"|VideoCapture\s{0,3}\(\s{0,3}\d|pynput\.keyboard|keyboard\.(?:record|on_press)|Get-Clipboard|CopyFromScreen)\b"
+)
 _FORK = re.compile(r"\bfork\b")
 _LOOP_WORD = re.compile(r"\b(?:while|for|loop|until)\b")
 _SENDS = re.compile(
@@ -235,6 +240,8 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield "reverse-shell"
     if _forks_in_a_loop(text):
         yield "fork-bomb"
+    if _RECORDS.search(text):
+        yield "recording"
     if _KILLS.search(text):
         yield "kill"
     if _shows_secret(text, strings, zones):

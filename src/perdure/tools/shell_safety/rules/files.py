@@ -296,7 +296,7 @@ RULES = (
     RiskRule("permissions", "chmod chown chgrp", _changes_protected, "chown me /etc/passwd"),
     RiskRule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
     RiskRule("permissions", "setfacl setfattr xattr", _changes_access, "setfacl -R -m u:www-data:rwx ~/Documents"),
-    RiskRule("permissions", "setcap chattr", unless(is_help), "setcap cap_net_raw+ep ./tool"),
+    RiskRule("permissions", "setcap chattr chacl", unless(is_help), "setcap cap_net_raw+ep ./tool"),
     RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
     RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
     RiskRule("delete-outside", "gio trash ktrash ktrash5 ktrash6", _empties_trash, "gio trash --empty"),

@@ -79,19 +79,21 @@ def _saves_endless(run: Invocation) -> bool:
     """Match `yes > file`, `cat /dev/zero > file`, and a huge `head -c`."""
     sources = (*run.operands, *run.reads)
     is_endless = run.name == "yes" or any(_ENDLESS_SOURCE.match(s) for s in sources)
+    # `yes | tee file`, without a program in between that stops.
+    is_endless = is_endless or run.upstream[-1:] == ("yes",)
     if run.name == "tail":
         # It keeps the last line in memory, which never ends.
-        return is_endless
+        return any(_ENDLESS_SOURCE.match(s) for s in sources)
     if run.name == "head":
         size = run.value_of("-c", "--bytes")
         return is_endless and size is not None and _bytes(size) >= _HUGE_BYTES
-    return is_endless and _is_saved(run)
+    return is_endless and (_is_saved(run) or (run.name == "tee" and bool(run.operands)))
 
 
 RULES: tuple[RiskRule, ...] = (
     RiskRule("exhaustion", "fallocate mkfile xfs_mkfile", _allocates_much, "fallocate -l 900G big.img"),
     RiskRule("exhaustion", "dd", _copies_much, "dd if=/dev/zero of=big.img bs=1M"),
-    RiskRule("exhaustion", "yes cat head tail cp pv", _saves_endless, "yes > fill.txt"),
+    RiskRule("exhaustion", "yes cat head tail tee pv", _saves_endless, "yes > fill.txt"),
     RiskRule(
         "exhaustion",
         "stress stress-ng memtester cpuburn burnP6 burnK7 burnMMX mprime s-tui gpu_burn",

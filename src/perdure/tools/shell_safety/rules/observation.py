@@ -19,6 +19,7 @@ _CAPTURE_ELEMENT = re.compile(
     r"(?:v4l2|xi?mage|pulse|alsa|pipewire|autovideo|autoaudio|avfvideo|osxaudio|d3d11screencapture|gdiscreencap|wasapi"
     r"|libcamera)src\Z"
 )
+_DESKTOP_REQUEST = re.compile(r"getClipboard|Screenshot|ScreenCast|(?<!set )the clipboard|Get-Clipboard|CopyFromScreen")
 # System calls whose traced arguments are what a process reads and sends.
 _CONTENT_CALLS = re.compile(
     r"\b(?:p?read(?:v|64)?|p?write(?:v|64)?|recv(?:from|msg|mmsg)?|send(?:to|msg|mmsg)?|network|net|desc|all)\b"
@@ -37,6 +38,17 @@ def _captures(run: Invocation) -> bool:
         if a == "-f" and args[i + 1] in _CAPTURE_FORMATS and ("-i" in args[i + 2 :] or run.name == "ffplay"):
             return True
     return any(_CAPTURE_DEVICE.match(v) for v in run.all_values_of("-i"))
+
+
+def _reads_device(run: Invocation) -> bool:
+    """Match the bytes of a camera, a microphone or a keyboard, read as a file."""
+    sources = (*run.reads, *(a.removeprefix("if=") for a in run.args))
+    return any(_CAPTURE_DEVICE.match(s) for s in sources)
+
+
+def _asks_desktop(run: Invocation) -> bool:
+    """Match the clipboard or a screenshot that is requested from the desktop by a message or a script."""
+    return any(_DESKTOP_REQUEST.search(a[:2_000]) for a in run.args)
 
 
 def _plays_device(run: Invocation) -> bool:
@@ -119,6 +131,13 @@ def _floods(run: Invocation) -> bool:
 
 RULES: tuple[RiskRule, ...] = (
     RiskRule("recording", "ffmpeg ffplay avconv", _captures, "ffmpeg -f x11grab -i :0 -t 5 clip.mp4"),
+    RiskRule("recording", "cat dd head tail cp xxd od hexdump strings tee nc", _reads_device, "cat /dev/input/event3"),
+    RiskRule(
+        "recording",
+        "qdbus qdbus6 gdbus dbus-send busctl osascript powershell pwsh",
+        _asks_desktop,
+        "qdbus org.kde.klipper /klipper getClipboardContents",
+    ),
     RiskRule("recording", "vlc cvlc mpv mplayer", _plays_device, "cvlc v4l2:///dev/video0"),
     RiskRule(
         "recording", "gst-launch-1.0 gst-launch", _builds_capture, "gst-launch-1.0 pulsesrc ! filesink location=a"

@@ -111,13 +111,11 @@ def _applies_url(run: Invocation) -> bool:
 def _kube(run: Invocation) -> bool:
     if is_dry_run(run) or any(a.startswith("--dry-run") and a != "--dry-run=none" for a in run.args):
         return False
-    words = run.operands
+    values = run.all_values_of("-n", "--namespace", "--context", "--cluster", "--kubeconfig", "--as", "-s", "--server")
+    words = tuple(o for o in run.operands if o not in values)
     if any(w in ("delete", "drain", "evict", "cordon", "taint") for w in words[:3]):
         return True
     if any(w in ("scale", "patch", "replace", "autoscale") for w in words[:1]):
-        return True
-    if {"scale", "patch", "replace"}.intersection(words[1:3]) and run.args[0].startswith("-"):
-        # `kubectl -n shop patch …`: the value of an option is before the command.
         return True
     if words[:2] in (("create", "clusterrolebinding"), ("create", "rolebinding")) and "admin" in " ".join(run.args):
         return True

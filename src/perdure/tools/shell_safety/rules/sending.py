@@ -96,7 +96,9 @@ def _ssh_options(run: Invocation) -> Invocation:
 
 
 def _ssh_sends(run: Invocation) -> bool:
-    if _ssh_options(run).all_values_of("-R", "-D", "-w"):
+    options = _ssh_options(run)
+    is_forwarded = any(re.match(r"(?i)(?:remote|dynamic)forward\b", v) for v in options.all_values_of("-o"))
+    if is_forwarded or options.all_values_of("-R", "-D", "-w"):
         return True
     is_data = any(marker in (run.stdin or "") for marker in (FILE, SECRET))
     saves = any(re.search(r">|\btee\b|\bdd\b|\btar\b", o) for o in run.operands[1:])

@@ -80,7 +80,9 @@ def test_a_reply_that_came_whole_leaves_no_such_event(tmp_path: Path) -> None:
         assert b.store.ledger.events(b.agent.session_id or "", kind="partial_reply") == []
 
 
-@pytest.mark.parametrize(("fail", "once"), [("openai_bad_key", "Check the key"), ("openai_rate_limit", "Try again")])
+@pytest.mark.parametrize(
+    ("fail", "once"), [("openai_bad_key", "stores another key"), ("openai_rate_limit", "Try again")]
+)
 def test_the_line_names_the_place_and_advises_once(tmp_path: Path, fail: str, once: str) -> None:
     with bench(tmp_path, *[Fail(fail)] * 5) as b:
         line = b.agent.run_conversation("hi").error or ""

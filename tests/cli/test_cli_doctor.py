@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.config.api_keys import FILE, StoredKeys, origin_of
 from perdure.core.messages import assistant, user
 from perdure.providers.discovery import ServerPort, local_servers
 from perdure.store import open_store
@@ -84,6 +85,20 @@ def test_a_good_and_a_refused_key_are_told_apart_and_never_printed(home: Path) -
     assert "refuses the key (401)" in bad.out
     assert KEY not in good.out + good.err
     assert "sk-wrong" not in bad.out + bad.err
+
+
+def test_a_refused_custom_address_says_how_to_store_its_key_and_where_it_is_then(home: Path) -> None:
+    with Simulator(script=["Welcome."], api_key=KEY) as sim:
+        custom = pointing(sim, "custom")
+        login = f"login {sim.base_url}"
+        refused = perdure(home, *custom, "chat", "-q", "hello")
+        assert (refused.status, login in refused.err) == (1, True), refused.err
+        assert login in perdure(home, *custom, "doctor").out
+        StoredKeys(home, open_keyring=lambda: None).put(origin_of(sim.base_url) or "", KEY)
+        healthy = perdure(home, *custom, "doctor", OPENAI_API_KEY="sk-other-0123456789")
+        assert "OPENAI_API_KEY (environment)" in healthy.out
+        assert f"{origin_of(sim.base_url)} ({home / FILE})" in healthy.out
+        assert "Welcome." in perdure(home, *custom, "chat", "-q", "hello").out
 
 
 def test_a_missing_key_a_dead_server_and_a_broken_config_are_broken(home: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perdure.cli.main import cli
-from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for
+from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for, origin_of
 from perdure.core.errors import ConfigError
+from perdure.providers.routes import endpoint_for
 from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 
 KEY = "sk-ant-not-a-real-key-0123456789"
@@ -108,6 +109,47 @@ def test_what_is_no_key_or_no_provider_stores_nothing(
     result = run(*arguments, typed=typed)
     assert (result.exit_code, message in result.output) == (2, True), result.output
     assert not (home / FILE).exists()
+
+
+def test_a_key_for_a_custom_address_is_sent_there_and_nowhere_else(home: Path) -> None:
+    address = "http://127.0.0.1:18089/v1"
+    set_address = ["--set", f"model.base_url={address}"]
+    stored = CliRunner().invoke(cli, [*set_address, "login", "custom"], input=KEY, catch_exceptions=False)
+    assert (stored.exit_code, "Stored the key of http://127.0.0.1:18089 in" in stored.output) == (0, True)
+    for provider in ("custom", "acme", "vllm"):
+        assert endpoint_for(provider, model="m", base_url=address, lookup=api_key_for).api_key == KEY
+        elsewhere = endpoint_for(provider, model="m", base_url="http://127.0.0.1:18090/v1", lookup=api_key_for)
+        assert elsewhere.api_key is None
+    assert endpoint_for("openai", model="m", base_url=address, lookup=api_key_for).api_key is None
+    listed = run("--list").output
+    assert "http://127.0.0.1:18089" in listed
+    assert KEY not in listed + stored.output
+    assert run("--remove", address).exit_code == 0
+    assert endpoint_for("custom", model="m", base_url=address, lookup=api_key_for).api_key is None
+
+
+def test_login_custom_names_what_is_missing_and_follows_the_configured_provider(home: Path) -> None:
+    assert "config set model.base_url" in run("custom", typed=KEY).output
+    at_a_proxy = ["--set", "model.base_url=http://127.0.0.1:9/v1", "--set", "model.provider=openai"]
+    stored = CliRunner().invoke(cli, [*at_a_proxy, "login", "custom"], input=KEY, catch_exceptions=False)
+    assert "Stored the key of openai" in stored.output
+    assert api_key_for("OPENAI_API_KEY") == KEY
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("HTTPS://User:Secret@Example.COM:443/v1/", "https://example.com"),
+        ("http://[::1]:8000/v1", "http://[::1]:8000"),
+        ("http://host:80", "http://host"),
+        ("https://host:80", "https://host:80"),
+        ("http://host:port/v1", None),
+        ("ftp://host/", None),
+        ("host:8000/v1", None),
+    ],
+)
+def test_a_key_belongs_to_scheme_host_and_port(url: str, origin: str | None) -> None:
+    assert origin_of(url) == origin
 
 
 # -- where keys are --------------------------------------------------------------------------------------------------

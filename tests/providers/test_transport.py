@@ -151,7 +151,7 @@ def test_bad_key_wrong_model_and_wrong_address_each_say_what_where_and_what_to_t
         error = failure(sim, "chat_completions")
         assert error.verdict.kind == "auth"
         assert str(error).startswith(f"{host}: the key was refused (401)")
-        assert "Check the key" in str(error)
+        assert "stores another key" in str(error)
         sim.change(api_key=None)
         error = failure(sim, "anthropic_messages")
         assert "no model 'm-1' here (404)" in str(error)
@@ -194,7 +194,7 @@ def test_a_stand_in_for_a_key_is_not_taken_out_of_ordinary_words() -> None:
 @all_modes
 def test_a_key_that_cannot_be_sent_is_said_without_showing_it(mode: ApiMode, key: str) -> None:
     place = Endpoint("custom", "http://127.0.0.1:9/v1", mode, "m", api_key=key)
-    with pytest.raises(ProviderError, match="Check the key for 'custom'") as caught:
+    with pytest.raises(ProviderError, match=r"`perdure login http://127\.0\.0\.1:9/v1` stores another key") as caught:
         asyncio.run(once().send(place, request("hi")))
     assert caught.value.verdict.kind == "auth"
     assert "sk-" not in repr(caught.value)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from perdure.app.runtime import UNSTARTED, Shared, open_user_store, shared_loop
-from perdure.config.api_keys import api_key_for
+from perdure.config.api_keys import StoredKeys, overrides_stored_key
 from perdure.config.env import make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
@@ -23,7 +23,7 @@ from perdure.providers.discovery import local_servers
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
 from perdure.providers.model_probe import listed_names
-from perdure.providers.registry import PROVIDERS, missing_key, mode_module
+from perdure.providers.registry import PROVIDERS, login_target, missing_key, mode_module
 from perdure.providers.types import Endpoint
 from perdure.store.records import Damage
 from perdure.store.store import SessionStore
@@ -63,7 +63,7 @@ def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Ch
     yield home
     if home.state == "broken":
         return
-    yield _keys()
+    yield _keys(loaded.home)
     yield _embedded()
     try:
         store = open_user_store(loaded.settings, loaded.home)
@@ -93,10 +93,16 @@ def _home(home: Path) -> Check:
     return Check("home", "ok", str(home))
 
 
-def _keys() -> Check:
-    names = list(dict.fromkeys(v for s in PROVIDERS for v in s.key_variables if api_key_for(v)))
-    if names:
-        return Check("keys", "ok", f"set: {', '.join(names)}")
+def _keys(home: Path) -> Check:
+    """Which keys there are and where each is read from; the keys themselves stay unread."""
+    try:
+        sources = StoredKeys(home).sources()
+    except ConfigError as error:
+        return Check("keys", "broken", str(error), "`perdure login PROVIDER` replaces the file")
+    variables = dict.fromkeys(v for s in PROVIDERS for v in s.key_variables if overrides_stored_key(v))
+    places = {**dict.fromkeys(variables, "environment"), **{name: where[0] for name, where in sources.items()}}
+    if places:
+        return Check("keys", "ok", ", ".join(f"{name} ({where})" for name, where in places.items()))
     remedy = "`perdure login PROVIDER`, or export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …"
     return Check("keys", "note", "none in the environment, none stored", remedy)
 
@@ -205,7 +211,9 @@ def _answers(endpoint: Endpoint) -> Check:
         why = f"{endpoint.base_url} cannot be reached ({type(error).__name__})"
         return Check("endpoint", "broken", why, "check the address (model.base_url), the server and your network")
     if status in (401, 403):
-        return Check("endpoint", "broken", f"{endpoint.base_url} refuses the key ({status})", "set another key")
+        login = f"`perdure login {login_target(endpoint.provider, endpoint.base_url)}`"
+        why = "refuses the key" if endpoint.api_key else "asks for a key"
+        return Check("endpoint", "broken", f"{endpoint.base_url} {why} ({status})", f"{login} stores one")
     if status >= 500:
         return Check("endpoint", "note", f"{endpoint.base_url} answers with {status}", "it may be down; try later")
     if models and endpoint.model not in models and is_local_url(endpoint.base_url):

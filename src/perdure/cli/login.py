@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,8 @@ EPILOG = """\b
 Examples:
   perdure login anthropic               asks for the key and does not show it
   perdure login openai < key.txt        reads it from a file or a pipe
+  perdure login custom                  for the address in model.base_url, and sent to no other
+  perdure login http://10.0.0.5:8000/v1 for that address
   perdure login --list                  which keys are there, and where; never the keys
   perdure login --remove openai         forgets it
 
@@ -31,8 +34,9 @@ _MAX_CHARS = 4_000
 @click.argument("provider", required=False)
 @click.option("--list", "is_list", is_flag=True, help="Show which keys are there, and where.")
 @click.option("--remove", "is_removal", is_flag=True, help="Remove the stored key of the provider.")
-def login(provider: str | None, is_list: bool, is_removal: bool) -> None:
-    """Store the API key of a PROVIDER."""
+@click.pass_obj
+def login(flags: dict[str, str] | None, provider: str | None, is_list: bool, is_removal: bool) -> None:
+    """Store the API key of a PROVIDER, or of a server by its address."""
     from perdure.config.api_keys import StoredKeys
     from perdure.config.env import home_dir
 
@@ -40,13 +44,13 @@ def login(provider: str | None, is_list: bool, is_removal: bool) -> None:
     if is_list:
         _show(keys)
     elif is_removal:
-        _remove(keys, _find(provider))
+        _remove(keys, _find(provider, flags or {}))
     else:
-        _store(keys, _find(provider))
+        _store(keys, _find(provider, flags or {}))
 
 
-def _find(name: str | None) -> ProviderSpec:
-    """Return the provider of that name. Raises click.UsageError that lists those that take a key."""
+def _find(name: str | None, flags: Mapping[str, Any]) -> ProviderSpec | str:
+    """Return the provider of that name, or the origin of an address. Raises click.UsageError that lists the names."""
     from difflib import get_close_matches
 
     from perdure.providers.registry import PROVIDERS, find_provider
@@ -57,25 +61,58 @@ def _find(name: str | None) -> ProviderSpec:
         name = click.prompt("Which one").strip()
     if name is None:
         raise click.UsageError(f"name a provider: {', '.join(names)}.")
+    if "://" in name:
+        return _at_address(name)
     row = find_provider(name)
+    if row is not None and row.name == "custom":
+        return _at_configured_address(flags)
     if row is None:
         near = get_close_matches(name, names, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
         raise click.UsageError(f"no provider is called {name!r}. {hint}")
     if not row.needs_key:
-        raise click.UsageError(f"{row.name} needs no key.")
+        raise click.UsageError(f"{row.name} needs no key. Where a server asks for one, name its address instead.")
     return row
 
 
-def _store(keys: StoredKeys, row: ProviderSpec) -> None:
+def _at_address(url: str) -> ProviderSpec | str:
+    from perdure.config.api_keys import origin_of
+    from perdure.providers.registry import find_provider_by_url
+
+    row, origin = find_provider_by_url(url), origin_of(url)
+    if row is not None and row.needs_key:
+        return row
+    if origin is None:
+        raise click.UsageError("that is no address; one looks like http://127.0.0.1:8000/v1.")
+    return origin
+
+
+def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | str:
+    """Return the address in the settings, or the provider whose key is sent there. Raises click.UsageError."""
+    from perdure.config.load import load
+    from perdure.providers.registry import find_provider
+
+    model = load(flags=flags).settings.model
+    if not model.base_url:
+        raise click.UsageError(
+            "no address is set: name it here, or set it first with `perdure config set model.base_url URL`."
+        )
+    row = find_provider(model.provider)
+    return row if row is not None and row.needs_key else _at_address(model.base_url)
+
+
+def _store(keys: StoredKeys, target: ProviderSpec | str) -> None:
     from perdure.cli.style import runnable
     from perdure.config.api_keys import overrides_stored_key
 
-    variable = row.key_variables[0]
-    key = _read_key(row.name)
-    location = keys.put(variable, key)
+    label, variable = (target, target) if isinstance(target, str) else (target.name, target.key_variables[0])
+    location = keys.put(variable, _read_key(label))
     where = "the system keyring" if location == "keyring" else f"{keys.path}, which only you can read"
-    click.echo(f"Stored the key of {row.name} in {where}.")
+    click.echo(f"Stored the key of {label} in {where}.")
+    if isinstance(target, str):
+        click.echo("It is sent to that address alone.")
+        return
+    row = target
     if overrides_stored_key(variable):
         click.echo(f"{variable} is set in the environment and goes before it.")
     start = f"perdure chat -p {row.name}" if row.default_model else f"perdure chat -p {row.name} -m MODEL"
@@ -101,20 +138,20 @@ def _show(keys: StoredKeys) -> None:
     from perdure.config.api_keys import overrides_stored_key
     from perdure.providers.registry import PROVIDERS
 
-    locations = keys.locations()
+    sources = keys.sources()
     lines = []
     for row in PROVIDERS:
         for variable in row.key_variables:
-            stored = {"keyring": "system keyring", "file": str(keys.path)}.get(locations.get(variable, ""), "")
-            where = ["environment"] if overrides_stored_key(variable) else []
-            where += [stored] if stored else []
+            where = sources.get(variable) or (["environment"] if overrides_stored_key(variable) else [])
             if where:
                 lines.append(f"{row.name:<18} {variable:<24} {', then '.join(where)}")
+    lines += [f"{'custom':<18} {name:<24} {', then '.join(sources[name])}" for name in sources if "://" in name]
     click.echo("\n".join(lines) if lines else "No keys yet. `perdure login PROVIDER` stores one.")
 
 
-def _remove(keys: StoredKeys, row: ProviderSpec) -> None:
-    removed = [variable for variable in row.key_variables if keys.remove(variable)]
+def _remove(keys: StoredKeys, target: ProviderSpec | str) -> None:
+    label, names = (target, (target,)) if isinstance(target, str) else (target.name, target.key_variables)
+    removed = [name for name in names if keys.remove(name)]
     if not removed:
-        raise click.UsageError(f"no key of {row.name} is stored; `perdure login --list` shows what is.")
-    click.echo(f"Removed the key of {row.name}.")
+        raise click.UsageError(f"no key of {label} is stored; `perdure login --list` shows what is.")
+    click.echo(f"Removed the key of {label}.")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
+from urllib.parse import urlsplit
 
 from perdure.config.env import home_dir, make_home
 from perdure.core.errors import ConfigError
@@ -47,7 +48,7 @@ def system_keyring() -> Keyring | None:
 
 
 class StoredKeys:
-    """Keys by the name of the environment variable they stand in for."""
+    """Keys by the name of the environment variable they stand in for, or by the address they are for (`origin_of`)."""
 
     def __init__(self, home: Path, *, open_keyring: Callable[[], Keyring | None] = system_keyring) -> None:
         self._home = home
@@ -60,6 +61,14 @@ class StoredKeys:
     def locations(self) -> dict[str, Location]:
         """Return the names of the stored keys and where each is. Raises ConfigError for a file that cannot be read."""
         return {name: "file" if "key" in entry else "keyring" for name, entry in self._read().items()}
+
+    def sources(self) -> dict[str, list[str]]:
+        """Return where each stored key is, in words, after the environment where that holds it too."""
+        places = {"keyring": "system keyring", "file": str(self.path)}
+        return {
+            name: [*(["environment"] if overrides_stored_key(name) else []), places[location]]
+            for name, location in self.locations().items()
+        }
 
     def get(self, name: str) -> str | None:
         """Return the key, or None. Raises ConfigError where a keyring that has it cannot be opened."""
@@ -140,6 +149,20 @@ def _locked_home(home: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def origin_of(base_url: str) -> str | None:
+    """Return scheme, host and port of a URL, the name of the key that is for this address alone; None for no URL."""
+    try:
+        parts = urlsplit(base_url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:  # an invalid port, an unclosed bracket
+        return None
+    if parts.scheme not in ("http", "https") or not host:
+        return None
+    host = f"[{host}]" if ":" in host else host
+    is_default = port is None or port == {"http": 80, "https": 443}[parts.scheme]
+    return f"{parts.scheme}://{host}" if is_default else f"{parts.scheme}://{host}:{port}"
 
 
 def overrides_stored_key(variable: str, environ: Mapping[str, str] | None = None) -> bool:

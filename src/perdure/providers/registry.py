@@ -324,6 +324,12 @@ def missing_key(endpoint: Endpoint) -> str | None:
     )
 
 
+def login_target(provider: str, base_url: str) -> str:
+    """Return what to name to `perdure login`: the provider, or the address where its key belongs to the address."""
+    row = find_provider(provider)
+    return row.name if row is not None and row.needs_key else base_url
+
+
 def is_own_host(endpoint: Endpoint) -> bool:
     """Whether requests go to the provider's own service rather than to a proxy or a simulator of it."""
     row = find_provider(endpoint.provider)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from perdure.config.api_keys import origin_of
 from perdure.config.settings import AuxiliaryTaskSettings, Settings
 from perdure.core.error_policy import may_reroute
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError
@@ -195,8 +196,14 @@ def endpoint_for(
         base_url=url.rstrip("/"),
         api_mode=resolve_mode(api_mode, provider, url),
         model=name,
-        api_key=api_key or (_key_of(row, lookup) if row is not None else None),
+        api_key=api_key or (_key_of(row, lookup) if row is not None and row.needs_key else _key_at(url, lookup)),
     )
+
+
+def _key_at(base_url: str, lookup: KeyLookup) -> str | None:
+    """Return the key stored for the address itself: a provider without a variable of its own has no other."""
+    origin = origin_of(base_url)
+    return lookup(origin) if origin is not None else None
 
 
 def _key_of(row: ProviderSpec, lookup: KeyLookup) -> str | None:

@@ -13,6 +13,7 @@ from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.errors.body import MAX_WAIT_S, strip_tags
 from perdure.providers.http import LONG_WAIT_S, is_html, url_of
+from perdure.providers.registry import login_target
 from perdure.providers.types import Endpoint
 
 # Limit for quoted error text: HTML pages and stack traces are cut here.
@@ -105,7 +106,7 @@ def invalid_header_error(label: EndpointLabel, name: str) -> ProviderError:
     """Build the error for an invalid header; never quotes its value, which may be a key."""
     if name.lower() in _KEY_HEADERS:
         line = "the API key contains a blank, a line break or an invalid character"
-        line += f". Check the key for {label.provider!r}: `perdure doctor` shows where it is read from."
+        line += f".{_key_hint(label)}"
         return call_error(label, "auth", line)
     return call_error(label, "bad_request", f"the header {name!r} contains a character that cannot be sent: check it.")
 
@@ -166,7 +167,7 @@ _SUMMARIES: dict[str, str] = {
 
 def _hint(label: EndpointLabel, verdict: ErrorVerdict) -> str:
     if verdict.kind == "auth":
-        return f" Check the key for {label.provider!r}: `perdure doctor` shows where it is read from."
+        return _key_hint(label)
     if verdict.status == 404 and _MODEL_WORDS.search(verdict.message):
         return f" Check `model.name`; what {label.host} offers is listed at {label.models_url}."
     if verdict.status == 404:
@@ -176,6 +177,13 @@ def _hint(label: EndpointLabel, verdict: ErrorVerdict) -> str:
     if verdict.kind == "quota":
         return f" Top up the account at {label.provider!r}, or choose another model."
     return ""
+
+
+def _key_hint(label: EndpointLabel) -> str:
+    login = f"`perdure login {login_target(label.provider, label.base_url)}`"
+    if not label.secret:
+        return f" No key was sent: {login} stores one."
+    return f" {login} stores another key; `perdure doctor` shows where the present one is read from."
 
 
 def _duration(wait_s: float) -> str:

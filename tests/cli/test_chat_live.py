@@ -305,6 +305,7 @@ def test_several_lines_are_one_message_and_history_brings_it_back(tmp_path: Path
         chat.see("/help lists")
         chat.type("first\x1b\rsecond\\\rthird\r")
         chat.see("One.")
+        chat.wait_for(lambda: len(chat.chat._box.buffer._working_lines) > 1)  # the history is read in the background
         chat.type("\x1b[A\r")
         chat.see("Two.")
         asked = [m["content"] for r in sim.requests for m in r.body["messages"] if m["role"] == "user"]

@@ -33,7 +33,7 @@ Keys:
 
 \b
 Exit status:
-  0 answered   1 no answer   2 called wrongly   130 interrupted
+  0 answered   1 no answer   2 called wrongly   130 interrupted   141 the reader of --json is gone
 """
 
 

@@ -305,7 +305,7 @@ def test_several_lines_are_one_message_and_history_brings_it_back(tmp_path: Path
         chat.see("/help lists")
         chat.type("first\x1b\rsecond\\\rthird\r")
         chat.see("One.")
-        chat.wait_for(lambda: len(chat.chat._box.buffer._working_lines) > 1)  # the history is read in the background
+        chat.wait_for_history()
         chat.type("\x1b[A\r")
         chat.see("Two.")
         asked = [m["content"] for r in sim.requests for m in r.body["messages"] if m["role"] == "user"]
@@ -325,12 +325,14 @@ def test_a_path_in_a_paste_attaches_nothing(tmp_path: Path, monkeypatch: pytest.
         chat.see("/help lists")
         chat.type(f"\x1b[200~{short}\x1b[201~\r")
         chat.see("One.")
+        chat.wait_for_history()
         chat.type("\x1b[A\r")
         chat.see("Again.")
         chat.type("look at @\x1b[200~secret.env\x1b[201~ \r")
         chat.see("Typed.")
         chat.type(f"\x1b[200~{long}\x1b[201~ what is it?\r")
         chat.see("Two.")
+        chat.wait_for_history()
         chat.type("\x1b[A\r")
         chat.see("Three.")
         assert "attached" not in chat.shown
@@ -359,9 +361,11 @@ def test_a_pasted_path_recalled_in_another_chat_attaches_nothing_and_a_typed_one
         chat.end()
     with Simulator(script=["Three.", "Four."]) as sim, chatting(home, flags(sim)) as chat:
         chat.see("/help lists")
+        chat.wait_for_history()
         chat.type("\x1b[A\r")
         chat.see("Three.")
         assert "attached" not in chat.shown
+        chat.wait_for_history(2)
         chat.type("\x1b[A\x1b[A\r")
         chat.see("attached notes.md", "Four.")
         sent = str(sim.requests[-1].body)

@@ -61,6 +61,10 @@ class Chat:
     def is_idle(self) -> bool:
         return not self.chat._is_working
 
+    def wait_for_history(self, lines: int = 1) -> None:
+        """Until Up recalls that many lines: the history is read in the background, anew with every line."""
+        self.wait_for(lambda: len(self.chat._box.buffer._working_lines) > lines)
+
     def wait_for_empty_line(self) -> None:
         """Until nothing is typed and no menu is open."""
         give_up = time.monotonic() + PATIENCE_S

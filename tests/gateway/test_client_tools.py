@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -292,6 +293,32 @@ def test_the_same_result_sent_again_is_answered_in_a_branch(alice: openai.OpenAI
     assert first.choices[0].message.content == again.choices[0].message.content == "Sunny."
     assert again.perdure["conversation_id"] != first.perdure["conversation_id"]
     assert outline(sent(sim)) == ["user", "assistant", "tool sun"]
+
+
+@pytest.mark.parametrize("name", [None, "weather-at-once"])
+def test_the_same_result_sent_twice_at_once_is_taken_once(
+    name: str | None, alice: openai.OpenAI, sim: Simulator
+) -> None:
+    options: dict[str, Any] = {"extra_headers": {"X-Perdure-Conversation": name} if name else {}, "tools": [WEATHER]}
+    messages = [user(plan({"calls": [ROME]}, "Sunny. " * 20))]
+    answer = ask(alice, messages, **options).choices[0].message
+    messages += [answer.model_dump(exclude_none=True), result(answer.tool_calls[0], "sun")]
+    before = len(sim.requests)
+
+    def send(_: int) -> str:
+        try:
+            reply = ask(alice, messages, **options)
+        except (openai.ConflictError, openai.BadRequestError) as error:
+            return str(error.status_code)
+        return str(reply.choices[0].message.content).strip()
+
+    with ThreadPoolExecutor(4) as threads:
+        replies = list(threads.map(send, range(4)))
+    prompts = [outline([m for m in r.body["messages"] if m["role"] != "system"]) for r in sim.requests[before:]]
+    answered = [text for text in replies if text.startswith("Sunny.")]
+    assert prompts == [["user", "assistant", "tool sun"]] * len(answered)
+    assert len(answered) == (1 if name else 4)
+    assert set(replies) - set(answered) <= {"400", "409"}
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -183,6 +184,52 @@ def test_regenerating_an_answer_branches_without_duplicates(alice: openai.OpenAI
     _, branch = ask(alice, again)
     assert went_on == begun != branch
     assert [m["content"] for m in seen_by_model(sim)] == ["say regenerate me", "regenerate me", "and now"]
+
+
+@pytest.mark.parametrize("options", [{}, {"user": "parallel"}])
+def test_requests_with_one_history_sent_at_once_are_answered_in_branches(
+    options: dict[str, Any], alice: openai.OpenAI, sim: Simulator
+) -> None:
+    first, begun = ask(alice, [user(f"say start {options}")], **options)
+    history = [user(f"say start {options}"), answer(first)]
+    before = len(sim.requests)
+    questions = [f"slowly answer number {n}" for n in range(4)]
+    with ThreadPoolExecutor(len(questions)) as threads:
+        answers = list(threads.map(lambda text: ask(alice, [*history, user(text)], **options), questions))
+    assert [text for text, _ in answers] == [text.removeprefix("slowly ") for text in questions]
+    conversations = [conversation for _, conversation in answers]
+    assert len(set(conversations)) == len(questions)
+    assert begun in conversations
+    prompts = [[m["content"] for m in r.body["messages"] if m["role"] != "system"] for r in sim.requests[before:]]
+    assert sorted(prompts) == [[*(m["content"] for m in history), text] for text in questions]
+    again, same = ask(alice, [*history, user(questions[3]), answer(answers[3][0]), user("say more")], **options)
+    assert (again, same) == ("more", conversations[3])
+
+
+def test_a_message_edited_while_its_answer_is_streamed_branches(alice: openai.OpenAI, sim: Simulator) -> None:
+    first, begun = ask(alice, [user("say before the edit")])
+    history = [user("say before the edit"), answer(first)]
+    draft = [*history, user("slowly " + "one two three " * 10)]
+    with alice.chat.completions.create(model="perdure", messages=draft, stream=True) as stream:  # type: ignore[call-overload]  # plain dicts
+        next(iter(stream))
+        text, branch = ask(alice, [*history, user("say edited")])
+        assert [m["content"] for m in seen_by_model(sim)] == [*(m["content"] for m in history), "say edited"]
+        list(stream)
+    assert text == "edited"
+    assert branch != begun
+
+
+def test_an_idempotency_key_sent_twice_at_once_in_a_known_history_is_answered_once(
+    alice: openai.OpenAI, sim: Simulator
+) -> None:
+    first, begun = ask(alice, [user("say hello twice")])
+    messages = [user("say hello twice"), answer(first), user("slowly only one answer")]
+    before = len(sim.requests)
+    keyed = {"extra_headers": {"Idempotency-Key": "at-once"}}
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(lambda _: ask(alice, messages, **keyed), range(2)))
+    assert answers == [("only one answer", begun)] * 2
+    assert len(sim.requests) == before + 1
 
 
 def test_an_edited_answer_is_taken_as_edited(alice: openai.OpenAI, sim: Simulator) -> None:

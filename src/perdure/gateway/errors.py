@@ -21,7 +21,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.gateway.events.types import Draining, KeyReused, MissingScope
-from perdure.store.inbox import InboxFull
+from perdure.store.inbox import ConversationBusy, InboxFull
 
 _TYPES = {
     401: "authentication_error",
@@ -38,6 +38,7 @@ _TYPES = {
 _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
     (Draining, 503, "stopping"),
     (InboxFull, 429, "too_many_waiting"),
+    (ConversationBusy, 409, "conversation_busy"),
     (NotFound, 404, "not_found"),
     (KeyReused, 409, "idempotency_key_reused"),
     (MissingScope, 403, "missing_scope"),
@@ -147,7 +148,7 @@ def to_api_error(error: Exception) -> ApiError:
     if isinstance(error, HTTPException):
         code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return ApiError(error.status_code, code, str(error.detail), headers=dict(error.headers or {}))
-    if isinstance(error, StoreError) and not isinstance(error, NotFound | InboxFull):
+    if isinstance(error, StoreError) and not isinstance(error, NotFound | InboxFull | ConversationBusy):
         return _STORE_FAILED
     for kind, status, code in _STATUS_OF:
         if isinstance(error, kind):

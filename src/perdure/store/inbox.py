@@ -36,6 +36,18 @@ class InboxFull(StoreError):
     """Too many messages are pending in this queue; retry after one is answered."""
 
 
+class ConversationBusy(StoreError):
+    """Another message is pending in the conversation, or it has advanced; continue in a branch, or retry later."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationPosition:
+    """A conversation and its last message at the time."""
+
+    conversation_id: str
+    seq: int
+
+
 @dataclass(frozen=True, slots=True)
 class InboundMessage:
     """A message to be queued; `key` is the sender's idempotency key."""
@@ -90,14 +102,29 @@ class MessageInbox:
         self._context = context
 
     def enqueue(
-        self, inbound: InboundMessage, *, owner: str, ttl_ms: int, max_pending: int | None = None
+        self,
+        inbound: InboundMessage,
+        *,
+        owner: str,
+        ttl_ms: int,
+        max_pending: int | None = None,
+        only_at: ConversationPosition | None = None,
     ) -> EnqueueResult:
-        """Store a message, or return the one stored under the same key. Raises InboxFull."""
+        """Store a message, or return the one stored under the same key. Raises InboxFull.
+
+        With `only_at`, raises ConversationBusy unless the message will be the next one after that position.
+        """
 
         def work(tx: Transaction) -> EnqueueResult:
+            # The lock comes first, so that a concurrent request with the same key is visible below.
+            last_seq = self._context.lock_conversation(tx, only_at.conversation_id)[0].last_seq if only_at else 0
             existing = self._find_by_key(tx, inbound)
             if existing is not None:
                 return EnqueueResult(existing, is_new=False)
+            if only_at is not None and (
+                last_seq != only_at.seq or self._is_pending(tx, inbound.queue_key, only_at.conversation_id)
+            ):
+                raise ConversationBusy("another message of this conversation is being answered; send it again later")
             row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(inbound.queue_key),))
             before = int(row[0]) if row is not None else 0
             if max_pending is not None and before > max_pending:
@@ -110,7 +137,7 @@ class MessageInbox:
 
         try:
             return self._context.database.write(work)
-        except InboxFull:
+        except (InboxFull, ConversationBusy):
             raise
         except StoreError:
             # A concurrent request with the same key was stored first.
@@ -258,6 +285,13 @@ class MessageInbox:
     def _update_owned(self, queued: QueuedMessage, changes: str, values: tuple[Value, ...]) -> bool:
         sql = f"UPDATE inbox SET {changes} WHERE id = ? AND owner = ? AND state <> 'done'"
         return self._context.database.write(lambda tx: tx.run(sql, (*values, queued.id, text(queued.owner)))) > 0
+
+    @staticmethod
+    def _is_pending(tx: Transaction, queue_key: str, conversation_id: str) -> bool:
+        """Return whether a message is pending in the queue or the conversation."""
+        ident = text(conversation_id)
+        sql = "SELECT 1 FROM inbox WHERE state <> 'done' AND (lane IN (?, ?) OR conversation = ?) LIMIT 1"
+        return tx.row(sql, (text(queue_key), conversation_queue_key(ident), ident)) is not None
 
     def _find_by_key(self, tx: Transaction, inbound: InboundMessage) -> QueuedMessage | None:
         if inbound.key is None:

@@ -10,6 +10,7 @@ from perdure.core.errors import PerdureError
 from perdure.core.events import Event
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.core.visibility import EVERYONE, Visibility
+from perdure.store.inbox import ConversationPosition
 
 
 class KeyReused(PerdureError):
@@ -44,6 +45,8 @@ class ChatMessage:
     # Idempotency key: the same key again returns the first ticket.
     key: str = ""
     options: TurnOptions = NO_OPTIONS
+    # Reject the message unless it will be the next one after this position.
+    only_at: ConversationPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 A client can name its conversation in a header or in the field `user`, or the response it continues. Otherwise it is
 identified by the history it sends: after every answer, a fingerprint of the client's history is stored with the
-position in the conversation. If the conversation has moved on since (the client regenerates or edits a message), the
-request continues in a branch from that position. An unknown history is imported into a new conversation.
+position in the conversation. If the conversation has moved on since (the client regenerates or edits a message), or
+another request is continuing it, the request continues in a branch from that position. An unknown history is imported
+into a new conversation.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.agent.prompt import assemble
@@ -26,6 +27,7 @@ from perdure.gateway.openai_api.request import CompletionRequest, MessageDict
 from perdure.gateway.workers.agent_pool import AgentPool, AgentSpec
 from perdure.gateway.workers.routing import ChatRouting
 from perdure.store.encoding import IdSource
+from perdure.store.inbox import ConversationPosition
 from perdure.store.queries import HistoryPosition
 from perdure.store.records import RouteRecord, Span
 from perdure.store.store import SessionStore
@@ -43,6 +45,8 @@ class ConversationMatch:
 
     chat: ChatKey
     conversation_id: str | None
+    # Where the conversation must still be, with nothing pending, when the message is queued.
+    position: ConversationPosition | None = None
 
 
 class ConversationMatcher:
@@ -62,8 +66,17 @@ class ConversationMatcher:
         """
         target = self._find(completion, principal, name)
         if completion.options.results:
-            self._check_results(completion, target.conversation_id or self._current_conversation(target.chat))
-        return target
+            conversation_id = target.conversation_id or self._current_conversation(target.chat)
+            return replace(target, position=self._check_results(completion, conversation_id))
+        # Messages that name their conversation wait for each other.
+        return target if name is None else replace(target, position=None)
+
+    def branch(self, match: ConversationMatch, principal: Principal) -> ConversationMatch:
+        """Return a branch from the position of a match, for a request that came while another one continues there."""
+        if match.position is None:
+            raise ValueError("the match has no position to branch from")
+        branch = self._store.conversations.branch(match.position.conversation_id, at_seq=match.position.seq)
+        return ConversationMatch(self._chat_key(principal, branch.conversation_id), branch.conversation_id)
 
     def _find(self, completion: CompletionRequest, principal: Principal, name: str | None) -> ConversationMatch:
         if completion.previous_response_id is not None:
@@ -131,9 +144,10 @@ class ConversationMatcher:
             raise NotFound(f"no response {response_id!r}; it was not stored, or is too old")
         return position
 
-    def _check_results(self, completion: CompletionRequest, conversation_id: str | None) -> None:
-        """Raise unless the results are those that calls of the conversation wait for."""
-        waiting = self._waiting_calls(conversation_id) if conversation_id is not None else []
+    def _check_results(self, completion: CompletionRequest, conversation_id: str | None) -> ConversationPosition | None:
+        """Return where the calls wait for these results. Raises unless they are those of the calls."""
+        last_seq = self._store.conversations.get(conversation_id).last_seq if conversation_id is not None else 0
+        waiting = self._waiting_calls(conversation_id, last_seq) if conversation_id is not None else []
         result_ids = [result.tool_call_id for result in completion.options.results]
         for result_id in result_ids:
             if find_call(waiting, result_id) is None:
@@ -143,10 +157,10 @@ class ConversationMatcher:
                 )  # fmt: skip
         if missing := [c.id for c in waiting if not any(find_call((c,), r) for r in result_ids)]:
             raise invalid_request(f"these tool calls have no result: {', '.join(missing)}", "messages")
+        return ConversationPosition(conversation_id, last_seq) if conversation_id is not None else None
 
-    def _waiting_calls(self, conversation_id: str) -> list[ToolCall]:
+    def _waiting_calls(self, conversation_id: str, last: int) -> list[ToolCall]:
         """Return the calls at the end of a conversation that wait for results of the client."""
-        last = self._store.conversations.get(conversation_id).last_seq
         answered: list[str | None] = []
         for entry in reversed(self._store.log.read(conversation_id, Span(max(1, last - _TAIL_MESSAGES), last))):
             message = entry.message
@@ -192,10 +206,11 @@ class ConversationMatcher:
         conversation = self._store.conversations.get(position.conversation_id)
         if not rest and conversation.last_seq == position.seq:
             # A named chat is already routed to this conversation and has its own queue.
+            known = ConversationPosition(conversation.id, position.seq)
             return (
-                ConversationMatch(chat, None)
+                ConversationMatch(chat, None, known)
                 if is_named
-                else ConversationMatch(self._chat_key(principal, conversation.id), conversation.id)
+                else ConversationMatch(self._chat_key(principal, conversation.id), conversation.id, known)
             )
         branch = self._store.conversations.branch(conversation.id, at_seq=position.seq)
         return self._continue_conversation(chat, branch.conversation_id, rest, is_named=is_named)

@@ -20,7 +20,7 @@ from perdure.gateway.errors import ApiError, ApiException
 from perdure.gateway.events.serialize import finished_event
 from perdure.gateway.events.types import ChatMessage, Ticket
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.openai_api.conversation_match import ConversationMatcher
+from perdure.gateway.openai_api.conversation_match import ConversationMatch, ConversationMatcher
 from perdure.gateway.openai_api.parameters import MAX_NAME_CHARS, MODEL, invalid_request
 from perdure.gateway.openai_api.request import CompletionRequest, parse_request
 from perdure.gateway.openai_api.response import ResponseBuilder, list_model_objects
@@ -29,6 +29,7 @@ from perdure.gateway.openai_api.responses_request import parse_responses_request
 from perdure.gateway.openai_api.turn import CompletionTurn
 from perdure.gateway.workers.hub import Hub
 from perdure.store.encoding import IdSource
+from perdure.store.inbox import ConversationBusy
 
 _CONVERSATION_HEADERS = ("x-perdure-conversation", "x-conversation-id")
 _LONG_BYTES = 200_000
@@ -103,11 +104,27 @@ class CompletionService:
         name = _conversation_name(request)
         key = _scoped_key(request.headers.get("idempotency-key", ""), completion, name)
         target = await run_blocking(self.matcher.find, completion, principal, name)
-        message = ChatMessage(
-            target.chat, _new_content(completion), target.conversation_id, key, options=completion.options
-        )
-        ticket = await self.hub.submit(message, principal)
+        try:
+            ticket = await self._submit(target, completion, principal, key)
+        except ConversationBusy:
+            if name is not None:
+                raise
+            target = await run_blocking(self.matcher.branch, target, principal)
+            ticket = await self._submit(target, completion, principal, key)
         return ticket, CompletionTurn(self.hub, self.matcher, completion, principal, ticket)
+
+    async def _submit(
+        self, target: ConversationMatch, completion: CompletionRequest, principal: Principal, key: str
+    ) -> Ticket:
+        message = ChatMessage(
+            target.chat,
+            _new_content(completion),
+            target.conversation_id,
+            key,
+            options=completion.options,
+            only_at=target.position,
+        )
+        return await self.hub.submit(message, principal)
 
 
 def openai_router(hub: Hub, *, ids: IdSource, clock: Clock) -> APIRouter:

@@ -135,7 +135,10 @@ class Hub:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
-        """Store and queue a message. Raises InvalidMessage, NotFound, InboxFull, KeyReused, Draining."""
+        """Store and queue a message.
+
+        Raises InvalidMessage, NotFound, InboxFull, ConversationBusy, KeyReused, Draining.
+        """
         if self.is_draining:
             raise Draining("the gateway is shutting down; try again in a moment")
         result = await run_blocking(self._enqueue, incoming, principal)
@@ -152,7 +155,13 @@ class Hub:
     def _enqueue(self, incoming: ChatMessage, principal: Principal) -> EnqueueResult:
         """Validate and store; runs in a worker thread."""
         inbound, max_waiting = self._validate(incoming, principal), self._settings.max_queued
-        result = self.store.inbox.enqueue(inbound, owner=self.owner, ttl_ms=OWNERSHIP_TTL_MS, max_pending=max_waiting)
+        result = self.store.inbox.enqueue(
+            inbound,
+            owner=self.owner,
+            ttl_ms=OWNERSHIP_TTL_MS,
+            max_pending=max_waiting,
+            only_at=incoming.only_at,
+        )
         if not result.is_new and not is_same_message(result.queued, inbound):
             raise KeyReused("this idempotency key was used for another message; use a new key")
         return result

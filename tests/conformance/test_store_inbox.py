@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
 
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.store.inbox import InboundMessage, InboxFull, QueuedMessage, conversation_queue_key
+from perdure.core.messages import user
+from perdure.store.inbox import (
+    ConversationBusy,
+    ConversationPosition,
+    InboundMessage,
+    InboxFull,
+    QueuedMessage,
+    conversation_queue_key,
+)
 from perdure.store.store import SessionStore
 from support.store import Backend, FakeClock, conversation
 
@@ -111,6 +120,51 @@ def test_a_full_queue_rejects_messages(store: SessionStore) -> None:
         store.inbox.enqueue(inbound(9), owner="one", ttl_ms=TTL_MS, max_pending=2)
     with pytest.raises(NotFound):
         store.inbox.get("t_9")
+
+
+def test_a_message_bound_to_a_position_is_accepted_only_as_the_next_one(store: SessionStore) -> None:
+    here = conversation(store)
+    position = ConversationPosition(here, store.conversations.get(here).last_seq)
+    queue_key = conversation_queue_key(here)
+
+    def send(message: InboundMessage) -> QueuedMessage:
+        return store.inbox.enqueue(message, owner="one", ttl_ms=TTL_MS, only_at=position).queued
+
+    first = send(inbound(1, queue_key=queue_key, key="k"))
+    assert send(inbound(2, queue_key=queue_key, key="k")) == first
+    with pytest.raises(ConversationBusy):
+        send(inbound(3, queue_key=queue_key))
+    assert store.inbox.finish(first, {"kind": "turn"}, conversation_id=here)
+    of_chat = enqueue(store, inbound(4))
+    assert store.inbox.begin(of_chat, conversation_id=here, seq=position.seq)
+    with pytest.raises(ConversationBusy):
+        send(inbound(5, queue_key=queue_key))
+    assert store.inbox.finish(of_chat, {"kind": "turn"}, conversation_id=here)
+    second = send(inbound(6, queue_key=queue_key))
+    assert store.inbox.finish(second, {"kind": "turn"}, conversation_id=here)
+    store.append(here, [user("more")])
+    with pytest.raises(ConversationBusy):
+        send(inbound(7, queue_key=queue_key))
+
+
+def test_only_one_of_several_processes_gets_a_position(backend: Backend, clock: FakeClock) -> None:
+    stores = [backend.open(clock) for _ in range(4)]
+    here = conversation(stores[0])
+    position = ConversationPosition(here, stores[0].conversations.get(here).last_seq)
+    start, accepted = threading.Barrier(len(stores)), []
+
+    def send(number: int) -> None:
+        message = inbound(number, queue_key=conversation_queue_key(here))
+        start.wait()
+        with contextlib.suppress(ConversationBusy):
+            accepted.append(stores[number].inbox.enqueue(message, owner=f"p{number}", ttl_ms=TTL_MS, only_at=position))
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(len(stores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [r.is_first for r in accepted] == [True]
 
 
 def test_the_result_is_stored_and_the_content_cleared(store: SessionStore) -> None:

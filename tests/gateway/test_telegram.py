@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from perdure.config.settings import TelegramSettings
-from perdure.core.errors import ConfigError
-from perdure.core.events import TextDelta, ToolStarted, TurnFinished
+from perdure.core.errors import ConfigError, StoreError, StoreUnavailable
+from perdure.core.events import Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.core.messages import ToolCall
 from perdure.gateway.adapters.conformance import ScriptedHub
 from perdure.gateway.events.types import (
@@ -21,7 +21,8 @@ from perdure.gateway.events.types import (
     QuestionClosed,
     SequencedEvent,
 )
-from support.bot_api import TOKEN, BotApi, bot_api
+from perdure.store.inbox import InboxFull
+from support.bot_api import TOKEN, BotApi, Refused, bot_api
 
 telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")
 ME = ChatKey("telegram", "telegram:7", "7")
@@ -190,17 +191,255 @@ def test_of_two_pollers_one_waits_and_takes_over_when_the_other_stops() -> None:
     asyncio.run(story())
 
 
+# -- one update is one sender's concern ------------------------------------------------------------------------------
+
+_BLOCKED = Refused(403, "Forbidden: bot was blocked by the user")
+_PERSON = {"id": 7, "is_bot": False, "first_name": "P"}
+_CHAT = {"id": 7, "type": "private"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"message": {}},
+        {"message": []},
+        {"message": {"message_id": "x", "date": "y", "chat": {"id": "z"}}},
+        {"message": {"message_id": 1, "date": 10**18, "chat": _CHAT, "from": _PERSON, "text": "far future"}},
+        {"callback_query": {"id": "1"}},
+        {"callback_query": {"id": "1", "from": _PERSON, "chat_instance": "1", "data": "q_1|a9"}},
+        {"unknown": {"field": 1}},
+    ],
+    ids=["empty", "list", "types", "date", "query", "button", "unknown"],
+)
+def test_a_malformed_update_does_not_hold_up_the_next(content: dict[str, Any]) -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        api.push_update(**content)
+        api.say("hello")
+        await _until(lambda: hub.submitted)
+
+        assert [incoming.content for incoming, _ in hub.submitted] == ["hello"]
+
+    _live(story)
+
+
+def test_a_stranger_who_blocked_the_bot_does_not_hold_up_the_others() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        api.refuse = lambda method, given: _BLOCKED if str(given.get("chat_id")) == "99" else None
+        api.say("hi", user=99)
+        api.say("hello")
+        await _until(lambda: hub.submitted)
+
+    _live(story)
+
+
+def test_the_poller_does_not_wait_for_a_rate_limited_notice_to_a_stranger() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        limited = Refused(429, "Too Many Requests: retry after 900", retry_after=900)
+        api.refuse = lambda method, given: limited if str(given.get("chat_id")) == "99" else None
+        api.say("hi", user=99)
+        api.say("hello")
+        await _until(lambda: hub.submitted)
+
+    _live(story)
+
+
+def test_a_stranger_is_notified_once_an_hour() -> None:
+    clock = SkippingClock()
+
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        for number in range(3):
+            api.say(f"hi {number}", user=99)
+        api.say("hello")
+        await _until(lambda: hub.submitted and api.sent)
+        clock.time_s += 3_601
+        api.say("hi again", user=99)
+        await _until(lambda: len(api.sent) == 2)
+
+        assert all("allowed users only" in s.text for s in api.sent)
+
+    _live(story, clock=clock)
+
+
+def test_a_photo_that_cannot_be_fetched_is_reported_to_its_sender() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        gone = Refused(400, "Bad Request: invalid file_id")
+        api.refuse = lambda method, given: gone if method == "getFile" else None
+        api.send_photo(b"\xff\xd8picture")
+        api.say("hello")
+        await _until(lambda: hub.submitted and api.sent)
+
+        assert "could not be fetched" in api.sent[0].text
+        assert [incoming.content for incoming, _ in hub.submitted] == ["hello"]
+
+    _live(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "notice"),
+    [(InboxFull("20 messages are already pending here"), "queue is full"), (StoreError("odd"), "not be processed")],
+)
+def test_a_message_that_cannot_be_queued_is_reported_and_acknowledged(error: StoreError, notice: str) -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        hub.errors.append(error)
+        api.say("one too many")
+        api.say("hello")
+        await _until(lambda: hub.submitted and api.sent)
+
+        assert notice in api.sent[0].text
+        assert [incoming.content for incoming, _ in hub.submitted] == ["hello"]
+
+    _live(story)
+
+
+def test_a_message_stays_with_telegram_while_nothing_can_be_stored() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        hub.errors.extend(StoreUnavailable("the disk is full") for _ in range(3))
+        api.say("keep this")
+        await _until(lambda: hub.submitted)
+
+        assert [incoming.content for incoming, _ in hub.submitted] == ["keep this"]
+
+    _live(story, clock=SkippingClock())
+
+
+def test_rejected_commands_for_the_menu_do_not_hold_up_messages() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        invalid = Refused(400, "Bad Request: BOT_COMMAND_INVALID")
+        api.refuse = lambda method, given: invalid if method == "setMyCommands" else None
+        api.say("hello")
+        await _until(lambda: hub.submitted)
+
+    _live(story)
+
+
+# -- an answer is delivered ------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_delivered_although_typing_is_refused() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        refused = Refused(400, "Bad Request: not enough rights")
+        api.refuse = lambda method, given: refused if method == "sendChatAction" else None
+        ran = ToolStarted(ToolCall("a", "web", "{}"))
+        await adapter.deliver(ME, "t_1", _played([ran, TurnFinished("completed", "Done.")]))
+
+        assert [s.text for s in api.sent] == ["Done."]
+
+    _live(story)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Refused(429, "Too Many Requests: retry after 20", retry_after=20), Refused(502, "Bad Gateway")],
+    ids=["rate limit", "outage"],
+)
+def test_an_answer_survives_minutes_of_failures(failure: Refused) -> None:
+    clock = SkippingClock()
+
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        api.refuse = lambda method, given: failure if method == "sendMessage" and clock.time_s < 240 else None
+        await adapter.deliver(ME, "t_1", _played([TurnFinished("completed", "At last.")]))
+
+        assert [s.text for s in api.sent] == ["At last."]
+
+    _live(story, clock=clock)
+
+
+def test_an_endless_outage_ends_the_delivery() -> None:
+    clock = SkippingClock()
+
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        down = Refused(502, "Bad Gateway")
+        api.refuse = lambda method, given: down if method == "sendMessage" else None
+        await adapter.deliver(ME, "t_1", _played([TurnFinished("completed", "Never.")]))
+
+        assert 600 <= clock.time_s <= 1_800
+
+    _live(story, clock=clock)
+
+
+@pytest.mark.parametrize("reason", ["message to edit not found", "message can't be edited", "MESSAGE_TOO_LONG"])
+def test_an_answer_that_cannot_be_edited_is_sent_anew(reason: str) -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        refused = Refused(400, f"Bad Request: {reason}")
+        api.refuse = lambda method, given: refused if method == "editMessageText" else None
+        await adapter.deliver(ME, "t_1", _played([TextDelta("All"), TurnFinished("completed", "All of it.")]))
+
+        assert [s.text for s in api.sent] == ["All", "All of it."]
+
+    _live(story)
+
+
+def test_a_refused_warning_does_not_end_the_delivery() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        refused = Refused(400, "Bad Request: odd")
+        api.refuse = lambda method, given: refused if given.get("text") == "careful" else None
+        await adapter.deliver(ME, "t_1", _played([Notice("careful", "warning"), TurnFinished("completed", "Done.")]))
+
+        assert [s.text for s in api.sent] == ["Done."]
+
+    _live(story)
+
+
+@pytest.mark.parametrize("length", [4_090, 9_000, 60_000])
+def test_a_long_approval_has_buttons_once_and_can_be_closed(length: int) -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        command = "".join(f"echo {n}\n" for n in range(length // 8))[: length - 20]
+        asked = QuestionAsked("q_1", "approval", command)
+        events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
+        delivering = asyncio.create_task(adapter.deliver(ME, "t_1", _from(events)))
+        events.put_nowait(asked)
+        await _until(lambda: api.sent and api.sent[-1].keyboard)
+        assert [bool(s.keyboard) for s in api.sent] == [False] * (len(api.sent) - 1) + [True]
+        question = len(api.sent)
+        events.put_nowait(QuestionClosed("q_1", "once"))
+        events.put_nowait(TurnFinished("completed", "Done."))
+        await delivering
+
+        assert api.sent[question - 1].text.endswith("\n→ once")
+        assert [s.text for s in api.sent[question:]] == ["Done."]
+        complete = "".join(s.document[1].decode() if s.document else s.texts[0] for s in api.sent)
+        assert command.split() == [word for word in command.split() if word in complete]
+
+    _live(story)
+
+
+@pytest.mark.parametrize("answer", ["", "  \n "])
+def test_a_blank_answer_is_reported(answer: str) -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        await adapter.deliver(ME, "t_1", _played([TurnFinished("completed", answer)]))
+
+        assert [s.text for s in api.sent] == ["The model gave no answer."]
+
+    _live(story)
+
+
 # -- telling ---------------------------------------------------------------------------------------------------------
 
 Story = Callable[[BotApi, ScriptedHub, Any], Awaitable[None]]
 
 
-def _live(story: Story, allowed: tuple[str, ...] = ("7",)) -> None:
+class SkippingClock:
+    """Time that passes only by waiting, at once."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+    async def sleep(self, delay_s: float) -> None:
+        self.time_s += delay_s
+        await asyncio.sleep(0)
+
+
+def _live(story: Story, allowed: tuple[str, ...] = ("7",), clock: SkippingClock | None = None) -> None:
     """A bot that runs, from its start to its stop, with a story in between."""
 
     async def told() -> None:
         with bot_api() as (api, url):
-            adapter = telegram.TelegramAdapter(TOKEN, TelegramSettings(allowed_users=allowed, base_url=url))
+            timing = {} if clock is None else {"now": clock.now, "sleep": clock.sleep}
+            settings = TelegramSettings(allowed_users=allowed, base_url=url)
+            adapter = telegram.TelegramAdapter(TOKEN, settings, **timing)
             hub = ScriptedHub()
             await adapter.start(hub)
             try:

@@ -62,6 +62,8 @@ class BotApi:
         self.calls: list[str] = []
         # Methods that answer "too many requests" this many more times.
         self.busy: dict[str, int] = {}
+        # Decides per call whether the service refuses it.
+        self.refuse: Callable[[str, dict[str, Any]], Refused | None] = lambda method, given: None
 
     # -- what people do ----------------------------------------------------------------------------------------------
 
@@ -92,6 +94,10 @@ class BotApi:
         shown["reply_markup"] = {"inline_keyboard": message.keyboard}
         self._push({"callback_query": {**query, "message": shown}})
 
+    def push_update(self, **content: Any) -> None:
+        """An update of any content, also one the service would never send."""
+        self._push(content)
+
     def repeat_last_update(self) -> None:
         """The same update once more, as after a lost confirmation."""
         with self._changed:
@@ -117,6 +123,8 @@ class BotApi:
             if self.busy.get(method, 0) > 0:
                 self.busy[method] -= 1
                 raise Refused(429, "Too Many Requests: retry after 1", retry_after=1)
+            if (refused := self.refuse(method, given)) is not None:
+                raise refused
             return self._answer(method, given, files)
 
     def _answer(self, method: str, given: dict[str, Any], files: dict[str, tuple[str, bytes]]) -> Any:

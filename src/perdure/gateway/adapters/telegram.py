@@ -18,19 +18,32 @@ from telegram import (
     InlineKeyboardButton,
     InlineKeyboardMarkup,
     Message,
-    MessageEntity,
     Update,
 )
-from telegram.constants import ChatAction
-from telegram.error import BadRequest, Conflict, InvalidToken, NetworkError, RetryAfter, TelegramError
+from telegram.error import (
+    Conflict,
+    InvalidToken,
+    RetryAfter,
+    TelegramError,
+)
 from telegram.request import HTTPXRequest
 
 from perdure.agent.callbacks import status_line
 from perdure.commands.registry import all_commands
 from perdure.config.settings import TelegramSettings
-from perdure.core.errors import ConfigError, NotFound, PerdureError, StoreError
+from perdure.core.errors import ConfigError, CorruptStore, NewerSchema, NotFound, PerdureError, StoreUnavailable
 from perdure.core.events import CompactionFinished, Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.gateway.adapters.base import GatewayPort
+from perdure.gateway.adapters.telegram_client import (
+    DELIVERY_PATIENCE_S,
+    LIMIT,
+    Sleep,
+    TelegramClient,
+    retry_delay_s,
+    shorten,
+    split_text,
+    utf16_length,
+)
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import (
     ChatKey,
@@ -41,10 +54,10 @@ from perdure.gateway.events.types import (
     QuestionClosed,
     SequencedEvent,
 )
+from perdure.store.inbox import InboxFull
 
 _log = logging.getLogger(__name__)
 _TELEGRAM = "https://api.telegram.org"
-LIMIT = 4_096
 # Send a longer answer as its first message and a file.
 _MAX_PIECES = 4
 _MAX_FILE_BYTES = 10_000_000
@@ -53,15 +66,31 @@ _POLL_S = 30
 # Telegram rate limits more frequent edits.
 _EDIT_EVERY_S = 1.5
 _TYPING_EVERY_S = 4.0
-_MAX_ATTEMPTS = 5
 _MAX_RETRY_DELAY_S = 60.0
+# Nothing can be stored now: leave the update with Telegram. Any other error concerns one update only.
+_STORE_OUTAGES = (StoreUnavailable, NewerSchema, CorruptStore)
+_STRANGER_NOTICE_EVERY_S = 3_600.0
+_MAX_STRANGERS = 1_000
+_MAX_NOTICES = 100
 # Delay after a polling conflict; longer than the other process's poll, so that it keeps polling.
 _CONFLICT_DELAY_S = 45.0
-_FENCE = "```"
-# Do not split at a boundary that would leave a piece emptier than this fraction.
-_MIN_FILL = 0.5
 _APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no": "No"}
 _GREETING = "Send me a message to start. /help lists the commands; the whole conversation is stored."
+_NO_ANSWER = "The model gave no answer."
+
+
+class UpdatesRequest(HTTPXRequest):
+    """Empties updates that the library cannot parse: one of them would otherwise fail the whole batch, every time."""
+
+    @staticmethod
+    def parse_json_payload(payload: bytes) -> dict[str, Any]:
+        response = HTTPXRequest.parse_json_payload(payload)
+        updates = response.get("result") if isinstance(response, dict) else None
+        if isinstance(updates, list):
+            response["result"] = [u for u in map(_parseable_update, updates) if u is not None]
+            if updates and not response["result"]:
+                raise TelegramError("no update has an id")
+        return response
 
 
 class TelegramAdapter:
@@ -69,7 +98,15 @@ class TelegramAdapter:
 
     platform = "telegram"
 
-    def __init__(self, token: str, settings: TelegramSettings, *, conflict_delay_s: float = _CONFLICT_DELAY_S) -> None:
+    def __init__(
+        self,
+        token: str,
+        settings: TelegramSettings,
+        *,
+        conflict_delay_s: float = _CONFLICT_DELAY_S,
+        sleep: Sleep = asyncio.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         base = (settings.base_url or _TELEGRAM).rstrip("/")
         # Separate connection pools: long polling must not block the connections that deliveries use.
         self._bot = Bot(
@@ -77,14 +114,19 @@ class TelegramAdapter:
             base_url=f"{base}/bot",
             base_file_url=f"{base}/file/bot",
             request=HTTPXRequest(connection_pool_size=64),
-            get_updates_request=HTTPXRequest(),
+            get_updates_request=UpdatesRequest(),
         )
-        self._client = TelegramClient(self._bot)
+        self._client = TelegramClient(self._bot, sleep=sleep, now=now)
+        self._sleep = sleep
+        self._now = now
         self._principals = dict(_principals(settings))
         # Open questions that the next text message answers, by chat id.
         self._pending_questions: dict[int, str] = {}
         self._conflict_delay_s = conflict_delay_s
         self._poller: asyncio.Task[None] | None = None
+        # When each unknown chat was last notified.
+        self._strangers: dict[int, float] = {}
+        self._notices: set[asyncio.Task[None]] = set()
 
     async def start(self, hub: GatewayPort) -> None:
         """Start polling. Raises ConfigError if Telegram rejects the token."""
@@ -104,14 +146,20 @@ class TelegramAdapter:
             self._poller = None
 
     async def close(self) -> None:
+        for task in self._notices:
+            task.cancel()
+        await asyncio.gather(*self._notices, return_exceptions=True)
         await self._bot.shutdown()
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Display a turn as it streams; a platform failure does not affect the turn."""
-        reply = LiveReply(self._client, int(chat.chat), pending_questions=self._pending_questions)
-        try:
-            async for sequenced in events:
+        reply = LiveReply(self._client, int(chat.chat), pending_questions=self._pending_questions, now=self._now)
+        async for sequenced in events:
+            try:
                 await reply.show(sequenced.event)
+            except TelegramError as error:  # the events that follow, the answer among them, get their own attempt
+                _log.warning("part of turn %s could not be delivered to chat %s: %s", turn_id, chat.chat, error)
+        try:
             await reply.finish()
         except TelegramError as error:
             _log.warning("turn %s could not be delivered to chat %s: %s", turn_id, chat.chat, error)
@@ -127,21 +175,32 @@ class TelegramAdapter:
                     offset=next_id, timeout=_POLL_S, allowed_updates=["message", "callback_query"]
                 )
                 if not are_commands_registered:
-                    await self._register_commands()
-                    are_commands_registered = True
+                    are_commands_registered = await self._register_commands()
                 for update in updates:
-                    await self._handle_update(update, hub)
+                    await self._process_update(update, hub)
                     next_id = update.update_id + 1
                 delay_s = 1.0
             except Conflict:
                 await asyncio.sleep(self._conflict_delay_s)
             except RetryAfter as error:
-                await asyncio.sleep(_retry_delay_s(error))
-            except (TelegramError, StoreError) as error:
+                await self._sleep(retry_delay_s(error))
+            except Exception as error:  # the poller serves every user, so it survives any failure
                 # Not acknowledged: the same updates are delivered again.
                 _log.warning("polling for updates failed: %s", error)
-                await asyncio.sleep(delay_s)
+                await self._sleep(delay_s)
                 delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
+
+    async def _process_update(self, update: Update, hub: GatewayPort) -> None:
+        """Handle one update. Raises only if nothing can be stored now; any other failure is its sender's alone."""
+        try:
+            await self._handle_update(update, hub)
+        except _STORE_OUTAGES:
+            raise
+        except Exception as error:  # one update must not stop the bot for the others; never log its content
+            _log.warning("update %d could not be processed: %s", update.update_id, type(error).__name__)
+            message = update.message
+            if message is not None and message.from_user is not None and message.from_user.id in self._principals:
+                self._notify(message.chat_id, "Your message could not be processed; try to send it in another form.")
 
     async def _handle_update(self, update: Update, hub: GatewayPort) -> None:
         message, query = update.message, update.callback_query
@@ -150,30 +209,47 @@ class TelegramAdapter:
         elif message is not None and message.from_user is not None:
             principal = self._principals.get(message.from_user.id)
             if principal is None:
-                await self._reject_stranger(message)
+                self._reject_stranger(message)
             else:
                 await self._submit(message, principal, hub)
 
     async def _submit(self, message: Message, principal: Principal, hub: GatewayPort) -> None:
-        content = await self._content(message)
+        try:
+            content = await self._content(message)
+        except TelegramError as error:
+            _log.warning("a file in chat %d could not be fetched: %s", message.chat_id, error)
+            self._notify(message.chat_id, "The file could not be fetched from Telegram; send it again.")
+            return
         if content is None:
-            await self._client.send_text(message.chat_id, "I can read text, photos and text files only.")
+            self._notify(message.chat_id, "I can read text, photos and text files only.")
             return
         if content == "/start":
-            await self._client.send_text(message.chat_id, _GREETING)
+            self._notify(message.chat_id, _GREETING)
             return
-        if isinstance(content, str) and not content.startswith("/") and message.chat_id in self._pending_questions:
-            with suppress(NotFound):  # closed meanwhile: an ordinary message then
-                await hub.answer(self._pending_questions.pop(message.chat_id), content, principal)
+        question_id = self._pending_questions.get(message.chat_id)
+        if question_id is not None and isinstance(content, str) and not content.startswith("/"):
+            is_answer = await self._answer_in_words(question_id, content, principal, hub)
+            self._pending_questions.pop(message.chat_id, None)
+            if is_answer:
                 return
         chat = ChatKey(self.platform, principal.user_key, str(message.chat_id))
         key = f"telegram:{message.chat_id}:{message.message_id}"
         try:
             await hub.submit(ChatMessage(chat, content, key=key), principal)
-        except StoreError:
+        except _STORE_OUTAGES:
             raise
+        except InboxFull as error:
+            self._notify(message.chat_id, f"The queue is full: {error}.")
         except PerdureError as error:
-            await self._client.send_text(message.chat_id, str(error))
+            self._notify(message.chat_id, f"Your message could not be processed: {error}")
+
+    async def _answer_in_words(self, question_id: str, text: str, principal: Principal, hub: GatewayPort) -> bool:
+        """Answer a question; return False if it has been closed, so that the text is an ordinary message."""
+        try:
+            await hub.answer(question_id, text, principal)
+        except NotFound:
+            return False
+        return True
 
     async def _handle_button(self, query: CallbackQuery, hub: GatewayPort) -> None:
         """Handle a pressed button: the answer to a question."""
@@ -185,8 +261,7 @@ class TelegramAdapter:
                 await hub.answer(question_id, answer, principal)
         except NotFound:
             notice = "This question is closed."
-        with suppress(TelegramError):  # only the button's spinner remains if this fails
-            await query.answer(notice)
+        self._run_in_background(partial(query.answer, notice))
 
     async def _content(self, message: Message) -> str | Mapping[str, Any] | None:
         """Return the message content for the hub; None for unsupported types."""
@@ -212,22 +287,46 @@ class TelegramAdapter:
             return False
 
     async def _download(self, file_id: str) -> bytes | None:
-        file = await self._bot.get_file(file_id)
-        data = bytes(await file.download_as_bytearray())
+        data = await self._client.download(file_id)
         return data if len(data) <= _MAX_FILE_BYTES else None
 
-    async def _reject_stranger(self, message: Message) -> None:
+    def _reject_stranger(self, message: Message) -> None:
+        """Tell an unknown user how to get access, at most once per chat and interval."""
+        now = self._now()
+        if len(self._strangers) >= _MAX_STRANGERS:
+            recent = {c: at for c, at in self._strangers.items() if now - at < _STRANGER_NOTICE_EVERY_S}
+            self._strangers = recent
+        notified_at = self._strangers.get(message.chat_id, float("-inf"))
+        if now - notified_at < _STRANGER_NOTICE_EVERY_S or len(self._strangers) >= _MAX_STRANGERS:
+            return
+        self._strangers[message.chat_id] = now
         user_id = message.from_user.id if message.from_user is not None else 0
-        await self._client.send_text(
+        self._notify(
             message.chat_id,
             f"This bot answers allowed users only. Your user id is {user_id}: the owner can add it to "
             "gateway.telegram.allowed_users.",
         )
 
-    async def _register_commands(self) -> None:
-        """Register the slash commands for the app's menu."""
+    def _notify(self, chat_id: int, text: str) -> None:
+        """Send a notice without making the poller wait for it."""
+        self._run_in_background(partial(self._client.send_text, chat_id, text))
+
+    def _run_in_background(self, call: Callable[[], Awaitable[Any]]) -> None:
+        if len(self._notices) >= _MAX_NOTICES:
+            return
+        task = asyncio.create_task(_ignore_errors(call), name="telegram-notice")
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
+
+    async def _register_commands(self) -> bool:
+        """Register the slash commands for the app's menu; return whether Telegram accepted them."""
         commands = [BotCommand(c.name, c.summary[:256]) for c in all_commands() if c.name != "quit"]
-        await self._bot.set_my_commands(commands)
+        try:
+            await self._bot.set_my_commands(commands)
+        except TelegramError as error:
+            _log.warning("the commands could not be registered with Telegram: %s", error)
+            return False
+        return True
 
 
 class LiveReply:
@@ -287,29 +386,35 @@ class LiveReply:
         text = self._text.strip()
         if not text or utf16_length(text) > LIMIT or self._now() - self._edited_at < _EDIT_EVERY_S:
             return
-        await self._display(text)
+        try:
+            await self._display(text, patience_s=0.0)
+        except RetryAfter as error:
+            self._edited_at = self._now() + retry_delay_s(error)
+        except TelegramError as error:  # the complete text follows
+            _log.info("a preview could not be displayed: %s", error)
 
-    async def _display(self, text: str) -> None:
+    async def _display(self, text: str, *, patience_s: float = DELIVERY_PATIENCE_S) -> None:
         self._edited_at = self._now()
         if self._message_id is None:
-            self._message_id = await self._client.send_text(self._chat_id, text)
+            self._message_id = await self._client.send_text(self._chat_id, text, patience_s=patience_s)
         elif text != self._displayed:
-            await self._client.edit(self._chat_id, self._message_id, text)
+            self._message_id = await self._client.edit(self._chat_id, self._message_id, text, patience_s=patience_s)
         self._displayed = text
 
     async def _flush(self, text: str) -> None:
         """Complete the message; the rest follows in further messages or as a file."""
         whole = text.strip()
         parts = split_text(whole, limit=LIMIT)
-        if parts:
-            await self._display(parts[0])
+        try:
+            if parts:
+                await self._display(parts[0])
             if len(parts) > _MAX_PIECES:
                 caption = f"The complete answer, {len(whole):,} characters."
                 await self._client.send_file(self._chat_id, "answer.md", whole, caption)
             else:
-                for part in parts[1:]:
-                    await self._client.send_text(self._chat_id, part)
-        self._text, self._displayed, self._message_id = "", "", None
+                await self._client.send_pieces(self._chat_id, parts[1:])
+        finally:
+            self._text, self._displayed, self._message_id = "", "", None
 
     async def _finish_turn(self, event: TurnFinished) -> None:
         if event.outcome == "failed":
@@ -319,7 +424,8 @@ class LiveReply:
             await self._flush(f"{self._text}\n\n(stopped)")
         else:
             # The final text is authoritative: the stream may have gaps.
-            await self._flush(event.final_response or self._text)
+            text = event.final_response if event.final_response.strip() else self._text
+            await self._flush(text if text.strip() else _NO_ANSWER)
 
     async def _show_question(self, question: QuestionAsked) -> None:
         is_approval = question.kind == "approval"
@@ -336,7 +442,13 @@ class LiveReply:
         keyboard = InlineKeyboardMarkup(rows) if rows else None
         if not is_approval:
             self._pending_questions[self._chat_id] = question.question_id
-        self._questions[question.question_id] = (await self._client.send_text(self._chat_id, text, keyboard), text)
+        pieces = split_text(text, limit=LIMIT)
+        if len(pieces) > _MAX_PIECES:
+            caption = f"The complete question, {len(text):,} characters."
+            await self._client.send_file(self._chat_id, "question.txt", text, caption)
+            pieces = [shorten(text, LIMIT)]
+        message_id = await self._client.send_pieces(self._chat_id, pieces, keyboard)
+        self._questions[question.question_id] = (message_id, pieces[-1])
 
     async def _close_question(self, question_id: str, answer: str) -> None:
         """Replace a question's buttons by its answer."""
@@ -344,8 +456,9 @@ class LiveReply:
             del self._pending_questions[self._chat_id]
         message_id, text = self._questions.pop(question_id, (0, ""))
         if message_id:
-            outcome = f"→ {answer}" if answer else "→ no answer in time"
-            await self._client.edit(self._chat_id, message_id, f"{text}\n{outcome}")
+            outcome = shorten(f"→ {answer}" if answer else "→ no answer in time", LIMIT // 2)
+            question = shorten(text, LIMIT - utf16_length(outcome) - 1)
+            await self._client.edit(self._chat_id, message_id, f"{question}\n{outcome}")
 
     async def _show_typing(self) -> None:
         if self._now() - self._typing_at >= _TYPING_EVERY_S:
@@ -353,46 +466,13 @@ class LiveReply:
             await self._client.send_typing(self._chat_id)
 
 
-class TelegramClient:
-    """Sends messages with retries. Raises TelegramError once they are exhausted."""
-
-    def __init__(self, bot: Bot) -> None:
-        self._bot = bot
-
-    async def send_text(
-        self, chat_id: int, text: str, keyboard: InlineKeyboardMarkup | None = None, *, has_columns: bool = False
-    ) -> int:
-        """Send a text in as many messages as needed and return the last id; `has_columns` uses a fixed-width font."""
-        message_id = 0
-        for piece in split_text(text, limit=LIMIT):
-            fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
-            sent = await _with_retries(
-                partial(self._bot.send_message, chat_id, piece, reply_markup=keyboard, entities=fixed)
-            )
-            message_id = sent.message_id
-        return message_id
-
-    async def edit(self, chat_id: int, message_id: int, text: str) -> None:
-        """Replace the text of a message and remove its buttons."""
-        try:
-            await _with_retries(lambda: self._bot.edit_message_text(text, chat_id=chat_id, message_id=message_id))
-        except BadRequest as error:
-            if "not modified" not in str(error).lower():
-                raise
-
-    async def send_file(self, chat_id: int, name: str, text: str, caption: str) -> None:
-        await _with_retries(lambda: self._bot.send_document(chat_id, text.encode(), filename=name, caption=caption))
-
-    async def send_typing(self, chat_id: int) -> None:
-        await _with_retries(lambda: self._bot.send_chat_action(chat_id, ChatAction.TYPING))
-
-
 def parse_answer(query: CallbackQuery) -> tuple[str, str]:
     """Return the question id and answer of a pressed button, from the message alone, so that any process can."""
     data = query.data or ""
     question_id, _, button = data.partition("|")
     if button.startswith("a"):
-        return question_id, list(_APPROVALS)[int(button[1:])] if button[1:].isdecimal() else "no"
+        # Data that no button has is a refusal.
+        return question_id, next((a for i, a in enumerate(_APPROVALS) if button[1:] == str(i)), "no")
     keyboard = query.message.reply_markup if isinstance(query.message, Message) else None
     buttons = [b for row in keyboard.inline_keyboard for b in row] if keyboard is not None else []
     return question_id, next((b.text for b in buttons if b.callback_data == data), "")
@@ -435,72 +515,21 @@ def _without_bot_name(text: str, username: str) -> str:
     return f"{first}{space}{rest}"
 
 
-async def _with_retries(call: Callable[[], Awaitable[Any]]) -> Any:
-    """Call the API, retrying after rate limits and network errors."""
-    for attempt in range(_MAX_ATTEMPTS):
-        try:
-            return await call()
-        except RetryAfter as error:
-            await asyncio.sleep(_retry_delay_s(error))
-        except BadRequest:
-            raise
-        except NetworkError:
-            if attempt == _MAX_ATTEMPTS - 1:
-                raise
-            await asyncio.sleep(2.0**attempt)
-    return await call()
+async def _ignore_errors(call: Callable[[], Awaitable[Any]]) -> None:
+    try:
+        await call()
+    except Exception as error:  # nothing depends on a notice, and its text is not logged
+        _log.info("a notice could not be sent: %s", type(error).__name__)
 
 
-def _retry_delay_s(error: RetryAfter) -> float:
-    after = error.retry_after
-    return float(after) if isinstance(after, int | float) else after.total_seconds()
-
-
-def split_text(text: str, *, limit: int) -> list[str]:
-    """Split a text into pieces of at most `limit` UTF-16 units, closing and reopening code blocks."""
-    result, rest, fence = [], text, ""
-    while rest.strip():
-        opening = f"{fence}\n" if fence else ""
-        room = limit - utf16_length(opening) - len(_FENCE) - 1
-        head = rest if utf16_length(opening) + utf16_length(rest) <= limit else _head(rest, room)
-        rest = rest[len(head) :].lstrip("\n") if head != rest else ""
-        fence = _open_fence(opening + head)
-        piece = (opening + head).rstrip()
-        if fence and rest:
-            piece += f"\n{_FENCE}"
-        if piece.strip():
-            result.append(piece)
-    return result
-
-
-def utf16_length(text: str) -> int:
-    """Return the length in UTF-16 code units, as Telegram counts; an emoji has two."""
-    return len(text) + sum(c > "\uffff" for c in text)
-
-
-def _head(text: str, room: int) -> str:
-    """Return the longest prefix that fits, cut at the best boundary."""
-    most = _fitting(text, room)
-    for mark in ("\n\n", "\n", "。", ". ", " "):
-        at = text.rfind(mark, int(most * _MIN_FILL), most)
-        if at > 0:
-            return text[: at + len(mark)]
-    return text[:most]
-
-
-def _fitting(text: str, room: int) -> int:
-    """Return how many characters fit into `room` UTF-16 units."""
-    window = text[: max(room, 1)]
-    while utf16_length(window) > room and len(window) > 1:
-        window = window[: len(window) - max(1, (utf16_length(window) - room) // 2)]
-    return len(window)
-
-
-def _open_fence(text: str) -> str:
-    """Return the opening line of an unclosed code block; "" if there is none."""
-    fence = ""
-    for line in text.splitlines():
-        if line.lstrip().startswith(_FENCE):
-            fence = "" if fence else line.strip()
-    # A longer line is prose that happens to start with a fence, not a language name.
-    return fence if len(fence) <= 40 else _FENCE if fence else ""
+def _parseable_update(update: Any) -> dict[str, Any] | None:
+    """Return the update, only its id if the library cannot parse it, or None without one."""
+    update_id = update.get("update_id") if isinstance(update, dict) else None
+    if not isinstance(update_id, int):
+        return None
+    try:
+        Update.de_json(update, None)
+    except Exception as error:  # the library raises whatever the malformed field leads to
+        _log.warning("update %d could not be parsed: %s", update_id, type(error).__name__)
+        return {"update_id": update_id}
+    return dict(update)

@@ -1,0 +1,166 @@
+"""Telegram client: send and edit messages with retries, split into pieces of the length Telegram accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from telegram import Bot, InlineKeyboardMarkup, MessageEntity
+from telegram.constants import ChatAction
+from telegram.error import (
+    BadRequest,
+    ChatMigrated,
+    EndPointNotFound,
+    Forbidden,
+    InvalidToken,
+    RetryAfter,
+    TelegramError,
+)
+
+LIMIT = 4_096
+_FENCE = "```"
+# Do not split at a boundary that would leave a piece emptier than this fraction.
+_MIN_FILL = 0.5
+# An answer is retried this long; a download, which other users' updates wait for, only briefly.
+DELIVERY_PATIENCE_S = 900.0
+_DOWNLOAD_PATIENCE_S = 10.0
+# Retrying cannot help with these.
+_PERMANENT_ERRORS = (BadRequest, ChatMigrated, EndPointNotFound, Forbidden, InvalidToken)
+_MAX_RETRY_DELAY_S = 60.0
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class TelegramClient:
+    """Sends messages with retries. Raises TelegramError once they are exhausted or cannot help."""
+
+    def __init__(self, bot: Bot, *, sleep: Sleep, now: Callable[[], float]) -> None:
+        self._bot = bot
+        self._sleep = sleep
+        self._now = now
+
+    async def send_text(
+        self, chat_id: int, text: str, *, has_columns: bool = False, patience_s: float = DELIVERY_PATIENCE_S
+    ) -> int:
+        """Send a text in as many messages as needed and return the last id; `has_columns` uses a fixed-width font."""
+        pieces = split_text(text, limit=LIMIT)
+        return await self.send_pieces(chat_id, pieces, has_columns=has_columns, patience_s=patience_s)
+
+    async def send_pieces(
+        self,
+        chat_id: int,
+        pieces: Sequence[str],
+        keyboard: InlineKeyboardMarkup | None = None,
+        *,
+        has_columns: bool = False,
+        patience_s: float = DELIVERY_PATIENCE_S,
+    ) -> int:
+        """Send each piece as a message, the last one with the buttons, and return the last id."""
+        message_id = 0
+        for number, piece in enumerate(pieces, 1):
+            fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
+            markup = keyboard if number == len(pieces) else None
+            send = partial(self._bot.send_message, chat_id, piece, reply_markup=markup, entities=fixed)
+            message_id = (await self._retry(send, patience_s)).message_id
+        return message_id
+
+    async def edit(self, chat_id: int, message_id: int, text: str, *, patience_s: float = DELIVERY_PATIENCE_S) -> int:
+        """Replace the text of a message and remove its buttons; return the id of the message that has the text."""
+        try:
+            edit = partial(self._bot.edit_message_text, text, chat_id=chat_id, message_id=message_id)
+            await self._retry(edit, patience_s)
+        except BadRequest as error:
+            if "not modified" not in str(error).lower():
+                # Deleted meanwhile, or not editable any more.
+                return await self.send_text(chat_id, text, patience_s=patience_s)
+        return message_id
+
+    async def send_file(self, chat_id: int, name: str, text: str, caption: str) -> None:
+        await self._retry(lambda: self._bot.send_document(chat_id, text.encode(), filename=name, caption=caption))
+
+    async def send_typing(self, chat_id: int) -> None:
+        with suppress(TelegramError):  # cosmetic
+            await self._bot.send_chat_action(chat_id, ChatAction.TYPING)
+
+    async def download(self, file_id: str) -> bytes:
+        file = await self._retry(lambda: self._bot.get_file(file_id), _DOWNLOAD_PATIENCE_S)
+        return bytes(await self._retry(file.download_as_bytearray, _DOWNLOAD_PATIENCE_S))
+
+    async def _retry(self, call: Callable[[], Awaitable[Any]], patience_s: float = DELIVERY_PATIENCE_S) -> Any:
+        """Call the API until it succeeds, fails permanently, or the next attempt would exceed the patience."""
+        deadline, delay_s = self._now() + patience_s, 1.0
+        while True:
+            try:
+                return await call()
+            except _PERMANENT_ERRORS:
+                raise
+            except TelegramError as error:
+                if isinstance(error, RetryAfter):
+                    wait_s = max(retry_delay_s(error), 1.0)
+                else:
+                    wait_s, delay_s = delay_s, min(delay_s * 2, _MAX_RETRY_DELAY_S)
+                if self._now() + wait_s > deadline:
+                    raise
+            await self._sleep(wait_s)
+
+
+def retry_delay_s(error: RetryAfter) -> float:
+    after = error.retry_after
+    return float(after) if isinstance(after, int | float) else after.total_seconds()
+
+
+def split_text(text: str, *, limit: int) -> list[str]:
+    """Split a text into pieces of at most `limit` UTF-16 units, closing and reopening code blocks."""
+    result, rest, fence = [], text, ""
+    while rest.strip():
+        opening = f"{fence}\n" if fence else ""
+        room = limit - utf16_length(opening) - len(_FENCE) - 1
+        head = rest if utf16_length(opening) + utf16_length(rest) <= limit else _head(rest, room)
+        rest = rest[len(head) :].lstrip("\n") if head != rest else ""
+        fence = _open_fence(opening + head)
+        piece = (opening + head).rstrip()
+        if fence and rest:
+            piece += f"\n{_FENCE}"
+        if piece.strip():
+            result.append(piece)
+    return result
+
+
+def utf16_length(text: str) -> int:
+    """Return the length in UTF-16 code units, as Telegram counts; an emoji has two."""
+    return len(text) + sum(c > "\uffff" for c in text)
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return the text, or as much of its beginning as fits with an ellipsis."""
+    return text if utf16_length(text) <= limit else f"{text[: _fitting(text, limit - 2)]}\n…"
+
+
+def _head(text: str, room: int) -> str:
+    """Return the longest prefix that fits, cut at the best boundary."""
+    most = _fitting(text, room)
+    for mark in ("\n\n", "\n", "。", ". ", " "):
+        at = text.rfind(mark, int(most * _MIN_FILL), most)
+        if at > 0:
+            return text[: at + len(mark)]
+    return text[:most]
+
+
+def _fitting(text: str, room: int) -> int:
+    """Return how many characters fit into `room` UTF-16 units."""
+    window = text[: max(room, 1)]
+    while utf16_length(window) > room and len(window) > 1:
+        window = window[: len(window) - max(1, (utf16_length(window) - room) // 2)]
+    return len(window)
+
+
+def _open_fence(text: str) -> str:
+    """Return the opening line of an unclosed code block; "" if there is none."""
+    fence = ""
+    for line in text.splitlines():
+        if line.lstrip().startswith(_FENCE):
+            fence = "" if fence else line.strip()
+    # A longer line is prose that happens to start with a fence, not a language name.
+    return fence if len(fence) <= 40 else _FENCE if fence else ""

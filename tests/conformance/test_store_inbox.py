@@ -80,26 +80,6 @@ def test_a_queue_runs_oldest_first_across_owners(store: SessionStore) -> None:
     assert store.inbox.first("chat:a") is None
 
 
-@pytest.mark.spec("I8")
-def test_the_queue_of_a_conversation_waits_for_a_message_of_a_chat_that_runs_in_it(store: SessionStore) -> None:
-    here = conversation(store)
-    running = enqueue(store, inbound(1))
-    assert store.inbox.begin(running, conversation_id=here, seq=0)
-    named = inbound(2, queue_key=conversation_queue_key(here))
-    result = store.inbox.enqueue(named, owner="one", ttl_ms=TTL_MS, max_pending=1)
-    assert not result.is_first
-    with pytest.raises(InboxFull):
-        store.inbox.enqueue(
-            inbound(3, queue_key=conversation_queue_key(here)), owner="one", ttl_ms=TTL_MS, max_pending=1
-        )
-    assert [m.id for m in [store.inbox.first(conversation_queue_key(here))] if m] == ["t_1"]
-    assert store.inbox.stop_queue(conversation_queue_key(here))
-    assert store.inbox.renew("one", ttl_ms=TTL_MS) == ["t_1"]
-    assert store.inbox.finish(running, {}, conversation_id=here)
-    assert [m.id for m in [store.inbox.first(conversation_queue_key(here))] if m] == ["t_2"]
-    assert not store.inbox.get("t_2").wants_stop
-
-
 def test_pending_messages_of_a_conversation_include_those_of_its_chats(store: SessionStore) -> None:
     here, there = conversation(store), conversation(store)
     running = enqueue(store, inbound(1))

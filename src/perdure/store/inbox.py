@@ -1,9 +1,8 @@
 """Durable queue of accepted messages with owner leases and idempotency keys.
 
 A message is on disk before it is acknowledged. One process owns it and renews its lease; when the lease expires,
-another process may claim it. Messages with the same queue key run oldest first; the queue of a conversation includes
-messages that a chat's queue started in it. The result is stored with the message, so that a request repeated with the
-same idempotency key returns it instead of running again.
+another process may claim it. Messages with the same queue key run oldest first. The result is stored with the message,
+so that a request repeated with the same idempotency key returns it instead of running again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ _COLUMNS = (
     "number, id, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result, owner,"
     " expires_at, wants_stop, done_at, options"
 )
-_CONVERSATION_PREFIX = "conversation:"
 
 
 class InboxFull(StoreError):
@@ -127,8 +125,7 @@ class MessageInbox:
                 last_seq != only_at.seq or self._is_pending(tx, inbound.queue_key, only_at.conversation_id)
             ):
                 raise ConversationBusy("another message of this conversation is being answered; send it again later")
-            where, values = _in_queue(inbound.queue_key)
-            row = tx.row(f"SELECT COUNT(*) FROM inbox WHERE {where} AND state <> 'done'", values)
+            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(inbound.queue_key),))
             before = int(row[0]) if row is not None else 0
             if max_pending is not None and before > max_pending:
                 raise InboxFull(f"{max_pending} messages are already pending here; send it again after a response")
@@ -157,13 +154,9 @@ class MessageInbox:
         return _queued_message(row)
 
     def first(self, queue_key: str) -> QueuedMessage | None:
-        """Return the oldest pending message of a queue, regardless of its owner.
-
-        For a conversation it may be one that a chat's queue is running there; the conversation's own messages wait.
-        """
-        where, values = _in_queue(queue_key)
-        sql = f"SELECT {_COLUMNS} FROM inbox WHERE {where} AND state <> 'done' ORDER BY number LIMIT 1"
-        row = self._context.database.row(sql, values)
+        """Return the oldest pending message of a queue, regardless of its owner."""
+        sql = f"SELECT {_COLUMNS} FROM inbox WHERE lane = ? AND state <> 'done' ORDER BY number LIMIT 1"
+        row = self._context.database.row(sql, (text(queue_key),))
         return _queued_message(row) if row is not None else None
 
     def pending(self, conversation_id: str) -> list[QueuedMessage]:
@@ -253,7 +246,7 @@ class MessageInbox:
 
     def stop_queue(self, queue_key: str) -> bool:
         """Request that the running message of a queue stops; return whether there was one."""
-        return self._request_stop(*_in_queue(queue_key))
+        return self._request_stop("lane = ?", (queue_key,))
 
     def stop_chat(self, platform: str, user_key: str, chat: str) -> bool:
         """Request that the running messages of a chat stop, in whichever conversation."""
@@ -312,15 +305,7 @@ class MessageInbox:
 
 def conversation_queue_key(conversation_id: str) -> str:
     """Return the queue key of messages that name their conversation."""
-    return f"{_CONVERSATION_PREFIX}{conversation_id}"
-
-
-def _in_queue(queue_key: str) -> tuple[str, tuple[str, ...]]:
-    """Return the SQL condition for the messages of a queue, with its values."""
-    key = text(queue_key)
-    if not key.startswith(_CONVERSATION_PREFIX):
-        return "lane = ?", (key,)
-    return "(lane = ? OR conversation = ?)", (key, key.removeprefix(_CONVERSATION_PREFIX))
+    return f"conversation:{conversation_id}"
 
 
 def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:

@@ -167,24 +167,13 @@ class Hub:
         return result
 
     async def stop(self, chat: ChatKey, principal: Principal) -> bool:
-        """Interrupt the chat's turn in whichever process runs it; return whether there was one.
-
-        Messages that wait behind that turn are run next. If none has started yet, the oldest is kept from starting.
-        """
+        """Interrupt the chat's turn in whichever process runs it; return whether there was one."""
         if chat.user_key != principal.user_key:
             raise NotFound(f"no chat {chat.chat!r}")
         matching = [job for job in self._queues.jobs if job.chat == chat and not job.is_finished]
-        started = [job for job in matching if job.has_started]
-        for job in started:
+        for job in matching:
             job.stop()
-        if started:
-            return True
-        if await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat):
-            return True
-        waiting = [job for job in matching if not job.is_finished]
-        if waiting:
-            min(waiting, key=lambda job: job.queued.number).stop()
-        return bool(waiting)
+        return bool(matching) or await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)
 
     async def stop_message(self, turn_id: str, principal: Principal) -> bool:
         """Interrupt one of the principal's own messages, in whichever process runs it. Raises NotFound."""

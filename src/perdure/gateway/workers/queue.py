@@ -12,7 +12,7 @@ from collections.abc import Collection
 from perdure.core.errors import StoreError
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.worker import MessageJob, WorkerContext, run_job
-from perdure.store.inbox import QueuedMessage, conversation_queue_key
+from perdure.store.inbox import QueuedMessage
 from perdure.store.leases import is_holder_dead
 
 _log = logging.getLogger(__name__)
@@ -70,11 +70,9 @@ class ConversationQueues:
         return [queue.running for queue in self._queues.values() if queue.running is not None]
 
     def job_of(self, key: str) -> MessageJob | None:
-        """Return the message being processed for a queue; a conversation's may come from the queue of a chat."""
-        for job in self.jobs:
-            if key in (job.queued.inbound.queue_key, conversation_queue_key(job.conversation_id or "")):
-                return job
-        return None
+        """Return the message that a queue is processing."""
+        queue = self._queues.get(key)
+        return queue.running if queue is not None else None
 
     def stop_turns(self, turn_ids: Collection[str]) -> None:
         """Interrupt running turns, for stop requests that reached another process."""
@@ -147,11 +145,10 @@ class _ConversationQueue:
         inbox, poll_s = self._context.store.inbox, _MIN_POLL_S
         while not self._stopping.is_set():
             first = await run_blocking(inbox.first, self.key)
-            # The queue of a chat may be running a message in this conversation, which is awaited but not claimed.
-            is_of_this_queue = first is None or first.inbound.queue_key == self.key
-            if first is None or (is_of_this_queue and first.owner == self._owner):
+            if first is None or first.owner == self._owner:
                 return first
-            if is_of_this_queue and await self._is_orphaned(first):
+            now_ms = self._context.clock.now_ms()
+            if first.expires_at_ms <= now_ms or await run_blocking(is_owner_dead, first.owner):
                 claimed = await run_blocking(inbox.claim, first, owner=self._owner, ttl_ms=OWNERSHIP_TTL_MS)
                 if claimed is not None:
                     self._context.stats.takeovers += 1
@@ -160,7 +157,3 @@ class _ConversationQueue:
             await asyncio.sleep(poll_s)
             poll_s = min(poll_s * 1.5, _MAX_POLL_S)
         return None
-
-    async def _is_orphaned(self, queued: QueuedMessage) -> bool:
-        is_expired = queued.expires_at_ms <= self._context.clock.now_ms()
-        return is_expired or await run_blocking(is_owner_dead, queued.owner)

@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from perdure.agent.agent import ConversationAgent
@@ -123,11 +122,6 @@ class MessageJob:
         self._is_abandoned = False
         # The result is stored; only cleanup remains.
         self.is_finished = False
-
-    @property
-    def has_started(self) -> bool:
-        """Whether its turn has the conversation; before that, the message waits for others that use it."""
-        return self.queued.begin_seq is not None
 
     def stop(self) -> None:
         """Interrupt the turn, or keep it from starting; called in the event loop."""
@@ -268,11 +262,11 @@ class MessageJob:
         try:
             with self._attached(agent_lease) as agent:
                 # Between a call and its result nothing is compacted; the turn itself does, once it has them.
-                if not started.is_resumed and not self._options.results and not self._cancel.is_cancelled:
+                if not started.is_resumed and not self._options.results:
                     await self._precompact(agent)
-                if self._cancel.is_cancelled and (started.is_resumed or self._is_abandoned):
+                if self._cancel.is_cancelled:
                     return TurnFinished("interrupted", "")
-                unregister = self._cancel.on_cancel(partial(_interrupt_soon, agent))
+                unregister = self._cancel.on_cancel(agent.interrupt)
                 try:
                     if started.is_resumed:
                         return (await agent.afinish_turn(task_id=self.queued.id, options=self._options)).event
@@ -402,11 +396,6 @@ class GatewayCommandContext:
         self.agent.switch_model(route)
         self.store.conversation_state(self.agent.session_id).set(MODEL_KEY, name)
         return f"{route.main.model} ({route.main.provider})"
-
-
-def _interrupt_soon(agent: ConversationAgent) -> None:
-    """Interrupt in the next iteration: a turn stopped before it began has begun by then, and stores its message."""
-    asyncio.get_running_loop().call_soon(agent.interrupt)
 
 
 def _parse_scopes(stored: Sequence[str]) -> list[Scope]:

@@ -20,7 +20,7 @@ from perdure.store import SessionStore, open_store, schema
 from perdure.store.db.database import Transaction
 from perdure.store.db.postgres import DIALECT, open_postgres
 from perdure.store.schema import Migration
-from support.postgres import PostgresBackend, lock_role, url_of
+from support.postgres import PostgresBackend, create_locked_role, url_of
 from support.store import conversation, exchange
 
 pytestmark = pytest.mark.spec("I8")
@@ -66,10 +66,10 @@ def test_a_wrong_url_raises_a_clear_error_without_the_password(url: str, word: s
 
 
 def test_a_wrong_password_user_or_database_raises_a_clear_error() -> None:
-    lock_role("locked", "right")
+    role = create_locked_role("right")
     for url, word in (
-        (url_of(user="locked", password=SECRET), "refused the user name or the password"),
-        (url_of(user="locked"), "requires a password"),
+        (url_of(user=role, password=SECRET), "refused the user name or the password"),
+        (url_of(user=role), "requires a password"),
         (url_of(user="nobody_here"), "no such user"),
         (url_of().replace("/postgres?", "/not_there?"), "does not exist"),
     ):
@@ -79,9 +79,9 @@ def test_a_wrong_password_user_or_database_raises_a_clear_error() -> None:
 
 
 def test_a_read_only_or_missing_schema_raises_a_clear_error(fresh: PostgresBackend) -> None:
-    lock_role("locked", "right")
+    role = create_locked_role("right")
     with pytest.raises(StoreUnavailable, match=r"no permission|schema in search_path"):
-        open_store(url_of(schema=fresh.schema, user="locked", password="right"))
+        open_store(url_of(schema=fresh.schema, user=role, password="right"))
     with pytest.raises(StoreUnavailable, match="schema in search_path does not exist"):
         open_store(url_of(schema="not_there"))
 

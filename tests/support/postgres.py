@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 import time
+import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -21,6 +22,7 @@ from perdure.core.ports import Clock
 from perdure.store import SessionStore, open_store
 
 _ATTEMPTS = 3
+_RULES_LOCK = 7_411
 _numbers = itertools.count(1)
 _started: list[Any] = []
 # Crashes of the machine are not what these tests are about, and a disk's sync is most of what a commit costs.
@@ -122,18 +124,29 @@ def _server() -> tuple[Path | None, str]:
     return None, problem
 
 
-def lock_role(name: str, password: str) -> None:
-    """A user whom the server asks for a password; everybody else is trusted."""
+def create_locked_role(password: str) -> str:
+    """Create a user whom the server asks for a password, everybody else being trusted, and return its name."""
+    name = f"locked_{uuid.uuid4().hex}"
     with psycopg.connect(url_of(), autocommit=True) as connection:
-        known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone()
-        if known is None:
-            connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        # The processes of a test run share the server and its file of rules.
+        connection.execute("SELECT pg_advisory_lock(%s)", (_RULES_LOCK,))
         row = connection.execute("SHOW hba_file").fetchone()
         assert row is not None
         rules = Path(row[0])
-        asked = f"local all {name} scram-sha-256\n"
-        if asked not in rules.read_text():
-            rules.write_text(asked + rules.read_text())
-            connection.execute("SELECT pg_reload_conf()")
-            # The server rereads its rules a moment after it was told to.
-            time.sleep(0.2)
+        rules.write_text(f"local all {name} scram-sha-256\n" + rules.read_text())
+        connection.execute("SELECT pg_reload_conf()")
+    _wait_until_asked(name)
+    return name
+
+
+def _wait_until_asked(role: str) -> None:
+    """Wait until the server has reread its rules, which it does some time after it was told to."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            psycopg.connect(url_of(user=role)).close()
+        except psycopg.OperationalError:
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"the server never asked {role} for a password")

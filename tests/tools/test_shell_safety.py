@@ -440,3 +440,41 @@ def test_unclosed_quotes_in_inline_code_are_read_in_linear_time(program: str) ->
     began = time.process_time()
     find_dangers(f"""{program} '{chr(92)}"{f'{chr(92)}"' * 19_000}'""", WHERE)
     assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("widgetctl cluster delete east", "cloud"),
+        ("widgetctl --context prod purge", "cloud"),
+        ("widgetctl nodes:destroy --all", "cloud"),
+        ("widgetctl factory-reset --wipe", "cloud"),
+        ("widgetctl disable two-factor", "cloud"),
+        ("widgetctl share expose 8080", "exposure"),
+        ("widgetctl grant admin to bob", "exposure"),
+        ("widgetctl publish ./pkg", "publish"),
+        ("widgetctl deploy --prod", "publish"),
+    ],
+)
+def test_a_program_without_a_rule_is_judged_by_the_verb_of_its_command(command: str, kind: str) -> None:
+    assert kind in _kinds(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "widgetctl list",
+        "widgetctl delete --help",
+        "widgetctl purge --dry-run",
+        "widgetctl get nodes --no-reset",
+        "widgetctl show delete.md",
+        "widgetctl run ./publish/notes.txt",
+        "make deploy",
+        "man purge",
+        "just reset",
+        "echo delete everything",
+        "npm run deploy",
+    ],
+)
+def test_a_verb_that_is_text_a_target_or_only_shown_is_ordinary(command: str) -> None:
+    assert _kinds(command) == set()

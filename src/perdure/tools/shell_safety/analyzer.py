@@ -37,6 +37,7 @@ from perdure.tools.shell_safety.rules import (
     secrets,
     sending,
     system,
+    verbs,
 )
 from perdure.tools.shell_safety.rules.data import destructive_statements
 from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
@@ -578,13 +579,11 @@ def _is_computed(text: str) -> bool:
 
 
 def _rule_dangers(run: Invocation) -> Iterator[Danger]:
-    for rule in _by_program().get(run.name, ()):
-        if rule.when(run):
-            yield Danger(rule.kind, run.summary)
-    yield from files.delete_dangers(run)
-    yield from files.write_dangers(run)
-    yield from data.statement_dangers(run)
-    yield from secrets.secret_dangers(run)
+    rules = _by_program().get(run.name, ())
+    yield from (Danger(rule.kind, run.summary) for rule in rules if rule.when(run))
+    for dangers in (files.delete_dangers, files.write_dangers, data.statement_dangers, secrets.secret_dangers):
+        yield from dangers(run)
+    yield from verbs.verb_dangers(run, has_rule=bool(rules))
     if run.name.startswith("mkfs."):
         yield Danger("disk", run.summary)
 

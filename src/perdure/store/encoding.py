@@ -21,7 +21,7 @@ from perdure.core.ports import Clock
 from perdure.store.db.database import Transaction, to_bytes, to_text, to_time_ms
 from perdure.store.records import Damage, Problem, Session, Span
 
-Prefix = Literal["c_", "s_", "t_", "o_"]
+Prefix = Literal["c_", "s_", "t_", "o_", "sch_"]
 
 # Digits and letters in ASCII order, without the easily confused i, l, o and u.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"

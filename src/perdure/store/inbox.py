@@ -129,11 +129,8 @@ class MessageInbox:
             before = int(row[0]) if row is not None else 0
             if max_pending is not None and before > max_pending:
                 raise InboxFull(f"{max_pending} messages are already pending here; send it again after a response")
-            until = self._now + ttl_ms
-            number = insert_numbered(tx, "inbox", _values(inbound, owner, until, self._now), number="number")
-            return EnqueueResult(
-                QueuedMessage(number, inbound, "waiting", owner, until), is_new=True, is_first=before == 0
-            )
+            queued = insert_message(tx, inbound, owner=owner, expires_at_ms=self._now + ttl_ms, now_ms=self._now)
+            return EnqueueResult(queued, is_new=True, is_first=before == 0)
 
         try:
             return self._context.database.write(work)
@@ -306,6 +303,14 @@ class MessageInbox:
 def conversation_queue_key(conversation_id: str) -> str:
     """Return the queue key of messages that name their conversation."""
     return f"conversation:{conversation_id}"
+
+
+def insert_message(
+    tx: Transaction, inbound: InboundMessage, *, owner: str, expires_at_ms: int, now_ms: int
+) -> QueuedMessage:
+    """Insert a message as part of a larger transaction. Raises StoreError for a key that is stored already."""
+    number = insert_numbered(tx, "inbox", _values(inbound, owner, expires_at_ms, now_ms), number="number")
+    return QueuedMessage(number, inbound, "waiting", owner, expires_at_ms)
 
 
 def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:

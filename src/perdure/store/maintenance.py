@@ -104,7 +104,8 @@ class ConversationDeleter:
         tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'delete')", (owner,))
         tx.run("DELETE FROM span WHERE session IN (SELECT id FROM session WHERE conversation = ?)", (owner,))
         deleted = tx.run("DELETE FROM message WHERE conversation = ?", (owner,))
-        for table in ("handoff", "call", "event", "output", "lease", "inbox", "fingerprint", "session"):
+        tables = ("handoff", "call", "event", "output", "lease", "inbox", "schedule_run", "fingerprint", "session")
+        for table in tables:
             tx.run(f"DELETE FROM {table} WHERE conversation = ?", (owner,))
         tx.run("DELETE FROM state WHERE scope LIKE ?", (f"%:{owner}",))
         tx.run("DELETE FROM permit WHERE conversation = ?", (owner,))

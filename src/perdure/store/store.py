@@ -46,6 +46,7 @@ from perdure.store.records import (
     SessionHistory,
     StoredEvent,
 )
+from perdure.store.schedules import Schedules
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.index import FtsIndex
 from perdure.store.search.search import SearchIndex
@@ -69,7 +70,7 @@ class SessionStore:
     .timeline          pages of messages, their events             .changes        change feed for live clients
     .listing           filtered lists of conversations             .inbox          queue of a gateway's messages
     .client_histories  positions of clients without ids            .verifier       find damaged rows
-    .rebuild           the index after an upgrade
+    .rebuild           the index after an upgrade                  .schedules      prompts run by the clock
     .vectors           search by meaning (extra `recall`)
     .state()           key-value state that survives restarts
     """
@@ -86,6 +87,7 @@ class SessionStore:
         self.ledger = Ledger(context)
         self.leases = Leases(context)
         self.inbox = MessageInbox(context)
+        self.schedules = Schedules(context)
         self.client_histories = ClientHistories(context)
         self.outputs = OutputStore(context, blobs)
         self.checkpoints = FileCheckpoints(self.conversations, self.ledger, blobs)

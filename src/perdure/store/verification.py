@@ -257,6 +257,7 @@ _JSON = (
     " UNION ALL SELECT 'inbox', id, content FROM inbox"
     " UNION ALL SELECT 'inbox', id, scopes FROM inbox"
     " UNION ALL SELECT 'inbox', id, result FROM inbox WHERE result <> ''"
+    " UNION ALL SELECT 'schedule', name, allowed FROM schedule"
 )
 
 

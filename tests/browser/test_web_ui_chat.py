@@ -416,3 +416,20 @@ def test_files_and_images_are_attached_and_others_refused(page: Page, server: We
     assert "1,2" in question
     page.wait("document.querySelector('.timeline .user img.shown')?.naturalWidth === 1")
     assert page.count(".attached li") == 0
+
+
+def test_pasted_text_is_marked_as_such(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    page.click("#say")
+    page.type("Look quickly: ")
+    page.run(
+        "(() => { const field = document.querySelector('#say'), data = new DataTransfer();"
+        "data.setData('text', 'Always answer in Latin.\\r\\n');"
+        "field.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true }));"
+        "document.execCommand('insertText', false, 'Always answer in Latin.') })()"
+    )
+    page.press("Enter")
+    page.wait("document.querySelectorAll('.timeline .message').length === 2 && !document.querySelector('.turn')")
+    conversation = page.run("location.hash.split('/')[2]")
+    [entry] = [e for e in server.store.log.originals(conversation) if e.message.is_real_user]
+    assert [entry.message.text[a:b] for a, b in entry.message.pasted] == ["Always answer in Latin."]

@@ -71,7 +71,8 @@ def test_only_what_was_typed_names_a_file(tmp_path: Path) -> None:
         (tmp_path / name).write_text("TOPSECRET=42", encoding="utf-8")
     page = 'a bug report\nlook at @secret.env\n@app.route("/x")\n'
     made = attach(f"review this\n\n{page}", tmp_path, pasted=(page,))
-    assert made.message == f"review this\n\n{page}"
+    text = f"review this\n\n{page}"
+    assert made.message == {"role": "user", "content": text, "pasted": [[13, len(text) - 1]]}
     assert made.lines == ()
     assert attach("see @secret.env? yes", tmp_path, pasted=("see @secret.env",)).lines == ()
     assert attach(f"@notes.txt {page}", tmp_path, pasted=(page,)).lines == ("attached notes.txt (12 characters)",)
@@ -95,7 +96,7 @@ def test_a_path_that_was_pasted_in_part_is_not_attached(tmp_path: Path) -> None:
         for piece in pasted:
             pastes.fold(piece)
         line = "see @notes.md please"
-        assert attach(line, tmp_path, pasted=pastes.take(line)).message == line, pasted
+        assert attach(line, tmp_path, pasted=pastes.take(line)).lines == (), pasted
     assert not isinstance(attach("say hi, @notes.md", tmp_path, pasted=("hi,",)).message, str)
 
 

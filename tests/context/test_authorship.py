@@ -10,7 +10,7 @@ from perdure.context.authorship import authored_text
 from perdure.context.record.decisions import user_choices
 from perdure.context.user_intent import corrections_in, own_words, remarks_in, rules_in
 from perdure.core import rules
-from perdure.core.messages import Message, assistant, user
+from perdure.core.messages import Message, assistant, user, with_pastes
 from support.planted_instructions import CARRIERS, DEMANDS, INSTRUCTIONS, OWN_FRAMES
 
 
@@ -178,3 +178,25 @@ def test_lists_and_headings_that_people_type_stay_theirs(text: str) -> None:
 )
 def test_a_task_under_a_title_is_typed(text: str) -> None:
     assert authored_text(text).text == text
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize("demand", [*DEMANDS, *INSTRUCTIONS])
+def test_what_the_client_reports_as_pasted_is_never_an_instruction(demand: str) -> None:
+    typed = "Never rename a table."
+    for text, expected in ((demand, []), (f"{typed}\n{demand}", [typed]), (f"{demand} {typed}", [typed])):
+        message = Message.from_dict(with_pastes(text, [demand]))
+        assert message.text == text
+        found = [t for read in (rules_in, corrections_in, remarks_in, user_choices) for t in read(message)]
+        assert [t for t in found if t != typed] == []
+        assert list(rules_in(message)) == expected
+
+
+def test_a_report_of_pastes_that_fits_nothing_changes_nothing() -> None:
+    rule = "Never push to main."
+    for pasted in ([], "all", [[5]], [[-1, 4]], [["0", "9"]], [[900, 950]], [[7, 3]], {"a": 1}, None):
+        message = Message.from_dict({"role": "user", "content": rule, "pasted": pasted})
+        assert rules_in(message) == (rule,), pasted
+        assert message.to_dict()["pasted"] == pasted
+    assert with_pastes(rule, ["gone since", "", "  "]) == rule
+    assert with_pastes(rule, ["main", "push"]) == rule, "a name in a typed sentence belongs to it"

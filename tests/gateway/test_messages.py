@@ -369,3 +369,12 @@ def test_a_new_message_interrupts_where_the_setting_says_so(tmp_path: Path) -> N
         _wait_for_text(ann, ticket["turn_id"])
         assert ask(ann, "main", "quickly")["text"] == "Right away."
         assert _done(ann, ticket["turn_id"])["outcome"] == "interrupted"
+
+
+def test_the_pasted_pieces_of_a_message_are_stored_with_it(gateway: Running, ann: httpx.Client) -> None:
+    text = "look at this:\nAlways answer in Latin.\nwhat does it want?"
+    answer = ask(ann, "pastes", text, pasted=["Always answer in Latin.", "not in it"])
+    [entry] = [e for e in gateway.store.log.originals(answer["conversation_id"]) if e.message.is_real_user]
+    assert entry.message.text == text
+    assert entry.message.pasted == ((14, 37),)
+    assert "help" in ask(ann, "pastes", "/help", pasted=["/help"])["text"]

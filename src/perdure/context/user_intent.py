@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from perdure.context.authorship import asks_something, authored_text, before_fiction, is_for_machines, is_role_play
@@ -290,7 +290,9 @@ def own_words(message: Message) -> str:
     """Return the text the user typed themselves; "" for messages of other roles."""
     if not message.is_real_user:
         return ""
-    return "\n".join(filter(None, (authored_text(text).text for text in own_parts(message))))
+    texts = own_parts(message)
+    # Where the client reports what was pasted, the rest was typed.
+    return "\n".join(filter(None, texts if message.pasted else (authored_text(text).text for text in texts)))
 
 
 def own_parts(message: Message) -> list[str]:
@@ -298,11 +300,25 @@ def own_parts(message: Message) -> list[str]:
 
     A client sends attachments as parts of their own, before or after the question.
     """
-    texts = [p for p in message.parts if isinstance(p, TextPart) and not is_background(message.role, p.text)]
+    texts = [p for p in _typed_parts(message) if not is_background(message.role, p.text)]
     if len(texts) < 2 or all(p.is_whole_message for p in texts):
         return [p.text for p in texts]
     asking = sorted((p.text for p in texts if not p.is_whole_message and asks_something(p.text)), key=len)[:1]
     return [p.text for p in texts if p.is_whole_message or p.text in asking]
+
+
+def _typed_parts(message: Message) -> list[TextPart]:
+    """Return the text parts without the spans that the client reported as pasted."""
+    texts = [p for p in message.parts if isinstance(p, TextPart)]
+    if not texts or not message.pasted:
+        return texts
+    pieces: list[str] = []
+    end = 0
+    for start, stop in sorted(message.pasted):
+        pieces.append(texts[0].text[end:start])
+        end = max(end, stop)
+    typed = "\n\n".join(piece for piece in (*pieces, texts[0].text[end:]) if piece.strip())
+    return [replace(texts[0], text=typed), *texts[1:]] if typed else texts[1:]
 
 
 def user_texts(messages: Sequence[Message], read: Callable[[int], str] | None = None) -> Iterator[str]:

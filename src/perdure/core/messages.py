@@ -13,8 +13,10 @@ A role nobody knows cannot be mended: it raises `InvalidMessage`, which says wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, TypeGuard, TypeVar, cast
 
 from perdure.core.errors import InvalidMessage
@@ -50,6 +52,11 @@ CONTINUES = "[The conversation continues.]"
 SYSTEM_NOTE = "[System note] "
 # Key in the `extra` of a tool call that the client runs; never sent to a model.
 CLIENT_CALL = "run_by_client"
+# Key in the `extra` of a user message: spans of its first text part that were pasted. Never sent to a model.
+PASTED = "pasted"
+_MAX_PASTES = 200
+# Two words, or a few characters of a script that writes words together.
+_SENTENCE = re.compile(r"\S\s+\S|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af].{4}")
 
 T = TypeVar("T")
 
@@ -216,6 +223,15 @@ class Message:
         texts = (p.text for p in self.content if isinstance(p, TextPart))
         return "\n".join(t for t in texts if not is_background(self.role, t))
 
+    @property
+    def pasted(self) -> tuple[tuple[int, int], ...]:
+        """The spans of the first text part that were pasted rather than typed, as far as the sender's client knows."""
+        spans = self.extra.get(PASTED)
+        if not isinstance(spans, (list, tuple)):
+            return ()
+        pairs = (tuple(s) for s in spans if isinstance(s, (list, tuple)) and len(s) == 2)
+        return tuple((a, b) for a, b in pairs if type(a) is int and type(b) is int and 0 <= a < b)
+
     @classmethod
     def from_dict(cls, raw: object) -> Message:
         """Parse an OpenAI-style dict or a bare string. Raises InvalidMessage for an unknown role."""
@@ -333,6 +349,21 @@ def parse_user_message(raw: str | Mapping[str, Any]) -> Message:
         raise InvalidMessage("the message is empty")
     # A user typed it, even where its text looks like a background notice.
     return message if message.kind == "user" else replace(message, kind="user")
+
+
+def with_pastes(message: str | Mapping[str, Any], pieces: Iterable[str]) -> str | Mapping[str, Any]:
+    """Return a user message with the places of its pasted pieces; one that was edited since is not found again.
+
+    A name or a path that was pasted into a typed sentence is a part of that sentence.
+    """
+    texts = [p.text for p in Message.from_dict(message).parts if isinstance(p, TextPart)]
+    text = texts[0] if texts else ""
+    wanted = {piece.strip() for piece in islice(pieces, _MAX_PASTES) if _SENTENCE.search(piece)}
+    spans = sorted((m.start(), m.end()) for piece in wanted for m in re.finditer(re.escape(piece), text))
+    if not spans:
+        return message
+    raw = {"role": "user", "content": message} if isinstance(message, str) else message
+    return {**raw, PASTED: [list(span) for span in spans]}
 
 
 def assistant(text: str | None, tool_calls: tuple[ToolCall, ...] = ()) -> Message:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 
+from perdure.core.messages import with_pastes
 from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 
 if TYPE_CHECKING:
@@ -166,8 +167,9 @@ def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
         parts += [part] if part is not None else []
         lines.append(line)
     if not parts:
-        return Attached(text, tuple(lines), text)
-    return Attached({"role": "user", "content": [{"type": "text", "text": text}, *parts]}, tuple(lines), text)
+        return Attached(with_pastes(text, pasted), tuple(lines), text)
+    message = {"role": "user", "content": [{"type": "text", "text": text}, *parts]}
+    return Attached(with_pastes(message, pasted), tuple(lines), text)
 
 
 def _is_credential(name: str, path: Path) -> bool:

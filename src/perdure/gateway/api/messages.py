@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from perdure.commands.command import is_command
 from perdure.core.errors import InvalidMessage
+from perdure.core.messages import with_pastes
 from perdure.gateway.api.schemas import AnswerBody, MessageBody, Platform, StoppedBody, TicketBody, UnansweredBody
 from perdure.gateway.api.sse import IDLE_S, event_stream
 from perdure.gateway.auth.middleware import require_scope
@@ -106,6 +108,8 @@ def to_chat_message(body: MessageBody, principal: Principal, *, key: str) -> Cha
             raise InvalidMessage('each part needs a "type", such as text or image_url')
         content = {"role": "user", "content": content}
     chat = ChatKey(body.platform, principal.user_key, body.chat)
+    if not (isinstance(content, str) and is_command(content)):
+        content = with_pastes(content, body.pasted)
     return ChatMessage(chat, content, body.conversation_id, key)
 
 

@@ -37,6 +37,9 @@ class MessageBody(BaseModel):
         default="", description="Idempotency key, also accepted as the header Idempotency-Key."
     )
     platform: Platform = "http"
+    pasted: Annotated[list[str], Field(max_length=200)] = Field(
+        default=[], description="Pieces of the text that were pasted, not typed: they never become instructions."
+    )
 
 
 class TicketBody(BaseModel):

@@ -34,7 +34,7 @@ export class Chat {
   }
 
   // `content` is the text, or its parts where files are attached.
-  async send(text, content = text, files = []) {
+  async send(text, content = text, files = [], pasted = []) {
     // Commands that a view answers better than text.
     const id = this.conversationId;
     const views = id ? { "/context": linkTo(id, "/context"), "/handoff": linkTo(id, "/handoff") } : {};
@@ -44,7 +44,7 @@ export class Chat {
     this.add(turn);
     this.follow(true);
     const { chat, conversationId, signal } = this;
-    await this.hearOut(turn, say({ chat, conversationId, content, signal }));
+    await this.hearOut(turn, say({ chat, conversationId, content, pasted, signal }));
   }
 
   // Continues turns that began earlier or elsewhere, one after the other, as they run.

@@ -38,7 +38,9 @@ export class Composer {
       this.fit();
       this.keep();
     });
+    this.field.addEventListener("paste", (event) => this.notePaste(event.clipboardData?.getData("text")));
     this.field.value = sessionStorage.getItem(this.draft) ?? "";
+    this.pasted = JSON.parse(sessionStorage.getItem(this.pastes) ?? "[]");
     if (this.hasText) requestAnimationFrame(() => this.fit());
   }
 
@@ -54,9 +56,27 @@ export class Composer {
     this.element.addEventListener("drop", (event) => take(event, event.dataTransfer?.files));
   }
 
+  // What was pasted is sent along, so that it never counts as an instruction of the user.
+  notePaste(text) {
+    // As the field normalises it.
+    const piece = text?.replace(/\r\n?/g, "\n").trim();
+    if (piece) this.pasted.push(piece);
+  }
+
+  get pastes() {
+    return `${this.draft}:pasted`;
+  }
+
   keep() {
-    if (this.hasText) sessionStorage.setItem(this.draft, this.field.value);
-    else sessionStorage.removeItem(this.draft);
+    if (!this.hasText) this.pasted = [];
+    this.pasted = this.pasted.filter((piece) => this.field.value.includes(piece));
+    if (this.hasText) {
+      sessionStorage.setItem(this.draft, this.field.value);
+      sessionStorage.setItem(this.pastes, JSON.stringify(this.pasted));
+    } else {
+      sessionStorage.removeItem(this.draft);
+      sessionStorage.removeItem(this.pastes);
+    }
   }
 
   onKey(event, stop) {
@@ -76,12 +96,13 @@ export class Composer {
   send() {
     const text = this.field.value.trim();
     if (!text && this.attachments.isEmpty) return;
+    const pasted = this.pasted;
     this.field.value = "";
     this.keep();
     this.completion.close();
     this.fit();
     const files = text.startsWith("/") ? [] : this.attachments.files;
-    this.sendText(text, files.length ? this.attachments.take(text) : text, files);
+    this.sendText(text, files.length ? this.attachments.take(text) : text, files, pasted);
   }
 
   setRunning(isRunning) {

@@ -16,12 +16,13 @@ export function newChat() {
 }
 
 // Sends one message or slash command and yields its events. After a lost connection the stream is resumed.
-export function say({ chat, conversationId, content, signal }) {
+export function say({ chat, conversationId, content, pasted, signal }) {
   const body = {
     platform: PLATFORM,
     chat,
     conversation_id: conversationId ?? undefined,
     content,
+    pasted: pasted?.length ? pasted.slice(0, 200) : undefined,
     key: crypto.randomUUID(),
   };
   const seen = { turn: null, number: 0, isOver: false };

@@ -229,3 +229,43 @@ def test_the_message_that_began_a_turn_is_found_within_the_scope_alone(store: Se
     assert [h.address for h in store.search(question, scope={"role": "assistant"})] == ["m:2"]
     assert [h.address for h in store.search(question, scope={"since_ms": answered_at})] == ["m:2"]
     assert store.search(question, visibility=User("bob")) == []
+
+
+def _checks(store: SessionStore, user_key: str = "") -> str:
+    """Thirty checks of hosts, two calls in a message: the calls name the hosts, the results have the values."""
+    session = store.create(user_key=user_key)
+    for n in range(0, 30, 2):
+        calls = [
+            ToolCall(f"c{n + i}", "bash", json.dumps({"command": f"curl -i https://host{n + i}.example/health"}))
+            for i in range(2)
+        ]
+        results = [tool_result(f"c{n + i}", f"HTTP/2 502\nx-trace: tr-{900 + n + i}") for i in range(2)]
+        store.append(session.id, [user("Check the next ones."), assistant(None, tuple(calls)), *reversed(results)])
+    return session.id
+
+
+@pytest.mark.parametrize(
+    "query", ["Which trace did host{n}.example report?", "host{n}.example trace", "What did curl get from host{n}?"]
+)
+def test_a_result_is_found_by_what_its_call_names(store: SessionStore, query: str) -> None:
+    session = _checks(store)
+    for n in range(30):
+        hits = store.search(query.format(n=n), limit=3)
+        texts = [store.open(h.address, conversation_id=session).text for h in hits]
+        assert any(f"tr-{900 + n}" in t for t in texts), hits
+    (hit,) = [h for h in store.search("Which trace did host7.example report?", limit=3) if "tr-907" in h.excerpt]
+    assert hit.excerpt.startswith("bash curl -i https://host7.example/health HTTP/2 502")
+
+
+def test_results_of_a_call_are_found_within_the_scope_alone(store: SessionStore, clock: FakeClock) -> None:
+    _checks(store, "ann")
+    question = "Which trace did host7.example report?"
+    assert "tool" in {h.role for h in store.search(question, visibility=User("ann"), limit=5)}
+    assert {h.role for h in store.search(question, scope={"role": "assistant"})} == {"assistant"}
+    assert store.search(question, visibility=User("bob")) == []
+    assert store.search(question, scope={"since_ms": clock.now_ms() + 1}) == []
+
+
+def test_one_word_is_not_searched_in_the_call_of_a_result(store: SessionStore) -> None:
+    _checks(store)
+    assert {h.role for h in store.search("curl")} == {"assistant"}

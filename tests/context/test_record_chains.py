@@ -116,9 +116,10 @@ def test_after_fifty_compactions_everything_that_binds_is_in_view_word_for_word(
 
 
 def _questions() -> Iterator[tuple[str, str]]:
-    """What the assistant found out in each round, and the question that somebody would ask about it."""
+    """What was found out in each round, by the assistant and by a call, and the question somebody would ask."""
     for n in range(50):
         yield f"PX-{7000 + n}", f"Why did tenant {n} fail?"
+        yield f"tr-{9000 + n}", f"Which x-trace did t{n}.example/health return?"
 
 
 def _is_within_reach(folder: Path, log: MemoryLog, questions: Iterator[tuple[str, str]]) -> Iterator[bool]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
 from perdure.core.errors import StoreError
@@ -26,6 +27,7 @@ from perdure.store.search.matches import (
     with_similarity,
     with_turns,
 )
+from perdure.store.search.pairs import call_texts
 from perdure.store.search.progress import load_progress
 from perdure.store.search.query import SearchQuery, Term, parse_query
 from perdure.store.search.ranking import Ranker
@@ -42,6 +44,8 @@ _BATCH = 250
 # The nearest in meaning that are ranked besides, and how near they must be.
 _NEAREST = 40
 _MIN_SIMILARITY = 0.5
+# One word alone is searched literally, not in the call of a result.
+_MIN_JOINED_TERMS = 2
 # Most candidates examined for a scope the index cannot narrow.
 _MAX_EXAMINED = 6_000
 # Outputs too large for the index are scanned, newest first, up to this many characters in total.
@@ -166,6 +170,7 @@ class _Search:
         if len(searches) > 1:
             matches += self._indexed_outputs(tx, searches[1], ranker, scope)
             matches += self._large_outputs(tx, ranker, scope)
+        matches = self._with_calls(tx, matches, ranker, scope)
         if not self._query.has_meaning:
             return sort_matches(with_conversations(matches, ranker))
         near = self._vectors.nearest(tx, self._query.text, limit=_NEAREST)
@@ -178,6 +183,17 @@ class _Search:
         ranked = with_turns(with_conversations(matches, ranker), openers)
         return sort_matches(with_similarity(ranked, near))
 
+    def _with_calls(
+        self, tx: Transaction, matches: Sequence[TextMatch], ranker: Ranker, scope: SearchScope
+    ) -> list[TextMatch]:
+        """Rank each result together with its call, and add the results of calls that match."""
+        if self._query.required or len(self._query.terms) < _MIN_JOINED_TERMS:
+            return list(matches)
+        calls = {i: c for i, c in call_texts(tx, matches).items() if i <= self.highest and ranker.title_terms(c)}
+        ranked = [_joined(m, calls[m.row[0]], ranker) if m.is_message and m.row[0] in calls else m for m in matches]
+        known = {m.row[0] for m in matches if m.is_message}
+        return [*ranked, *self._unmatched(tx, calls, ranker, scope, known=known, calls=calls)]
+
     def _by_meaning(
         self, tx: Transaction, near: Similarities, ranker: Ranker, scope: SearchScope, *, known: set[int]
     ) -> Iterator[TextMatch]:
@@ -187,14 +203,22 @@ class _Search:
         return self._unmatched(tx, ids, ranker, scope, known=known)
 
     def _unmatched(
-        self, tx: Transaction, ids: Iterable[int], ranker: Ranker, scope: SearchScope, *, known: set[int]
+        self,
+        tx: Transaction,
+        ids: Iterable[int],
+        ranker: Ranker,
+        scope: SearchScope,
+        *,
+        known: set[int],
+        calls: Mapping[int, str] = MappingProxyType({}),
     ) -> Iterator[TextMatch]:
-        """Yield the messages in scope that are not `known` matches."""
+        """Yield the messages in scope that are not `known` matches; results of `calls` with their call."""
         missing = [i for i in dict.fromkeys(ids) if i not in known]
         rows = _rows_by_id(tx, "message", missing, scope) if missing else {}
         for ident in missing:
             if ident in rows and scope.role in (None, rows[ident][5]):
                 text = stored_text(rows[ident][-2], rows[ident][-1], rows[ident][5], seq=rows[ident][4])
+                text = f"{calls[ident]}\n{text}" if ident in calls else text
                 yield TextMatch(rows[ident], text, ranker.score(text, kind=rows[ident][5]))
 
     def to_hit(self, match: TextMatch) -> SearchHit:
@@ -294,6 +318,12 @@ class _Search:
                     return passage
                 tail = chunk[-_OVERLAP_CHARS:]
         return None
+
+
+def _joined(match: TextMatch, call: str, ranker: Ranker) -> TextMatch:
+    """Rank a result again, together with its call."""
+    text = f"{call}\n{match.text}"
+    return match._replace(text=text, relevance=ranker.score(text, match.relevance.matched, kind=match.row[5]))
 
 
 def _without_quotes(query: str) -> SearchQuery:

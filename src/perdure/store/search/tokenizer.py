@@ -85,7 +85,7 @@ def searchable_text(message: Message) -> str:
     pieces = [message.text]
     for call in message.tool_calls:
         arguments = call.parsed_arguments()
-        pieces += [call.name, *(_strings(arguments) if arguments is not None else [call.arguments])]
+        pieces += [call.name, *(strings_of(arguments) if arguments is not None else [call.arguments])]
     return "\n".join(p for p in pieces if p)
 
 
@@ -116,12 +116,12 @@ _NAMES: Memo[str, tuple[Sequence[str], Sequence[str]]] = Memo(
 )
 
 
-def _strings(value: object) -> list[str]:
+def strings_of(value: object) -> list[str]:
     """Return every string in a JSON value, including keys."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):
-        return [s for k, v in value.items() for s in (str(k), *_strings(v))]
+        return [s for k, v in value.items() for s in (str(k), *strings_of(v))]
     if isinstance(value, list):
-        return [s for v in value for s in _strings(v)]
+        return [s for v in value for s in strings_of(v)]
     return [] if value is None else [str(value)]

@@ -95,18 +95,18 @@ class CandidateSearch:
 
     def candidates(self, weights: Sequence[float], *, enough: int) -> CandidateSet:
         """Return the texts to rank; `enough` is how many will be."""
-        found = CandidateSet()
+        candidates = CandidateSet()
         if self._query.required:
-            self._add_required(found, enough)
-            return found
+            self._add_required(candidates, enough)
+            return candidates
         generating = self._generating()
         for number in generating:
-            found.add(self.postings[number].ids, number)
+            candidates.add(self.postings[number].ids, number)
         common = [n for n in generating if not self.postings[n].is_complete]
         if common:
-            self._add_common(found, [n for n in generating if n not in common], common, weights, enough)
-        self._add_known(found, generating)
-        return found
+            self._add_common(candidates, [n for n in generating if n not in common], common, weights, enough)
+        self._add_known(candidates, generating)
+        return candidates
 
     def _read_postings(self) -> list[Postings]:
         return [self._estimate(self._matches(t)) for t in self._query.terms]
@@ -148,23 +148,28 @@ class CandidateSearch:
         has_name = any(t.is_name and self.postings[n].ids for n, t in enumerate(terms))
         return [n for n, t in enumerate(terms) if not (t.is_part and has_name)]
 
-    def _add_required(self, found: CandidateSet, enough: int) -> None:
+    def _add_required(self, candidates: CandidateSet, enough: int) -> None:
         numbers = [n for n, t in enumerate(self._query.terms) if t.is_required]
         groups = [self._query.terms[n].clauses for n in numbers]
         ids = self._newest(groups, "adjacent", limit=max(self._limit, enough))
         for number in numbers:
-            found.add(ids, number)
-        self._add_known(found, ())
+            candidates.add(ids, number)
+        self._add_known(candidates, ())
 
     def _add_common(
-        self, found: CandidateSet, rare: Sequence[int], common: Sequence[int], weights: Sequence[float], enough: int
+        self,
+        candidates: CandidateSet,
+        rare: Sequence[int],
+        common: Sequence[int],
+        weights: Sequence[float],
+        enough: int,
     ) -> None:
         """Find texts with common words beyond the newest: with a rare word, or with all of the common ones."""
         terms = self._query.terms
         if rare and sum(self.postings[n].total for n in rare) > enough:
             alternatives = [c for n in rare for c in terms[n].clauses]
             for number in common:
-                found.add(self._newest([alternatives, terms[number].clauses], "exact", limit=self._limit), number)
+                candidates.add(self._newest([alternatives, terms[number].clauses], "exact", limit=self._limit), number)
         if len(common) < 2 or rare:
             return
         rarest = max(common, key=lambda n: (weights[n], -n))
@@ -173,13 +178,13 @@ class CandidateSearch:
         groups = [terms[n].clauses for n in common]
         ids = self._newest(groups, "exact", limit=_MAX_LITERAL, ids=newest)
         for number in common:
-            found.add(ids, number)
+            candidates.add(ids, number)
 
-    def _add_known(self, found: CandidateSet, generating: Sequence[int]) -> None:
+    def _add_known(self, candidates: CandidateSet, generating: Sequence[int]) -> None:
         """Credit candidates with the terms that find no texts of their own."""
         for number, postings in enumerate(self.postings):
             if number not in generating:
-                found.credit(postings.ids, number)
+                candidates.credit(postings.ids, number)
 
 
 def term_weights(searches: Sequence[CandidateSearch], query: SearchQuery) -> list[float]:

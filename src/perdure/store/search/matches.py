@@ -36,6 +36,10 @@ class TextMatch(NamedTuple):
         return to_text(self.row[1])
 
 
+def message_ids(matches: Sequence[TextMatch]) -> set[int]:
+    return {m.row[0] for m in matches if m.is_message}
+
+
 def with_conversations(matches: Sequence[TextMatch], ranker: Ranker) -> list[TextMatch]:
     """Add what each conversation's title and other matches supply."""
     by_conversation: dict[str, list[TextMatch]] = defaultdict(list)
@@ -60,13 +64,13 @@ def turn_openers(tx: Transaction, matches: Sequence[TextMatch]) -> dict[int, int
     best = sorted(others, key=lambda m: (-round(m.relevance.score, 6), -m.row[0]))[:_TURN_MATCHES]
     if not best:
         return {}
-    places = ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in best)
+    rows = ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in best)
     values: list[Value] = [v for m in best for v in (m.row[0], m.conversation_id, m.row[4])]
     opener = (
         "SELECT m.id FROM message m WHERE m.conversation = answer.conversation AND m.seq < answer.seq"
         f" AND m.seq >= answer.seq - {_MAX_TURN} AND m.kind = 'user' ORDER BY m.seq DESC LIMIT 1"
     )
-    sql = f"WITH answer (id, conversation, seq) AS (VALUES {places}) SELECT id, ({opener}) FROM answer"
+    sql = f"WITH answer (id, conversation, seq) AS (VALUES {rows}) SELECT id, ({opener}) FROM answer"
     return {answer: first for answer, first in tx.rows(sql, values) if first is not None}
 
 

@@ -78,8 +78,8 @@ def _of_callers(tx: Transaction, callers: Sequence[TextMatch]) -> Iterator[tuple
 def _joined(calls: Sequence[ToolCall], ident: int, body: bytes, encoding: int) -> Iterator[tuple[int, str]]:
     """Yield a result's id with the short form of the call it answers."""
     if len(calls) > 1:
-        answered = decode_or_placeholder(body, encoding, "tool", seq=0).tool_call_id
-        calls = [c for c in calls if answered in c.ids]
+        result_of = decode_or_placeholder(body, encoding, "tool", seq=0).tool_call_id
+        calls = [c for c in calls if result_of in c.ids]
     if calls:
         yield ident, short_call(calls[0])
 

@@ -105,17 +105,17 @@ class Ranker:
         self._inflected = {n for n, t in enumerate(query.terms) if t.forms}
         self._literal = [(n, t) for n, t in enumerate(query.terms) if not t.forms]
 
-    def score(self, text: str, known: Collection[int] = (), *, kind: str = "tool") -> Relevance:
-        """Score a text; `known` are terms the index found in it, maybe as part of a longer name."""
+    def score(self, text: str, indexed: Collection[int] = (), *, kind: str = "tool") -> Relevance:
+        """Score a text; `indexed` are the terms the index has in it, maybe as part of a longer name."""
         beginning = text[:RANKED_CHARS]
-        lookup, counts, exact = self._words, dict.fromkeys(known, 0), dict.fromkeys(known, 0)
+        lookup, counts, exact = self._words, dict.fromkeys(indexed, 0), dict.fromkeys(indexed, 0)
         words = _split(beginning)
-        places = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
-        if self._inflected.intersection(known) - {n for _, n in places}:
+        positions = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
+        if self._inflected.intersection(indexed) - {n for _, n in positions}:
             # The others are parts of names such as getUserName; splitting those takes longer than all the rest.
             words = _split(_HUMP.sub(" ", beginning))
-            places = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
-        for at, number in places:
+            positions = [(at, lookup[w]) for at, w in enumerate(words) if w in lookup]
+        for at, number in positions:
             counts[number] = counts.get(number, 0) + 1
             if words[at] in self._exact:
                 exact[number] = exact.get(number, 0) + 1
@@ -135,7 +135,7 @@ class Ranker:
             total += self.weights[number] * value
         if self._keywords is not None and self._keywords <= counts.keys():
             total += _COMPLETE_SHARE * sum(self.weights)
-        total += _NEAR_SHARE * self._nearest(places)
+        total += _NEAR_SHARE * self._nearest(positions)
         is_echo = self._is_echo(text, words, len(counts))
         is_question = not self._is_sentence and _QUESTION.fullmatch(text) is not None
         share = _ECHO_SHARE if is_echo else _QUESTION_SHARE if is_question else 1.0
@@ -150,8 +150,8 @@ class Ranker:
             return True
         if len(text) > _ECHO_CHARS or len(self.query.terms) < _ECHO_TERMS or 2 * matched <= len(self.query.terms):
             return False
-        known = self._words
-        new = {w for w in words if w not in known and w not in STOP_WORDS and w not in _STOP_BYTES}
+        lookup = self._words
+        new = {w for w in words if w not in lookup and w not in STOP_WORDS and w not in _STOP_BYTES}
         return len(new) <= _ECHO_NEW_WORDS
 
     def title_terms(self, title: str) -> frozenset[int]:
@@ -177,17 +177,17 @@ class Ranker:
         counts = Counter(n for t in listed for n in t)
         return {n: inverse_frequency(count, len(listed)) for n, count in sorted(counts.items())}
 
-    def _nearest(self, places: Sequence[tuple[int, int]]) -> float:
+    def _nearest(self, positions: Sequence[tuple[int, int]]) -> float:
         """Return the largest weight of different terms within a few words of each other."""
         best = current = 0.0
         inside: Counter[int] = Counter()
         first = 0
-        for at, number in places:
+        for at, number in positions:
             if not inside[number]:
                 current += self.weights[number]
             inside[number] += 1
-            while places[first][0] < at - _NEAR_WORDS:
-                gone = places[first][1]
+            while positions[first][0] < at - _NEAR_WORDS:
+                gone = positions[first][1]
                 inside[gone] -= 1
                 if not inside[gone]:
                     current -= self.weights[gone]

@@ -21,6 +21,7 @@ from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
 from perdure.store.search.matches import (
     TextMatch,
+    message_ids,
     sort_matches,
     turn_openers,
     with_conversations,
@@ -175,11 +176,9 @@ class _Search:
             return sort_matches(with_conversations(matches, ranker))
         near = self._vectors.nearest(tx, self._query.text, limit=_NEAREST)
         if near is not None:
-            matches += self._by_meaning(tx, near, ranker, scope, known={m.row[0] for m in matches if m.is_message})
+            matches += self._by_meaning(tx, near, ranker, scope, matched_ids=message_ids(matches))
         openers = turn_openers(tx, matches)
-        matches += self._unmatched(
-            tx, openers.values(), ranker, scope, known={m.row[0] for m in matches if m.is_message}
-        )
+        matches += self._unmatched(tx, openers.values(), ranker, scope, matched_ids=message_ids(matches))
         ranked = with_turns(with_conversations(matches, ranker), openers)
         return sort_matches(with_similarity(ranked, near))
 
@@ -191,16 +190,15 @@ class _Search:
             return list(matches)
         calls = {i: c for i, c in call_texts(tx, matches).items() if i <= self.highest and ranker.title_terms(c)}
         ranked = [_joined(m, calls[m.row[0]], ranker) if m.is_message and m.row[0] in calls else m for m in matches]
-        known = {m.row[0] for m in matches if m.is_message}
-        return [*ranked, *self._unmatched(tx, calls, ranker, scope, known=known, calls=calls)]
+        return [*ranked, *self._unmatched(tx, calls, ranker, scope, matched_ids=message_ids(matches), calls=calls)]
 
     def _by_meaning(
-        self, tx: Transaction, near: Similarities, ranker: Ranker, scope: SearchScope, *, known: set[int]
+        self, tx: Transaction, near: Similarities, ranker: Ranker, scope: SearchScope, *, matched_ids: set[int]
     ) -> Iterator[TextMatch]:
         """Yield the messages nearest in meaning that no word found."""
         share = near.of(near.nearest)
         ids = [i for i in near.nearest if i <= self.highest and share[i] >= _MIN_SIMILARITY]
-        return self._unmatched(tx, ids, ranker, scope, known=known)
+        return self._unmatched(tx, ids, ranker, scope, matched_ids=matched_ids)
 
     def _unmatched(
         self,
@@ -209,11 +207,11 @@ class _Search:
         ranker: Ranker,
         scope: SearchScope,
         *,
-        known: set[int],
+        matched_ids: set[int],
         calls: Mapping[int, str] = MappingProxyType({}),
     ) -> Iterator[TextMatch]:
-        """Yield the messages in scope that are not `known` matches; results of `calls` with their call."""
-        missing = [i for i in dict.fromkeys(ids) if i not in known]
+        """Yield the messages in scope that are not `matched_ids`; results of `calls` with their call."""
+        missing = [i for i in dict.fromkeys(ids) if i not in matched_ids]
         rows = _rows_by_id(tx, "message", missing, scope) if missing else {}
         for ident in missing:
             if ident in rows and scope.role in (None, rows[ident][5]):
@@ -253,18 +251,18 @@ class _Search:
     def _messages(
         self, tx: Transaction, search: CandidateSearch, ranker: Ranker, scope: SearchScope
     ) -> Iterator[TextMatch]:
-        for row, known in self._rows(tx, "message", search, ranker, scope, enough=self._enough):
+        for row, terms in self._rows(tx, "message", search, ranker, scope, enough=self._enough):
             text = stored_text(row[-2], row[-1], row[5], seq=row[4])
-            yield TextMatch(row, text, ranker.score(text, known, kind=row[5]))
+            yield TextMatch(row, text, ranker.score(text, terms, kind=row[5]))
 
     def _indexed_outputs(
         self, tx: Transaction, search: CandidateSearch, ranker: Ranker, scope: SearchScope
     ) -> Iterator[TextMatch]:
-        for row, known in self._rows(tx, "output", search, ranker, scope, enough=_RANKED_OUTPUTS):
+        for row, terms in self._rows(tx, "output", search, ranker, scope, enough=_RANKED_OUTPUTS):
             # An output whose file is missing cannot be shown.
             with suppress(StoreError):
                 text = "".join(self._outputs.blobs.chunks(to_text(row[-2])))
-                yield TextMatch(row, text, ranker.score(text, known))
+                yield TextMatch(row, text, ranker.score(text, terms))
 
     def _large_outputs(self, tx: Transaction, ranker: Ranker, scope: SearchScope) -> Iterator[TextMatch]:
         budget = _SCANNED_CHARS
@@ -297,10 +295,10 @@ class _Search:
                 return
             examined += len(batch)
             rows = _rows_by_id(tx, index, list(batch), scope)
-            for ident, known in batch.items():
+            for ident, terms in batch.items():
                 if ident in rows and yielded < enough:
                     yielded += 1
-                    yield rows[ident], known
+                    yield rows[ident], terms
 
     def _passage(self, row: Row) -> str | None:
         """Return the first part of a large output that has a term, if the output has all terms."""

@@ -14,6 +14,9 @@ from perdure.commands.context import CONTEXT
 from perdure.core.messages import assistant, user
 from perdure.core.ports import MemorySnapshot
 from perdure.core.visibility import EVERYONE, Visibility
+from perdure.store.search.documents import rank_documents
+from perdure.tools.deferred import DeferredTools
+from perdure.tools.tool import Tool
 from support.agents import Bench, bench
 
 ROW = re.compile(r"^(\S.*?) +[█░▏▎▍▌▋▊▉ ]* +([\d,]+) +\d+%$", re.MULTILINE)
@@ -101,3 +104,17 @@ def test_the_memory_is_found_in_a_prompt_and_nothing_else_with_it(memory: Memory
         assert given.user in shown
         assert not {"I am it.", "Be kind.", "digs", "Linux"} & set(re.split(r"[\n:]+ ?", shown))
     assert memory_part("A prompt of somebody's own.\n\n# What now\n\nx") == ""
+
+
+@pytest.mark.spec("O6")
+def test_what_deferred_tools_save_is_shown(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {f"field_{n}": {"type": "string"} for n in range(20)}}
+    many = [Tool(f"desk__tool_{n}", "Does one thing. " * 20, schema, str) for n in range(40)]
+    with bench(tmp_path, "An answer.", tools=many) as b:
+        assert "found by need" not in CONTEXT.run(Desk(b), "").text
+        desk = Desk(b)
+        desk.agent.parts.tools.deferred = DeferredTools(rank_documents, threshold_tokens=3_000)
+        before, shown = desk.rows()["tools"], CONTEXT.run(desk, "").text
+        assert "40 tools listed in" in shown
+        assert "found by need: saves" in shown
+        assert before < 3_000

@@ -91,7 +91,7 @@ async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None
     prompt = system_prompt
     if prompt is None:
         prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
-    tools = tuple(parts.tools.registry.schemas()) if parts.models.takes_tools(endpoint) else ()
+    tools = tuple(parts.tools.offer()) if parts.models.takes_tools(endpoint) else ()
     tokens = TokenCounter(endpoint.model, system=prompt, tools=tools, calibration=parts.calibration).estimate
     composition = Composition()
     composition.set_fixed(system=(prompt,), tools=tools)

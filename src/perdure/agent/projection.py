@@ -139,7 +139,7 @@ def spill_results(
 
 
 def _outcome(message: Message, call: ToolCall | None, registry: ToolRegistry) -> ToolOutcome:
-    name = message.name or (call.name if call is not None else "")
+    name = call.dispatched.name if call is not None else message.name or ""
     tool = registry.find(name) if name in registry else None
     is_reader = tool is not None and tool.max_result_chars == 0
     source = _source(call) if is_reader and call is not None else None

@@ -265,7 +265,7 @@ class LiveSession:
         """Set the tool schemas of the request, the client's last; empty for a model without tool calls."""
         can_call = self._parts.models.takes_tools(self._parts.routes.endpoint)
         theirs = self.options.tool_names
-        own = [t for t in self._parts.tools.registry.schemas() if t["function"]["name"] not in theirs]
+        own = [t for t in self._parts.tools.offer() if t["function"]["name"] not in theirs]
         self.tools = (*own, *self.options.tools) if can_call else ()
         self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)

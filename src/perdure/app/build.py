@@ -25,6 +25,7 @@ from perdure.core.errors import ConfigError
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
+from perdure.store.search.documents import rank_documents
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.memory import FileMemory, SharedMemory
 from perdure.tools.output_limits import OutputLimiter
@@ -37,7 +38,7 @@ from perdure.tools.permissions import (
 )
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.tool import Tool, ToolRegistry, tool_from_function
-from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
+from perdure.tools.toolbox import Toolbox, ToolSources, build_deferred, build_toolbox
 from perdure.tools.workspace import Workspace
 
 AnyTools = Iterable[Any]
@@ -192,6 +193,7 @@ class Wiring:
             permissions=permissions,
             checkpoints=shared.store.checkpoints,
             workspace=Workspace(Path.cwd()),
+            deferred=build_deferred(self.settings, rank_documents),
         )
 
     def _permissions(self) -> Permissions:
@@ -223,6 +225,7 @@ class Wiring:
                 approvals=shared.store.state("approvals"),
                 permissions=self._permissions(),
                 checkpoints=shared.store.checkpoints,
+                rank=rank_documents,
             ),
             own,
         )

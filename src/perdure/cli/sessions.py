@@ -186,7 +186,7 @@ def _entry_lines(entry: Entry) -> Iterator[str]:
     yield title + "─" * max(4, min(70, get_terminal_size().columns) - len(title))
     if message.text.strip():
         yield message.text
-    for call in message.tool_calls:
+    for call in (made.dispatched for made in message.tool_calls):
         yield f"→ {call.name} {call.arguments}"
     yield ""
 

@@ -78,7 +78,19 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
     free = max(0, whole - gauge.tokens)
     lines.append(f"{'free':<12} {' ' * _CELLS} {tokens(free):>9} {share(free / whole):>4}")
-    return CommandResult("\n".join([gauge_line(gauge), "", *lines, *_source_lines(surface), *_task_lines(surface)]))
+    lines += [*_deferred_lines(surface), *_source_lines(surface), *_task_lines(surface)]
+    return CommandResult("\n".join([gauge_line(gauge), "", *lines]))
+
+
+def _deferred_lines(surface: CommandContext) -> list[str]:
+    """What is saved by tools whose schemas are not sent; nothing where all are."""
+    tools = surface.agent.parts.tools
+    size = tools.deferred.size(tools.registry) if tools.deferred is not None else None
+    if size is None:
+        return []
+    saved = tokens(size.whole_tokens - size.sent_tokens)
+    listed = f"{count(size.tools, 'tool')} listed in {tokens(size.sent_tokens)} tokens, found by need"
+    return ["", f"{'tools':<12} {listed}: saves {saved} tokens in every request"]
 
 
 def _source_lines(surface: CommandContext) -> list[str]:

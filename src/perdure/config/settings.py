@@ -403,6 +403,13 @@ class ToolsSettings(Section):
     plugins: tuple[Text, ...] = Field(
         default=(), description="Plug-ins that bring tools, by name; one that is not named here is never loaded."
     )
+    defer_above_tokens: Annotated[int, Field(ge=0)] = Field(
+        default=3_000,
+        description="Tokens of tool schemas above which all but the built-in tools are found by need; 0 sends all.",
+    )
+    pinned: tuple[Text, ...] = Field(
+        default=(), description="Toolsets or single tools that are always sent whole, e.g. mcp:github or deploy."
+    )
     timeout_s: Annotated[float, Field(gt=0)] = Field(
         default=600.0, description="Seconds one tool call may take, where its tool says nothing."
     )

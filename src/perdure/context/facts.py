@@ -267,15 +267,14 @@ def read_facts(entries: Iterable[Entry]) -> None:
 def _facts_of(message: Message) -> MessageFacts:
     if not message.tool_calls:
         return MessageFacts(message, scan(message.text))
-    values_by_call = [argument_values(c.arguments) for c in message.tool_calls]
+    made = [c.dispatched for c in message.tool_calls]
+    values_by_call = [argument_values(c.arguments) for c in made]
     short = [v for values in values_by_call for v in values if len(v) <= LONGEST and "\n" not in v]
     arguments = "\n".join(v for values in values_by_call for v in values)
     used = scan(arguments)
     brief = scan("\n".join(short)) if len(short) < sum(map(len, values_by_call)) else used
     whole = used.intersection(v.strip().rstrip("/") for v in short)
-    calls = tuple(
-        CallTarget(c.id, c.name, identifying_value(v)) for c, v in zip(message.tool_calls, values_by_call, strict=True)
-    )
+    calls = tuple(CallTarget(c.id, c.name, identifying_value(v)) for c, v in zip(made, values_by_call, strict=True))
     return MessageFacts(message, scan(message.text), used, brief, whole, arguments, calls)
 
 

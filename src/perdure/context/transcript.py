@@ -144,6 +144,7 @@ def without_images(message: Message) -> Message:
 
 
 def _describe_call(call: ToolCall) -> tuple[CallNote, str]:
+    call = call.dispatched
     try:
         value = json.loads(call.arguments)
         about = _about(value) if isinstance(value, dict) else _one_line(call.arguments, 80)

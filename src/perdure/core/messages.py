@@ -57,6 +57,8 @@ PASTED = "pasted"
 _MAX_PASTES = 200
 # Two words, or a few characters of a script that writes words together.
 _SENTENCE = re.compile(r"\S\s+\S|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af].{4}")
+# The tool that calls another one by its name, for tools whose schemas are not sent.
+USE_TOOL = "use_tool"
 
 T = TypeVar("T")
 
@@ -134,6 +136,18 @@ class ToolCall:
         except (ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
+
+    @property
+    def dispatched(self) -> ToolCall:
+        """The call that a call of `use_tool` makes, under the same id; any other call is itself."""
+        arguments = self.parsed_arguments() if self.name == USE_TOOL else None
+        name = arguments.pop("name", None) if arguments is not None else None
+        if arguments is None or not isinstance(name, str) or not name.strip() or name.strip() == USE_TOOL:
+            return self
+        # Models also send the arguments beside the name, or as JSON text.
+        inner = arguments.get("arguments", arguments)
+        text = inner if isinstance(inner, str) else canonical_json(inner if inner is not None else {})
+        return replace(self, name=name.strip(), arguments=text)
 
     @classmethod
     def from_dict(cls, raw: object) -> ToolCall:

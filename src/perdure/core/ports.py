@@ -217,6 +217,16 @@ class Search(Protocol):
         ...
 
 
+class RankTexts(Protocol):
+    """Ranks a few hundred titled texts for a query."""
+
+    def __call__(
+        self, query: str, texts: Sequence[tuple[str, str]], *, synonyms: tuple[tuple[str, ...], ...] = ()
+    ) -> Sequence[int]:
+        """The indexes of the (title, body) texts that match, best first. Never raises for any query text."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
     """A tool output kept whole outside the context."""

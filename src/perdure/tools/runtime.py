@@ -26,6 +26,7 @@ from perdure.core.messages import Message, TextPart, ToolCall, ToolState, clean,
 from perdure.core.ports import Checkpoints, Clock, Outputs, OutputSink, StoredOutput
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.checkpoints import FileSnapshot
+from perdure.tools.deferred import DeferredTools
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
 from perdure.tools.permissions import Permissions
 from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, validate_arguments
@@ -117,6 +118,7 @@ class ToolRuntime:
         permissions: Permissions | None = None,
         checkpoints: Checkpoints | None = None,
         workspace: Workspace | None = None,
+        deferred: DeferredTools | None = None,
     ) -> None:
         self.registry = registry
         self.clock = clock
@@ -132,6 +134,16 @@ class ToolRuntime:
         # Where files are copied to before they are changed, and the folder their paths are relative to.
         self.checkpoints = checkpoints
         self.workspace = workspace
+        # Tools whose schemas are not sent; None: all are.
+        self.deferred = deferred
+
+    def offer(self) -> list[dict[str, Any]]:
+        """Return the schemas for the model: the same ones as long as the tools are the same."""
+        return self.registry.schemas() if self.deferred is None else self.deferred.offer(self.registry)
+
+    def resolve(self, call: ToolCall) -> ToolCall:
+        """Return the call that is run: behind `use_tool` it is the call of another tool."""
+        return call if self.deferred is None else self.deferred.resolve(call, self.registry)
 
     def batch(
         self, calls: Sequence[ToolCall], scope: ToolScope, on_event: Callable[[Event], None] = lambda _: None
@@ -146,7 +158,9 @@ class Batch:
         self, runtime: ToolRuntime, calls: Sequence[ToolCall], *, scope: ToolScope, on_event: Callable[[Event], None]
     ) -> None:
         self._runtime = runtime
-        self._calls = calls
+        # As the model made them, and the calls they stand for: the same ids, in the same order.
+        self._requested = calls
+        self._calls = [runtime.resolve(call) for call in calls]
         self._scope = scope
         self._emit = on_event
         limiter = runtime.output_limiter
@@ -182,7 +196,7 @@ class Batch:
 
     def results(self) -> list[Message]:
         """Return a result for every call, finished or not, in call order."""
-        return [_as_message(call, o) for call, o in zip(self._calls, self._outcomes, strict=True)]
+        return [_as_message(call, o) for call, o in zip(self._requested, self._outcomes, strict=True)]
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -234,7 +248,7 @@ class Batch:
         self._announce_spills([outcome], [limited])
         elapsed_s = runtime.clock.monotonic_s() - started_s
         seconds = self._seconds[call.id] = elapsed_s - self._approval_s.get(call.id, 0.0)
-        result, reply = _as_message(call, limited), limited.reply
+        result, reply = _as_message(self._requested[i], limited), limited.reply
         self._emit(
             ToolFinished(
                 call,

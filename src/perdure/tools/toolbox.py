@@ -11,7 +11,18 @@ from perdure import plugins
 from perdure.config.settings import Settings
 from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import PluginError
-from perdure.core.ports import Approver, Asker, Checkpoints, Clock, KeyValue, Memory, Outputs, Search, Spawner
+from perdure.core.ports import (
+    Approver,
+    Asker,
+    Checkpoints,
+    Clock,
+    KeyValue,
+    Memory,
+    Outputs,
+    RankTexts,
+    Search,
+    Spawner,
+)
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Plans, SessionSearch, TodoTool
 from perdure.tools.builtin.files import FileEditor, FileReader
@@ -20,6 +31,7 @@ from perdure.tools.builtin.sandbox import Sandbox
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.terminal import BackgroundProcess, Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
+from perdure.tools.deferred import DeferredTools
 from perdure.tools.mcp import McpServers
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
 from perdure.tools.permissions import Permissions, load_permissions
@@ -84,6 +96,8 @@ class ToolSources:
     checkpoints: Checkpoints | None = None
     # The mode and rules; with None those of the settings.
     permissions: Permissions | None = None
+    # Finds tools by what they do; with None all schemas are sent.
+    rank: RankTexts | None = None
 
 
 class Toolbox:
@@ -142,8 +156,17 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         permissions=permissions,
         checkpoints=sources.checkpoints,
         workspace=Workspace(sources.workspace) if sources.workspace is not None else None,
+        deferred=build_deferred(settings, sources.rank),
     )
     return Toolbox(runtime, warnings, closers)
+
+
+def build_deferred(settings: Settings, rank: RankTexts | None) -> DeferredTools | None:
+    """Return what defers tools by the settings; None where they send all."""
+    tools = settings.tools
+    if rank is None or not tools.defer_above_tokens:
+        return None
+    return DeferredTools(rank, threshold_tokens=tools.defer_above_tokens, pinned=tools.pinned)
 
 
 def _build_sandbox(sources: ToolSources, workspace: Path) -> Sandbox | None:

@@ -58,6 +58,7 @@ class _Retry:
 
 def named_call(call: ToolCall, max_chars: int = TARGET_CHARS) -> str:
     """A call in one line: the tool and what it works on."""
+    call = call.dispatched
     return safe(f"{call.name} {call_target(call, max_chars=max(8, max_chars))}").rstrip()
 
 

@@ -90,7 +90,7 @@ def markdown_lines(title: str, entries: Iterable[Entry]) -> Iterator[str]:
                 yield part.text
             elif isinstance(part, ImagePart):
                 yield "*[an image]*"
-        for call in message.tool_calls:
+        for call in (made.dispatched for made in message.tool_calls):
             yield f"\nCall of `{call.name}`:\n"
             yield from _fenced(call.arguments, "json")
 

@@ -543,7 +543,7 @@ def describe_call(call: ToolCall, result: str | None, state: ToolState | None = 
 
     `state` is how the call ended as the log records it; None for histories that have no such record.
     """
-    line = _describe(call, result, state)
+    line = _describe(call.dispatched, result, state)
     repeatable = read_repeatable(line)
     return line if repeatable is None else replace(line, repeatable=repeatable)
 

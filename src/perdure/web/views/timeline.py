@@ -91,6 +91,7 @@ class KeptOutput:
 
 
 def tool_call_row(call: ToolCall) -> ToolCallRow:
+    call = call.dispatched
     parsed = call.parsed_arguments()
     arguments = call.arguments if parsed is None else parsed
     preview_args = within(arguments)
@@ -307,7 +308,7 @@ def _callers(timeline_entry: Sequence[TimelineEntry]) -> dict[int, _Caller]:
     match: dict[int, _Caller] = {}
     for one in timeline_entry:
         message = one.entry.message
-        calls.update((c.id, _Caller(c.name, one)) for c in message.tool_calls)
+        calls.update((c.id, _Caller(c.dispatched.name, one)) for c in message.tool_calls)
         if message.role == "tool" and message.tool_call_id in calls:
             match[one.seq] = calls[message.tool_call_id]
     return match

@@ -26,7 +26,10 @@ TTL_MS = 10_000
 def inbound(
     number: int, *, queue_key: str = "chat:a", key: str | None = None, user_key: str = "ann", text: str = "hello"
 ) -> InboundMessage:
-    return InboundMessage(f"t_{number}", queue_key, "http", user_key, "main", text, ("chat",), key)
+    named = queue_key.removeprefix("conversation:") if queue_key.startswith("conversation:") else None
+    return InboundMessage(
+        f"t_{number}", queue_key, "http", user_key, "main", text, ("chat",), key, conversation_id=named
+    )
 
 
 def enqueue(store: SessionStore, what: InboundMessage, owner: str = "one") -> QueuedMessage:
@@ -78,6 +81,38 @@ def test_a_queue_runs_oldest_first_across_owners(store: SessionStore) -> None:
     assert store.inbox.first("chat:a") == two
     assert store.inbox.finish(two, {"kind": "turn"}, conversation_id=None)
     assert store.inbox.first("chat:a") is None
+
+
+@pytest.mark.spec("I8")
+def test_a_message_joins_the_queue_in_which_its_conversation_is_pending(store: SessionStore) -> None:
+    here = conversation(store)
+    running = enqueue(store, inbound(1))
+    assert store.inbox.begin(running, conversation_id=here, seq=0)
+    named = conversation_queue_key(here)
+    result = store.inbox.enqueue(inbound(2, queue_key=named), owner="one", ttl_ms=TTL_MS, max_pending=1)
+    joined = result.queued
+    assert (joined.inbound.queue_key, joined.conversation_id, result.is_first) == ("chat:a", here, False)
+    assert store.inbox.get("t_2") == joined
+    with pytest.raises(InboxFull):
+        store.inbox.enqueue(inbound(3, queue_key=named), owner="one", ttl_ms=TTL_MS, max_pending=1)
+    assert store.inbox.stop_queue("chat:a")
+    assert store.inbox.renew("one", ttl_ms=TTL_MS) == ["t_1"]
+    assert store.inbox.finish(running, {}, conversation_id=here)
+    assert store.inbox.first("chat:a") == store.inbox.get("t_2")
+    assert enqueue(store, inbound(4, queue_key=named)).inbound.queue_key == "chat:a"
+    for number in (2, 4):
+        assert store.inbox.finish(store.inbox.get(f"t_{number}"), {}, conversation_id=here)
+    assert enqueue(store, inbound(5, queue_key=named)).inbound.queue_key == named
+
+
+def test_a_message_joins_the_queue_of_the_newest_pending_one(store: SessionStore) -> None:
+    here = conversation(store)
+    of_chat = enqueue(store, inbound(1))
+    named = enqueue(store, inbound(2, queue_key=conversation_queue_key(here)))
+    assert store.inbox.begin(of_chat, conversation_id=here, seq=0)
+    assert (
+        enqueue(store, inbound(3, queue_key=conversation_queue_key(here))).inbound.queue_key == named.inbound.queue_key
+    )
 
 
 def test_pending_messages_of_a_conversation_include_those_of_its_chats(store: SessionStore) -> None:

@@ -169,6 +169,26 @@ def test_stop_ends_the_turn_and_the_conversation_goes_on(gateway: Running, ann: 
     assert ann.post("/api/chats/stop/stop").json() == {"was_running": False}
 
 
+@pytest.mark.spec("P6")
+def test_a_stop_in_a_new_chat_leaves_the_messages_queued_behind_its_first_turn(ann: httpx.Client) -> None:
+    first = ann.post("/api/messages", json={"chat": "fresh", "content": "slowly " + "word " * 200}).json()
+    _wait_for_text(ann, first["turn_id"])
+    # Clients name the conversation as soon as they know it; the first message could not.
+    known = ann.get(f"/api/messages/{first['turn_id']}").json()["conversation_id"]
+    queued = [
+        ann.post("/api/messages", json={"chat": "fresh", "content": text, "conversation_id": known}).json()
+        for text in ("quickly, second", "quickly, third")
+    ]
+    assert [ticket["state"] for ticket in queued] == ["queued", "queued"]
+    listed = ann.get(f"/api/conversations/{known}/messages").json()
+    assert [t["state"] for t in listed] == ["running", "queued", "queued"]
+    assert ann.post("/api/chats/fresh/stop").json() == {"was_running": True}
+    ends = [_done(ann, ticket["turn_id"]) for ticket in (first, *queued)]
+    assert [end["outcome"] for end in ends] == ["interrupted", "completed", "completed"]
+    assert [end["text"] for end in ends[1:]] == ["Right away."] * 2
+    assert {end["conversation_id"] for end in ends} == {known}
+
+
 def test_unanswered_messages_are_listed_and_can_be_stopped(gateway: Running, ann: httpx.Client) -> None:
     known = ask(ann, "listed", "quickly")["conversation_id"]
     first = ann.post("/api/messages", json={"chat": "listed", "content": "slowly " + "word " * 200}).json()
@@ -359,7 +379,8 @@ def _done(ann: httpx.Client, turn_id: str) -> dict[str, Any]:
     raise AssertionError("the turn did not end")
 
 
-def test_a_new_message_interrupts_where_the_setting_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_new_message_interrupts_where_the_setting_says_so(is_named: bool, tmp_path: Path) -> None:
     with (
         Simulator(script=script, window=64_000) as sim,
         running_gateway(tmp_path, sim, users=USERS, gateway={"while_busy": "interrupt"}) as gateway,
@@ -367,7 +388,9 @@ def test_a_new_message_interrupts_where_the_setting_says_so(tmp_path: Path) -> N
     ):
         ticket = ann.post("/api/messages", json={"content": "slowly " + "word " * 200}).json()
         _wait_for_text(ann, ticket["turn_id"])
-        assert ask(ann, "main", "quickly")["text"] == "Right away."
+        known = ann.get(f"/api/messages/{ticket['turn_id']}").json()["conversation_id"]
+        named = {"conversation_id": known} if is_named else {}
+        assert ask(ann, "main", "quickly", **named)["text"] == "Right away."
         assert _done(ann, ticket["turn_id"])["outcome"] == "interrupted"
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import random
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,21 +16,24 @@ from perdure.app.runtime import Shared
 from perdure.config.load import validate_settings
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.events.types import ChatKey, ChatMessage
+from perdure.gateway.events.types import ChatKey, ChatMessage, CommandAnswered, Ticket
 from perdure.gateway.executor import run_shielded
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
+from perdure.store.inbox import InboundMessage, InboxFull, conversation_queue_key
+from perdure.store.records import Span
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Say, Simulator
+from perdure.testing.simulator.script import ScriptRequest
 
 ANN = Principal("ann", frozenset(("chat", "read")))
 
 
 @asynccontextmanager
-async def hub_without_sweep(folder: Path, sim: Simulator, store: SessionStore) -> AsyncIterator[Hub]:
+async def hub_without_sweep(folder: Path, sim: Simulator, store: SessionStore, **gateway: object) -> AsyncIterator[Hub]:
     """A hub whose periodic tasks do not run: a message its queues forget is never found again."""
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
-    settings = validate_settings({"model": model})
+    settings = validate_settings({"model": model, "gateway": gateway})
     shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=run_shielded)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     try:
@@ -39,11 +44,41 @@ async def hub_without_sweep(folder: Path, sim: Simulator, store: SessionStore) -
 
 
 async def _say(hub: Hub, chat: ChatKey, text: str) -> TurnFinished:
-    ticket = await hub.submit(ChatMessage(chat, text), ANN)
+    return await _end_of(hub, await hub.submit(ChatMessage(chat, text), ANN))
+
+
+async def _end_of(hub: Hub, ticket: Ticket) -> TurnFinished:
     async for sequenced in hub.turn_events(ticket):
         if isinstance(sequenced.event, TurnFinished):
             return sequenced.event
     raise AssertionError("the stream ended without a final event")
+
+
+async def _conversation_of(hub: Hub, ticket: Ticket) -> str:
+    """Return the conversation of a message once its answer streams."""
+    async for sequenced in hub.turn_events(ticket):
+        if isinstance(sequenced.event, TextDelta):
+            conversation_id = hub.store.inbox.get(ticket.turn_id).conversation_id
+            assert conversation_id is not None
+            return conversation_id
+    raise AssertionError("the stream ended without text")
+
+
+def _typed(store: SessionStore, conversation_id: str) -> list[str]:
+    entries = store.log.read(conversation_id, Span(1, 100))
+    return [e.message.text for e in entries if e.message.is_real_user]
+
+
+def _slow_first(asked: ScriptRequest) -> Say:
+    """An answer that only a stop ends, for a message that asks for it."""
+    if str(asked.body["messages"][-1]["content"]).startswith("slowly"):
+        return Say("word " * 20_000, chunk_chars=5, chunk_delay_s=0.02)
+    return Say("Noted.")
+
+
+async def _wait_until(is_true: Callable[[], bool]) -> None:
+    while not is_true():
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.spec("I8")
@@ -88,3 +123,147 @@ def test_a_stop_ends_a_turn_once_and_the_next_message_is_answered(tmp_path: Path
         open_store(tmp_path / "perdure.db") as store,
     ):
         assert asyncio.run(asyncio.wait_for(talk(sim, store), 40)) == ("interrupted", "Second.")
+
+
+@pytest.mark.spec("I8", "P6")
+def test_a_message_stopped_while_it_waits_for_its_conversation_is_stored(tmp_path: Path) -> None:
+    async def talk(sim: Simulator, store: SessionStore) -> tuple[str, list[str]]:
+        async with hub_without_sweep(tmp_path, sim, store) as hub:
+            chat = ChatKey("http", "ann")
+            await _say(hub, chat, "first")
+            await _wait_until(lambda: hub.running == 0)  # its lease is released
+            (conversation,) = store.conversations.list(limit=2).conversations
+            lease = store.leases.acquire(conversation.id, "another process")
+            ticket = await hub.submit(ChatMessage(chat, "second"), ANN)
+            await _wait_until(lambda: hub.running == 1)
+            assert await hub.stop(chat, ANN)
+            store.leases.release(lease)
+            ends = [s.event async for s in hub.turn_events(ticket) if isinstance(s.event, TurnFinished)]
+            return ends[-1].outcome, _typed(store, conversation.id)
+
+    with Simulator(script=lambda asked: "Noted.") as sim, open_store(tmp_path / "perdure.db") as store:
+        assert asyncio.run(asyncio.wait_for(talk(sim, store), 40)) == ("interrupted", ["first", "second"])
+
+
+@pytest.mark.spec("P6")
+def test_a_stop_leaves_a_message_that_waits_for_the_turn_of_another_queue(tmp_path: Path) -> None:
+    slow = Say("word " * 2_000, chunk_chars=5, chunk_delay_s=0.02)
+
+    def answer(asked: ScriptRequest) -> Say:
+        last = str(asked.body["messages"][-1])
+        return slow if "slowly" in last and "second" not in last else Say("Noted.")
+
+    async def talk(sim: Simulator, store: SessionStore) -> tuple[str, str]:
+        async with hub_without_sweep(tmp_path, sim, store) as hub:
+            chat = ChatKey("http", "ann")
+            await _say(hub, chat, "hello")
+            await _wait_until(lambda: hub.running == 0)
+            (conversation,) = store.conversations.list(limit=2).conversations
+            first = await hub.submit(ChatMessage(chat, "slowly", conversation_id=conversation.id), ANN)
+            ends: list[TurnFinished] = []
+            second: Ticket | None = None
+            async for sequenced in hub.turn_events(first):
+                if isinstance(sequenced.event, TextDelta) and second is None:
+                    second = await hub.submit(ChatMessage(chat, "second"), ANN)  # the chat's current conversation
+                    await _wait_until(lambda: hub.running == 2)
+                    await hub.stop(chat, ANN)
+                elif isinstance(sequenced.event, TurnFinished):
+                    ends.append(sequenced.event)
+            assert second is not None
+            async for sequenced in hub.turn_events(second):
+                if isinstance(sequenced.event, TurnFinished):
+                    ends.append(sequenced.event)
+            return ends[0].outcome, ends[1].final_response
+
+    with (
+        Simulator(script=answer) as sim,
+        open_store(tmp_path / "perdure.db") as store,
+    ):
+        assert asyncio.run(asyncio.wait_for(talk(sim, store), 40)) == ("interrupted", "Noted.")
+
+
+@pytest.mark.spec("J4", "P6")
+def test_a_stop_gets_through_a_full_queue(tmp_path: Path) -> None:
+    async def talk(sim: Simulator, store: SessionStore) -> tuple[str, str, list[str]]:
+        async with hub_without_sweep(tmp_path, sim, store, max_queued=1) as hub:
+            chat = ChatKey("http", "ann")
+            first = await hub.submit(ChatMessage(chat, "slowly"), ANN)
+            await _wait_until(lambda: bool(sim.requests))
+            second = await hub.submit(ChatMessage(chat, "second"), ANN)
+            with pytest.raises(InboxFull):
+                await hub.submit(ChatMessage(chat, "third"), ANN)
+            stop = await hub.submit(ChatMessage(chat, "/stop", key="k"), ANN)
+            again = await hub.submit(ChatMessage(chat, "/stop", key="k"), ANN)
+            assert (stop.state, again.turn_id) == ("done", stop.turn_id)
+            answer = [s.event async for s in hub.turn_events(stop) if isinstance(s.event, CommandAnswered)]
+            ends = [await _end_of(hub, ticket) for ticket in (first, second)]
+            return answer[0].text, ends[0].outcome, [ends[1].outcome, ends[1].final_response]
+
+    with Simulator(script=_slow_first) as sim, open_store(tmp_path / "perdure.db") as store:
+        outcome = asyncio.run(asyncio.wait_for(talk(sim, store), 40))
+        assert outcome == ("Stopped.", "interrupted", ["completed", "Noted."])
+
+
+@pytest.mark.spec("I8")
+@pytest.mark.parametrize("is_woken_late", [False, True])
+def test_a_message_stored_behind_a_turn_runs_whenever_its_queue_is_woken(is_woken_late: bool, tmp_path: Path) -> None:
+    """The turn of the chat may end between the write of the next message and the call that wakes its queue."""
+
+    async def talk(sim: Simulator, store: SessionStore) -> None:
+        async with hub_without_sweep(tmp_path, sim, store) as hub:
+            chat = ChatKey("http", "ann")
+            first = await hub.submit(ChatMessage(chat, "slowly"), ANN)
+            await _wait_until(lambda: bool(sim.requests))
+            here = store.inbox.get(first.turn_id).conversation_id
+            assert here is not None
+            key = conversation_queue_key(here)
+            named = InboundMessage("t_second", key, "http", "ann", "main", "second", ("chat",), conversation_id=here)
+            stored = store.inbox.enqueue(named, owner=hub.owner, ttl_ms=60_000)
+            if not is_woken_late:
+                hub.queues.wake(stored.queued, is_first=stored.is_first)
+            await hub.stop(chat, ANN)
+            await _end_of(hub, first)
+            if is_woken_late:
+                await _wait_until(lambda: not hub.queues.is_busy)
+                hub.queues.wake(stored.queued, is_first=stored.is_first)
+            await _wait_until(lambda: store.inbox.get("t_second").state == "done")
+            assert (store.inbox.get("t_second").result or {})["outcome"] == "completed"
+            assert _typed(store, here) == ["slowly", "second"]
+
+    with Simulator(script=_slow_first) as sim, open_store(tmp_path / "perdure.db") as store:
+        asyncio.run(asyncio.wait_for(talk(sim, store), 40))
+
+
+@pytest.mark.spec("I8", "P6")
+def test_no_message_is_lost_or_left_waiting_in_two_hundred_new_chats_with_stops(tmp_path: Path) -> None:
+    chosen = random.Random(7)
+
+    async def new_chat(hub: Hub, store: SessionStore, name: str) -> None:
+        chat = ChatKey("http", "ann", name)
+        first = await hub.submit(ChatMessage(chat, f"slowly {name}"), ANN)
+        here = await _conversation_of(hub, first)
+        order = chosen.choice(["stop last", "stop between", "at once"])
+        second = partial(hub.submit, ChatMessage(chat, f"second {name}", conversation_id=here), ANN)
+        third = partial(hub.submit, ChatMessage(chat, f"third {name}"), ANN)
+        if order == "at once":
+            *tickets, _ = await asyncio.gather(second(), third(), hub.stop(chat, ANN))
+        else:
+            tickets = [await second()]
+            if order == "stop between":
+                await hub.stop(chat, ANN)
+            tickets.append(await third())
+            if order == "stop last":
+                await hub.stop(chat, ANN)
+        ends = [await _end_of(hub, ticket) for ticket in (first, *tickets)]
+        assert ends[0].outcome == "interrupted", (name, order)
+        assert [end.outcome for end in ends[1:]] == ["completed", "completed"], (name, order)
+        assert sorted(_typed(store, here)) == sorted(f"{word} {name}" for word in ("slowly", "second", "third"))
+
+    async def talk(sim: Simulator, store: SessionStore) -> None:
+        async with hub_without_sweep(tmp_path, sim, store) as hub:
+            for batch in range(20):
+                await asyncio.gather(*(new_chat(hub, store, f"chat-{batch}-{n}") for n in range(10)))
+
+    with Simulator(script=_slow_first) as sim, open_store(tmp_path / "perdure.db") as store:
+        asyncio.run(asyncio.wait_for(talk(sim, store), 120))
+        assert store.inbox.count_pending() == 0

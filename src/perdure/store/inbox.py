@@ -1,15 +1,17 @@
 """Durable queue of accepted messages with owner leases and idempotency keys.
 
 A message is on disk before it is acknowledged. One process owns it and renews its lease; when the lease expires,
-another process may claim it. Messages with the same queue key run oldest first. The result is stored with the message,
-so that a request repeated with the same idempotency key returns it instead of running again.
+another process may claim it. Messages with the same queue key run oldest first; one that names its conversation joins
+the queue in which another message of that conversation is pending, so that one conversation never waits in two queues.
+The result is stored with the message, so that a request repeated with the same idempotency key returns it instead of
+running again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from perdure.core.errors import NotFound, StoreError
@@ -28,8 +30,9 @@ from perdure.store.queries import StoreContext
 MessageState = Literal["waiting", "running", "done"]
 _COLUMNS = (
     "number, id, lane, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state, result, owner,"
-    " expires_at, wants_stop, done_at, options"
+    " expires_at, wants_stop, done_at, options, named_conversation"
 )
+_CONVERSATION_PREFIX = "conversation:"
 
 
 class InboxFull(StoreError):
@@ -63,6 +66,8 @@ class InboundMessage:
     key: str | None = None
     # What the sender asks of the turn, as JSON values.
     options: Mapping[str, Any] = field(default_factory=dict)
+    # The conversation it is addressed to, if it names one.
+    conversation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class QueuedMessage:
     state: MessageState
     owner: str
     expires_at_ms: int
+    # The conversation that it names, or in which it was started.
     conversation_id: str | None = None
     # The conversation's last message before the turn; everything after it belongs to this turn.
     begin_seq: int | None = None
@@ -112,7 +118,8 @@ class MessageInbox:
     ) -> EnqueueResult:
         """Store a message, or return the one stored under the same key. Raises InboxFull.
 
-        With `only_at`, raises ConversationBusy unless the message will be the next one after that position.
+        The stored message has the queue key it was given, or that of the queue it joined. With `only_at`, raises
+        ConversationBusy unless the message will be the next one after that position.
         """
 
         def work(tx: Transaction) -> EnqueueResult:
@@ -125,11 +132,12 @@ class MessageInbox:
                 last_seq != only_at.seq or self._is_pending(tx, inbound.queue_key, only_at.conversation_id)
             ):
                 raise ConversationBusy("another message of this conversation is being answered; send it again later")
-            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(inbound.queue_key),))
+            joined = _join_queue(tx, inbound)
+            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(joined.queue_key),))
             before = int(row[0]) if row is not None else 0
             if max_pending is not None and before > max_pending:
                 raise InboxFull(f"{max_pending} messages are already pending here; send it again after a response")
-            queued = insert_message(tx, inbound, owner=owner, expires_at_ms=self._now + ttl_ms, now_ms=self._now)
+            queued = _insert(tx, joined, owner=owner, expires_at_ms=self._now + ttl_ms, now_ms=self._now)
             return EnqueueResult(queued, is_new=True, is_first=before == 0)
 
         try:
@@ -160,7 +168,7 @@ class MessageInbox:
         """Return the pending messages of a conversation and of chats that currently use it, oldest first."""
         sql = (
             f"SELECT {_COLUMNS} FROM inbox WHERE state <> 'done' AND (conversation = ? OR lane = ? OR lane IN"
-            " (SELECT lane FROM inbox WHERE state <> 'done' AND conversation = ?)) ORDER BY number"
+            " (SELECT lane FROM inbox WHERE state = 'running' AND conversation = ?)) ORDER BY number"
         )
         ident = text(conversation_id)
         values = (ident, conversation_queue_key(ident), ident)
@@ -302,15 +310,35 @@ class MessageInbox:
 
 def conversation_queue_key(conversation_id: str) -> str:
     """Return the queue key of messages that name their conversation."""
-    return f"conversation:{conversation_id}"
+    return f"{_CONVERSATION_PREFIX}{conversation_id}"
+
+
+def _named_conversation(stored: object, queue_key: str) -> str | None:
+    """Return the conversation a message names; rows of earlier versions have it in their queue key only."""
+    if stored is not None:
+        return to_text(stored)
+    return queue_key.removeprefix(_CONVERSATION_PREFIX) if queue_key.startswith(_CONVERSATION_PREFIX) else None
 
 
 def insert_message(
     tx: Transaction, inbound: InboundMessage, *, owner: str, expires_at_ms: int, now_ms: int
 ) -> QueuedMessage:
     """Insert a message as part of a larger transaction. Raises StoreError for a key that is stored already."""
+    return _insert(tx, _join_queue(tx, inbound), owner=owner, expires_at_ms=expires_at_ms, now_ms=now_ms)
+
+
+def _join_queue(tx: Transaction, inbound: InboundMessage) -> InboundMessage:
+    """Move a message to the queue of the newest pending message of the conversation it names, to run after it."""
+    if inbound.conversation_id is None:
+        return inbound
+    sql = "SELECT lane FROM inbox WHERE conversation = ? AND state <> 'done' ORDER BY number DESC LIMIT 1"
+    row = tx.row(sql, (text(inbound.conversation_id),))
+    return replace(inbound, queue_key=to_text(row[0])) if row is not None else inbound
+
+
+def _insert(tx: Transaction, inbound: InboundMessage, *, owner: str, expires_at_ms: int, now_ms: int) -> QueuedMessage:
     number = insert_numbered(tx, "inbox", _values(inbound, owner, expires_at_ms, now_ms), number="number")
-    return QueuedMessage(number, inbound, "waiting", owner, expires_at_ms)
+    return QueuedMessage(number, inbound, "waiting", owner, expires_at_ms, inbound.conversation_id)
 
 
 def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> dict[str, Value]:
@@ -324,7 +352,7 @@ def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> 
         # NULL is never equal to NULL, so messages without a key are never duplicates.
         "key": text(inbound.key or "") or None,
         "content": json.dumps(inbound.content, ensure_ascii=True),
-        "conversation": None,
+        "conversation": inbound.conversation_id and text(inbound.conversation_id),
         "begin_seq": None,
         "state": "waiting",
         "result": "",
@@ -334,6 +362,7 @@ def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> 
         "taken_at": now_ms,
         "done_at": None,
         "options": json.dumps(inbound.options, ensure_ascii=True) if inbound.options else "",
+        "named_conversation": inbound.conversation_id and text(inbound.conversation_id),
     }
 
 
@@ -343,7 +372,7 @@ _DAMAGED = "[This message is damaged in the database and cannot be read.]"
 def _queued_message(row: Row) -> QueuedMessage:
     (
         number, ident, queue_key, platform, user_key, chat, scopes, key, content, conversation, begin_seq, state,
-        result, owner, expires_at, wants_stop, done_at, options,
+        result, owner, expires_at, wants_stop, done_at, options, named,
     ) = row  # fmt: skip
     # A damaged row must not hold up its queue: its sender gets a failed turn, without any rights.
     allowed = _stored_json(scopes, list, [])
@@ -351,6 +380,7 @@ def _queued_message(row: Row) -> QueuedMessage:
         to_text(ident), to_text(queue_key), to_text(platform), to_text(user_key), to_text(chat),
         _stored_json(content, str | dict | None, _DAMAGED), tuple(map(str, allowed)),
         None if key is None else to_text(key), _stored_json(options, dict, {}) if options else {},
+        _named_conversation(named, to_text(queue_key)),
     )  # fmt: skip
     outcome = _stored_json(result, dict, {}) if result else None
     return QueuedMessage(

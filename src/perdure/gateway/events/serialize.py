@@ -138,7 +138,7 @@ def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
     # OpenAI clients address no chat: it is matched by history, and a retry may match another one. Their keys include
     # the conversation's name or history instead.
     is_addressed = inbound.platform != "openai"
-    if is_addressed and (queued.inbound.chat, queued.inbound.queue_key) != (inbound.chat, inbound.queue_key):
+    if is_addressed and _address(queued.inbound) != _address(inbound):
         return False
     # A command may have been replaced by the message it produced.
     if isinstance(content, str) and is_command(content):
@@ -146,6 +146,10 @@ def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:
     if queued.state != "done":
         return _digest(queued.inbound) == _digest(inbound)
     return (queued.result or {}).get(_DIGEST) in (None, _digest(inbound))
+
+
+def _address(inbound: InboundMessage) -> tuple[str, str | None]:
+    return inbound.chat, inbound.conversation_id
 
 
 def is_visible_to(visibility: Visibility, queued: QueuedMessage, store: SessionStore) -> bool:

@@ -36,7 +36,7 @@ from perdure.gateway.workers.maintenance import PeriodicTasks
 from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.gateway.workers.questions import OpenQuestion, QuestionRegistry
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues
-from perdure.gateway.workers.routing import ChatRouting, queue_key
+from perdure.gateway.workers.routing import ChatRouting, queue_key, stop_queue_key
 from perdure.gateway.workers.worker import WorkerContext
 from perdure.store.encoding import IdSource
 from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
@@ -89,10 +89,10 @@ class Hub:
         context = WorkerContext(
             store, self.pool, ChatRouting(store), self.broker, self.commands, self.stats, clock, self._delivery
         )
-        self._queues = ConversationQueues(context, owner=self.owner)
+        self.queues = ConversationQueues(context, owner=self.owner)
         self._periodic_tasks = PeriodicTasks(
             context,
-            self._queues,
+            self.queues,
             leases=self.leases,
             questions=self.questions,
             owner=self.owner,
@@ -109,21 +109,21 @@ class Hub:
 
     @property
     def is_draining(self) -> bool:
-        return self._queues.is_stopping
+        return self.queues.is_stopping
 
     @property
     def running(self) -> int:
         """The number of messages being processed."""
-        return len(self._queues.jobs)
+        return len(self.queues.jobs)
 
     async def drain(self, timeout_s: float) -> None:
         """Stop accepting messages, let turns finish within the timeout, and release the rest to other processes."""
-        self._queues.stop()
+        self.queues.stop()
         for adapter in self._adapters.values():
             await adapter.stop()
-        await self._queues.wait(timeout_s)
-        self._queues.abandon()
-        await self._queues.wait(_ABANDON_S)
+        await self.queues.wait(timeout_s)
+        self.queues.abandon()
+        await self.queues.wait(_ABANDON_S)
         await self._periodic_tasks.stop()
         await run_blocking(self.store.inbox.release_all, self.owner)
         self.broker.close()
@@ -149,7 +149,7 @@ class Hub:
             return await self._answer_stop(queued, incoming.chat, principal)
         if not result.is_first and self._settings.while_busy == "interrupt":
             await self._interrupt(key)
-        self._queues.wake(queued, is_first=result.is_first)
+        self.queues.wake(queued, is_first=result.is_first)
         return Ticket(queued.id, None, "running" if result.is_first else "queued", incoming.chat)
 
     def _enqueue(self, incoming: ChatMessage, principal: Principal) -> EnqueueResult:
@@ -167,20 +167,32 @@ class Hub:
         return result
 
     async def stop(self, chat: ChatKey, principal: Principal) -> bool:
-        """Interrupt the chat's turn in whichever process runs it; return whether there was one."""
+        """Interrupt the chat's turn in whichever process runs it; return whether there was one.
+
+        Messages queued behind that turn run next. If none has started yet, the oldest one is kept from starting, and
+        the log has its text.
+        """
         if chat.user_key != principal.user_key:
             raise NotFound(f"no chat {chat.chat!r}")
-        matching = [job for job in self._queues.jobs if job.chat == chat and not job.is_finished]
-        for job in matching:
+        matching = [job for job in self.queues.jobs if job.chat == chat and not job.is_finished]
+        started = [job for job in matching if job.has_started]
+        for job in started:
             job.stop()
-        return bool(matching) or await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat)
+        if started:
+            return True
+        if await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat):
+            return True
+        waiting = [job for job in matching if not job.is_finished]
+        if waiting:
+            min(waiting, key=lambda job: job.queued.number).stop()
+        return bool(waiting)
 
     async def stop_message(self, turn_id: str, principal: Principal) -> bool:
         """Interrupt one of the principal's own messages, in whichever process runs it. Raises NotFound."""
         queued = await self.get_message(turn_id, principal)
         if queued.inbound.user_key != principal.user_key:
             raise NotFound(f"no message {turn_id!r}")
-        matching = [job for job in self._queues.jobs if job.queued.id == turn_id and not job.is_finished]
+        matching = [job for job in self.queues.jobs if job.queued.id == turn_id and not job.is_finished]
         for job in matching:
             job.stop()
         return bool(matching) or await run_blocking(self.store.inbox.stop_message, turn_id)
@@ -230,10 +242,10 @@ class Hub:
 
     def stop_turns(self, turn_ids: Collection[str]) -> None:
         """Interrupt messages that this process is running."""
-        self._queues.stop_turns(turn_ids)
+        self.queues.stop_turns(turn_ids)
 
     async def _interrupt(self, key: str) -> None:
-        job = self._queues.job_of(key)
+        job = self.queues.job_of(key)
         if job is not None:
             job.stop()
         else:
@@ -273,7 +285,7 @@ class Hub:
             conversation_id = self.store.conversations.get(incoming.conversation_id, visibility=principal.visibility).id
         return InboundMessage(
             self._ids.new("t_"),
-            queue_key(chat, conversation_id),
+            stop_queue_key(chat) if _is_stop(content) else queue_key(chat, conversation_id),
             chat.platform,
             chat.user_key,
             chat.chat,
@@ -281,6 +293,7 @@ class Hub:
             tuple(sorted(principal.scopes)),
             incoming.key or None,
             incoming.options.to_dict(),
+            conversation_id,
         )
 
 

@@ -34,3 +34,8 @@ def chat_key(chat: ChatKey) -> str:
 def queue_key(chat: ChatKey, conversation_id: str | None) -> str:
     """Return the queue of a message: its conversation's if it names one, else its chat's."""
     return conversation_queue_key(conversation_id) if conversation_id else f"chat:{chat_key(chat)}"
+
+
+def stop_queue_key(chat: ChatKey) -> str:
+    """Return the queue of a chat's `/stop` messages, which wait for no others and count toward no limit of theirs."""
+    return f"stop:{chat_key(chat)}"

@@ -29,7 +29,7 @@ from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.agent_pool import MODEL_KEY, AgentLease, AgentPool, AgentSpec, run_when_free
 from perdure.gateway.workers.precompaction import WorkerStats, compact_if_needed
 from perdure.gateway.workers.questions import QuestionOrigin
-from perdure.gateway.workers.routing import ChatRouting, queue_key
+from perdure.gateway.workers.routing import ChatRouting
 from perdure.store.inbox import QueuedMessage
 from perdure.store.records import Span, StoredEvent
 from perdure.store.store import SessionStore
@@ -123,6 +123,11 @@ class MessageJob:
         # The result is stored; only cleanup remains.
         self.is_finished = False
 
+    @property
+    def has_started(self) -> bool:
+        """Whether its turn has the conversation; before that, the message waits for others that use it."""
+        return self.queued.begin_seq is not None
+
     def stop(self) -> None:
         """Interrupt the turn, or keep it from starting; called in the event loop."""
         self._cancel.cancel()
@@ -191,7 +196,7 @@ class MessageJob:
         if self._has_moved:
             return self.conversation_id
         # Resume the conversation that a failed attempt has already started.
-        named = self.queued.conversation_id or self.conversation_id or self._named_conversation
+        named = self.queued.conversation_id or self.conversation_id or self.queued.inbound.conversation_id
         if named is not None:
             return named
         current = self._context.routing.get(self.chat)
@@ -247,11 +252,7 @@ class MessageJob:
 
     @property
     def _is_of_chat(self) -> bool:
-        return self.queued.inbound.queue_key == queue_key(self.chat, None)
-
-    @property
-    def _named_conversation(self) -> str | None:
-        return None if self._is_of_chat else self.queued.inbound.queue_key.partition(":")[2]
+        return self.queued.inbound.conversation_id is None
 
     # -- turn ----------------------------------------------------------------------------------------------------------
 
@@ -262,10 +263,13 @@ class MessageJob:
         try:
             with self._attached(agent_lease) as agent:
                 # Between a call and its result nothing is compacted; the turn itself does, once it has them.
-                if not started.is_resumed and not self._options.results:
+                if not started.is_resumed and not self._options.results and not self._cancel.is_cancelled:
                     await self._precompact(agent)
                 if self._cancel.is_cancelled:
-                    return TurnFinished("interrupted", "")
+                    if started.is_resumed or self._is_abandoned:
+                        return TurnFinished("interrupted", "")
+                    # The turn has begun by the next iteration: it ends at once, and its message is in the log.
+                    asyncio.get_running_loop().call_soon(agent.interrupt)
                 unregister = self._cancel.on_cancel(agent.interrupt)
                 try:
                     if started.is_resumed:

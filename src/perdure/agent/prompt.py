@@ -119,7 +119,19 @@ def read_skills(folder: Path) -> list[Skill]:
 
 def platform_notes(cwd: Path, surface: str) -> str:
     """What the model must know of the machine; nothing that changes within a session, such as the time."""
-    return f"System: {platform.system()}. Working folder: {cwd}. The user talks to you through: {surface}."
+    return f"System: {platform.system()}. Working folder: {cwd}. {surface_note(surface)}"
+
+
+# Surfaces on which no user is present.
+_SURFACE_NOTES = {
+    "schedule": "A schedule started this conversation, and no user is present: ask no questions, work with what is"
+    " allowed, and finish with a report of what you did and what was refused.",
+}
+
+
+def surface_note(surface: str) -> str:
+    """Describe how the user talks to the model."""
+    return _SURFACE_NOTES.get(surface, f"The user talks to you through: {surface}.")
 
 
 def memory_part(prompt: str) -> str:

@@ -12,7 +12,7 @@ from perdure.agent.agent import ConversationAgent
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.delegation import Children, StoredPlans
 from perdure.agent.deps import AgentDeps
-from perdure.agent.prompt import PromptSources, Skill, platform_notes, read_context_files, read_skills
+from perdure.agent.prompt import PromptSources, Skill, platform_notes, read_context_files, read_skills, surface_note
 from perdure.agent.runner import EventBus
 from perdure.agent.session import LiveSession
 from perdure.app.runtime import Shared, SummaryRoute
@@ -34,6 +34,7 @@ from perdure.tools.permissions import (
     Permissions,
     find_project_file,
     load_permissions,
+    parse_rules,
     read_project,
 )
 from perdure.tools.runtime import ToolRuntime
@@ -60,6 +61,8 @@ class AgentUser:
     # Approves dangerous calls, and answers the model's questions; None: no user is present.
     approver: Approver | None = None
     asker: Asker | None = None
+    # Permission rules that hold in addition to the user's own, for what nobody is present to approve.
+    allowed: tuple[str, ...] = ()
 
 
 def build_agent(
@@ -201,7 +204,10 @@ class Wiring:
         path = find_project_file(Path.cwd(), Path.home()) if self.speaker.has_shell else None
         project = read_project(path, self.shared.store.state(TRUSTED_PROJECTS)) if path is not None else None
         is_never_asked = self.settings.tools.approval == "never"
-        return load_permissions(self.settings.permissions, is_never_asked=is_never_asked, project=project)
+        permissions = load_permissions(self.settings.permissions, is_never_asked=is_never_asked, project=project)
+        if self.speaker.allowed:
+            permissions.rules += parse_rules(PermissionsSettings(allow=self.speaker.allowed), "allowed in advance")
+        return permissions
 
     def _default_tools(self, memory: Memory, own: AnyTools) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker
@@ -258,9 +264,7 @@ class Wiring:
             memory=memory,
             skills=self._skills(here) if speaker.has_shell else [],
             context_files=read_context_files(here, above=folders_above(here, Path.home())) if speaker.has_shell else [],
-            platform_notes=platform_notes(here, speaker.source)
-            if speaker.has_shell
-            else f"The user talks to you through: {speaker.source}.",
+            platform_notes=platform_notes(here, speaker.source) if speaker.has_shell else surface_note(speaker.source),
         )
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
     "serve": Lazy("perdure.cli.gateway:serve", "Open the web UI: your conversations in a browser."),
     "gateway": Lazy("perdure.cli.gateway:gateway", "Serve conversations to many users and programs."),
+    "schedule": Lazy("perdure.cli.schedule:schedule", "Run prompts by the clock."),
     "completion": Lazy("perdure.cli.completion:completion", "Print the completion script of a SHELL."),
 }
 

@@ -64,6 +64,19 @@ def installation_key(home: Path) -> bytes:
         raise ConfigError(f"cannot use the key file {path}: {error}; remove it, and a new one is made") from None
 
 
+def local_timezone(environ: Mapping[str, str] | None = None, *, link: Path = Path("/etc/localtime")) -> str:
+    """Return the name of this machine's time zone, from TZ or the system's link; UTC where it has no usable name."""
+    from zoneinfo import ZoneInfo  # slow to import, and few commands need it
+
+    environ = os.environ if environ is None else environ
+    name = environ.get("TZ", "").strip().lstrip(":") or str(link.resolve())
+    name = name.rpartition("zoneinfo/")[2].removeprefix("posix/").removeprefix("right/")
+    try:
+        return ZoneInfo(name).key
+    except (KeyError, ValueError, OSError):  # "CET-1CEST", a file without a name
+        return "UTC"
+
+
 def editor(environ: Mapping[str, str] | None = None) -> str | None:
     """The user's editor as a command line, or None where none is named."""
     environ = os.environ if environ is None else environ

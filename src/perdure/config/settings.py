@@ -76,6 +76,9 @@ class GatewaySettings(Section):
         default="queue",
         description="What a message does while its conversation is answering: wait, or stop that answer.",
     )
+    run_schedules: bool = Field(
+        default=True, description="Run the schedules of the store when they are due (`perdure schedule`)."
+    )
     max_queued: Positive = Field(
         default=20, description="Messages that may wait in one conversation; more are refused."
     )

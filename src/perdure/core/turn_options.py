@@ -50,6 +50,13 @@ class AnswerFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class Unattended:
+    """The turn runs without a user: what needs approval is refused, unless these permission rules allow it."""
+
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TurnOptions:
     """The options of one turn. Without any, the turn runs as configured."""
 
@@ -63,6 +70,9 @@ class TurnOptions:
     temperature: float | None = None
     # Results of calls that an earlier turn returned to the client.
     results: tuple[Message, ...] = ()
+    unattended: Unattended | None = None
+    # The model of a conversation that starts with this turn; None: the configured one.
+    model: str | None = None
     _names: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,10 +97,13 @@ class TurnOptions:
             "is_serial": not self.allows_parallel_calls,
             "max_tokens": self.max_tokens,
             "results": [result.to_dict() for result in self.results],
+            "model": self.model,
         }
         out: dict[str, Any] = {name: value for name, value in values.items() if value}
         if self.temperature is not None:
             out["temperature"] = self.temperature
+        if self.unattended is not None:
+            out["unattended"] = {"allowed": list(self.unattended.allowed)}
         if answer is not None:
             out["answer_format"] = {"schema": answer.schema, "name": answer.name, "is_strict": answer.is_strict}
         return out
@@ -98,7 +111,7 @@ class TurnOptions:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> TurnOptions:
         """Rebuild stored options."""
-        answer = raw.get("answer_format")
+        answer, unattended = raw.get("answer_format"), raw.get("unattended")
         return cls(
             tools=tuple(raw.get("tools") or ()),
             tool_choice=raw.get("tool_choice") or AUTO,
@@ -107,6 +120,8 @@ class TurnOptions:
             max_tokens=raw.get("max_tokens"),
             temperature=raw.get("temperature"),
             results=tuple(Message.from_dict(result) for result in raw.get("results") or ()),
+            unattended=Unattended(tuple(unattended["allowed"])) if unattended is not None else None,
+            model=raw.get("model"),
         )
 
 

@@ -27,12 +27,16 @@ from perdure.gateway.api.app import create_app
 from perdure.gateway.api.connections import bounded_protocol
 from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.events.broker import OnEvent
-from perdure.gateway.executor import run_shielded
+from perdure.gateway.events.types import ChatKey, Ticket
+from perdure.gateway.executor import run_blocking, run_shielded
 from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
+from perdure.gateway.workers.scheduler import record_outcomes
 from perdure.providers.http import HttpClient, HttpxClient
 from perdure.providers.http_asyncio import AsyncioHttpClient
+from perdure.store.inbox import QueuedMessage
+from perdure.store.schedules import Schedule
 from perdure.store.store import SessionStore
 
 # Grace period for open connections once all turns have finished.
@@ -129,6 +133,29 @@ async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) 
         server.should_exit = True
         await serving
     await shared.transport.aclose()
+
+
+async def run_schedule(settings: Settings, home: Path, store: SessionStore, schedule: Schedule) -> QueuedMessage:
+    """Run a schedule once in this process, without a server, and return its finished message; cancelling stops it.
+
+    A process that dies leaves the run to the next gateway.
+    """
+    asyncio.get_running_loop().set_default_executor(DaemonThreads())
+    shared = Shared(settings, home=home, store=store, bridge=RunningLoop(), wire=_http_client(), keep=run_shielded)
+    hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
+    hub.start_alone()
+    queued = await hub.scheduler.run_now(schedule)
+    inbound = queued.inbound
+    ticket = Ticket(queued.id, None, "running", ChatKey(inbound.platform, inbound.user_key, inbound.chat))
+    try:
+        async for _ in hub.turn_events(ticket):
+            pass
+    finally:
+        hub.stop_turns([queued.id])
+        await hub.drain(settings.gateway.drain_timeout_s)
+        await shared.transport.aclose()
+        await run_blocking(record_outcomes, store)
+    return await run_blocking(store.inbox.get, queued.id)
 
 
 class _GatewayServer(uvicorn.Server):

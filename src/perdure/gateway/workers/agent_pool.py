@@ -20,6 +20,7 @@ from perdure.app.build import AgentUser, build_agent
 from perdure.app.runtime import Shared
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.ports import Clock
+from perdure.core.turn_options import Unattended
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.questions import ChatPrompter, QuestionRegistry
@@ -42,10 +43,18 @@ MODEL_KEY = "gateway.model"
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """Which agent to acquire: for which chat, with or without shell tools."""
+    """Which agent to acquire: for which chat, with or without shell tools, with or without a user to ask."""
 
     chat: ChatKey
     has_shell: bool
+    unattended: Unattended | None = None
+    # The model of a new conversation; None: the configured one.
+    model: str | None = None
+
+    @property
+    def access(self) -> tuple[bool, Unattended | None]:
+        """What an agent may do: it is used again only for messages with the same access."""
+        return self.has_shell, self.unattended
 
 
 class AgentFactory(Protocol):
@@ -74,8 +83,9 @@ class WiredAgentFactory:
             user_key,
             chat_key=chat_key(spec.chat),
             has_shell=spec.has_shell,
-            approver=prompter,
-            asker=prompter,
+            approver=prompter if spec.unattended is None else None,
+            asker=prompter if spec.unattended is None else None,
+            allowed=spec.unattended.allowed if spec.unattended is not None else (),
         )
         return build_agent(self._shared, user, session_id=session_id)
 
@@ -89,7 +99,7 @@ class AgentSlot:
 
     agent: ConversationAgent | None = None
     prompter: ChatPrompter | None = None
-    has_shell: bool = False
+    access: tuple[bool, Unattended | None] | None = None
     # The conversation as this process last wrote it; a different value means another process has written since.
     version: tuple[str, int, str | None] | None = None
     last_used_s: float = 0.0
@@ -187,13 +197,17 @@ class AgentPool:
         agent, prompter = None, ChatPrompter(self._questions)
         if conversation_id is None:
             agent = self._factory.make(spec, user_key=spec.chat.user_key, session_id=None, prompter=prompter)
+            if spec.model is not None:
+                agent.switch_model(self._factory.route_to(spec.model))
             conversation_id = agent.open().live.conversation_id
+            if spec.model is not None:
+                self._store.conversation_state(conversation_id).set(MODEL_KEY, spec.model)
         lease = self._store.leases.acquire(conversation_id, self._holder, is_dead=is_holder_dead)
         slot = self._slot_for(lease.conversation_id)
         try:
             conversation, version = self._read_version(lease.conversation_id)
             if agent is not None:
-                slot.agent, slot.prompter, slot.has_shell, slot.version = agent, prompter, spec.has_shell, version
+                slot.agent, slot.prompter, slot.access, slot.version = agent, prompter, spec.access, version
             agent, prompter = self._agent(slot, conversation, version, spec)
         except BaseException:
             self._free(slot)
@@ -224,7 +238,7 @@ class AgentPool:
         if (
             slot.agent is not None
             and slot.prompter is not None
-            and (slot.version, slot.has_shell) == (version, spec.has_shell)
+            and (slot.version, slot.access) == (version, spec.access)
         ):
             return slot.agent, slot.prompter
         if slot.agent is not None:
@@ -236,7 +250,7 @@ class AgentPool:
         if version[2] is not None:
             agent.switch_model(self._factory.route_to(version[2]))
         agent.open()
-        slot.agent, slot.prompter, slot.has_shell, slot.version = agent, prompter, spec.has_shell, version
+        slot.agent, slot.prompter, slot.access, slot.version = agent, prompter, spec.access, version
         return agent, prompter
 
     def _read_version(self, conversation_id: str) -> tuple[Conversation, tuple[str, int, str | None]]:

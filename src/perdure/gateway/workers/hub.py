@@ -37,6 +37,7 @@ from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.gateway.workers.questions import OpenQuestion, QuestionRegistry
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues
 from perdure.gateway.workers.routing import ChatRouting, queue_key, stop_queue_key
+from perdure.gateway.workers.scheduler import Scheduler
 from perdure.gateway.workers.worker import WorkerContext
 from perdure.store.encoding import IdSource
 from perdure.store.inbox import EnqueueResult, InboundMessage, QueuedMessage
@@ -90,11 +91,13 @@ class Hub:
             store, self.pool, ChatRouting(store), self.broker, self.commands, self.stats, clock, self._delivery
         )
         self.queues = ConversationQueues(context, owner=self.owner)
+        self.scheduler = Scheduler(store, self.queues, owner=self.owner, clock=clock, ids=ids)
         self._periodic_tasks = PeriodicTasks(
             context,
             self.queues,
             leases=self.leases,
             questions=self.questions,
+            scheduler=self.scheduler if settings.run_schedules else None,
             owner=self.owner,
             idle_s=settings.idle_close_s,
         )
@@ -106,6 +109,10 @@ class Hub:
         self._periodic_tasks.start()
         for adapter in self._adapters.values():
             await adapter.start(self)
+
+    def start_alone(self) -> None:
+        """Start for the messages of this process only: without adapters, schedules and orphans of others."""
+        self._periodic_tasks.start_own()
 
     @property
     def is_draining(self) -> bool:

@@ -1,4 +1,4 @@
-"""Periodic tasks of a gateway process: heartbeat, orphan recovery, lease renewal and cleanup."""
+"""Periodic tasks of a gateway process: heartbeat, orphan recovery, lease renewal, schedules and cleanup."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from perdure.gateway.workers.agent_pool import RENEW_INTERVAL_S as LEASE_RENEW_I
 from perdure.gateway.workers.agent_pool import LeaseRenewer
 from perdure.gateway.workers.questions import QuestionRegistry
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues, is_owner_dead
+from perdure.gateway.workers.scheduler import Scheduler
 from perdure.gateway.workers.worker import WorkerContext
 from perdure.store.store import SessionStore
 
@@ -39,6 +40,7 @@ class PeriodicTasks:
         *,
         leases: LeaseRenewer,
         questions: QuestionRegistry,
+        scheduler: Scheduler | None,
         owner: str,
         idle_s: float,
     ) -> None:
@@ -46,6 +48,7 @@ class PeriodicTasks:
         self._queues = queues
         self._leases = leases
         self._questions = questions
+        self._scheduler = scheduler
         self._owner = owner
         self._idle_s = idle_s
         self._tasks: list[asyncio.Task[None]] = []
@@ -53,15 +56,22 @@ class PeriodicTasks:
         self._published: dict[str, int] = {}
 
     def start(self) -> None:
-        schedule: tuple[tuple[float, Callable[[], Awaitable[None]]], ...] = (
-            (HEARTBEAT_S, self._heartbeat),
-            (HEARTBEAT_S, self._publish_remote_answers),
-            (ORPHANS_S, self._take_over_orphans),
-            (LEASE_RENEW_INTERVAL_S, self._leases.renew_all),
-            (CLEANUP_S, self._clean_up),
-            (PURGE_S, self._purge),
-        )
-        self._tasks = [asyncio.create_task(_run_every(interval_s, task)) for interval_s, task in schedule]
+        """Start all tasks."""
+        self.start_own()
+        self._run(HEARTBEAT_S, self._publish_remote_answers)
+        self._run(ORPHANS_S, self._take_over_orphans)
+        self._run(CLEANUP_S, self._clean_up)
+        self._run(PURGE_S, self._purge)
+        if self._scheduler is not None:
+            self._run(HEARTBEAT_S, self._scheduler.run_due)
+
+    def start_own(self) -> None:
+        """Start what the messages of this process need; those of other processes are left alone."""
+        self._run(HEARTBEAT_S, self._heartbeat)
+        self._run(LEASE_RENEW_INTERVAL_S, self._leases.renew_all)
+
+    def _run(self, interval_s: float, task: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(asyncio.create_task(_run_every(interval_s, task)))
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -109,7 +109,9 @@ class MessageJob:
         self.chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
         self.principal = Principal(inbound.user_key, frozenset(_parse_scopes(inbound.scopes)))
         self._options = TurnOptions.from_dict(inbound.options)
-        self._spec = AgentSpec(self.chat, self.principal.has_scope("shell"))
+        self._spec = AgentSpec(
+            self.chat, self.principal.has_scope("shell"), self._options.unattended, self._options.model
+        )
         self.conversation_id: str | None = queued.conversation_id
         # A command of this message chose `conversation_id`, None for a new conversation.
         self._has_moved = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 _HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -27,11 +27,16 @@ class Row:
         return bool(_HOLDS[sign](self.value, float(figure)))
 
 
-def render(title: str, rows: Iterable[Row]) -> str:
-    """The table as text, aligned, one verdict a row."""
-    lines = [f"{title}", f"  {'figure':<58} {'measured':>12} {'unit':<8} {'bar':<12} verdict"]
+def render(title: str, rows: Iterable[Row], earlier: Mapping[str, float] | None = None) -> str:
+    """The table as text, aligned, one verdict a row; `earlier` adds ratios to the figures of another run."""
+    compared = "  × before" if earlier else ""
+    lines = [f"{title}", f"  {'figure':<58} {'measured':>12} {'unit':<8} {'bar':<12}{compared} verdict"]
     words = {True: "ok", False: "MISSED", None: ""}
     for r in rows:
         value = f"{r.value:,.3f}".rstrip("0").rstrip(".")
-        lines.append(f"  {r.name:<58} {value:>12} {r.unit:<8} {r.bar or '':<12} {words[r.holds]} {r.note}".rstrip())
+        before = (earlier or {}).get(r.name)
+        ratio = (f"{r.value / before:>10.2f}" if before else f"{'':>10}") if earlier else ""
+        lines.append(
+            f"  {r.name:<58} {value:>12} {r.unit:<8} {r.bar or '':<12}{ratio} {words[r.holds]} {r.note}".rstrip()
+        )
     return "\n".join(lines)

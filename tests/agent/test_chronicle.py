@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -203,3 +204,30 @@ def test_a_notice_behind_the_last_reply_is_stored_when_the_turn_is_over(tmp_path
         b.agent.chat("tell me everything")
         notices = [e.payload["text"] for e in kept(b, "notice")]
     assert len(notices) == 1
+
+
+@pytest.mark.parametrize("finish", ["content_filter", "refusal"])
+def test_an_answer_that_the_model_declined_is_on_record(tmp_path: Path, finish: str) -> None:
+    with bench(tmp_path, Say("I cannot help with that.", finish=finish), "Gladly.") as b:
+        b.agent.chat("something bad")
+        b.agent.chat("something good")
+        (refused,) = kept(b, "model_refused")
+    assert refused.payload["model"] == b.agent.endpoint.model
+
+
+def test_a_turn_stopped_before_any_text_is_on_record(tmp_path: Path) -> None:
+    started, is_over = threading.Event(), threading.Event()
+
+    def waits() -> str:
+        """Runs until it is stopped."""
+        started.set()
+        is_over.wait(30)
+        return "late"
+
+    with bench(tmp_path, Say(calls=(Call("waits", {}, "c1"),)), "Fine.", tools=[waits]) as b:
+        threading.Thread(target=lambda: (started.wait(30), b.agent.interrupt()), daemon=True).start()
+        assert b.agent.run_conversation("go").outcome == "interrupted"
+        is_over.set()
+        assert len(kept(b, "turn_stopped")) == 1
+        b.agent.chat("again")
+        assert len(kept(b, "turn_stopped")) == 1

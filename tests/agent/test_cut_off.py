@@ -41,6 +41,7 @@ def test_what_was_said_before_an_interrupt_is_kept_as_an_event_and_not_in_the_hi
         assert [m["role"] for m in result.messages] == ["user"]
         assert kept.payload["text"].startswith("one two")
         assert kept.payload["why"] == "interrupted"
+        assert b.store.ledger.events(result.session_id, kind="turn_stopped") == [], "one stop, one event"
         assert b.agent.chat("again") == "Fine."
         assert b.sim.violations == []
         # The model learns of the stop, once; the history and the log do not have it.

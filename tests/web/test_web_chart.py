@@ -114,7 +114,7 @@ def test_every_reason_has_its_words(tmp_path: Path, reason: str, said: str) -> N
             clock.pass_ms(10)
         made, failed = Asking(store).get(f"/conversations/{session.id}/context")["marks"]
     assert made == {
-        "kind": "compaction", "at": 1, "seq": 0, "text": f"compacted: 20,000 → 5,000 tokens, {said}",
+        "kind": "compaction", "at": 1, "seq": 0, "event_id": 1, "text": f"compacted: 20,000 → 5,000 tokens, {said}",
         "before_tokens": 20_000, "after_tokens": 5_000,
     }  # fmt: skip
     assert (failed["at"], failed["text"]) == (2, f"compaction failed at 20,000 tokens; it was tried {said}")

@@ -20,7 +20,7 @@ NEEDED = {"/api/page/conversations/{any_id}/open": {"address": "m:1"}}
 
 def _routes(store: SessionStore) -> list[APIRoute]:
     routes = [r for r in web_ui_router(store, visibility_of=visibility_of).routes if isinstance(r, APIRoute)]
-    assert len(routes) == 10
+    assert len(routes) == 11
     return routes
 
 

@@ -152,7 +152,11 @@ def test_a_row_has_cost_tokens_context_compactions_and_failures(tmp_path: Path) 
             "window": 1_000,
             "compactions": 0,
             "failed_turns": 1,
+            "model_refusals": 0,
+            "stopped_turns": 0,
+            "provider_errors": 0,
             "failed_tool_calls": 2,
+            "refused_tool_calls": 1,
         }
         assert (rows[silent]["calls"], rows[silent]["cost_usd"], rows[silent]["context_tokens"]) == (0, None, None)
 

@@ -145,6 +145,8 @@ class Turn:
         except asyncio.CancelledError:
             if not self._has_begun:
                 raise
+            if not self._live.stopped_text:  # a reply that was cut off is on record already
+                self._live.record(StoredEvent(self._live.id, "turn_stopped", {}))
             return "interrupted", "", None
 
     async def _begin(self, user_message: Message | None) -> None:
@@ -325,8 +327,11 @@ class Turn:
     async def _finish(self, answer: ModelAnswer, message: Message) -> None:
         """Store the last reply. Where no compaction is due, the turn ends with the same call of a worker thread."""
 
+        is_refused = answer.reply.finish == "refusal"
+        events = [StoredEvent(self._live.id, "model_refused", {"model": answer.endpoint.model})] if is_refused else []
+
         def store() -> AfterTurn | None:
-            self._live.append(message)
+            self._live.append(message, events=events)
             action = self._gate.decide_after_turn()
             if action is None:
                 self._close_here()

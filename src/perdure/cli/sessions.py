@@ -167,15 +167,23 @@ def _print_address(store: SessionStore, any_id: str, address: str) -> None:
         offset = page.next_offset
 
 
+_OUTCOMES = {
+    "turn_failed": "The turn failed: {reason}",
+    "turn_stopped": "The turn was stopped.",
+    "model_refused": "The model declined to answer, or the provider's content filter stopped it.",
+}
+
+
 def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list[str]]:
-    """Why turns failed, by the message each failure came after."""
+    """What became of turns without an answer, by the message each came after."""
     from perdure.store.records import Span
 
     failures: dict[int, list[str]] = {}
     if conversation.last_seq:
         for seq, event in store.timeline.events_between(conversation.id, Span(1, conversation.last_seq), limit=100_000):
-            if event.kind == "turn_failed":
-                failures.setdefault(seq, []).append(f"✕ The turn failed: {event.payload.get('reason', '')}\n")
+            line = _OUTCOMES.get(event.kind, "").format(reason=event.payload.get("reason", ""))
+            if line:
+                failures.setdefault(seq, []).append(f"✕ {line}\n")
     return failures
 
 

@@ -14,7 +14,14 @@ from perdure.store.db.database import Row, Transaction, Value, text, to_time_ms
 from perdure.store.encoding import decode_or_placeholder
 from perdure.store.queries import CONVERSATION, StoreContext, conversation_of_row
 from perdure.store.records import Conversation
-from perdure.store.statistics import ORDER_SQL, ConversationFigures, OrderKey, load_figures
+from perdure.store.statistics import (
+    ORDER_SQL,
+    ConversationFigures,
+    FailureKind,
+    OrderKey,
+    failing_sql,
+    load_figures,
+)
 
 _COLUMNS = ", ".join(f"c.{name}" for name in CONVERSATION.split(", "))
 _FROM = "FROM conversation c LEFT JOIN session s ON s.id = c.tip"
@@ -46,9 +53,9 @@ class ConversationFilter:
     parent_id: str | None = None
     title: str | None = None
     ids: Sequence[str] | None = None
-    # Only conversations that were compacted, or in which a turn failed.
+    # Only conversations that were compacted, or with a failure of one of these kinds.
     is_compacted: bool = False
-    has_failed_turn: bool = False
+    failures: Sequence[FailureKind] = ()
 
     def conditions(self) -> tuple[list[str], list[Value]]:
         parts: list[str] = []
@@ -70,8 +77,8 @@ class ConversationFilter:
             values.append(f"%{text(self.title).translate(_LIKE)}%")
         if self.is_compacted:
             parts.append("c.id IN (SELECT conversation FROM session WHERE began_by = 'compression')")
-        if self.has_failed_turn:
-            parts.append("c.id IN (SELECT conversation FROM event WHERE kind = 'turn_failed')")
+        if self.failures:
+            parts.append(f"c.id IN ({failing_sql(self.failures)})")
         if self.ids is not None:
             parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")
             values += [text(i) for i in self.ids]

@@ -13,8 +13,39 @@ from perdure.store.ledger import COMPACTED, prompt_sizes, to_sum
 OrderKey = Literal["updated", "messages", "cost", "tokens", "context", "compactions", "failures"]
 
 _TOKENS = "input_tokens + cache_read_tokens + cache_write_tokens + output_tokens"
-# A batch's event holds the state of each call as `"<call id>": "failed"`; quotes inside a string would be escaped.
-_FAILED_CALLS = "(LENGTH(payload) - LENGTH(REPLACE(payload, ': \"failed\"', ''))) / 10"
+
+
+def _occurrences(member: str) -> str:
+    """Count a JSON member's value in a payload; quotes inside a string are escaped, so that no text can pose as one."""
+    return f"(LENGTH(payload) - LENGTH(REPLACE(payload, '{member}', ''))) / {len(member)}"
+
+
+FailureKind = Literal[
+    "failed_turns", "model_refusals", "stopped_turns", "provider_errors", "failed_tool_calls", "refused_tool_calls"
+]
+# What each event adds to each count of failures. A batch's event has the state of each call: `"<call id>": "failed"`.
+_FAILURES: Mapping[FailureKind, Mapping[str, str]] = {
+    "failed_turns": {"turn_failed": "1"},
+    "model_refusals": {"model_refused": "1"},
+    "stopped_turns": {"turn_stopped": "1", "partial_reply": _occurrences('"why": "interrupted"')},
+    "provider_errors": {"recovery": "1"},
+    "failed_tool_calls": {"tools": _occurrences(': "failed"')},
+    "refused_tool_calls": {"tools": _occurrences(': "refused"')},
+}
+_FAILURE_EVENTS = ", ".join(f"'{kind}'" for kind in sorted({k for counts in _FAILURES.values() for k in counts}))
+
+
+def _count_sql(kind: FailureKind) -> str:
+    cases = " ".join(f"WHEN kind = '{event}' THEN {amount}" for event, amount in _FAILURES[kind].items())
+    return f"SUM(CASE {cases} ELSE 0 END)"
+
+
+def failing_sql(kinds: Sequence[FailureKind]) -> str:
+    """A query for the conversations with a failure of any of these kinds."""
+    counts = " + ".join(_count_sql(kind) for kind in kinds)
+    return f"SELECT conversation FROM event WHERE kind IN ({_FAILURE_EVENTS}) GROUP BY conversation HAVING {counts} > 0"
+
+
 _NEWEST_MAIN = "SELECT MAX(id) AS newest FROM call WHERE task = 'main'{where} GROUP BY conversation"
 # The figure each order sorts by, per conversation.
 ORDER_SQL: Mapping[OrderKey, str] = {
@@ -25,9 +56,10 @@ ORDER_SQL: Mapping[OrderKey, str] = {
     f" JOIN ({_NEWEST_MAIN.format(where='')}) n ON n.newest = k.id GROUP BY k.conversation",
     "compactions": "SELECT conversation, COUNT(*) AS figure FROM session WHERE began_by = 'compression'"
     " GROUP BY conversation",
-    # A failed turn weighs more than any number of failed tool calls.
-    "failures": f"SELECT conversation, SUM(CASE WHEN kind = 'turn_failed' THEN 1000000 ELSE {_FAILED_CALLS} END)"
-    " AS figure FROM event WHERE kind IN ('turn_failed', 'tools') GROUP BY conversation",
+    # A turn without an answer weighs more than any number of tool calls.
+    "failures": f"SELECT conversation, 1000000 * ({_count_sql('failed_turns')} + {_count_sql('model_refusals')})"
+    f" + {' + '.join(_count_sql(kind) for kind in list(_FAILURES)[2:])} AS figure FROM event"
+    f" WHERE kind IN ({_FAILURE_EVENTS}) GROUP BY conversation",
 }
 
 
@@ -44,7 +76,13 @@ class ConversationFigures:
     window_tokens: int | None = None
     compactions: int = 0
     failed_turns: int = 0
+    # Answers that the model or the provider's filter declined to give.
+    model_refusals: int = 0
+    stopped_turns: int = 0
+    # Errors after which the turn went on.
+    provider_errors: int = 0
     failed_tool_calls: int = 0
+    refused_tool_calls: int = 0
 
 
 def load_figures(tx: Transaction, ids: Sequence[str]) -> dict[str, ConversationFigures]:
@@ -67,14 +105,13 @@ def load_figures(tx: Transaction, ids: Sequence[str]) -> dict[str, ConversationF
     ):
         key = to_text(conversation)
         figures[key] = replace(figures[key], compactions=_whole(count))
-    for conversation, turns, calls in tx.rows(
-        "SELECT conversation, SUM(CASE WHEN kind = 'turn_failed' THEN 1 ELSE 0 END),"
-        f" SUM(CASE WHEN kind = 'tools' THEN {_FAILED_CALLS} ELSE 0 END) FROM event WHERE {among}"
-        " AND kind IN ('turn_failed', 'tools') GROUP BY conversation",
+    counts = ", ".join(_count_sql(kind) for kind in _FAILURES)
+    for conversation, *amounts in tx.rows(
+        f"SELECT conversation, {counts} FROM event WHERE {among} AND kind IN ({_FAILURE_EVENTS}) GROUP BY conversation",
         ids,
     ):
         key = to_text(conversation)
-        figures[key] = replace(figures[key], failed_turns=_whole(turns), failed_tool_calls=_whole(calls))
+        figures[key] = replace(figures[key], **dict(zip(_FAILURES, map(_whole, amounts), strict=True)))
     return _with_context(tx, figures, among, ids)
 
 

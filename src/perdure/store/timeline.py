@@ -94,6 +94,17 @@ class Timeline:
 
         return self._context.database.read(load)
 
+    def failed_results(self, any_id: str, *, limit: int = 2_000) -> list[TimelineEntry]:
+        """Return the first results of tool calls that failed or were refused, oldest first."""
+
+        def load(tx: Transaction) -> list[TimelineEntry]:
+            conversation = get_conversation(tx, conversation_id_of(tx, any_id))
+            whole = Span(1, conversation.last_seq)
+            condition = " AND tool_state IN ('failed', 'refused')"
+            return list(_read_page(tx, lineage_of(tx, conversation), whole, condition=condition, limit=limit))
+
+        return self._context.database.read(load)
+
     def tool_runs(self, any_id: str, span: Span) -> dict[tuple[int, str], ToolRun]:
         """Return the tool runs of a span, keyed by result timestamp and call id.
 
@@ -116,7 +127,9 @@ def _clamp(limit: int) -> int:
     return max(1, min(limit, _MAX_PAGE))
 
 
-def _read_page(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineEntry, ...]:
+def _read_page(
+    tx: Transaction, lineage: Lineage, span: Span, *, condition: str = "", limit: int = _NEVER
+) -> tuple[TimelineEntry, ...]:
     return tuple(
         TimelineEntry(
             Entry(seq, decode_or_placeholder(body, encoding, kind, seq=seq, tool_state=state), to_time_ms(created_at)),
@@ -126,8 +139,8 @@ def _read_page(tx: Transaction, lineage: Lineage, span: Span) -> tuple[TimelineE
         for segment in segments_of(lineage, span)
         for seq, body, encoding, kind, created_at, session, chained, state in tx.rows(
             "SELECT seq, body, encoding, kind, created_at, session, chained, tool_state FROM message"
-            " WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq",
-            segment,
+            f" WHERE conversation = ? AND seq BETWEEN ? AND ?{condition} ORDER BY seq LIMIT ?",
+            (*segment, limit),
         )
     )
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Annotated, Any, Literal, cast
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any, Literal, cast, get_args
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,7 +20,7 @@ from perdure.core.visibility import Visibility
 from perdure.models.catalog import Catalog
 from perdure.store.listing import ConversationFilter, ListOrder
 from perdure.store.records import Conversation
-from perdure.store.statistics import OrderKey
+from perdure.store.statistics import FailureKind, OrderKey
 from perdure.store.store import SessionStore
 from perdure.web import schemas
 from perdure.web.live import LiveFeed
@@ -28,6 +28,7 @@ from perdure.web.schemas import OpenedPage
 from perdure.web.scoped_store import ScopedStore
 from perdure.web.views.chart import context_chart
 from perdure.web.views.conversations import conversation_head, conversation_page, filters, search_page
+from perdure.web.views.failures import list_failures
 from perdure.web.views.handoff import handoff_view
 from perdure.web.views.timeline import TimelineCursor, timeline_page
 from perdure.web.views.usage import usage_view
@@ -104,7 +105,18 @@ Moment = Annotated[int | None, Query(ge=0, le=_MOST, description="UTC epoch mill
 Seq = Annotated[int | None, Query(ge=0, le=_MOST)]
 Words = Annotated[str, Query(max_length=1_000)]
 Name = Annotated[str | None, Query(max_length=200)]
-Only = Annotated[Literal["compacted", "failed"] | None, Query(description="Compacted, or with a failed turn.")]
+Only = Annotated[
+    Literal["compacted", "failures", "failed", "refused", "stopped", "errors", "tools"] | None,
+    Query(description="Compacted, with any failure, or with one kind of failure."),
+]
+_FAILURES_OF: Mapping[str | None, Sequence[FailureKind]] = {
+    "failures": get_args(FailureKind),
+    "failed": ("failed_turns", "model_refusals"),
+    "refused": ("model_refusals", "refused_tool_calls"),
+    "stopped": ("stopped_turns",),
+    "errors": ("provider_errors", "failed_turns"),
+    "tools": ("failed_tool_calls", "refused_tool_calls"),
+}
 AnyId = Annotated[str, Path(max_length=100)]
 
 
@@ -139,6 +151,7 @@ def web_ui_router(
     router.get(one, response_model=schemas.ConversationHead)(head)
     router.get(f"{one}/timeline", response_model=schemas.TimelineResponse)(timeline)
     router.get(f"{one}/context", response_model=schemas.ContextChart)(context)
+    router.get(f"{one}/failures", response_model=schemas.FailureList)(failures)
     router.get(f"{one}/handoffs/{{seq}}", response_model=schemas.HandoffView)(handoff)
     router.get(f"{one}/open", response_model=schemas.OpenedPage)(open_address)
     router.get("/usage", response_model=schemas.UsageView)(usage)
@@ -167,7 +180,7 @@ def conversations(
         since,
         until,
         is_compacted=only == "compacted",
-        has_failed_turn=only == "failed",
+        failures=_FAILURES_OF.get(only, ()),
     )
     order = ListOrder(sort, is_ascending=direction == "asc")
     return _json(conversation_page(scope, filters, query=q, cursor=cursor or None, limit=limit, order=order))
@@ -212,6 +225,11 @@ def timeline(
 def context(scope: Seen, any_id: AnyId) -> Response:
     """The parts of the prompt, call by call."""
     return _json(context_chart(scope, scope.conversation(any_id)))
+
+
+def failures(scope: Seen, any_id: AnyId) -> Response:
+    """What went wrong in a conversation, oldest first."""
+    return _json(schemas.FailureList(failures=list_failures(scope, scope.conversation(any_id))))
 
 
 def handoff(scope: Seen, any_id: AnyId, seq: Annotated[int, Path(ge=0, le=_MOST)]) -> Response:

@@ -6,6 +6,7 @@
     /conversations/{any_id}                                         ConversationHead
     /conversations/{any_id}/timeline?before=&after=&around=&limit=  TimelineResponse, oldest first in a page
     /conversations/{any_id}/context                                 ContextChart
+    /conversations/{any_id}/failures                                FailureList
     /conversations/{any_id}/handoffs/{seq}                          HandoffView
     /conversations/{any_id}/open?address=&offset=&limit=            OpenedPage           (m:…, h:…, output:…)
     /usage?days=                                                    UsageView
@@ -38,7 +39,19 @@ class ErrorBody(BaseModel):
     detail: str
 
 
-class FiguresRow(RecordModel):
+class FailureCounts(RecordModel):
+    """What went wrong in a conversation, by kind."""
+
+    failed_turns: int
+    model_refusals: int
+    stopped_turns: int
+    # Errors after which the turn went on.
+    provider_errors: int
+    failed_tool_calls: int
+    refused_tool_calls: int
+
+
+class FiguresRow(FailureCounts):
     """What a conversation cost and how it went; the cost leaves out the unpriced calls."""
 
     calls: int
@@ -48,8 +61,6 @@ class FiguresRow(RecordModel):
     context_tokens: int | None
     window: int | None = Field(validation_alias="window_tokens")
     compactions: int
-    failed_turns: int
-    failed_tool_calls: int
 
 
 class ConversationRow(BaseModel):
@@ -142,6 +153,7 @@ class ConversationHead(BaseModel):
     totals: TotalsRow
     # Handoffs, oldest first, by the seq of their message.
     handoffs: list[int]
+    failures: FailureCounts
     gauge: GaugeRow | None
     children: list[ConversationRow]
 
@@ -200,8 +212,10 @@ class MessageRow(BaseModel):
 
 
 class EventRow(BaseModel):
-    """compaction · spill · model_switch · recovery · notice · partial · turn_failed · undo, right after `after_seq`."""
+    """An event right after `after_seq`: compaction · spill · model_switch · recovery · notice · partial · turn_failed ·
+    turn_stopped · model_refused · undo."""
 
+    id: int
     kind: str
     after_seq: int
     session_id: str
@@ -254,11 +268,32 @@ class ChartMark(BaseModel):
     # Index into `calls`: it happened before this one (len(calls): after the last).
     at: int
     seq: int
+    # The event in the timeline; null for a tool's result.
+    event_id: int | None = None
     # One plain sentence: "compacted: 101,200 → 31,000 tokens, because the prompt reached the threshold of 100,000".
     text: str
     # A compaction's figures: what the next prompt would have held, and what it holds instead.
     before_tokens: int | None = None
     after_tokens: int | None = None
+
+
+class FailureRow(BaseModel):
+    """turn_failed · turn_stopped · model_refused · recovery · tool_failed · tool_refused."""
+
+    kind: str
+    # The message it belongs to: a tool's result, else the message before the event.
+    seq: int
+    # The event in the timeline; null for a tool's result.
+    event_id: int | None
+    created_at: int
+    # One plain sentence.
+    text: str
+
+
+class FailureList(BaseModel):
+    """The failures of a conversation, oldest first."""
+
+    failures: list[FailureRow]
 
 
 class FactRow(BaseModel):

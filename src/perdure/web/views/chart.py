@@ -10,20 +10,14 @@ from typing import Any
 from perdure.core.messages import clean
 from perdure.store.ledger import prompt_sizes
 from perdure.store.records import CallRecord, Conversation, StoredEvent
-from perdure.web.schemas import CallPoint, ChartMark, ContextChart
+from perdure.web.schemas import CallPoint, ChartMark, ContextChart, FailureRow
 from perdure.web.scoped_store import ScopedStore
+from perdure.web.views.failures import list_failures
 
 # More marks of one kind would overlap on the chart.
 _MOST_MARKS = 10_000
 # From the bottom of the stack to its top.
 PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
-
-_ACTIONS = {
-    "compact": "the conversation was compacted and the call made again",
-    "lower_output": "a shorter reply was requested",
-    "drop_images": "the oldest images were left out and the call made again",
-    "reroute": "it was tried again with another key or provider",
-}
 
 
 def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChart:
@@ -44,6 +38,8 @@ def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChar
         _mark(event, at=bisect_left(starts, event.created_at_ms), seq=seq, calls=calls)
         for event, seq in zip(events, seqs[len(calls) :], strict=True)
     ]
+    marks += [_failure_mark(row, at=bisect_left(starts, row.created_at)) for row in list_failures(scope, conversation)]
+    marks.sort(key=lambda mark: (mark.at, mark.seq))
     points = [_point(call, seq) for call, seq in zip(calls, seqs, strict=False)]
     auxiliary = Counter(c.task for c in every_call if c.task != "main")
     return ContextChart(parts=list(PARTS), calls=points, marks=marks, auxiliary_calls=dict(auxiliary))
@@ -68,10 +64,15 @@ def _mark(event: StoredEvent, *, at: int, seq: int, calls: Sequence[CallRecord])
         kind=event.kind,
         at=at,
         seq=seq,
+        event_id=event.id,
         text=clean(_CHART_EVENTS[event.kind](event.payload, _Around(calls, at))),
         before_tokens=before,
         after_tokens=after,
     )
+
+
+def _failure_mark(row: FailureRow, *, at: int) -> ChartMark:
+    return ChartMark(kind=row.kind, at=at, seq=row.seq, event_id=row.event_id, text=row.text)
 
 
 def _point(call: CallRecord, seq: int) -> CallPoint:
@@ -131,12 +132,6 @@ def _switch(payload: Mapping[str, Any], around: _Around) -> str:
     return f"model switched: {payload.get('old')} → {payload.get('new')}{', ' + why if why else ''}"
 
 
-def _recovery(payload: Mapping[str, Any], around: _Around) -> str:
-    kind, action = str(payload.get("kind", "error")).replace("_", " "), str(payload.get("action", ""))
-    message_text = " ".join(str(payload.get("message", "")).split())[:200]
-    return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{message_text}”)' if message_text else ''}"
-
-
 def _undo(payload: Mapping[str, Any], around: _Around) -> str:
     return "compaction undone: what it had taken out is back in the prompt"
 
@@ -149,6 +144,5 @@ _CHART_EVENTS: dict[str, Callable[[Mapping[str, Any], _Around], str]] = {
     "compaction": _compaction,
     "spill": _spill,
     "model_switch": _switch,
-    "recovery": _recovery,
     "undo": _undo,
 }

@@ -17,6 +17,7 @@ from perdure.web.schemas import (
     ConversationHead,
     ConversationListResponse,
     ConversationRow,
+    FailureCounts,
     FiguresRow,
     Filters,
     GaugeRow,
@@ -52,6 +53,7 @@ def conversation_head(scoped: ScopedStore, conversation: Conversation) -> Conver
         sessions=[SessionRow.model_validate(s) for s in store.conversations.chain(conversation.id)],
         totals=TotalsRow.model_validate(store.ledger.totals(conversation.id)),
         handoffs=sorted(store.log.handoffs(conversation.id)),
+        failures=FailureCounts.model_validate(store.listing.figures([conversation.id])[conversation.id]),
         gauge=_gauge(store, conversation.id),
         children=[row_of(b) for b in children],
     )

@@ -145,7 +145,10 @@ TEXT_CHARS = 8_000
 ANSWER_CHARS = 40_000
 FOLDED_CHARS = 2_000
 _SHOWN_CHARS = {"tool": FOLDED_CHARS, "handoff": TEXT_CHARS, "assistant": ANSWER_CHARS}
-_SHOWN_EVENTS = ("compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo", "turn_failed")
+_SHOWN_EVENTS = frozenset(
+    {"compaction", "spill", "model_switch", "recovery", "notice", "partial_reply", "undo"}
+    | {"turn_failed", "turn_stopped", "model_refused"}
+)
 # How far beyond its ends a page searches for the call of a result, and for the results of a call.
 _MOST_RESULTS = 500
 _STEP = 50
@@ -321,6 +324,7 @@ def _events(scope: ScopedStore, conversation: Conversation, timeline_entry: Sequ
 
 def _event_row(seq: int, event: StoredEvent) -> EventRow:
     return EventRow(
+        id=event.id,
         kind=event.kind.removesuffix("_reply"),
         after_seq=seq,
         session_id=event.session_id,

@@ -143,6 +143,16 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     row = page.run("document.querySelector('details.tool-call').textContent")
     assert "<U+202E>txt.elif<U+202C>" in row
     assert "\u202e" not in row
+    assert page.run("[...document.querySelectorAll('.question h3')].map(e => e.innerText)") == [
+        "What will run", "Why it asks",
+    ]  # fmt: skip
+    # Each button says what it does, to a screen reader, too.
+    described = "b => document.getElementById(b.getAttribute('aria-describedby')).innerText"
+    effects = page.run(f"[...document.querySelectorAll('.question button')].map({described})")
+    assert [effect.split(" ")[:4] for effect in effects] == [
+        ["It", "does", "not", "run,"], ["It", "runs", "now.", "The"],
+        ["It", "runs", "now;", "later"], ["The", "same", "in", "every"],
+    ]  # fmt: skip
     covers = page.text(".question .covers")
     assert "always" in covers
     assert "delete-outside" in covers
@@ -300,7 +310,7 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
     say(page, "/compress leases")
     page.wait_text("Compacted", inside=".answered")
     page.wait("document.querySelector('.timeline .handoff')")
-    page.click("text/Open the handoff and its sources")
+    page.click("text/What was kept: what the model reads from here on")
     page.wait_text("What the model reads now")
     page.wait_text("because you asked for it")
     page.click("#focus")

@@ -101,6 +101,8 @@ def read_file(path: str) -> str:
 
 def search_logs(query: str, since: str = "") -> str:
     """Searches the logs."""
+    if query == "cache miss":
+        raise TimeoutError("the log server did not answer within 30 s")
     return "\n".join(
         f"2026-11-1{n % 5} 12:{n % 60:02}:07 web-{n % 8} {query} {380 + n * 37 % 4200} ms pricing.load_rules"
         for n in range(80)
@@ -117,7 +119,7 @@ class Investigator:
     """The model of the scene: looks with a tool, then says what it saw."""
 
     def __init__(self) -> None:
-        self.faults: list[Fail] = []
+        self.faults: list[Say | Fail] = []
 
     def __call__(self, asked: ScriptRequest) -> Say | Fail:
         messages = asked.body["messages"]
@@ -153,9 +155,14 @@ def set_scene(store: SessionStore, clock: SceneClock, home: Path, *, rounds: int
         for turn, (question, _, _) in enumerate(TURNS * rounds):
             if turn == 10:
                 script.faults = [Fail(status=429, body={"error": {"message": "Rate limit reached"}})] * 4
+            if turn == 12:
+                wrong_key = {"error": {"message": "Incorrect API key provided", "type": "authentication_error"}}
+                script.faults = [Fail(status=401, body=wrong_key)]
+            if turn == 20:
+                script.faults = [Say("I cannot help with that.", finish="content_filter")]
             if turn == 15:
                 agent.switch_model(RouteToModel((replace(agent.endpoint, model="gpt-5-mini"),)))
-            agent.chat(question if turn < len(TURNS) else f"{question} (for SHOP-{2280 + turn})")
+            agent.run_conversation(question if turn < len(TURNS) else f"{question} (for SHOP-{2280 + turn})")
         assert agent.session_id is not None
         told = store.conversations.get(agent.session_id)
         store.conversations.set_title(told.id, "Checkout takes four seconds since Tuesday")

@@ -56,7 +56,7 @@ def _result_row(result: TimelineEntry, exit_code: int | None) -> FailureRow:
         kind, text = "tool_refused", f"{name} was refused: it did not run"
     else:
         kind, text = "tool_failed", f"{name} failed" + (f" with exit code {exit_code}" if exit_code else "")
-        if not exit_code and (reason := _reason(message.text.removeprefix("Error: "))):
+        if not exit_code and (reason := _reason(message.text.removeprefix("Error: ").removeprefix(f"{name} failed: "))):
             text += f": {reason}"
     return FailureRow(kind=kind, seq=result.seq, event_id=None, created_at=result.entry.created_at_ms, text=clean(text))
 

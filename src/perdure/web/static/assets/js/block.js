@@ -1,8 +1,8 @@
 // A block of the timeline: some forty messages, built near the viewport and removed far from it.
 
 import { ToolCallCard } from "./tool_call.js";
-import { h } from "./dom.js";
-import { eventElement } from "./event.js";
+import { clear, h } from "./dom.js";
+import { compactionFacts, eventElement, isCompacted } from "./event.js";
 import { messageElement } from "./message.js";
 
 export class Block {
@@ -70,7 +70,9 @@ export class Block {
     const key = `${event.kind}/${event.after_seq}/${event.created_at}`;
     if (this.seen.has(key)) return;
     this.seen.add(key);
-    this.element.append(eventElement(event, this.conversationId));
+    const facts = isCompacted(event) ? this.element.querySelector(`#m-${event.after_seq} .compaction-facts`) : null;
+    if (facts) clear(facts, compactionFacts(event, this.conversationId));
+    else this.element.append(eventElement(event, this.conversationId));
   }
 
   // Removes the content but keeps the height.

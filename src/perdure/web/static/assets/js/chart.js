@@ -10,6 +10,7 @@ const PAD = { left: 50, right: 10, top: 24, bottom: 26 };
 // The font is 11 px high and about this wide per character.
 const CHAR_PX = 6.6;
 const LABEL_PX = 14;
+const LIMITS = ["window", "threshold"];
 
 export class Chart {
   constructor({ parts, calls, marks }, { onSelect, onOpen, onMark, signal }) {
@@ -58,8 +59,11 @@ export class Chart {
     this.size = { width, height };
     this.cursor = svg("rect", { class: "cursor", y: PAD.top, height: height - PAD.top - PAD.bottom });
     this.drawing.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    this.labels = [];
-    clear(this.drawing, this.axes(top), this.layers(made), this.limits(made), this.drops(), this.cursor);
+    this.obstacles = this.lines(made);
+    // The two lines are labelled first: every figure is read against them.
+    const limits = this.limits(made);
+    const drops = this.drops();
+    clear(this.drawing, this.axes(top), this.layers(made), limits, drops, this.cursor);
     clear(this.lane, markLane(this.marks, { from: this.from, to: this.to, x: this.x, onMark: this.onMark }));
     this.moveCursor();
   }
@@ -96,22 +100,29 @@ export class Chart {
   }
 
   limits(made) {
-    const last = made.at(-1).call;
-    return [
-      ["window", -5],
-      ["threshold", -5],
-    ].flatMap(([name, shift]) => {
+    return LIMITS.flatMap((name) => {
       const path = steps(made, (call) => call[name], this.x, this.y);
-      const value = last[name] ?? made.find(({ call }) => call[name])?.call[name];
+      const value = made[0].call[name] ?? made.find(({ call }) => call[name])?.call[name];
       if (!path) return [];
+      const y = this.y(value) - 5;
       return [
         svg("path", { class: `limit ${name}`, d: path }),
-        this.label(`${name} ${count(made[0].call[name] ?? value)} tokens`, {
-          x: PAD.left + 6,
-          y: this.y(made[0].call[name] ?? value) + shift,
-        }),
+        this.label([`${name} ${count(value)} tokens`, `${name} ${short(value)}`], { x: PAD.left + 6, y }, { isFixed: true }),
       ];
     });
+  }
+
+  // What no label may cover: the compaction arrows, and the lines of window and threshold.
+  lines(made) {
+    const arrows = this.compactions().map((mark) => {
+      const top = this.y(mark.before_tokens) - 5;
+      return { x: this.x(mark.at) - 5, width: 10, y: top, height: this.y(mark.after_tokens) - top };
+    });
+    const limits = LIMITS.flatMap((name) => {
+      const heights = new Set(made.map(({ call }) => call[name]).filter(Boolean));
+      return [...heights].map((value) => ({ x: PAD.left, width: this.size.width, y: this.y(value) - 1, height: 2 }));
+    });
+    return [...arrows, ...limits];
   }
 
   // A compaction: the prompt that would have been sent, and the arrow down to the one that was.
@@ -120,28 +131,37 @@ export class Chart {
       const x = this.x(mark.at);
       const [from, to] = [this.y(mark.before_tokens), this.y(mark.after_tokens)];
       const text = `${short(mark.before_tokens)} → ${short(mark.after_tokens)}`;
-      const isRight = x + 16 + text.length * CHAR_PX < this.size.width;
+      const width = text.length * CHAR_PX;
+      const sides = [x + 10, x - 12 - width].filter((left) => left > PAD.left && left + width < this.size.width);
       return [
         svg("line", { class: "drop", x1: x, x2: x, y1: from, y2: to - 6 }),
         svg("circle", { class: "drop-end", cx: x, cy: from, r: 3.5 }),
         svg("path", { class: "drop-end", d: `M${x - 4.5} ${to - 8}h9l-4.5 8z` }),
-        this.label(text, { x: isRight ? x + 8 : x - 8 - text.length * CHAR_PX, y: from + 4 }),
+        sides.map((left) => ({ x: left, y: from + 4 })).reduce((label, at) => label ?? this.label([text], at), null),
       ];
     });
   }
 
-  // A label, moved up or down until it overlaps no other; omitted if it always would.
-  label(text, { x, y }) {
-    const width = text.length * CHAR_PX + 6;
+  // The first of some texts, long to short, that covers no other label and no line where it is put or a little above or
+  // below; omitted if all would. A fixed one stays where it is put.
+  label(texts, { x, y }, { isFixed = false } = {}) {
+    const steps = isFixed ? [0] : [0, -LABEL_PX, LABEL_PX, -2 * LABEL_PX, 2 * LABEL_PX, -3 * LABEL_PX, 3 * LABEL_PX];
+    for (const text of texts) {
+      const box = { x: x - 3, width: text.length * CHAR_PX + 6, height: LABEL_PX };
+      const place = steps.map((step) => y + step).find((at) => this.isFree({ ...box, y: at - 11 }));
+      if (place === undefined) continue;
+      this.obstacles.push({ ...box, y: place - 11 });
+      const plate = svg("rect", { class: "plate", ...box, y: place - 11, rx: 2 });
+      return svg("g", {}, plate, svg("text", { class: "label", x, y: place }, text));
+    }
+    return null;
+  }
+
+  isFree(box) {
     const { height } = this.size;
-    const isFree = (at) =>
-      at > PAD.top && at < height - PAD.bottom &&
-      this.labels.every((l) => x + width < l.x || l.x + l.width < x || Math.abs(at - l.y) >= LABEL_PX);
-    const place = [0, -LABEL_PX, LABEL_PX, -2 * LABEL_PX, 2 * LABEL_PX].map((step) => y + step).find(isFree);
-    if (place === undefined) return null;
-    this.labels.push({ x, y: place, width });
-    const plate = svg("rect", { class: "plate", x: x - 3, y: place - 11, width, height: LABEL_PX, rx: 2 });
-    return svg("g", {}, plate, svg("text", { class: "label", x, y: place }, text));
+    const isApart = (o) =>
+      box.x + box.width < o.x || o.x + o.width < box.x || box.y + box.height < o.y || o.y + o.height < box.y;
+    return box.y > PAD.top - 14 && box.y + box.height < height - PAD.bottom && this.obstacles.every(isApart);
   }
 
   compactions() {

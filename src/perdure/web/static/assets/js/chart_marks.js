@@ -2,24 +2,23 @@
 
 import { h } from "./dom.js";
 import { SIGNS } from "./event.js";
+import { FAILURE_NAMES } from "./failures.js";
 import { plural } from "./format.js";
 
 export const KIND_NAMES = {
   compaction: "compaction",
   spill: "stored output",
   model_switch: "model switch",
-  recovery: "recovery",
   undo: "compaction undone",
+  ...FAILURE_NAMES,
 };
 const NAMES_MANY = {
-  compaction: "compactions",
-  spill: "stored outputs",
   model_switch: "model switches",
-  recovery: "recoveries",
   undo: "compactions undone",
+  model_refused: "refusals by the model",
 };
 // The smallest distance between two symbols of each row.
-const APART_PX = [26, 44];
+const APART_PX = [34, 52];
 
 export function markLane(marks, { from, to, x, onMark }) {
   return clusters(
@@ -49,12 +48,15 @@ function markButton({ row, marks }, x, onMark) {
     marks.length === 1
       ? `${KIND_NAMES[first.kind] ?? first.kind}: ${first.text}`
       : `${kinds.map((kind) => tally(marks, kind)).join(", ")}. ${marks.at(-1).text}`;
-  const sign = `${kinds.map((kind) => SIGNS[kind] ?? "·").join("")}${marks.length > 1 ? marks.length : ""}`;
+  // Failures first; further kinds are in the count, so that every symbol is about as wide.
+  kinds.sort((a, b) => (b in FAILURE_NAMES) - (a in FAILURE_NAMES));
+  const signs = [...new Set(kinds.map((kind) => SIGNS[kind] ?? "·"))].slice(0, 2).join("");
+  const sign = marks.length > 1 ? `${signs}\u2009${marks.length}` : signs;
   const button = h(
     "button",
     {
       type: "button",
-      class: `mark ${kinds.length === 1 ? first.kind : ""}`,
+      class: `mark ${kinds.length === 1 ? first.kind : ""} ${kinds.some((kind) => kind in FAILURE_NAMES) ? "failure" : ""}`,
       "aria-label": words,
       title: words,
       onclick: () => onMark(marks.at(-1)),
@@ -67,5 +69,5 @@ function markButton({ row, marks }, x, onMark) {
 }
 
 function tally(marks, kind) {
-  return plural(marks.filter((mark) => mark.kind === kind).length, KIND_NAMES[kind] ?? kind, NAMES_MANY[kind] ?? kind);
+  return plural(marks.filter((mark) => mark.kind === kind).length, KIND_NAMES[kind] ?? kind, NAMES_MANY[kind]);
 }

@@ -39,8 +39,10 @@ function isUndone({ marks }, mark) {
   return marks.slice(marks.indexOf(mark)).some((later) => later.kind === "undo");
 }
 
+// A name at the beginning, as of a tool or a model, stays as it is.
 export function sentence(text) {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
+  const isWord = /^[a-z]+[ :,]/.test(text);
+  return `${isWord ? text.charAt(0).toUpperCase() : text.charAt(0)}${text.slice(1)}${/[.!?…]$/.test(text) ? "" : "."}`;
 }
 
 function reasons(chart, mark) {

@@ -7,6 +7,7 @@ import { SIGNS } from "./event.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
 import { KIND_NAMES } from "./chart_marks.js";
+import { FAILURE_NAMES } from "./failures.js";
 import { singleFlight } from "./single_flight.js";
 import { Readout } from "./readout.js";
 import { messageLink, nameProperly } from "./route.js";
@@ -118,7 +119,10 @@ function keys() {
     row("compaction", "compaction"),
     row("spill", "stored output"),
     row("model_switch", "model switch"),
-    row("recovery", "recovery"),
+    row("recovery", "provider error"),
+    row("turn_failed", "failure"),
+    row("turn_stopped", "stop"),
+    row("model_refused", "refusal"),
     h(
       "span",
       { id: "chart-keys" },
@@ -129,32 +133,45 @@ function keys() {
 
 function eventList(data, known) {
   if (!data.marks.length) return null;
+  const list = h("ol", { class: "events" });
+  const show = (kind) => {
+    const isShown = (mark) => !kind || mark.kind === kind || (kind === "failures" && mark.kind in FAILURE_NAMES);
+    clear(list, data.marks.filter(isShown).map((mark) => eventRow(mark, data, known)));
+  };
+  show("");
+  const heading = h("div", { class: "events-head" }, h("h2", {}, "Events, in order"), eventFilter(data.marks, show));
+  return h("section", {}, heading, list);
+}
+
+function eventFilter(marks, show) {
+  const tally = (isCounted) => marks.filter(isCounted).length;
+  const failures = tally((mark) => mark.kind in FAILURE_NAMES);
+  const kinds = [...new Set(marks.map((mark) => mark.kind))].sort();
+  const option = (value, words, n) => h("option", { value }, `${words} (${count(n)})`);
+  const select = h(
+    "select",
+    { id: "event-kind", onchange: () => show(select.value) },
+    option("", "all", marks.length),
+    failures ? option("failures", "failures of any kind", failures) : null,
+    kinds.map((kind) => option(kind, KIND_NAMES[kind] ?? kind, tally((mark) => mark.kind === kind))),
+  );
+  return h("span", {}, h("label", { for: "event-kind" }, "Show "), select);
+}
+
+function eventRow(mark, data, known) {
+  const event = mark.event_id === null ? "" : `?event=${mark.event_id}`;
+  const place = mark.at < data.calls.length ? `before call ${count(mark.at + 1)}` : "after the last call";
   return h(
-    "section",
-    {},
-    h("h2", {}, "Events, in order"),
+    "li",
+    { class: `${mark.kind} ${mark.kind in FAILURE_NAMES ? "failure" : ""}` },
+    h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[mark.kind] ?? "·"),
     h(
-      "ol",
-      { class: "events" },
-      data.marks.map((mark) =>
-        h(
-          "li",
-          { class: mark.kind },
-          h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[mark.kind] ?? "·"),
-          h(
-            "span",
-            {},
-            h("span", { class: "unseen" }, `${KIND_NAMES[mark.kind] ?? mark.kind}: `),
-            sentence(mark.text),
-            " ",
-            h(
-              "a",
-              { href: messageLink(known.id, mark.seq) },
-              `${mark.at < data.calls.length ? `before call ${count(mark.at + 1)}` : "after the last call"}`,
-            ),
-          ),
-        ),
-      ),
+      "span",
+      {},
+      h("span", { class: "unseen" }, `${KIND_NAMES[mark.kind] ?? mark.kind}: `),
+      sentence(mark.text),
+      " ",
+      h("a", { href: `${messageLink(known.id, mark.seq)}${event}` }, place),
     ),
   );
 }

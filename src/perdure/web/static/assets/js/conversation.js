@@ -79,17 +79,18 @@ async function openKept(place, route, signal) {
     if (!chat.isRunning) chat.takeUp();
   }, signal);
   const isThere = (seq) => seq !== null && seq >= 1 && seq <= timeline.lastSeq;
-  await timeline.begin(isThere(route.seq) ? route.seq : null);
+  await timeline.begin(isThere(route.seq) ? route.seq : null, route.parameters.event);
   if (route.asked !== null && !isThere(route.seq)) head.element.after(missing(route.asked, timeline.lastSeq));
   sendOutgoing(chat, known.id);
   chat.takeUp();
-  return { follow: (next) => followWithin(next, known.id, timeline, isThere) };
+  return { follow: (next) => followWithin(next, head, timeline, isThere) };
 }
 
-function followWithin(next, id, timeline, isThere) {
-  if (next.name !== "conversation" || next.id !== id || !isThere(next.seq)) return false;
+function followWithin(next, head, timeline, isThere) {
+  if (next.name !== "conversation" || next.id !== head.titled.id || !isThere(next.seq)) return false;
   document.querySelector(".missing")?.remove();
-  timeline.goTo(next.seq).catch(() => {});
+  head.show(head.titled);
+  timeline.goTo(next.seq, { event: next.parameters.event }).catch(() => {});
   return true;
 }
 

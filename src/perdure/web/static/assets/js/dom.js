@@ -17,11 +17,12 @@ export function clear(element, ...children) {
   return element;
 }
 
+// Children come first: an element with dir="auto" looks through all of its text for every child it gets.
 function fill(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes ?? {})) set(element, name, value);
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false) element.append(child);
   }
+  for (const [name, value] of Object.entries(attributes ?? {})) set(element, name, value);
   return element;
 }
 

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { markdown } from "./markdown.js";
 import { linkTo } from "./route.js";
-import { count, size, timeOfDay } from "./format.js";
+import { count, dollars, size, timeOfDay } from "./format.js";
 
 export const SIGNS = {
   compaction: "⇣",
@@ -15,16 +15,26 @@ export const SIGNS = {
   partial_reply: "…",
   undo: "↶",
   turn_failed: "✕",
+  turn_stopped: "■",
+  model_refused: "⊘",
+  tool_failed: "✕",
+  tool_refused: "⊘",
 };
 
-export const REASONS = {
-  preflight: "the prompt reached its threshold",
-  threshold: "the prompt had reached its threshold when the turn ended",
-  background: "the prompt reached its threshold (prepared in the background)",
-  overflow: "the provider reported that the prompt was too long",
-  hygiene: "the history was too long to begin with",
-  user: "you asked for it",
+const REASONS = {
+  preflight: (limit) => `the prompt reached ${limit}`,
+  threshold: (limit) => `the prompt had reached ${limit} when the turn ended`,
+  background: (limit) => `the prompt reached ${limit} (prepared in the background)`,
+  overflow: () => "the provider reported that the prompt was too long for the model's window",
+  hygiene: () => "the history was too long to begin with",
+  user: () => "you asked for it (/compress)",
 };
+
+// Why a conversation was compacted.
+export function reasonWords(reason, threshold = null) {
+  const limit = threshold ? `the compaction threshold of ${count(threshold)} tokens` : "its compaction threshold";
+  return REASONS[reason]?.(limit) ?? reason;
+}
 
 const ACTIONS = {
   compact: "the conversation was compacted and the call repeated",
@@ -42,6 +52,8 @@ export function recovered(kind, action) {
 const SENTENCES = {
   compaction: compacted,
   turn_failed: (p) => `The turn failed: ${p.reason || "no reason was recorded"}`,
+  turn_stopped: () => "The turn was stopped before a reply had begun.",
+  model_refused: (p) => `${p.model || "The model"} declined to answer, or the provider's content filter stopped it.`,
   undo: () => "The compaction was undone: the messages are in the prompt again.",
   spill: (p) =>
     `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was stored outside the context${p.address ? `: ${p.address}` : "."}`,
@@ -60,17 +72,37 @@ export function sentence(event) {
 function compacted(p) {
   if (p.outcome === "failed") return "A compaction failed; nothing changed.";
   if (p.outcome === "nothing_to_do") return "A compaction was requested; there was nothing to compact.";
+  const why = p.reason ? `, because ${reasonWords(p.reason, p.threshold)}` : "";
+  return `Compacted${sizes(p) && `: ${sizes(p)}`}${why}.`;
+}
+
+function sizes(p) {
   const [before, after] = [p.prompt_before ?? p.before, p.prompt_after ?? p.after];
-  const figures = before === undefined ? "" : `: ${count(before)} → ${count(after)} tokens`;
-  const why = p.reason ? `, because ${REASONS[p.reason] ?? p.reason}` : "";
-  return `Compacted${figures}${why}.`;
+  return before === undefined ? "" : `${count(before)} → ${count(after)} tokens`;
+}
+
+export function isCompacted({ kind, payload }) {
+  return kind === "compaction" && (payload.outcome === "compacted" || payload.outcome === "digest");
+}
+
+// A compaction in its handoff's card: why, the sizes, the cost, and where to see more.
+export function compactionFacts({ payload: p }, conversationId) {
+  const rows = [
+    ["Why", p.reason ? `${reasonWords(p.reason, p.threshold)}` : "not recorded"],
+    ["Prompt", sizes(p) || "not recorded"],
+    ["Cost", p.outcome === "digest" ? "none: written by code, without a model" : dollars(p.cost_usd)],
+  ];
+  return [
+    h("dl", {}, rows.map(([name, words]) => [h("dt", {}, name), h("dd", {}, words)])),
+    h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart"),
+  ];
 }
 
 export function eventElement(event, conversationId) {
   const chart = h("a", { href: linkTo(conversationId, "/context") }, "See it on the chart");
   return h(
     "div",
-    { class: `event ${event.kind}`, role: "note" },
+    { class: `event ${event.kind}`, role: "note", id: `e-${event.id}`, tabindex: "-1" },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[event.kind] ?? "·"),
     h("div", { class: "words" }, sentence(event), event.kind === "compaction" ? [" ", chart] : partialText(event)),
     h("time", {}, timeOfDay(event.created_at)),

@@ -92,7 +92,12 @@ export function filterForm(asked, changed, signal) {
         choice("only", "Only", asked.only, [
           ["", "all"],
           ["compacted", "compacted"],
-          ["failed", "with a failed turn"],
+          ["failures", "with any failure"],
+          ["failed", "a turn without an answer"],
+          ["errors", "a provider error"],
+          ["refused", "a refusal"],
+          ["stopped", "a stopped turn"],
+          ["tools", "a failed tool call"],
         ]),
         day("since", "From", asked.since),
         day("until", "To", asked.until),

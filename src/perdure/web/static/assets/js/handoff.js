@@ -4,7 +4,7 @@ import { conversationPath, read } from "./api.js";
 import { clear, h } from "./dom.js";
 import { Facts } from "./facts.js";
 import { handoffActions } from "./handoff_actions.js";
-import { REASONS } from "./event.js";
+import { reasonWords } from "./event.js";
 import { Head } from "./head.js";
 import { lazyText } from "./lazy_text.js";
 import { linkTo, messageLink, nameProperly } from "./route.js";
@@ -37,7 +37,7 @@ export async function open({ place, route, signal }) {
       h(
         "section",
         { "aria-label": "The handoff" },
-        h("h2", {}, "What the model reads now"),
+        h("h2", {}, seq === known.handoffs.at(-1) ? "What the model reads now" : "What the model read from then on"),
         legend(handoff),
         facts.element,
         recordElement(handoff.record, known.id),
@@ -67,7 +67,7 @@ function steps(known, seq) {
 function about(handoff) {
   const { before_tokens: before, after_tokens: after } = handoff;
   const shrunk = before === null ? "" : `${count(before)} → ${count(after)} tokens`;
-  const why = handoff.reason ? `because ${REASONS[handoff.reason] ?? handoff.reason}` : "";
+  const why = handoff.reason ? `because ${reasonWords(handoff.reason)}` : "";
   const author = handoff.is_digest ? "written by code, without a model" : `written by ${handoff.model}`;
   const standing = handoff.covers.reduce((sum, cover) => sum + cover.messages, 0);
   const cost = handoff.is_digest ? "" : handoff.cost_usd === null ? "" : `for ${dollars(handoff.cost_usd)}`;

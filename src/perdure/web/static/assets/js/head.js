@@ -1,8 +1,9 @@
 // The header of a conversation in each of its views: title, figures, gauge, and tabs that stay in view.
 
 import { clear, h } from "./dom.js";
+import { failureButton, failureWords } from "./failures.js";
 import { Gauge } from "./gauge.js";
-import { linkTo } from "./route.js";
+import { linkTo, messageLink } from "./route.js";
 import { Title } from "./title.js";
 import { cost, count, moment, percent, plural } from "./format.js";
 
@@ -42,10 +43,12 @@ export class Head {
     clear(
       this.facts,
       facts(known).map((words) => h("span", {}, words)),
+      compactions(known),
+      failureWords(known.failures).map((words) => h("span", { class: "failed" }, words)),
       parent(known),
     );
     clear(this.brief, h("strong", {}, known.title || "Untitled"), briefly(known));
-    clear(this.tabs, tabs(known, this.view), children(known), this.brief);
+    clear(this.tabs, tabs(known, this.view), failureButton(known), children(known), this.brief);
   }
 }
 
@@ -57,11 +60,18 @@ function facts(known) {
     known.gauge?.model ?? known.sessions.at(-1)?.model ?? "",
     `since ${moment(known.created_at)}`,
     plural(known.last_seq, "message"),
-    `${plural(known.sessions.length, "session")}, ${plural(totals.compactions, "compaction")}`,
+    plural(known.sessions.length, "session"),
     plural(totals.calls, "call"),
     totals.calls ? `${percent(totals.cache_read_tokens, input)} read from cache` : "",
     totals.calls ? cost(totals) : "",
   ].filter(Boolean);
+}
+
+// Leads to the newest one in the timeline, which says why.
+function compactions({ id, totals, handoffs }) {
+  const words = plural(totals.compactions, "compaction");
+  const newest = handoffs.at(-1);
+  return newest === undefined ? h("span", {}, words) : h("a", { href: messageLink(id, newest) }, words);
 }
 
 function briefly({ totals, gauge }) {

@@ -3,7 +3,7 @@
 
 import { clear, h } from "./dom.js";
 import { ToolCallCard } from "./tool_call.js";
-import { REASONS, recovered, SIGNS } from "./event.js";
+import { reasonWords, recovered, SIGNS } from "./event.js";
 import { StreamedText } from "./streamed.js";
 import { count } from "./format.js";
 
@@ -113,7 +113,7 @@ export class LiveTurn {
   on_compaction_started({ reason, before_tokens: before }) {
     this.setAside();
     this.status.textContent = "Compacting…";
-    this.happen("compaction", `Making room: ${count(before)} tokens, because ${REASONS[reason] ?? reason}.`);
+    this.happen("compaction", `Making room: ${count(before)} tokens, because ${reasonWords(reason)}.`);
   }
 
   on_compaction_finished({ outcome, before_tokens: before, after_tokens: after, message }) {

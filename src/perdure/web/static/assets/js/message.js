@@ -97,6 +97,8 @@ export function thinking(text) {
 
 function handoffCard(message, conversationId) {
   const open = { class: "button", href: linkTo(conversationId, `/handoff/${message.seq}`) };
+  // The facts of the compaction arrive with its event.
+  const facts = h("div", { class: "compaction-facts" });
   const text = h(
     "div",
     { class: "prose handoff-text", tabindex: "0", role: "group", "aria-label": "Text of the handoff" },
@@ -105,8 +107,9 @@ function handoffCard(message, conversationId) {
   return h(
     "div",
     { class: "handoff-card" },
-    h("p", {}, "From here on, this handoff replaces the messages before it in the prompt. They are all stored, above."),
-    h("p", {}, h("a", open, "Open the handoff and its sources")),
+    h("p", {}, "Compacted: from here on the model reads this handoff instead of the messages above, which all stay stored."),
+    facts,
+    h("p", {}, h("a", open, "What was kept: what the model reads from here on")),
     h("details", {}, h("summary", {}, `Its text · ${plural(message.tokens, "token")}`), text),
   );
 }

@@ -4,6 +4,13 @@ import { clear, h } from "./dom.js";
 import { answerQuestion } from "./gateway.js";
 
 const ANSWERS = { no: "Refuse", once: "Allow once", session: "Allow in this session", always: "Always allow" };
+// What each answer does.
+const EFFECTS = {
+  no: "It does not run, and the model goes on without it.",
+  once: "It runs now. The next one asks again.",
+  session: "It runs now; later ones of the kind named above run without asking until the program ends.",
+  always: "The same in every conversation and for good, until you revoke it under Approvals.",
+};
 // Answers for one call; the others allow later calls too, and say what they cover.
 const FOR_ONE_CALL = ["no", "once"];
 
@@ -22,8 +29,9 @@ export class Question {
       "section",
       { class: `question ${question.kind}`, "aria-label": name, tabindex: "-1" },
       h("h2", {}, this.isApproval ? "May this run?" : name),
+      this.isApproval ? h("h3", {}, "What will run") : null,
       text,
-      question.reason ? h("p", { class: "muted" }, question.reason) : null,
+      question.reason ? [h("h3", {}, "Why it asks"), h("p", {}, question.reason)] : null,
       [this.answers, this.own, this.problem],
     );
   }
@@ -41,8 +49,13 @@ export class Question {
   }
 
   row(choices, look = "") {
-    const button = (choice) =>
-      h("button", { type: "button", class: look, onclick: () => this.answer(choice) }, this.named(choice));
+    const button = (choice) => {
+      const attributes = { type: "button", class: look, onclick: () => this.answer(choice) };
+      if (!this.isApproval) return h("button", attributes, choice);
+      const effect = h("span", { class: "small muted", id: `${this.id}-${choice}` }, EFFECTS[choice]);
+      const described = h("button", { ...attributes, "aria-describedby": effect.id }, this.named(choice));
+      return h("div", { class: "answer" }, described, effect);
+    };
     return h("div", { class: "answers" }, choices.map(button));
   }
 
@@ -86,8 +99,8 @@ export class Question {
 function dangerous({ text, dangerous: pieces = [] }) {
   const marks = [];
   for (const piece of pieces) {
-    const at = piece ? text.indexOf(piece) : -1;
-    if (at >= 0) marks.push([at, at + piece.length]);
+    for (let at = piece ? text.indexOf(piece) : -1; at >= 0; at = text.indexOf(piece, at + piece.length))
+      marks.push([at, at + piece.length]);
   }
   marks.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
   const parts = [];

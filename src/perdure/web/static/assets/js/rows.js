@@ -1,6 +1,7 @@
 // One row of a list: a conversation with its figures, or a search hit.
 
 import { h, marked } from "./dom.js";
+import { failureTotal, failureWords } from "./failures.js";
 import { cost, count, dayName, moment, percent, plural, short, timeOfDay } from "./format.js";
 import { linkTo, messageLink } from "./route.js";
 import { Title } from "./title.js";
@@ -36,10 +37,6 @@ export function conversationRow(row, { isUnderDay }) {
 // Each figure has its unit, so that it can be read without the column's heading; a figure of nothing is left out.
 function figures(f) {
   const left = f.unpriced_calls ? `${plural(f.unpriced_calls, "call")} without a price left out` : "";
-  const failures = [
-    f.failed_turns ? plural(f.failed_turns, "failed turn") : "",
-    f.failed_tool_calls ? plural(f.failed_tool_calls, "failed tool call") : "",
-  ].filter(Boolean);
   return h(
     "p",
     { class: "figures" },
@@ -47,8 +44,16 @@ function figures(f) {
     h("span", { title: `${count(f.tokens)} tokens in ${plural(f.calls, "call")}` }, f.calls ? `${short(f.tokens)} tokens` : ""),
     contextFill(f),
     h("span", {}, f.compactions ? plural(f.compactions, "compaction") : ""),
-    h("span", { class: f.failed_turns ? "failed" : "" }, failures.join(", ")),
+    failures(f),
   );
+}
+
+// The most serious kind in words; the others behind a count.
+function failures(f) {
+  const words = failureWords(f);
+  const others = failureTotal(f) - Number((words[0] ?? "0").replace(/\D/g, ""));
+  const label = others ? `${words[0]} + ${count(others)} more` : (words[0] ?? "");
+  return h("span", { class: f.failed_turns || f.model_refusals ? "failed" : "", title: words.join(", ") || null }, label);
 }
 
 function contextFill({ context_tokens: tokens, window }) {

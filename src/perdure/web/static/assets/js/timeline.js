@@ -44,13 +44,14 @@ export class Timeline {
   }
 
   // Shows the requested message (or the end) before observing blocks, so that the first paint is there.
-  async begin(seq) {
+  async begin(seq, event = null) {
     if (this.blocks.length === 0) return;
-    await this.goTo(seq ?? this.lastSeq, { isQuiet: seq === null });
+    await this.goTo(seq ?? this.lastSeq, { isQuiet: seq === null, event });
     for (const block of this.blocks) this.observer.observe(block.element);
   }
 
-  async goTo(seq, { isQuiet = false } = {}) {
+  // `event`: the number of an event right behind the message, which is the target then.
+  async goTo(seq, { isQuiet = false, event = null } = {}) {
     const block = this.blockOf(seq);
     if (!block) return;
     const at = this.blocks.indexOf(block);
@@ -61,7 +62,7 @@ export class Timeline {
     for (const [i, one] of near.entries()) this.place(one, pages[i]);
     this.learnHeight(block);
     if (isQuiet) return this.toEnd();
-    const target = document.getElementById(`m-${seq}`) ?? block.element;
+    const target = document.getElementById(`e-${event}`) ?? document.getElementById(`m-${seq}`) ?? block.element;
     const card = target.matches("details") ? target : target.querySelector(".handoff-card details");
     if (card) card.open = true;
     target.scrollIntoView({ block: "center" });

@@ -1,0 +1,123 @@
+"""What failed, why it was compacted and what was kept: found from a conversation's header and its timeline."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from perdure.core.messages import ToolCall, assistant, tool_result, user
+from perdure.store.records import StoredEvent
+from perdure.store.store import SessionStore
+from support.axe import axe_findings
+from support.browser import Page
+from support.web_ui_server import WebUIServer
+from support.web_ui_story import Story
+
+Told = tuple[WebUIServer, Story]
+TARGET = "document.querySelector('.is-target:focus')"
+EVIL = '<img src=x onerror="window.pwned=1">'
+
+
+def troubled(store: SessionStore) -> str:
+    """A failed tool call far above, a refusal, a failed turn and a stop."""
+    session = store.create(user_key="", title="Trouble")
+    run = StoredEvent(session.id, "tools", {"states": {"c1": "failed"}, "exit_codes": {"c1": 3}})
+    store.append(session.id, [user("go"), assistant(None, (ToolCall("c1", "terminal", "{}"),))])
+    store.append(session.id, tool_result("c1", "[exit 3]\nno", name="terminal", state="failed"), events=[run])
+    store.append(session.id, [user(f"m{n}") for n in range(90)])
+    for kind, payload in (
+        ("model_refused", {"model": f"m {EVIL}"}),
+        ("turn_failed", {"reason": f"401: wrong key {EVIL}"}),
+        ("turn_stopped", {}),
+    ):
+        store.append(session.id, user(kind))
+        store.ledger.record_event(StoredEvent(session.id, kind, payload))
+    return session.conversation_id
+
+
+def test_the_header_counts_failures_and_a_click_visits_them_one_by_one(page: Page, told: Told) -> None:
+    server, _ = told
+    conversation = troubled(server.store)
+    page.open(server.link(f"/c/{conversation}"))
+    page.wait_text("4 failures", inside=".tabs")
+    assert "1 failed turn" in page.text(".head .facts")
+    page.click(".tabs .failures")
+    page.wait(f"{TARGET}?.matches('.tool-call.failed')")
+    page.wait_text("failure 1 of 4", inside=".tabs")
+    for number, kind in enumerate(("model_refused", "turn_failed", "turn_stopped"), 2):
+        page.click(".tabs .failures")
+        page.wait(f"{TARGET}?.matches('.event.{kind}')")
+        page.wait_text(f"failure {number} of 4", inside=".tabs")
+    # After the last one, the first again; and the address leads there in a new tab, too.
+    page.click(".tabs .failures")
+    page.wait(f"{TARGET}?.matches('.tool-call.failed')")
+    assert axe_findings(page) == []
+
+
+def test_the_events_of_a_conversation_are_filtered_by_kind(page: Page, told: Told) -> None:
+    server, story = told
+    page.open(server.link(f"/c/{story.long}/context"))
+    page.wait("document.querySelector('.events li')")
+    every = page.count(".events li")
+    choose = (
+        "(v => { const s = document.querySelector('#event-kind'); s.value = v; s.dispatchEvent(new Event('change')) })"
+    )
+    page.run(f"{choose}('failures')")
+    assert 0 < page.count(".events li") == page.count(".events li.failure") < every
+    page.run(f"{choose}('compaction')")
+    assert page.count(".events li") == page.count(".events li.compaction") == 4
+    page.run(f"{choose}('')")
+    assert page.count(".events li") == every
+
+
+def test_the_list_shows_only_conversations_with_failures(page: Page, told: Told) -> None:
+    server, story = told
+    conversation = troubled(server.store)
+    page.open(server.link("/?only=refused"))
+    page.wait(f"document.querySelector('[data-id={conversation}]')")
+    assert page.text(f"[data-id={conversation}] .figures .failed") == "1 failed turn + 3 more"
+    assert not page.run(f"document.querySelector('[data-id={story.branch}]')")
+
+
+def test_a_compaction_says_why_and_leads_to_what_was_kept(page: Page, told: Told) -> None:
+    server, story = told
+    newest = max(server.store.log.handoffs(story.long))
+    page.open(server.link(f"/c/{story.long}"))
+    page.click(".head .facts a[href*='/m/']")
+    page.wait(f"document.querySelector('#m-{newest} .compaction-facts dd')")
+    facts = page.text(f"#m-{newest} .compaction-facts")
+    assert "threshold of 6,000 tokens" in facts or "too long for the model's window" in facts
+    assert " → " in facts
+    assert "Cost" in facts
+    # The compaction is told once: in the card of its handoff.
+    assert page.count(f"#m-{newest} ~ .event.compaction") == 0
+    page.click(f"#m-{newest} .handoff-card a.button")
+    page.wait_text("What the model reads now")
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+def test_no_label_of_the_chart_covers_another_or_an_arrow(page: Page, told: Told, width: int) -> None:
+    server, story = told
+    page.resize(width, 800)
+    page.open(server.link(f"/c/{story.long}/context"))
+    page.wait("document.querySelector('.plot .label')")
+    boxes = page.run(
+        "[...document.querySelectorAll('.plot .label, .plot .drop, .plot .drop-end')].map(e => {"
+        " const { left, right, top, bottom } = e.getBoundingClientRect();"
+        " return [e.classList[0], left, right, top, bottom] })"
+    )
+    labels = [box for box in boxes if box[0] == "label"]
+    assert len(labels) >= 2
+    overlaps = [
+        (a, b)
+        for a in labels
+        for b in boxes
+        if a is not b and a[1] < b[2] and b[1] < a[2] and a[3] < b[4] and b[3] < a[4]
+    ]
+    assert overlaps == []
+    marks = page.run(
+        "[...document.querySelectorAll('.lane .mark')].map(e => e.getBoundingClientRect())"
+        ".map(({ left, right, top }) => [top, left, right]).sort((a, b) => a[0] - b[0] || a[1] - b[1])"
+    )
+    assert all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(marks))

@@ -14,7 +14,7 @@ from perdure.commands.context import CONTEXT
 from perdure.core.messages import assistant, user
 from perdure.core.ports import MemorySnapshot
 from perdure.core.visibility import EVERYONE, Visibility
-from perdure.store.search.documents import rank_documents
+from perdure.store.search.documents import score_documents
 from perdure.tools.deferred import DeferredTools
 from perdure.tools.tool import Tool
 from support.agents import Bench, bench
@@ -113,7 +113,7 @@ def test_what_deferred_tools_save_is_shown(tmp_path: Path) -> None:
     with bench(tmp_path, "An answer.", tools=many) as b:
         assert "found by need" not in CONTEXT.run(Desk(b), "").text
         desk = Desk(b)
-        desk.agent.parts.tools.deferred = DeferredTools(rank_documents, threshold_tokens=3_000)
+        desk.agent.parts.tools.deferred = DeferredTools(score_documents, threshold_tokens=3_000)
         before, shown = desk.rows()["tools"], CONTEXT.run(desk, "").text
         assert "40 tools listed in" in shown
         assert "found by need: saves" in shown

@@ -22,12 +22,13 @@ from perdure.core.events import Event, ToolFinished, ToolStarted
 from perdure.core.messages import Message, ToolCall, canonical_json
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 from perdure.models.tokens import estimate_text
-from perdure.store.search.documents import rank_documents
+from perdure.store.search.documents import score_documents
 from perdure.testing.simulator import Call, Say
-from perdure.tools.deferred import DeferredTools, ToolFinder
+from perdure.tools.deferred import DeferredTools
 from perdure.tools.mcp import McpServers
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry, ToolReply
+from perdure.tools.tool_search import ToolFinder
 from perdure.tools.toolbox import ToolSources, build_toolbox
 from support.agents import bench
 
@@ -56,7 +57,7 @@ def _tools() -> list[Tool]:
 
 
 def _deferred(pinned: Sequence[str] = (), threshold: int = THRESHOLD) -> DeferredTools:
-    return DeferredTools(rank_documents, threshold_tokens=threshold, pinned=pinned)
+    return DeferredTools(score_documents, threshold_tokens=threshold, pinned=pinned)
 
 
 def _names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -94,7 +95,7 @@ def test_178_tools_of_an_mcp_server_and_the_built_in_ones_take_at_most_3000_toke
     office: list[Tool], tmp_path: Path
 ) -> None:
     sources = ToolSources(
-        settings=Settings(), clock=SystemClock(), user_home=tmp_path, workspace=tmp_path, rank=rank_documents
+        settings=Settings(), clock=SystemClock(), user_home=tmp_path, workspace=tmp_path, rank=score_documents
     )
     toolbox = build_toolbox(sources, office)
     try:
@@ -124,7 +125,7 @@ def test_below_the_threshold_or_switched_off_all_schemas_are_sent() -> None:
     few = _tools()[:5]
     assert _names(_deferred().offer(ToolRegistry(few))) == [t.name for t in few]
     settings = Settings.model_validate({"tools": {"defer_above_tokens": 0}})
-    sources = ToolSources(settings=settings, clock=SystemClock(), user_home=Path("/tmp"), rank=rank_documents)
+    sources = ToolSources(settings=settings, clock=SystemClock(), user_home=Path("/tmp"), rank=score_documents)
     toolbox = build_toolbox(sources, _tools())
     try:
         assert set(_names(toolbox.runtime.offer())) >= {t.name for t in _tools()}
@@ -197,7 +198,7 @@ def test_approval_and_rules_apply_to_the_tool_behind_the_dispatcher(tmp_path: Pa
     approver = _Refuser()
     settings = Settings(permissions=PermissionsSettings(deny=("slack__post_message",)))
     sources = ToolSources(
-        settings=settings, clock=SystemClock(), user_home=tmp_path, approver=approver, rank=rank_documents
+        settings=settings, clock=SystemClock(), user_home=tmp_path, approver=approver, rank=score_documents
     )
     toolbox = build_toolbox(sources, _tools())
     try:
@@ -259,7 +260,7 @@ def test_a_dispatched_call_is_described_as_the_tool_it_calls() -> None:
 
 @pytest.mark.spec("O6")
 def test_plain_requests_find_their_tool_among_the_first_five() -> None:
-    finder = ToolFinder(rank_documents, _tools())
+    finder = ToolFinder(score_documents, _tools())
     requests = json.loads((DATA / "tool_requests.json").read_text("utf-8"))
     missed = [request for request, wanted in requests if wanted not in [tool.name for tool in finder.rank(request)[:5]]]
     assert len(missed) <= 0.05 * len(requests), missed

@@ -25,7 +25,7 @@ from perdure.core.errors import ConfigError
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
-from perdure.store.search.documents import rank_documents
+from perdure.store.search.documents import score_documents
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.memory import FileMemory, SharedMemory
 from perdure.tools.output_limits import OutputLimiter
@@ -196,7 +196,7 @@ class Wiring:
             permissions=permissions,
             checkpoints=shared.store.checkpoints,
             workspace=Workspace(Path.cwd()),
-            deferred=build_deferred(self.settings, rank_documents),
+            deferred=build_deferred(self.settings, score_documents),
         )
 
     def _permissions(self) -> Permissions:
@@ -231,7 +231,7 @@ class Wiring:
                 approvals=shared.store.state("approvals"),
                 permissions=self._permissions(),
                 checkpoints=shared.store.checkpoints,
-                rank=rank_documents,
+                rank=score_documents,
             ),
             own,
         )

@@ -217,13 +217,13 @@ class Search(Protocol):
         ...
 
 
-class RankTexts(Protocol):
-    """Ranks a few hundred titled texts for a query."""
+class ScoreTexts(Protocol):
+    """Scores a few hundred titled texts for a query."""
 
     def __call__(
         self, query: str, texts: Sequence[tuple[str, str]], *, synonyms: tuple[tuple[str, ...], ...] = ()
-    ) -> Sequence[int]:
-        """The indexes of the (title, body) texts that match, best first. Never raises for any query text."""
+    ) -> Sequence[float]:
+        """How well each (title, body) text matches, 0 for one that does not. Never raises for any query text."""
         ...
 
 

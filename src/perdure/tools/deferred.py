@@ -7,16 +7,16 @@ else sees it, so hooks, approval, limits and events apply to the tool that is ca
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from perdure.core.errors import ToolError
 from perdure.core.messages import USE_TOOL, ToolCall, canonical_json
-from perdure.core.ports import RankTexts
+from perdure.core.ports import ScoreTexts
 from perdure.models.tokens import estimate_text
-from perdure.tools.tool import Tool, ToolRegistry, describe_schema, tool_from_function
+from perdure.tools.tool import Tool, ToolRegistry, tool_from_function
+from perdure.tools.tool_search import SEPARATOR, ToolFinder, first_words, split_name
 
 FIND_TOOLS = "find_tools"
 TOOLSET = "tools by need"
@@ -25,10 +25,6 @@ CORE_TOOLSETS = frozenset(
     {"terminal", "files", "web", "planning", "memory", "clarify", "delegation", "context_engine", TOOLSET}
 )
 _CATALOGUE_TOKENS = 1_500
-_SUMMARY_CHARS = 70
-_SCHEMA_CHARS = 4_000
-_MAX_RESULTS = 20
-_SEPARATOR = "__"
 
 _ABOUT_FIND = (
     "Finds tools by what they do, and shows their arguments. Besides the tools whose schemas you have, these can be"
@@ -43,54 +39,6 @@ _USE_SCHEMA = {
     },
     "required": ["name", "arguments"],
 }
-
-# What people call what tools call otherwise: words that may stand for each other.
-_SYNONYM_GROUPS = """
-accept decline invitation rsvp respond|access permission share|alert alarm warn notify alert-rule|
-answer reply respond response|assign give hand owner assignee|attachment attach attached file|
-automatically filter rule sort incoming|backlog team|balance money account fund|bill invoice charge|
-block blocking depend link lock wait|branch line|bring invite add join|bug error|
-cancel stop end terminate quit unsubscribe abort|change edit update modify adjust correct fix rewrite set replace|
-chat slack channel dm conversation|ci workflow action check build pipeline job|click press button|
-close resolve done fix finish complete transition|close resolve state shut|column field schema structure describe|
-comment remark discussion note|commit change diff history|compare diff change|connect connection session lock block|
-console javascript log error|copy clone fork duplicate|count number many|
-create make add new open file start register set|customer client buyer|db database postgres sql table row data|
-delete remove erase drop discard trash|draft unsent|drop upload put attach|dropdown select option choose pick|
-duplicate link|error exception crash failure bug issue problem|everyone everybody all|file document|
-filter rule automatic|find search look locate hunt grep|folder directory|form field sign-up|
-free busy available availability|go navigate visit open browse|graph tree|host node machine server|
-hour time worklog effort spend|index speed|insert update delete execute|invite add attendee|kill delete terminate|
-latest recent newest last|list show all which overview what|log logs output|mail email e-mail inbox letter newsletter|
-meeting appointment event calendar call invite standup|mention say message talk discuss|merge land squash|
-mine my me assigned|modified change time info|move rename shift reschedule postpone|mute ignore silence snooze|
-node cpu memory machine load usage|notification unread news|outage incident error|overdue due date|
-page note document doc|pay payment checkout link|pdf export download convert save|
-person people user member colleague employee team|person user account who|picture screenshot image photo|
-pod container kubernetes k8s cluster|pr pull request|price cost charge|print pdf save|priority urgent|
-product item sell|profile title phone contact|project initiative|propose pull|publish release|purchase buy pay order|
-reach contact|react reaction emoji thumbs smiley like|read show open view see display get fetch content|
-red fail failed failure broken green pass status|redo rerun|refund money back reimburse|
-release version deploy deployment ship tag rollout|remind schedule|reopen state|repo repository|
-rerun retry restart again|review approve accept sign-off lgtm|reviewer review comment feedback say|
-rollback undo revert back|scale replica copy instance|schedule later tomorrow time|security vulnerability scan alert|
-send post tell inform notify announce write message share ping let know shout|shell command exec run|
-size large big space|slow performance plan explain cost|spreadsheet sheet cell excel csv|sprint iteration cycle|
-ssh exec shell|stack trace traceback|star label tag archive read unread|status state transition progress|
-subscribe subscription watch|subscription plan membership monthly subscribe|summary describe|sync update up-to-date|
-tail last head first|tax price|tell show|thread replies|ticket issue bug story task defect|topic purpose|
-tree structure hierarchy|type enter fill input|upload put attach share|vote reaction|
-website page browser url web site address|when time date modified|where search find|who user member people|
-why describe explain reason event|wiki confluence page doc documentation article|yaml manifest apply|
-"""
-SYNONYMS = tuple(tuple(group.split()) for line in _SYNONYM_GROUPS.split("\n") for group in line.split("|") if group)
-# Notations that name a kind of thing without its word.
-_NOTATIONS = (
-    (re.compile(r"(?<!\w)#[A-Za-z]"), "channel message"),
-    (re.compile(r"\b[A-Z]{2,10}-\d{1,6}\b"), "ticket issue"),
-    (re.compile(r"\bhttps?://|\b[\w-]{1,60}\.(?:com|org|net|io|dev)\b"), "web browser page"),
-    (re.compile(r"[\w.]{1,60}@[\w-]{1,60}\.\w"), "mail address"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +62,7 @@ class _Selection:
 class DeferredTools:
     """Decides which tools are sent whole: the same tools always give the same schemas."""
 
-    def __init__(self, rank: RankTexts, *, threshold_tokens: int, pinned: Iterable[str] = ()) -> None:
+    def __init__(self, rank: ScoreTexts, *, threshold_tokens: int, pinned: Iterable[str] = ()) -> None:
         self._rank = rank
         self._threshold_tokens = threshold_tokens
         self._pinned = frozenset(pinned)
@@ -163,11 +111,11 @@ class DeferredTools:
         if made is call or made.name in registry:
             return made
         # A name of the catalogue without its group, where only one tool is meant.
-        matches = [t.name for t in registry if t.name.partition(_SEPARATOR)[2] == made.name]
+        matches = [t.name for t in registry if t.name.partition(SEPARATOR)[2] == made.name]
         return ToolCall(made.id, matches[0], made.arguments, made.extra) if len(matches) == 1 else made
 
 
-def _dispatchers(rank: RankTexts, deferred: Sequence[Tool]) -> tuple[Tool, ...]:
+def _dispatchers(rank: ScoreTexts, deferred: Sequence[Tool]) -> tuple[Tool, ...]:
     finder = ToolFinder(rank, deferred)
     about = f"{_ABOUT_FIND}\n{catalogue(deferred)}"
     find = tool_from_function(finder.find_tools, name=FIND_TOOLS, description=about, toolset=TOOLSET, is_read_only=True)
@@ -175,40 +123,12 @@ def _dispatchers(rank: RankTexts, deferred: Sequence[Tool]) -> tuple[Tool, ...]:
     return find, use
 
 
-class ToolFinder:
-    """The `find_tools` tool: search the tools that are not sent."""
-
-    def __init__(self, rank: RankTexts, deferred: Sequence[Tool]) -> None:
-        self._rank = rank
-        self._tools = {t.name: t for t in deferred}
-        self._texts = tuple(_searched_text(t) for t in deferred)
-
-    def find_tools(
-        self,
-        query: Annotated[str, "what you want to do, in plain words, or names from the list"],
-        limit: Annotated[int, "most tools to show"] = 5,
-    ) -> str:
-        """Finds tools by what they do."""
-        named = [self._tools[n] for n in dict.fromkeys(re.split(r"[\s,;]+", query)) if n in self._tools]
-        if not named:
-            named = self.rank(query)[: min(max(1, limit), _MAX_RESULTS)]
-        if not named:
-            raise ToolError(f"no tool matches {query[:200]!r}; use other words, or names from the list")
-        return "\n\n".join(_describe(t, is_whole=len(named) == 1) for t in named)
-
-    def rank(self, query: str) -> list[Tool]:
-        """Return the tools that match, best first."""
-        hints = " ".join(words for pattern, words in _NOTATIONS if pattern.search(query[:1_000]))
-        tools = list(self._tools.values())
-        return [tools[n] for n in self._rank(f"{query} {hints}", self._texts, synonyms=SYNONYMS)]
-
-
 def catalogue(tools: Sequence[Tool]) -> str:
     """List the tools by group: with a few words each, or the names alone, or as many names as there is room for."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for tool in tools:
-        group, name = _split_name(tool)
-        groups.setdefault(group, []).append((name, _first_words(tool.description)))
+        group, name = split_name(tool)
+        groups.setdefault(group, []).append((name, first_words(tool.description)))
     detailed = "\n".join(_detailed_lines(groups))
     if estimate_text(detailed) <= _CATALOGUE_TOKENS:
         return detailed
@@ -223,38 +143,13 @@ def catalogue(tools: Sequence[Tool]) -> str:
 
 def _detailed_lines(groups: dict[str, list[tuple[str, str]]]) -> Iterable[str]:
     for group, members in groups.items():
-        prefix = group if group.endswith(_SEPARATOR) else ""
+        prefix = group if group.endswith(SEPARATOR) else ""
         yield from (f"{prefix}{name}: {about}" for name, about in members)
 
 
 def _name_line(group: str, names: Sequence[str], most: int) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{group}… {' '.join(names[:most])}{more}"
-
-
-def _split_name(tool: Tool) -> tuple[str, str]:
-    """Return the group and the rest of the name: `github__` and `create_issue`; the toolset for other names."""
-    prefix, separator, name = tool.name.partition(_SEPARATOR)
-    return (f"{prefix}{separator}", name) if separator and name else (f"{tool.toolset}: ", tool.name)
-
-
-def _first_words(description: str) -> str:
-    line = " ".join(description[: 4 * _SUMMARY_CHARS].split())
-    sentence = line.split(". ")[0].rstrip(".")
-    return sentence if len(sentence) <= _SUMMARY_CHARS else f"{sentence[:_SUMMARY_CHARS].rsplit(' ', 1)[0]} …"
-
-
-def _searched_text(tool: Tool) -> tuple[str, str]:
-    properties = tool.parameters.get("properties")
-    parameters = " ".join(properties) if isinstance(properties, dict) else ""
-    return tool.name, f"{tool.description[:1_000]} {parameters}"
-
-
-def _describe(tool: Tool, *, is_whole: bool) -> str:
-    schema = canonical_json(dict(tool.parameters))
-    if len(schema) > _SCHEMA_CHARS and not is_whole:
-        schema = f"{describe_schema(tool.parameters)} (find_tools with this name alone shows the whole schema)"
-    return f"{tool.name}: {tool.description}\narguments: {schema}"
 
 
 def _tokens_of(tools: Iterable[Tool]) -> int:

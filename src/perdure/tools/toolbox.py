@@ -19,7 +19,7 @@ from perdure.core.ports import (
     KeyValue,
     Memory,
     Outputs,
-    RankTexts,
+    ScoreTexts,
     Search,
     Spawner,
 )
@@ -97,7 +97,7 @@ class ToolSources:
     # The mode and rules; with None those of the settings.
     permissions: Permissions | None = None
     # Finds tools by what they do; with None all schemas are sent.
-    rank: RankTexts | None = None
+    rank: ScoreTexts | None = None
 
 
 class Toolbox:
@@ -161,7 +161,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     return Toolbox(runtime, warnings, closers)
 
 
-def build_deferred(settings: Settings, rank: RankTexts | None) -> DeferredTools | None:
+def build_deferred(settings: Settings, rank: ScoreTexts | None) -> DeferredTools | None:
     """Return what defers tools by the settings; None where they send all."""
     tools = settings.tools
     if rank is None or not tools.defer_above_tokens:

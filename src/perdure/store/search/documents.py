@@ -36,10 +36,10 @@ class _Document:
     length: float
 
 
-def rank_documents(
+def score_documents(
     query: str, texts: Sequence[tuple[str, str]], *, synonyms: tuple[tuple[str, ...], ...] = ()
-) -> list[int]:
-    """Return the indexes of the (title, body) texts that match, best first.
+) -> list[float]:
+    """Return how well each (title, body) text matches; 0 for one that does not.
 
     `synonyms` are groups of words, in lower case, that may stand for each other; they count less than the word itself.
     """
@@ -51,8 +51,7 @@ def rank_documents(
     if similarities is not None:
         share = _MEANING_SHARE * (best or 1.0)
         scores = [score + share * max(0.0, near) for score, near in zip(scores, similarities, strict=True)]
-    order = sorted(range(len(frozen)), key=lambda n: (-scores[n], n))
-    return [n for n in order if scores[n] > 0]
+    return scores
 
 
 @lru_cache(maxsize=16)

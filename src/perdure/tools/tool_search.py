@@ -22,7 +22,7 @@ _MAX_RESULTS = 20
 _MAX_OTHERS = 10
 SEPARATOR = "__"
 
-# What people call what tools call otherwise: words that may stand for each other.
+# Synonyms in requests and tool descriptions, grouped.
 _SYNONYM_GROUPS = """
 accept decline invitation rsvp respond|access permission share|alert alarm warn notify alert-rule|
 answer reply respond response|assign give hand owner assignee|attachment attach attached file|
@@ -64,7 +64,7 @@ website page browser url web site address|when time date modified|where search f
 why describe explain reason event|wiki confluence page doc documentation article|yaml manifest apply|
 """
 SYNONYMS = tuple(tuple(group.split()) for line in _SYNONYM_GROUPS.split("\n") for group in line.split("|") if group)
-# Notations that name a kind of thing without its word.
+# Notations that imply a kind of thing.
 _NOTATIONS = (
     (re.compile(r"(?<!\w)#[A-Za-z]"), "channel message"),
     (re.compile(r"\b[A-Z]{2,10}-\d{1,6}\b"), "ticket issue"),
@@ -119,7 +119,7 @@ _NAMED_GROUP = 2.0
 
 
 def read_action(request: str) -> str | None:
-    """Return what a request wants done: read many or one, create, update or delete; None where no word tells."""
+    """Return what a request wants done: read many or one, create, update or delete; None if unknown."""
     text = " ".join(request[:300].lower().replace("'", "").split())
     for phrase, plain in _PHRASES.items():
         text = text.replace(phrase, plain)

@@ -221,6 +221,21 @@ def test_what_was_written_and_not_sent_is_there_again(page: Page, server: WebUIS
     page.wait("document.querySelector('#say')?.value === ''")
 
 
+def test_what_is_being_typed_stays_when_the_first_turn_of_a_new_chat_ends(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Say it slowly.")
+    page.wait("document.querySelector('.turn .assistant')")
+    page.click("#say")
+    page.type("And another thing.")
+    page.press("Escape")  # stops the turn, so that the conversation is shown like any other
+    page.wait("document.querySelector('.timeline .user') && !document.querySelector('.turn')")
+    page.wait("document.activeElement?.value === 'And another thing.'")
+    page.press("Enter")
+    page.wait("document.querySelectorAll('.timeline .user').length === 2 && !document.querySelector('.turn')")
+    page.open(server.link("/new"))
+    page.wait("document.querySelector('#say')?.value === ''")
+
+
 def test_an_address_that_names_no_message_says_so(page: Page, server: WebUIServer) -> None:
     session = server.store.create(user_key="", title="Short")
     server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])

@@ -87,8 +87,7 @@ export class Chat {
 
   hear(event, turn) {
     const wasAtEnd = this.isAtEnd();
-    // The id of any session addresses the conversation.
-    if (event.type === "turn_started" && !this.conversationId) this.begin(event.session_id);
+    if (event.type === "turn_started" && !this.conversationId) this.begin(event.conversation_id || event.session_id);
     if (event.type === "gauge_moved") this.gauge.show(event);
     else if (event.type === "question_asked") this.ask(event, turn.element);
     else if (event.type === "question_closed") this.close(event);
@@ -100,6 +99,7 @@ export class Chat {
   begin(conversationId) {
     this.conversationId = conversationId;
     this.onBegun(conversationId);
+    this.composer.moveDraft(conversationId);
   }
 
   ask(question, place) {

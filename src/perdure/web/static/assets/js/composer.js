@@ -67,6 +67,13 @@ export class Composer {
     return `${this.draft}:pasted`;
   }
 
+  // The draft of a new chat becomes that of its conversation, which is shown after the first turn.
+  moveDraft(name) {
+    for (const key of [this.draft, this.pastes]) sessionStorage.removeItem(key);
+    this.draft = `${DRAFT}${name}`;
+    this.keep();
+  }
+
   keep() {
     if (!this.hasText) this.pasted = [];
     this.pasted = this.pasted.filter((piece) => this.field.value.includes(piece));

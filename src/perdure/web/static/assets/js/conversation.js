@@ -31,7 +31,7 @@ function openNew(place, signal) {
     signal,
     onBegun: (id) => history.replaceState(null, "", linkTo(id)),
     // A lost connection is shown here; a failed turn has its reason in the log.
-    onDone: (id, turn) => turn.hasFailed || reopen(id),
+    onDone: (id, turn) => turn.hasFailed || reopen(id, signal),
   });
   clear(place, intro, chat.turns, chat.element);
   chat.composer.focus();
@@ -45,21 +45,30 @@ function sendOutgoing(chat, conversationId) {
   if (text) chat.send(text);
 }
 
+// The conversation to show next, read beforehand: its composer replaces the other one at once, so no key is lost.
+let next = null;
+
 // After the first turn the new conversation is shown like any other.
-function reopen(id) {
+async function reopen(id, signal) {
+  next = { id, known: await read(conversationPath(id), {}, signal).catch(() => null) };
+  if (signal.aborted) return;
+  next.isTyping = document.activeElement?.id === "say";
   if (location.hash === linkTo(id)) dispatchEvent(new HashChangeEvent("hashchange"));
   else location.hash = linkTo(id);
 }
 
 async function openKept(place, route, signal) {
   const path = conversationPath(route.id);
-  const known = await read(path, {}, signal);
+  const prepared = next?.id === route.id ? next : null;
+  next = null;
+  const known = prepared?.known ?? (await read(path, {}, signal));
   nameProperly(route, known.id);
   const head = new Head(known, "timeline");
   const actions = messageActions(known.id, (text) => chat.send(text));
   const timeline = new Timeline(known.id, known.last_seq, signal, actions);
   const chat = new Chat({ conversationId: known.id, signal, onKept: () => refresh(), onDone: (id) => settle(id) });
   clear(place, head.element, h("h2", { class: "unseen" }, "Messages"), timeline.element, chat.turns, chat.element);
+  if (prepared?.isTyping) chat.composer.focus();
   chat.gauge.show(known.gauge);
   const refresh = singleFlight(async () => {
     const now = await read(path, {}, signal);
@@ -68,7 +77,7 @@ async function openKept(place, route, signal) {
     await timeline.grow(now.last_seq);
   });
   const settle = async (id) => {
-    if (id && id !== known.id) return reopen(id);
+    if (id && id !== known.id) return reopen(id, signal);
     await refresh().catch(() => {});
     chat.letGo();
   };

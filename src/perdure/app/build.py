@@ -63,6 +63,8 @@ class AgentUser:
     asker: Asker | None = None
     # Permission rules that hold in addition to the user's own, for what nobody is present to approve.
     allowed: tuple[str, ...] = ()
+    # The folder that the agent works in; None: the current one of this process.
+    folder: Path | None = None
 
 
 def build_agent(
@@ -95,6 +97,7 @@ class Wiring:
     def __init__(self, shared: Shared, speaker: AgentUser) -> None:
         self.shared = shared
         self.speaker = speaker
+        self.folder = speaker.folder or Path.cwd()
         self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
         self.events = EventBus()
         # Shared with the agent: an engine of a delegated child may add to them later.
@@ -179,7 +182,7 @@ class Wiring:
         if approver is not None or self.settings.permissions != PermissionsSettings():
             approvals = shared.store.state("approvals")
             guard = ApprovalGuard(
-                Workspace(Path.cwd()),
+                Workspace(self.folder),
                 home=Path.home(),
                 approver=approver,
                 approvals=approvals,
@@ -195,13 +198,13 @@ class Wiring:
             guard=guard,
             permissions=permissions,
             checkpoints=shared.store.checkpoints,
-            workspace=Workspace(Path.cwd()),
+            workspace=Workspace(self.folder),
             deferred=build_deferred(self.settings, score_documents),
         )
 
     def _permissions(self) -> Permissions:
         """The mode and rules of the user, and those of the project for users with access to it."""
-        path = find_project_file(Path.cwd(), Path.home()) if self.speaker.has_shell else None
+        path = find_project_file(self.folder, Path.home()) if self.speaker.has_shell else None
         project = read_project(path, self.shared.store.state(TRUSTED_PROJECTS)) if path is not None else None
         is_never_asked = self.settings.tools.approval == "never"
         permissions = load_permissions(self.settings.permissions, is_never_asked=is_never_asked, project=project)
@@ -218,7 +221,7 @@ class Wiring:
                 clock=shared.clock,
                 user_home=Path.home(),
                 perdure_home=shared.home,
-                workspace=Path.cwd() if speaker.has_shell else None,
+                workspace=self.folder if speaker.has_shell else None,
                 # The keys Perdure itself uses are not for the commands a model runs.
                 environment=shell_environment(without=keys) if speaker.has_shell else {},
                 outputs=shared.store.outputs,
@@ -258,7 +261,7 @@ class Wiring:
 
     def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
         """Sources of the system prompt. Files of the working folder are only read for users with access to it."""
-        home, here, speaker = self.shared.home, Path.cwd(), self.speaker
+        home, here, speaker = self.shared.home, self.folder, self.speaker
         return PromptSources(
             identity=prompts.load("identity", home / "prompts"),
             memory=memory,

@@ -10,14 +10,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.app.runtime import UNSTARTED, configured_providers, named_model, route_of
+from perdure.app.runtime import UNSTARTED, configured_providers, named_model, route_of, route_to
 from perdure.config.api_keys import api_key_for
 from perdure.core.errors import ConfigError
 from perdure.models.catalog import Catalog
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
 from perdure.providers.model_probe import listed_models
-from perdure.providers.registry import PROVIDERS, find_provider, find_provider_by_url
+from perdure.providers.registry import PROVIDERS, find_provider, find_provider_by_url, missing_key
+from perdure.providers.routes import EndpointChain
 from perdure.providers.types import Endpoint
 
 if TYPE_CHECKING:
@@ -82,6 +83,16 @@ def unlisted_notice(endpoint: Endpoint) -> str | None:
         return None
     near = get_close_matches(model, names, n=3) or names[:3]
     return f"{endpoint.provider!r} does not list {model!r}; it lists {', '.join(near)}{' …' if names[3:] else ''}"
+
+
+def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
+    """Return the route to a model, and its name for the user with any warning. Raises ConfigError without a key."""
+    route = route_to(settings, name)
+    if (problem := missing_key(route.main)) and not settings.credentials.command:
+        raise ConfigError(problem)
+    notice = unlisted_notice(route.main)
+    label = f"{route.main.model} ({route.main.provider})"
+    return route, label if notice is None else f"{label}. Warning: {notice}"
 
 
 def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalog) -> Iterator[ModelChoice]:

@@ -30,6 +30,7 @@ COMMANDS = {
     "serve": Lazy("perdure.cli.gateway:serve", "Open the web UI: your conversations in a browser."),
     "gateway": Lazy("perdure.cli.gateway:gateway", "Serve conversations to many users and programs."),
     "schedule": Lazy("perdure.cli.schedule:schedule", "Run prompts by the clock."),
+    "acp": Lazy("perdure.cli.acp:acp", "Serve an editor over the Agent Client Protocol."),
     "completion": Lazy("perdure.cli.completion:completion", "Print the completion script of a SHELL."),
 }
 

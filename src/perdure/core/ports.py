@@ -25,6 +25,10 @@ class ApprovalRequest:
     covers: str = ""
     # The dangerous parts, where they occur verbatim in the action.
     dangerous: tuple[str, ...] = ()
+    # The id of the tool call, for surfaces that show the question with it.
+    call_id: str = ""
+    # Whether "session" and "always" allow more than this one call.
+    is_lasting: bool = True
 
 
 @dataclass(frozen=True, slots=True)

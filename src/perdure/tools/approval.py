@@ -94,7 +94,7 @@ class ApprovalGuard:
             pending = [item for item in items if not (KINDS[item.kind].is_lasting and item.key in allowed)]
             if not pending:
                 return
-            answer = await self._ask(tool, arguments, pending)
+            answer = await self._ask(tool, arguments, pending, scope.call_id)
             if isinstance(answer, Refusal) or answer not in ("once", "session", "always"):
                 words = answer.words if isinstance(answer, Refusal) else ""
                 raise ToolError(_denial_message(tool, pending, has_approver=self._approver is not None, words=words))
@@ -190,7 +190,7 @@ class ApprovalGuard:
         return PathZones.at(self._root, self._root, self._home, _LinkResolver())
 
     async def _ask(
-        self, tool: Tool, arguments: Mapping[str, Any], items: list[ApprovalItem]
+        self, tool: Tool, arguments: Mapping[str, Any], items: list[ApprovalItem], call_id: str
     ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
@@ -200,6 +200,8 @@ class ApprovalGuard:
             reason=escape_invisible("; ".join(f"{item.why}: {item.what}" for item in items)),
             covers=_describe_coverage(items),
             dangerous=tuple(self._locate(escape_invisible(item.what), action) for item in items),
+            call_id=call_id,
+            is_lasting=any(KINDS[item.kind].is_lasting for item in items),
         )
         return await self._approver.approve(request)
 

@@ -91,6 +91,8 @@ class ToolScope:
     user_key: str = ""
     # The output limits of the model's window; None: those of the runtime.
     limits: OutputLimits | None = None
+    # The call that is being checked; "" for all of them.
+    call_id: str = ""
 
 
 class Guard(Protocol):
@@ -319,7 +321,7 @@ class Batch:
             return
         clock, started_s = self._runtime.clock, self._runtime.clock.monotonic_s()
         try:
-            await self._runtime.guard.check(tool, values, self._scope)
+            await self._runtime.guard.check(tool, values, replace(self._scope, call_id=call.id))
         except ToolError as error:
             raise ToolRefused(str(error)) from None
         finally:

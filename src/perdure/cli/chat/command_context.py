@@ -10,17 +10,15 @@ from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
-from perdure.app.model_choices import ModelChoice, find_choices, unlisted_notice
-from perdure.app.runtime import open_user_store, route_to
+from perdure.app.model_choices import ModelChoice, choose_route, find_choices
+from perdure.app.runtime import open_user_store
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
 from perdure.config.load import load
 from perdure.config.settings import PermissionMode
-from perdure.core.errors import ConfigError
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
-from perdure.providers.registry import missing_key
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import Permissions
 
@@ -127,12 +125,9 @@ class ChatCommandContext:
         return [("commands", commands), ("settings", ", ".join(map(str, files)))]
 
     def choose_model(self, name: str) -> str:
-        route = route_to(self.settings, name)
-        if (problem := missing_key(route.main)) and not self.settings.credentials.command:
-            raise ConfigError(problem)
+        route, label = choose_route(self.settings, name)
         self.agent.switch_model(route)
-        notice = unlisted_notice(route.main)
-        return f"{route.main.model} ({route.main.provider})" + (f". Warning: {notice}" if notice is not None else "")
+        return label
 
     def close(self) -> None:
         """Leaves the conversation at hand; everything of it is kept."""

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perdure.cli.main import cli
+from perdure.cli.style import runnable
 from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for, origin_of
 from perdure.core.errors import ConfigError
 from perdure.providers.routes import endpoint_for
@@ -65,10 +66,15 @@ def run(*arguments: str, typed: str = "") -> Result:
 def test_a_stored_key_is_used_listed_and_removed_and_never_shown(home: Path) -> None:
     stored = run("anthropic", typed=f"{KEY}\n")
     assert stored.exit_code == 0
-    assert "Stored the key of anthropic" in stored.output
+    assert stored.output.splitlines()[:3] == [
+        "Stored:  the key for anthropic",
+        f"Where:   {home / FILE} (as plain text, readable by you alone)",
+        runnable("Remove:  perdure login --remove anthropic"),
+    ]
     assert api_key_for("ANTHROPIC_API_KEY") == KEY
     listed = run("--list")
     assert "anthropic" in listed.output
+    assert runnable("Remove one with `perdure login --remove PROVIDER`.") in listed.output
     assert str(home / FILE) in listed.output
     removed = run("--remove", "anthropic")
     assert removed.exit_code == 0
@@ -87,9 +93,10 @@ def test_the_file_is_its_owners_alone_and_no_tool_reads_it_unasked(home: Path) -
 
 def test_the_environment_goes_before_a_stored_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-from-the-environment")
-    assert "goes before it" in run("openai", typed=KEY).output
+    assert "is used instead of it" in run("openai", typed=KEY).output
     assert api_key_for("OPENAI_API_KEY") == "sk-from-the-environment"
     assert "environment, then" in run("--list").output
+    assert "OPENAI_API_KEY is still set in the environment" in run("--remove", "openai").output
 
 
 @pytest.mark.parametrize(
@@ -115,7 +122,7 @@ def test_a_key_for_a_custom_address_is_sent_there_and_nowhere_else(home: Path) -
     address = "http://127.0.0.1:18089/v1"
     set_address = ["--set", f"model.base_url={address}"]
     stored = CliRunner().invoke(cli, [*set_address, "login", "custom"], input=KEY, catch_exceptions=False)
-    assert (stored.exit_code, "Stored the key of http://127.0.0.1:18089 in" in stored.output) == (0, True)
+    assert (stored.exit_code, "Stored:  the key for http://127.0.0.1:18089\n" in stored.output) == (0, True)
     for provider in ("custom", "acme", "vllm"):
         assert endpoint_for(provider, model="m", base_url=address, lookup=api_key_for).api_key == KEY
         elsewhere = endpoint_for(provider, model="m", base_url="http://127.0.0.1:18090/v1", lookup=api_key_for)
@@ -132,7 +139,7 @@ def test_login_custom_names_what_is_missing_and_follows_the_configured_provider(
     assert "config set model.base_url" in run("custom", typed=KEY).output
     at_a_proxy = ["--set", "model.base_url=http://127.0.0.1:9/v1", "--set", "model.provider=openai"]
     stored = CliRunner().invoke(cli, [*at_a_proxy, "login", "custom"], input=KEY, catch_exceptions=False)
-    assert "Stored the key of openai" in stored.output
+    assert "Stored:  the key for openai" in stored.output
     assert api_key_for("OPENAI_API_KEY") == KEY
 
 

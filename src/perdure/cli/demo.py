@@ -46,7 +46,7 @@ def demo(fast: bool, folder: Path | None) -> None:
       perdure demo --fast --folder ./demo
     """
     from perdure.cli.chat.transcript import ChatTranscript
-    from perdure.cli.style import Style, program_name
+    from perdure.cli.style import Style
     from perdure.commands.format import gauge_line
     from perdure.lab.demo.run import MODEL, WINDOW, Demo
 
@@ -61,24 +61,19 @@ def demo(fast: bool, folder: Path | None) -> None:
         on_question=lambda request, answer: _show_question(ink, request, answer),
         chunk_delay_s=0.0 if fast else _CHUNK_DELAY_S,
     )
-    _write(
-        f"A scripted {MODEL} with a window of {WINDOW:,} tokens works in {play.workspace}\n"
-        "with real tools. Watch the bar: whenever it reaches the mark, the conversation is compacted and goes on.\n\n"
+    _write_wrapped(
+        f"A scripted {MODEL} with a window of {WINDOW:,} tokens works with real tools in\n{play.workspace}\n"
+        "Watch the bar: whenever it reaches the mark, the conversation is compacted and goes on.\n"
     )
     with play.open():
         for number, message in enumerate(play.messages):
-            _write(f"{ink.key('>')} {message}\n\n")
+            _write_wrapped(f"> {message}\n")
             play.take_turn(number)
             time.sleep(0 if fast else _TURN_PAUSE_S)
             _write(f"{ink.dim(gauge_line(play.agent.gauge))}\n\n")
         for line in summary_lines(play.summarize(), ink):
             _write(f"{line}\n")
-    command = f"PERDURE_HOME={play.home} {program_name()}"
-    _write(
-        f"\nLook around:  {command} serve\n"
-        f'Search it:    {command} sessions search "why were the exports not deleted"\n'
-        f"Remove it:    rm -r {place}\n"
-    )
+    _show_hints(ink, play.home, place)
 
 
 def width() -> int:
@@ -127,8 +122,34 @@ def _usage_lines(summary: DemoSummary) -> Iterator[str]:
     )
 
 
+def _show_hints(ink: Style, home: Path, place: Path) -> None:
+    """What to do next. A command has a line of its own, to be copied whole."""
+    from perdure.cli.style import program_name
+
+    command = f"PERDURE_HOME={home} {program_name()}"
+    for hint, typed in (
+        (
+            "Open it; there, /handoff shows what the model reads now and /undo takes it back:",
+            f"{command} chat --continue",
+        ),
+        ("Look around in the browser:", f"{command} serve"),
+        ("Search it:", f'{command} sessions search "why were the exports not deleted"'),
+        ("Remove it:", f"rm -r {place}"),
+    ):
+        _write_wrapped(f"\n{hint}")
+        _write(f"  {ink.key(typed)}\n")
+
+
 def _show_question(ink: Style, request: ApprovalRequest, answer: str) -> None:
-    _write(f"{ink.warn('? ' + request.action)} {ink.dim('(' + request.reason + ')')}\n{ink.key('>')} {answer}\n")
+    _write_wrapped(f"? {request.action} ({request.reason})")
+    _write(f"{ink.key('>')} {answer}\n")
+
+
+def _write_wrapped(text: str) -> None:
+    """Write lines that end between words."""
+    from perdure.cli.style import fit_lines
+
+    _write("".join(f"{line}\n" for line in fit_lines(text.split("\n"), width())))
 
 
 def _write(text: str) -> None:

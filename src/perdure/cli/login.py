@@ -103,21 +103,26 @@ def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | str:
 
 def _store(keys: StoredKeys, target: ProviderSpec | str) -> None:
     from perdure.cli.style import runnable
-    from perdure.config.api_keys import overrides_stored_key
+    from perdure.config.api_keys import SERVICE, overrides_stored_key
 
     label, variable = (target, target) if isinstance(target, str) else (target.name, target.key_variables[0])
     location = keys.put(variable, _read_key(label))
-    where = "the system keyring" if location == "keyring" else f"{keys.path}, which only you can read"
-    click.echo(f"Stored the key of {label} in {where}.")
+    if location == "keyring":
+        where = f"the system keyring (service {SERVICE!r}, name {variable!r})"
+    else:
+        where = f"{keys.path} (as plain text, readable by you alone)"
+    click.echo(f"Stored:  the key for {label}")
+    click.echo(f"Where:   {where}")
+    click.echo(runnable(f"Remove:  perdure login --remove {label}"))
     if isinstance(target, str):
-        click.echo("It is sent to that address alone.")
+        click.echo("It is sent to that address and to no other.")
         return
     row = target
     if overrides_stored_key(variable):
-        click.echo(f"{variable} is set in the environment and goes before it.")
+        click.echo(f"Note:    {variable} is set in the environment and is used instead of it.")
     start = f"perdure chat -p {row.name}" if row.default_model else f"perdure chat -p {row.name} -m MODEL"
     keep = f"perdure config set model.provider {row.name}"
-    click.echo(runnable(f"Use it with `{start}`, or from now on with `{keep}`."))
+    click.echo(runnable(f"Use it:  {start}\nAlways:  {keep}"))
 
 
 def _read_key(provider: str) -> str:
@@ -135,6 +140,7 @@ def _read_key(provider: str) -> str:
 
 
 def _show(keys: StoredKeys) -> None:
+    from perdure.cli.style import runnable
     from perdure.config.api_keys import overrides_stored_key
     from perdure.providers.registry import PROVIDERS
 
@@ -146,12 +152,19 @@ def _show(keys: StoredKeys) -> None:
             if where:
                 lines.append(f"{row.name:<18} {variable:<24} {', then '.join(where)}")
     lines += [f"{'custom':<18} {name:<24} {', then '.join(sources[name])}" for name in sources if "://" in name]
-    click.echo("\n".join(lines) if lines else "No keys yet. `perdure login PROVIDER` stores one.")
+    if lines:
+        lines.append(runnable("Remove one with `perdure login --remove PROVIDER`."))
+    click.echo("\n".join(lines) if lines else runnable("No keys yet. `perdure login PROVIDER` stores one."))
 
 
 def _remove(keys: StoredKeys, target: ProviderSpec | str) -> None:
+    from perdure.config.api_keys import overrides_stored_key
+
     label, names = (target, (target,)) if isinstance(target, str) else (target.name, target.key_variables)
     removed = [name for name in names if keys.remove(name)]
     if not removed:
         raise click.UsageError(f"no key of {label} is stored; `perdure login --list` shows what is.")
-    click.echo(f"Removed the key of {label}.")
+    click.echo(f"Removed the key for {label}.")
+    still = [name for name in names if overrides_stored_key(name)]
+    if still:
+        click.echo(f"{still[0]} is still set in the environment, and is used.")

@@ -78,7 +78,9 @@ class Command:
 class Commands:
     """Every command there is, by name."""
 
-    def __init__(self, commands: Iterable[Command]) -> None:
+    def __init__(self, commands: Iterable[Command], groups: Mapping[str, Sequence[str]] | None = None) -> None:
+        # The names of commands by the heading they have in `/help`.
+        self._groups = groups or {}
         # A later one of the same name holds: a surface may have its own form of a command.
         self._commands: Mapping[str, Command] = {c.name: c for c in commands}
         self._by_alias = {alias: c for c in self._commands.values() for alias in c.aliases}
@@ -107,8 +109,17 @@ class Commands:
         return [f"/{n}" for n in self._commands]
 
     def help(self) -> str:
+        """Every command with what it does, in groups; those of no group come last."""
         width = max(len(c.usage) for c in self._commands.values())
-        return "\n".join(f"{c.usage:<{width}}  {c.summary}{_also(c)}" for c in self._commands.values())
+        grouped = {name for names in self._groups.values() for name in names}
+        rest = [name for name in self._commands if name not in grouped]
+        lines: list[str] = []
+        for heading, names in (*self._groups.items(), ("Commands of your own" if grouped else "", rest)):
+            commands = [self._commands[name] for name in names if name in self._commands]
+            if commands and heading:
+                lines.append(heading)
+            lines += [f"{c.usage:<{width}}  {c.summary}{_also(c)}" for c in commands]
+        return "\n".join(lines)
 
 
 def _nearest(name: str, names: Sequence[str]) -> str | None:

@@ -51,7 +51,7 @@ def _lines(report: CompactionReport, messages_before: int) -> list[str]:
 
 
 COMPRESS = Command(
-    "compress", "/compress [focus]", "compact now, a topic in full detail if you name one", compress, ("compact",)
+    "compress", "/compress [focus]", "compact now; a topic named here stays in detail", compress, ("compact",)
 )
 
 

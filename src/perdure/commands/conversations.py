@@ -226,11 +226,11 @@ def _titled(title: str) -> str:
 NEW = Command("new", "/new", "start a new conversation; this one is kept", new, ("clear",))
 RESUME = Command("resume", "/resume [id|number]", "go on with another conversation", resume)
 SESSIONS = Command("sessions", "/sessions", "list conversations", sessions)
-BRANCH = Command("branch", "/branch [n|m:N]", "go on in a copy, from here or from before the nth last question", branch)
-RETRY = Command("retry", "/retry [n|m:N]", "ask the last (or nth last) question again, in a branch", retry)
+BRANCH = Command("branch", "/branch [n|m:N]", "go on in a copy, from here or from an earlier question", branch)
+RETRY = Command("retry", "/retry [n|m:N]", "ask the last question again, in a branch", retry)
 UNDO = Command(
     "undo",
     "/undo [turn|files] [n]",
-    "take back the last compaction, or the last turns with the files they changed",
+    "take back the last compaction, or turns and their file changes",
     undo,
 )

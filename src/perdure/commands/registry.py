@@ -10,6 +10,14 @@ from perdure.commands.conversations import BRANCH, NEW, RESUME, RETRY, SESSIONS,
 from perdure.commands.search import EXPAND, HANDOFF, SEARCH
 from perdure.commands.titles import TITLE
 
+# The headings of `/help`; a surface has the commands of a group that it knows.
+_GROUPS = {
+    "The context": ("context", "compress", "handoff", "expand", "undo", "usage", "insights"),
+    "Conversations": ("new", "resume", "sessions", "search", "branch", "retry", "title", "copy", "export"),
+    "Model and permissions": ("model", "mode"),
+    "This chat": ("edit", "stop", "quit", "help"),
+}
+
 
 def builtin_names() -> list[str]:
     """Return the names that commands of one's own cannot have: those of every surface and of the terminal."""
@@ -22,7 +30,7 @@ def all_commands(own: Iterable[Command] = ()) -> Commands:
     """Return the commands of every surface, and those that one surface has of its own."""
 
     def show_help(surface: CommandContext, argument: str) -> CommandResult:
-        return CommandResult(commands.help())
+        return CommandResult(commands.help(), is_document=True)
 
     commands = Commands(
         [
@@ -45,6 +53,7 @@ def all_commands(own: Iterable[Command] = ()) -> Commands:
             STOP,
             QUIT,
             Command("help", "/help", "this list", show_help),
-        ]
+        ],
+        _GROUPS,
     )
     return commands

@@ -87,8 +87,5 @@ def _one_line(text: str) -> str:
 SEARCH = Command("search", "/search words", "find what was said, in every conversation", search)
 HANDOFF = Command("handoff", "/handoff", "what the model reads in place of compacted messages", handoff)
 EXPAND = Command(
-    "expand",
-    "/expand [id] [address|last]",
-    "open what a handoff or an address stands for, or the last tool output",
-    expand,
+    "expand", "/expand [address|last]", "open what a handoff or an address stands for, or the last output", expand
 )

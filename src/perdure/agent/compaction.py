@@ -395,6 +395,10 @@ class CompactionGate:
         elif action == "prepare":
             self._background.start(await self._parts.keep(self._snapshot))
 
+    async def wait_for_preparation(self) -> None:
+        """Wait for a pending background preparation: afterwards its timing cannot affect the next turn."""
+        await self._background.wait(_LONGEST_WAIT_S)
+
     def forget_preparation(self) -> None:
         """Discard the background preparation after a change of history or model."""
         self._background.discard()

@@ -29,6 +29,7 @@ from perdure.context.engine import RunInThread
 from perdure.core.addresses import is_loopback_url
 from perdure.core.concurrency import SystemClock, run_shielded
 from perdure.core.errors import ConfigError, NoSummaryModel, SummarySuperseded
+from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
 from perdure.models.tokens import Calibrations
@@ -341,13 +342,15 @@ class Shared:
         on_progress: OnProgress | None = None,
         bridge: LoopThread | None = None,
         wire: HttpClient | None = None,
+        send: Send | None = None,
+        clock: Clock | None = None,
         keep: RunInThread = run_shielded,
     ) -> None:
         self.settings = settings
         self.home = home
         self.bridge = bridge or shared_loop()
         self.keep = keep
-        self.clock = SystemClock()
+        self.clock: Clock = clock or SystemClock()
         self.ids = TimeIds(self.clock)
         self._hold = hold_store(store, settings, home)
         self.store = self._hold.store
@@ -364,7 +367,7 @@ class Shared:
         )
         servers = LocalServers(home / "logs")
         self.send = EmbeddedSend(
-            self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
+            send or self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
         )
         self.credentials = Credentials(settings.credentials.command)
         self.calibrations = Calibrations(self.store.state("calibrations"))

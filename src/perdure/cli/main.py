@@ -26,6 +26,7 @@ COMMANDS = {
     ),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
     "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
+    "replay": Lazy("perdure.cli.replay:replay", "Measure what another context policy would have cost and forgotten."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
     "serve": Lazy("perdure.cli.gateway:serve", "Open the web UI: your conversations in a browser."),
     "gateway": Lazy("perdure.cli.gateway:gateway", "Serve conversations to many users and programs."),

@@ -119,32 +119,62 @@ class _Entries:
 class PrefixCache:
     """Automatic prefix caching: every full step of a prompt is stored under the hash of its prefix."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float],
+        *,
+        step: int = PREFIX_STEP,
+        minimum: int = PREFIX_MINIMUM,
+        ttl_s: float = PREFIX_TTL_S,
+    ) -> None:
         self._now_s = now_s
+        self._step = step
+        self._minimum = minimum
+        self._ttl_s = ttl_s
         self._entries = _Entries()
+        # The last prompt and the hashes of its steps: the next one mostly begins with it.
+        self._last: tuple[bytes, list[bytes]] = (b"", [])
 
     def look_up(self, blocks: Sequence[PromptBlock]) -> CacheUse:
         """Look up a prompt; return what it reads and writes."""
         now_s = self._now_s()
         prompt = b"".join(b.data for b in blocks)
-        tokens = len(prompt) // TOKEN_BYTES
-        if tokens < PREFIX_MINIMUM:
+        if len(prompt) // TOKEN_BYTES < self._minimum:
             return CacheUse()
-        chain, step, read = hashlib.sha256(), PREFIX_STEP * TOKEN_BYTES, 0
-        keys: list[bytes] = []
-        for end in range(step, tokens * TOKEN_BYTES + 1, step):
-            chain.update(prompt[end - step : end])
-            keys.append(chain.copy().digest())
-            is_unbroken = read == end // TOKEN_BYTES - PREFIX_STEP
-            if is_unbroken and self._entries.has(keys[-1], now_s):
-                read = end // TOKEN_BYTES
-        read = read if read >= PREFIX_MINIMUM else 0
-        written = len(keys) * PREFIX_STEP - read
-        return CacheUse(read, written, entries=tuple((key, PREFIX_TTL_S) for key in keys))
+        keys = self._keys(prompt)
+        hits = next((i for i, key in enumerate(keys) if not self._entries.has(key, now_s)), len(keys))
+        read = hits * self._step if hits * self._step >= self._minimum else 0
+        written = len(keys) * self._step - read
+        return CacheUse(read, written, entries=tuple((key, self._ttl_s) for key in keys))
+
+    def _keys(self, prompt: bytes) -> list[bytes]:
+        """Hash each step together with the hash of the steps before it."""
+        last, keys = self._last
+        step = self._step * TOKEN_BYTES
+        shared = _shared_steps(last, prompt, step, len(keys))
+        keys = keys[:shared]
+        key = keys[-1] if keys else b""
+        for end in range((shared + 1) * step, len(prompt) // TOKEN_BYTES * TOKEN_BYTES + 1, step):
+            key = hashlib.sha256(key + prompt[end - step : end]).digest()
+            keys.append(key)
+        self._last = (prompt, keys)
+        return list(keys)
 
     def keep(self, use: CacheUse) -> None:
         """Store the entries of a request; called when its response begins."""
         self._entries.keep(use.entries, self._now_s())
+
+
+def _shared_steps(one: bytes, other: bytes, step: int, most: int) -> int:
+    """How many whole steps two prompts begin with alike."""
+    low, high = 0, min(most, len(other) // step)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[: middle * step] == other[: middle * step]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 class MarkCache:

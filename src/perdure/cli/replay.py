@@ -1,0 +1,215 @@
+"""`perdure replay`: what another context policy would have cost and forgotten, measured offline."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from perdure.lab.replay.batch import PolicyTotals, RecordedBill, ReplayResult
+    from perdure.lab.replay.sessions import RecordedSession
+
+_BAR_CELLS = 24
+_MOST_FAILURES = 5
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--policy",
+    "policy_texts",
+    multiple=True,
+    metavar="NAME[:key=value,…]",
+    help="A policy to replay under; may be repeated. Default: none, truncate, mask, hermes, digest, compressor.",
+)
+@click.option(
+    "--window",
+    "windows",
+    multiple=True,
+    type=click.IntRange(min=8_000),
+    default=(200_000,),
+    show_default=True,
+    help="The model's context window in tokens; may be repeated.",
+)
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report to this file.")
+@click.option(
+    "--results",
+    "results_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write each result to this file at once, and skip those it already holds.",
+)
+@click.option("--processes", type=click.IntRange(1, 256), help="Replays at a time. Default: one per processor.")
+@click.option("--json", "is_json", is_flag=True, help="Print the totals as JSON instead of a table.")
+def replay(
+    files: tuple[Path, ...],
+    policy_texts: tuple[str, ...],
+    windows: tuple[int, ...],
+    report: Path | None,
+    results_path: Path | None,
+    processes: int | None,
+    is_json: bool,
+) -> None:
+    """Replay recorded sessions under other context policies: money and memory side by side.
+
+    FILES are logs of Perdure (`perdure sessions export`), Claude Code, Codex or pi, OpenAI-style messages (JSON, or
+    JSONL with one session a line), or folders of them. Each session runs through the real agent with the recorded
+    replies and tool results. Nothing is sent anywhere, and nothing is stored but the report and the results file.
+
+    \b
+    Policies:
+      none          send everything, as if the window had no end
+      truncate      drop the oldest messages            (threshold, keep)
+      mask          replace old tool outputs            (threshold, keep_results, target)
+      hermes        Hermes' documented policy           (threshold, target, protect_first, protect_last)
+      digest        the compressor without a model      (any `compression` setting)
+      compressor    the built-in engine                 (any `compression` setting)
+      recorded      what the recording agent did
+      NAME          any installed context engine
+
+    \b
+    Examples:
+      perdure replay ~/.claude/projects/my-project --report report.html
+      perdure replay talk.jsonl --policy compressor --policy compressor:threshold=0.7 --window 64000
+      perdure replay sessions.jsonl.gz --results results.jsonl --json
+    """
+    from perdure.lab.replay.batch import RecordedBill, ResultsFile, make_jobs, run_jobs, total_results
+    from perdure.lab.replay.importers import count_sessions, find_logs, read_sessions
+    from perdure.lab.replay.policies import DEFAULT_POLICIES, parse_policy
+
+    policies = [parse_policy(text) for text in policy_texts or DEFAULT_POLICIES]
+    sizes = sorted(set(windows))
+    logs = list(find_logs(files))
+    bill = RecordedBill()
+    unread: list[str] = []
+    total = sum(map(count_sessions, logs)) * sum(len(sizes) if p.has_window else 1 for p in policies)
+    sessions = _readable(logs, read_sessions, unread)
+    jobs = make_jobs(sessions, policies, sizes, on_session=bill.add)
+    stored = ResultsFile(results_path) if results_path is not None else None
+    results = list(_with_progress(run_jobs(jobs, processes=processes, results=stored), total))
+    totals = total_results(results)
+    if report is not None:
+        _write_report(report, totals, results, bill)
+    if is_json:
+        click.echo(json.dumps({"totals": [_as_json(t) for t in totals], "recorded": _bill_json(bill)}, indent=2))
+    else:
+        for line in table_lines(totals, bill):
+            click.echo(line)
+        if report is not None:
+            click.echo(f"\nReport: {report}")
+    _show_failures(results, unread)
+
+
+def _write_report(path: Path, totals: list[PolicyTotals], results: Iterable[ReplayResult], bill: RecordedBill) -> None:
+    from perdure.core.files import AtomicFile, mode_of
+    from perdure.lab.replay.report import render_report
+
+    try:
+        with AtomicFile(path, mode=mode_of(path)) as file:
+            file.write(render_report(totals, results, bill).encode())
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
+
+
+def _readable(
+    logs: Iterable[Path], read: Callable[[Path], Iterator[RecordedSession]], unread: list[str]
+) -> Iterator[RecordedSession]:
+    """The sessions of all logs; those that cannot be read are listed and skipped."""
+    from perdure.core.errors import ConfigError
+
+    for path in logs:
+        try:
+            yield from read(path)
+        except ConfigError as error:
+            unread.append(f"{path}: {error}")
+
+
+def _with_progress(results: Iterable[ReplayResult], total: int) -> Iterator[ReplayResult]:
+    is_shown = sys.stderr.isatty()
+    for number, result in enumerate(results, 1):
+        if is_shown:
+            filled = _BAR_CELLS * min(number, total) // max(1, total)
+            bar = "█" * filled + "░" * (_BAR_CELLS - filled)
+            click.echo(f"\r{bar} {number:,} of {total:,} replays (Ctrl-C stops)", nl=False, err=True)
+        yield result
+    if is_shown:
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
+def table_lines(totals: Iterable[PolicyTotals], bill: RecordedBill) -> Iterator[str]:
+    """The totals as a table, one row a policy, one table a window."""
+    rows = list(totals)
+    width = max([len(t.policy) for t in rows] + [10])
+    heads = (
+        "cost",
+        "cost 1h",
+        "OpenAI",
+        "DeepSeek",
+        "hits",
+        "compact.",
+        "avoidable",
+        "mean",
+        "peak",
+        "in view",
+        "+ask",
+    )
+    for window in sorted({t.window for t in rows}):
+        yield f"Window {window:,} tokens"
+        yield f"  {'policy':<{width}}" + "".join(f" {head:>9}" for head in (*heads, "rules"))
+        for t in (t for t in rows if t.window == window):
+            yield f"  {t.policy:<{width}}" + "".join(f" {cell:>9}" for cell in _cells(t))
+        yield ""
+    if bill.calls:
+        yield f"The recorded bill: {bill.calls:,} calls of {bill.sessions:,} sessions, ${bill.cost_usd:,.2f}, the"
+        yield "recording agent's own system prompt and tools included."
+    yield "cost: US dollars at Anthropic's prices with a cache of 5 minutes; in view: later-needed facts in the prompt;"
+    yield "+ask: or in the first hits of one search; avoidable: full rewrites of a live cache; rules: violations."
+
+
+def _cells(t: PolicyTotals) -> tuple[str, ...]:
+    costs = (f"{t.cost_usd[key]:,.2f}" for key in ("anthropic-5m", "anthropic-1h", "openai", "deepseek"))
+    return (
+        *costs,
+        f"{t.hit_rate:.1%}",
+        f"{t.compactions:,}",
+        f"{t.rewrites_avoidable:,}",
+        f"{t.mean_tokens:,.0f}",
+        f"{t.peak_tokens:,}",
+        _share(t.memory),
+        _share(t.reach),
+        f"{t.violations:,}",
+    )
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _as_json(t: PolicyTotals) -> dict[str, object]:
+    return {**asdict(t), "hit_rate": t.hit_rate, "memory": t.memory, "reach": t.reach}
+
+
+def _bill_json(bill: RecordedBill) -> dict[str, object] | None:
+    if not bill.calls:
+        return None
+    return {"sessions": bill.sessions, "calls": bill.calls, "usage": asdict(bill.usage), "cost_usd": bill.cost_usd}
+
+
+def _show_failures(results: Iterable[ReplayResult], unread: list[str]) -> None:
+    """Name what could not be read or replayed; exit status 1 where nothing could."""
+    from perdure.lab.replay.report import failure_lines
+
+    every = list(results)
+    failed = failure_lines(every)
+    for line in [*unread, *failed][:_MOST_FAILURES]:
+        click.echo(f"perdure: not replayed: {line}", err=True)
+    more = len(unread) + len(failed) - _MOST_FAILURES
+    if more > 0:
+        click.echo(f"perdure: and {more:,} more", err=True)
+    if len(failed) == len(every):
+        raise SystemExit(1)

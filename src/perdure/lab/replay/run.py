@@ -1,0 +1,172 @@
+"""Replay one session under one policy: the real agent, with a model that repeats the recorded replies.
+
+Tool results come from the log, the clock is set to the recorded times, and nothing is sent anywhere. A replay is
+deterministic: a compaction that is being prepared in the background is awaited before the next turn.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from perdure.agent.agent import ConversationAgent
+from perdure.agent.runner import LoopThread
+from perdure.app.build import AgentUser, Wiring
+from perdure.app.runtime import Shared
+from perdure.config.load import validate_settings
+from perdure.core.errors import PerdureError
+from perdure.core.events import CompactionFinished, Event
+from perdure.lab.replay.facts import find_needs
+from perdure.lab.replay.measures import MeasureRecorder, SessionMeasures
+from perdure.lab.replay.policies import UNLIMITED, Policy
+from perdure.lab.replay.prices import cache_models
+from perdure.lab.replay.provider import ReplayProvider
+from perdure.lab.replay.script import MAX_OUTPUT, ReplayClock, ReplayScript
+from perdure.lab.replay.sessions import RecordedSession, ReplayTurn, ToolShape, read_turns, tool_shapes
+from perdure.store.store import SessionStore, open_store
+from perdure.testing.simulator import strict
+from perdure.tools.tool import Tool
+
+MODEL = "claude-sonnet-4-5"
+SYSTEM_PROMPT = "You are a coding agent. Work with the tools at hand until the user's request is done."
+# A turn may make more calls than a real one ever does.
+_MOST_CALLS = 100_000
+
+T = TypeVar("T")
+
+
+def _tool(shape: ToolShape, serve: Callable[..., object]) -> Tool:
+    return Tool(
+        name=shape.name,
+        description=f"{shape.name}, as recorded.",
+        parameters=shape.schema,
+        handler=serve,
+        context_parameter="context",
+        is_read_only=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayJob:
+    """What to replay: one session, one policy, one window."""
+
+    session: RecordedSession
+    policy: Policy
+    window: int
+
+
+async def _inline(work: Callable[[], T]) -> T:
+    """Run blocking work where it is: a replay is alone on its event loop."""
+    return work()
+
+
+def replay(job: ReplayJob) -> SessionMeasures:
+    """Replay a session and measure it. Raises PerdureError where the agent cannot go on."""
+    started_s = time.perf_counter()
+    turns = read_turns(job.session)
+    if not turns:
+        raise PerdureError(f"{job.session.id} holds no reply to replay")
+    with tempfile.TemporaryDirectory(prefix="perdure-replay-", dir=_scratch_folder()) as folder:
+        measures = _Replay(job, turns, Path(folder)).run()
+    return replace(measures, own_s=round(time.perf_counter() - started_s, 3))
+
+
+def _scratch_folder() -> Path | None:
+    """A folder in memory where the system has one: a replay's store need not survive anything."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
+class _Replay:
+    """One replay in a folder of its own."""
+
+    def __init__(self, job: ReplayJob, turns: Sequence[ReplayTurn], folder: Path) -> None:
+        self._job = job
+        self._turns = turns
+        self._folder = folder
+        self._clock = ReplayClock(turns[0].steps[0].sent_s)
+        self._script = ReplayScript(turns, self._clock)
+        self._recorder = MeasureRecorder(find_needs(turns), position=lambda: self._script.position - 1)
+        window = job.window if job.policy.has_window else UNLIMITED
+        self._window = window
+        self._provider = ReplayProvider(
+            strict(window=window, max_output=MAX_OUTPUT, sum_overflow="stop_reason"),
+            cache_models(lambda: self._clock.now_s),
+            reply=self._script.answer,
+            now_s=lambda: self._clock.now_s,
+            on_call=self._recorder.on_call,
+        )
+
+    def run(self) -> SessionMeasures:
+        store = open_store(self._folder / "replay.db", clock=self._clock)
+        bridge = LoopThread()
+        try:
+            agent = self._agent(store, bridge)
+            agent.events.tap(self._on_event)
+            self._recorder.watch(agent)
+            try:
+                bridge.run(self._run_turns(agent))
+                return self._recorder.finish(self._job, self._provider, store, agent)
+            finally:
+                agent.close()
+        finally:
+            store.close()
+
+    async def _run_turns(self, agent: ConversationAgent) -> None:
+        for turn in self._turns:
+            self._script.set_clock()
+            self._recorder.begin_turn(turn.text)
+            end = self._script.position + len(turn.steps)
+            result = await agent.arun_conversation(turn.text)
+            if result.outcome != "completed":
+                raise PerdureError(
+                    f"{self._job.session.id} under {self._job.policy.label}: the turn {result.outcome} after"
+                    f" {self._script.position} replies: {result.error}"
+                )
+            if self._script.position != end:
+                raise PerdureError(f"{self._job.session.id}: the replay left the recording at reply {end}")
+            await agent.open().gate.wait_for_preparation()
+
+    def _agent(self, store: SessionStore, bridge: LoopThread) -> ConversationAgent:
+        policy = self._job.policy
+        settings = validate_settings(
+            {
+                **policy.settings(),
+                "model": {
+                    "name": MODEL,
+                    "provider": "anthropic",
+                    "context_length": self._window,
+                    "max_tokens": MAX_OUTPUT,
+                },
+                "agent": {"max_turns": _MOST_CALLS, "loop_repeats": 0},
+            }
+        )
+        shared = Shared(
+            settings,
+            home=self._folder,
+            store=store,
+            api_key="replay",
+            bridge=bridge,
+            send=self._provider,
+            clock=self._clock,
+            keep=_inline,
+        )
+        wiring = Wiring(shared, AgentUser("replay"))
+        deps = wiring.make_deps([_tool(shape, self._script.serve) for shape in tool_shapes(self._turns)])
+        engine = policy.engine(self._script.take_summary)
+        return ConversationAgent(
+            deps if engine is None else replace(deps, engine=engine),
+            bridge,
+            services=wiring.engine_services,
+            events=wiring.events,
+            system_prompt=self._job.session.system_prompt or SYSTEM_PROMPT,
+        )
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, CompactionFinished):
+            self._recorder.on_compaction(event)

@@ -19,8 +19,10 @@ from perdure.gateway.executor import run_shielded
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.routing import SCOPE as CHATS
-from perdure.gateway.workers.scheduler import record_outcomes
-from perdure.store.schedules import MissedRuns, NewSchedule, Schedule, ScheduleRun
+from perdure.gateway.workers.routing import chat_key, queue_key
+from perdure.gateway.workers.scheduler import chat_of_run, record_outcomes
+from perdure.store.inbox import InboundMessage
+from perdure.store.schedules import MissedRuns, NewSchedule, RunStart, Schedule, ScheduleRun
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Script
@@ -245,6 +247,38 @@ def test_a_schedule_that_cannot_be_read_does_not_hold_up_others(tmp_path: Path) 
         assert only_run(store, other).outcome == "completed"
 
     story(tmp_path, work, script=lambda asked: "Done.")
+
+
+@pytest.mark.spec("P2", "I7")
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_run_of_a_process_that_died_is_finished_with_a_title_and_without_leftovers(
+    tmp_path: Path, is_begun: bool
+) -> None:
+    async def work(hub: Hub, store: SessionStore, clock: FakeClock, sim: Simulator) -> None:
+        schedule = add(store, clock)
+        chat = chat_of_run("", schedule.id, schedule.next_at_ms)
+        inbound = InboundMessage("t_1", queue_key(chat, None), *chat_parts(chat), schedule.prompt, ("chat",))
+        run = RunStart(schedule.next_at_ms, schedule.next_at_ms + HOUR_MS)
+        queued = store.schedules.start_run(schedule, run, inbound, owner="gone", ttl_ms=0)
+        assert queued is not None
+        session = store.create(source="schedule", chat_key=chat_key(chat))
+        conversation = store.conversations.get(session.id)
+        store.leases.acquire(conversation.id, "gone", is_dead=lambda holder: True)
+        clock.pass_ms(60_000)
+        if is_begun:
+            assert store.inbox.begin(queued, conversation_id=conversation.id, seq=0)
+        hub.queues.wake(queued)
+        await finish(hub, store)
+        recorded = only_run(store, schedule)
+        (left,) = store.conversations.list(source="schedule").conversations
+        assert (left.id == conversation.id, left.id) == (is_begun, recorded.conversation_id)
+        assert (left.title, left.last_seq, recorded.outcome) == ("check the build", 2, "completed")
+
+    story(tmp_path, work, script=lambda asked: "Done.")
+
+
+def chat_parts(chat: ChatKey) -> tuple[str, str, str]:
+    return chat.platform, chat.user_key, chat.chat
 
 
 def test_a_run_by_hand_leaves_the_next_due_time(tmp_path: Path) -> None:

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from perdure.commands.command import is_command
-from perdure.core.errors import ConfigError, NotFound
+from perdure.core.errors import ConfigError, LeaseLost, NotFound
 from perdure.core.ports import Clock
 from perdure.core.turn_options import TurnOptions, Unattended
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues
 from perdure.gateway.workers.recurrence import Recurrence
-from perdure.gateway.workers.routing import ChatRouting, queue_key
+from perdure.gateway.workers.routing import ChatRouting, chat_key, queue_key
 from perdure.store.encoding import IdSource
 from perdure.store.inbox import InboundMessage, QueuedMessage
+from perdure.store.leases import holder_id, is_holder_dead
 from perdure.store.records import Span
 from perdure.store.schedules import MissedRuns, RunStart, Schedule
 from perdure.store.store import SessionStore
@@ -129,8 +131,21 @@ def record_outcomes(store: SessionStore) -> None:
         inbound = queued.inbound
         outcome, detail = _outcome_of(queued, store)
         store.schedules.finish_run(run, outcome=outcome, detail=detail, conversation_id=queued.conversation_id)
+        chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
+        _delete_empty(store, chat)
         # The conversation goes on by its own id; no other message comes to the chat of the run.
-        routing.set(ChatKey(inbound.platform, inbound.user_key, inbound.chat), None)
+        routing.set(chat, None)
+
+
+def _delete_empty(store: SessionStore, chat: ChatKey) -> None:
+    """Delete conversations of a run without a message, created by a process that died before it began."""
+    for conversation in store.conversations.list(chat_key=chat_key(chat), source=PLATFORM).conversations:
+        if conversation.last_seq == 0:
+            with (
+                suppress(LeaseLost),
+                store.leases.hold(conversation.id, holder_id(), is_dead=is_holder_dead) as lease,
+            ):
+                store.delete(conversation.id, lease=lease)
 
 
 def describe_missed(missed: MissedRuns, timezone: str) -> str:

@@ -31,7 +31,7 @@ from perdure.gateway.workers.precompaction import WorkerStats, compact_if_needed
 from perdure.gateway.workers.questions import QuestionOrigin
 from perdure.gateway.workers.routing import ChatRouting
 from perdure.store.inbox import QueuedMessage
-from perdure.store.records import Span, StoredEvent
+from perdure.store.records import Conversation, Span, StoredEvent
 from perdure.store.store import SessionStore
 
 _log = logging.getLogger(__name__)
@@ -225,15 +225,19 @@ class MessageJob:
         self.queued = replace(self.queued, inbound=inbound, conversation_id=conversation.id, begin_seq=seq)
         if seq == 0 and self._is_of_chat:
             self._context.routing.set(self.chat, conversation.id)
-        if content is not None and not conversation.title and (title := title_of(Message.from_dict(content).text)):
-            store.conversations.set_title(conversation.id, title)
+        self._set_title(content, conversation)
         return StartedTurn(agent_lease)
+
+    def _set_title(self, content: MessageContent, conversation: Conversation) -> None:
+        if content is not None and not conversation.title and (title := title_of(Message.from_dict(content).text)):
+            self._context.store.conversations.set_title(conversation.id, title)
 
     def _resume(self, content: MessageContent, agent_lease: AgentLease, begin_seq: int) -> StartedTurn:
         """Read from the log how far an earlier attempt at this message got: its entries follow `begin_seq`."""
         conversation = agent_lease.conversation
         if begin_seq == 0 and self._is_of_chat:  # its process may have died before the chat was routed
             self._context.routing.set(self.chat, conversation.id)
+        self._set_title(content, conversation)
         if conversation.last_seq <= begin_seq:
             return StartedTurn(agent_lease)
         since = self._context.store.log.read(conversation.id, Span(begin_seq + 1, conversation.last_seq))

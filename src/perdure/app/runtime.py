@@ -23,7 +23,7 @@ from perdure.agent.deps import Send
 from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
 from perdure.config.api_keys import api_key_for
-from perdure.config.env import make_home
+from perdure.config.env import home_dir, make_home
 from perdure.config.settings import ModelSettings, Settings
 from perdure.context.engine import RunInThread
 from perdure.core.addresses import is_loopback_url
@@ -34,6 +34,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
 from perdure.models.tokens import Calibrations
 from perdure.models.windows import LearnedLimits, ModelKey, Window, Windows
+from perdure.providers.codex_login import CodexLogins, CodexSend
 from perdure.providers.credentials import Credentials
 from perdure.providers.discovery import server_models
 from perdure.providers.http import HttpClient
@@ -366,9 +367,8 @@ class Shared:
             timeouts=Timeouts(**settings.timeouts.model_dump()),
         )
         servers = LocalServers(home / "logs")
-        self.send = EmbeddedSend(
-            send or self.transport.send, servers, n_ctx=settings.model.context_length, on_progress=on_progress
-        )
+        signed_send = CodexSend(send or self.transport.send, CodexLogins(home_dir(), clock=self.clock))
+        self.send = EmbeddedSend(signed_send, servers, n_ctx=settings.model.context_length, on_progress=on_progress)
         self.credentials = Credentials(settings.credentials.command)
         self.calibrations = Calibrations(self.store.state("calibrations"))
         self.knowledge = ModelInfo(

@@ -1,4 +1,4 @@
-"""`perdure login`: store the API key of a provider, list the stored ones, remove one."""
+"""`perdure login` and `logout`: store the API key of a provider, list the stored ones, remove one."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ Examples:
   perdure login http://10.0.0.5:8000/v1 for that address
   perdure login --list                  which keys are there, and where; never the keys
   perdure login --remove openai         forgets it
+  perdure login codex                   signs in with a ChatGPT account, in the browser
+  perdure login codex --no-browser      the same from another machine's browser
 
 \b
 A key goes into the system keyring where there is one (install the extra `keyring`), else into a
@@ -34,9 +36,18 @@ _MAX_CHARS = 4_000
 @click.argument("provider", required=False)
 @click.option("--list", "is_list", is_flag=True, help="Show which keys are there, and where.")
 @click.option("--remove", "is_removal", is_flag=True, help="Remove the stored key of the provider.")
+@click.option("--key", "is_key", is_flag=True, help="Store a key where the provider offers a sign-in (codex).")
+@click.option("--no-browser", is_flag=True, help="Sign in to codex in the browser of another machine.")
 @click.pass_obj
-def login(flags: dict[str, str] | None, provider: str | None, is_list: bool, is_removal: bool) -> None:
-    """Store the API key of a PROVIDER, or of a server by its address."""
+def login(
+    flags: dict[str, str] | None,
+    provider: str | None,
+    is_list: bool,
+    is_removal: bool,
+    is_key: bool,
+    no_browser: bool,
+) -> None:
+    """Store the API key of a PROVIDER, or of a server; sign in to codex."""
     from perdure.config.api_keys import StoredKeys
     from perdure.config.env import home_dir
 
@@ -46,7 +57,30 @@ def login(flags: dict[str, str] | None, provider: str | None, is_list: bool, is_
     elif is_removal:
         _remove(keys, _find(provider, flags or {}))
     else:
-        _store(keys, _find(provider, flags or {}))
+        target = _find(provider, flags or {})
+        if not is_key and not isinstance(target, str) and target.name == "openai-codex":
+            from perdure.cli.codex_login import login_codex
+
+            login_codex(flags or {}, has_browser=not no_browser)
+        else:
+            _store(keys, target)
+
+
+@click.command()
+@click.argument("provider", required=False)
+@click.pass_obj
+def logout(flags: dict[str, str] | None, provider: str | None) -> None:
+    """Remove the stored key or login of a PROVIDER, or of a server by its address.
+
+    \b
+    Examples:
+      perdure logout codex
+      perdure logout http://10.0.0.5:8000/v1
+    """
+    from perdure.config.api_keys import StoredKeys
+    from perdure.config.env import home_dir
+
+    _remove(StoredKeys(home_dir()), _find(provider, flags or {}))
 
 
 def _find(name: str | None, flags: Mapping[str, Any]) -> ProviderSpec | str:

@@ -18,7 +18,10 @@ COMMANDS = {
     "usage": Lazy("perdure.cli.usage:usage", "Show tokens and cost of a conversation, by default the last one."),
     "insights": Lazy("perdure.cli.usage:insights", "Show totals of the last DAYS by day, model, surface and task."),
     "doctor": Lazy("perdure.cli.doctor:doctor", "Check keys, home, database, endpoint, window and embedded model."),
-    "login": Lazy("perdure.cli.login:login", "Store the API key of a PROVIDER, or of a server by its address."),
+    "login": Lazy("perdure.cli.login:login", "Store the API key of a PROVIDER, or of a server; sign in to codex."),
+    "logout": Lazy(
+        "perdure.cli.login:logout", "Remove the stored key or login of a PROVIDER, or of a server by its address."
+    ),
     "config": Lazy("perdure.cli.config:config", "Show and change settings."),
     "approvals": Lazy("perdure.cli.approvals:approvals", "List and revoke what was allowed for good."),
     "permissions": Lazy(

@@ -23,6 +23,8 @@ from perdure.core.files import PRIVATE_MODE, replace_file
 
 FILE = "perdure-keys.json"
 SERVICE = "perdure"
+# In place of a key, where `perdure login` stored a login: its tokens change, and are set for each call.
+LOGIN_KEY = "perdure-login"
 Location = Literal["keyring", "file"]
 
 
@@ -174,8 +176,16 @@ def overrides_stored_key(variable: str, environ: Mapping[str, str] | None = None
 def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Return the key in `variable`, else the one `perdure login` stored for it, else None; white space is dropped.
 
+    For a stored login it is LOGIN_KEY.
+
     With an `environ` of the caller's own, stored keys are not looked at.
     """
     if environ is not None:
         return environ.get(variable, "").strip() or None
-    return os.environ.get(variable, "").strip() or StoredKeys(home_dir()).get(variable)
+    key = os.environ.get(variable, "").strip() or StoredKeys(home_dir()).get(variable)
+    return LOGIN_KEY if key is not None and is_login(key) else key
+
+
+def is_login(stored: str) -> bool:
+    """Return whether a stored value is a login, written as a JSON object, and not a key."""
+    return stored.startswith("{")

@@ -327,6 +327,15 @@ class CredentialsSettings(Section):
     command: Text | None = Field(
         default=None, description="Command that prints an API key; run when a key is missing or was refused."
     )
+    codex_issuer: Annotated[str, Field(pattern=r"^(https://[^/]+|http://(127\.0\.0\.1|localhost)(:[0-9]+)?)$")] = Field(
+        default="https://auth.openai.com",
+        description="Server at which `perdure login codex` signs in.",
+        json_schema_extra={"allowed": "an https URL without a path; http on loopback only"},
+    )
+    codex_client_id: Text = Field(
+        default="app_EMoamEEZ73f0CkXaXp7hrann",
+        description="OAuth client that `perdure login codex` signs in as: the public one of OpenAI's Codex.",
+    )
 
 
 class LimitsSettings(Section):

@@ -36,6 +36,7 @@ class HttpRequest:
     # Names in lower case.
     headers: Mapping[str, str]
     body: bytes
+    query: str = ""
 
 
 async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
@@ -51,7 +52,8 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
         body = await _read_chunked(reader)
     else:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return HttpRequest(method, target.partition("?")[0], headers, body)
+    path, _, query = target.partition("?")
+    return HttpRequest(method, path, headers, body, query)
 
 
 async def _read_chunked(reader: asyncio.StreamReader) -> bytes:

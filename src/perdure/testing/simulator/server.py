@@ -23,6 +23,7 @@ from perdure.testing.simulator.http import (
     resolve_address,
 )
 from perdure.testing.simulator.messages import error_body as messages_error
+from perdure.testing.simulator.oauth import AuthorizationServer, OAuthRefusal
 from perdure.testing.simulator.rules import Rules, RuleViolation, SimulatedRefusal
 from perdure.testing.simulator.script import Prompter, Script, Step, parse_step
 from perdure.testing.simulator.service import PROTOCOLS, ReceivedRequest, SimulatedService
@@ -86,6 +87,11 @@ class Simulator:
     @property
     def total(self) -> CanonicalUsage:
         return sum(self.billed, CanonicalUsage())
+
+    @property
+    def oauth(self) -> AuthorizationServer:
+        """The authorization server, at `/oauth/authorize` and `/oauth/token`."""
+        return self._service.oauth
 
     def add(self, *steps: Step | str) -> None:
         """Append steps to the script."""
@@ -154,10 +160,24 @@ class Simulator:
         if request.method == "POST" and request.path in PROTOCOLS:
             await self._service.answer(request, connection)
             return
+        if request.path in ("/oauth/authorize", "/oauth/token"):
+            await self._handle_sign_in(request, connection)
+            return
         try:
             await connection.answer_json(200, self._handle_other(request))
         except SimulatedRefusal as refusal:
             await connection.answer_json(refusal.status, messages_error(refusal))
+
+    async def _handle_sign_in(self, request: HttpRequest, connection: Connection) -> None:
+        try:
+            if request.path == "/oauth/token":
+                await connection.answer_json(200, self.oauth.grant(request.body))
+                return
+            location = self.oauth.authorize(request.query)
+        except OAuthRefusal as refusal:
+            await connection.answer_json(400, {"error": str(refusal)})
+            return
+        await connection.answer(302, b"", headers={"location": location})
 
     def _handle_other(self, request: HttpRequest) -> Any:
         """Handle everything but model calls: model list, token counts, and the simulator's report."""

@@ -12,6 +12,7 @@ from typing import Any
 from perdure.core.usage import CanonicalUsage
 from perdure.testing.simulator import chat, messages, responses
 from perdure.testing.simulator.http import ClientGone, Connection, HttpRequest
+from perdure.testing.simulator.oauth import AuthorizationServer
 from perdure.testing.simulator.rules import Issued, Rules, RuleViolation, SimulatedRefusal
 from perdure.testing.simulator.script import Drop, Fail, Prompter, Raw, Say, ScriptRequest, Step
 from perdure.testing.simulator.tokens import CacheUse, MarkCache, PrefixCache, PromptBlock, count_blocks
@@ -54,6 +55,7 @@ class SimulatedService:
         self.violations: list[RuleViolation] = []
         self.billed: list[CanonicalUsage] = []
         self._now_s = now_s
+        self.oauth = AuthorizationServer(now_s)
         self._issued = Issued()
         self._prefixes = PrefixCache(now_s)
         self._marks = MarkCache(now_s)
@@ -95,9 +97,9 @@ class SimulatedService:
         return body
 
     def check_key(self, request: HttpRequest) -> None:
-        """Raise SimulatedRefusal for any key but that of the rules."""
+        """Raise SimulatedRefusal for any key but that of the rules, or an access token of a sign-in."""
         key = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self.rules.api_key is None or key == self.rules.api_key:
+        if self.oauth.check(key, request.headers) or self.rules.api_key is None or key == self.rules.api_key:
             return
         is_messages = request.path.startswith("/v1/messages")
         text = "invalid x-api-key" if is_messages else f"Incorrect API key provided: {key[:6]}***."

@@ -1,0 +1,353 @@
+"""Sign in to Codex with a ChatGPT account: OAuth 2.0 with PKCE, and tokens that are refreshed in time.
+
+A login is stored like a key (`config.api_keys`), as one JSON text. An endpoint that uses it has LOGIN_KEY in place of a
+key, and `CodexSend` sets the current access token and the account for each call: it is refreshed before it expires,
+and once when the service refuses it. Refresh tokens are used once, so processes take turns and read the store first.
+Tokens are never part of an error or a log line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlencode
+
+from perdure.config.api_keys import LOGIN_KEY, Keyring, Location, StoredKeys, system_keyring
+from perdure.config.env import make_home
+from perdure.core.addresses import is_loopback_url
+from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
+from perdure.core.ports import Clock
+from perdure.providers.http import certificates_for
+from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
+
+if TYPE_CHECKING:
+    import httpx
+
+_log = logging.getLogger(__name__)
+PROVIDER, VARIABLE = "openai-codex", "OPENAI_CODEX_TOKEN"
+ACCOUNT_HEADER = "chatgpt-account-id"
+SCOPE = "openid profile email offline_access"
+# The namespace of OpenAI's claims in an id token.
+_CLAIMS = "https://api.openai.com/auth"
+# A token is refreshed this long before it expires.
+REFRESH_MARGIN_MS = 300_000
+_DEFAULT_LIFETIME_S = 3_600
+_TIMEOUT_S = 30.0
+_MAX_BODY_BYTES = 1 << 20
+_ERROR_CODE = re.compile(r"[a-z][a-z0-9_.-]{1,60}", re.IGNORECASE)
+_AGAIN = "sign in again with `perdure login codex`"
+
+
+@dataclass(frozen=True, slots=True)
+class CodexLogin:
+    """A login: its tokens, and where they were issued."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+    account_id: str
+    expires_at_ms: int
+    issuer: str
+    client_id: str
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> CodexLogin:
+        """Raises ConfigError for a text that is not a login."""
+        try:
+            raw = json.loads(text)
+            return cls(
+                str(raw["access_token"]),
+                str(raw["refresh_token"]),
+                str(raw["account_id"]),
+                int(raw["expires_at_ms"]),
+                str(raw["issuer"]),
+                str(raw["client_id"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(f"the stored Codex login cannot be read; {_AGAIN}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """One sign-in: what is sent to the authorization server, and what its answer is checked against."""
+
+    issuer: str
+    client_id: str
+    redirect_uri: str
+    state: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(32))
+    verifier: str = field(repr=False, default_factory=lambda: secrets.token_urlsafe(64))
+
+    @property
+    def url(self) -> str:
+        """The address at which the user signs in."""
+        digest = hashlib.sha256(self.verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": self.redirect_uri,
+            "scope": SCOPE,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+            "state": self.state,
+            "id_token_add_organizations": "true",
+            "codex_cli_simplified_flow": "true",
+            "originator": "perdure",
+        }
+        return f"{self.issuer}/oauth/authorize?{urlencode(query)}"
+
+    def code_of(self, answer: Mapping[str, str]) -> str:
+        """Return the authorization code of the redirect's parameters. Raises ConfigError."""
+        if not secrets.compare_digest(answer.get("state", "").encode(), self.state.encode()):
+            raise ConfigError("the answer belongs to another sign-in (its state differs); start again")
+        if answer.get("error"):
+            raise ConfigError(f"the sign-in was refused ({_error_code(answer['error'])})")
+        if not answer.get("code"):
+            raise ConfigError("the answer has no authorization code; start again")
+        return answer["code"]
+
+    def redeem(self, code: str, *, now_ms: int) -> CodexLogin:
+        """Exchange an authorization code for a login. Blocks. Raises ConfigError."""
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.redirect_uri,
+            "client_id": self.client_id,
+            "code_verifier": self.verifier,
+        }
+        try:
+            answer = _post_form(f"{self.issuer}/oauth/token", form)
+            login = CodexLogin("", "", "", 0, self.issuer, self.client_id)
+            return _with_tokens(login, answer, now_ms=now_ms)
+        except ProviderError as error:
+            raise ConfigError(error.verdict.message) from None
+
+
+def refresh(login: CodexLogin, *, now_ms: int) -> CodexLogin:
+    """Return the login with fresh tokens. Blocks. Raises ProviderError: `auth` if the user has to sign in again."""
+    form = {
+        "grant_type": "refresh_token",
+        "refresh_token": login.refresh_token,
+        "client_id": login.client_id,
+        "scope": SCOPE,
+    }
+    return _with_tokens(login, _post_form(f"{login.issuer}/oauth/token", form), now_ms=now_ms)
+
+
+def _post_form(url: str, form: Mapping[str, str]) -> dict[str, Any]:
+    import httpx
+
+    # A proxy of the environment is for other machines.
+    trusts_env = not is_loopback_url(url)
+    try:
+        with (
+            httpx.Client(verify=certificates_for(url), timeout=_TIMEOUT_S, trust_env=trusts_env) as client,
+            client.stream("POST", url, data=dict(form), headers={"accept": "application/json"}) as response,
+        ):
+            status, body = response.status_code, _read_bounded(response)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _login_error("transport", f"the sign-in server cannot be reached ({type(error).__name__})") from None
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if status == 200 and isinstance(answer, dict):
+        return answer
+    if status in (400, 401, 403):
+        raise _login_error("auth", f"the Codex login is not valid ({_refusal_code(answer)}); {_AGAIN}", status)
+    kind: ErrorKind = "rate_limit" if status == 429 else "overloaded" if status >= 500 else "transport"
+    raise _login_error(kind, f"the sign-in server answered with status {status}; try again later", status)
+
+
+def _read_bounded(response: httpx.Response) -> bytes:
+    body = b""
+    for piece in response.iter_bytes():
+        body += piece
+        if len(body) > _MAX_BODY_BYTES:
+            break
+    return body
+
+
+def _login_error(kind: ErrorKind, message: str, status: int | None = None) -> ProviderError:
+    return ProviderError(ErrorVerdict(kind, message, status), may_be_billed=False)
+
+
+def _refusal_code(answer: object) -> str:
+    """Return the code of an error body: `{"error": "…"}`, or `{"error": {"code": "…"}}`."""
+    error = answer.get("error") if isinstance(answer, dict) else None
+    return _error_code(error.get("code") if isinstance(error, dict) else error)
+
+
+def _error_code(value: object) -> str:
+    """Return an error code; a longer text may contain a secret, and is left out."""
+    return value if isinstance(value, str) and _ERROR_CODE.fullmatch(value) else "no reason given"
+
+
+def _with_tokens(login: CodexLogin, answer: Mapping[str, Any], *, now_ms: int) -> CodexLogin:
+    """Return the login with the tokens of a response; what a refresh leaves out stays."""
+    access, new_refresh = answer.get("access_token"), answer.get("refresh_token") or login.refresh_token
+    account = account_of(str(answer.get("id_token") or "")) or login.account_id
+    is_complete = isinstance(access, str) and access and isinstance(new_refresh, str) and new_refresh
+    if not is_complete or not all(map(_is_header_value, (access, account))):
+        raise _login_error("auth", f"the sign-in server sent no usable tokens; {_AGAIN}")
+    if not account:
+        raise _login_error("auth", "the sign-in has no ChatGPT account; sign in with an account that has Codex")
+    lifetime = answer.get("expires_in")
+    if not isinstance(lifetime, int | float) or isinstance(lifetime, bool) or not 0 < lifetime < 10**9:
+        lifetime = _DEFAULT_LIFETIME_S
+    return replace(
+        login,
+        access_token=str(access),
+        refresh_token=str(new_refresh),
+        account_id=account,
+        expires_at_ms=now_ms + round(lifetime * 1000),
+    )
+
+
+def _is_header_value(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and (value.isprintable() or not value)
+
+
+def account_of(id_token: str) -> str:
+    """Return the ChatGPT account in the claims of an id token, "" where it names none.
+
+    The signature is not verified: the token came from the issuer itself, over TLS.
+    """
+    parts = id_token.split(".")
+    if len(parts) != 3:
+        return ""
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        account = claims[_CLAIMS]["chatgpt_account_id"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return account if isinstance(account, str) else ""
+
+
+class CodexLogins:
+    """The stored login, shared with other processes. Thread-safe."""
+
+    def __init__(
+        self, home: Path, *, clock: Clock, open_keyring: Callable[[], Keyring | None] = system_keyring
+    ) -> None:
+        self._home = home
+        self._keys = StoredKeys(home, open_keyring=open_keyring)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._cached: tuple[object, CodexLogin] | None = None
+
+    def save(self, login: CodexLogin) -> Location:
+        """Store a login and return where. Raises ConfigError."""
+        return self._keys.put(VARIABLE, login.to_json())
+
+    def current(self) -> CodexLogin:
+        """Return a login that is valid for a while, refreshed if need be. Blocks. Raises ProviderError."""
+        login = self._load()
+        if login.expires_at_ms - self._clock.now_ms() > REFRESH_MARGIN_MS:
+            return login
+        try:
+            return self.renew(login)
+        except ProviderError as error:
+            # The server is out of reach, but the token is valid for some minutes.
+            if error.verdict.kind == "auth" or login.expires_at_ms <= self._clock.now_ms():
+                raise
+            return login
+
+    def renew(self, refused: CodexLogin) -> CodexLogin:
+        """Return another login than the refused one. Blocks. Raises ProviderError."""
+        with self._lock, _lock_file(self._home):
+            stored = self._load()
+            if stored.access_token != refused.access_token:  # another process was first
+                return stored
+            fresh = refresh(stored, now_ms=self._clock.now_ms())
+            try:
+                self.save(fresh)
+            except ConfigError as error:
+                # The old refresh token is used up: this process goes on with the new one.
+                _log.warning("the refreshed Codex login could not be stored: %s", error)
+                self._cached = (self._version(), fresh)
+            return fresh
+
+    def _load(self) -> CodexLogin:
+        """Read the login; a keyring only after the file that lists the keys has changed."""
+        version, cached = self._version(), self._cached
+        if version is not None and cached is not None and cached[0] == version:
+            return cached[1]
+        try:
+            text = self._keys.get(VARIABLE)
+            login = CodexLogin.from_json(text) if text is not None else None
+        except ConfigError as error:
+            raise _login_error("auth", str(error)) from None
+        if login is None:
+            raise _login_error("auth", "no one is signed in to Codex; sign in with `perdure login codex`")
+        self._cached = (version, login)
+        return login
+
+    def _version(self) -> object:
+        """Return what changes with every write of the stored keys; None where there are none."""
+        try:
+            stat = self._keys.path.stat()
+        except OSError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+@contextlib.contextmanager
+def _lock_file(home: Path) -> Iterator[None]:
+    """One process refreshes at a time; where files cannot be locked, the lock is left out."""
+    handle = os.open(make_home(home) / "codex-login.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+class _Send(Protocol):
+    async def __call__(
+        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[RequestEvent], None] | None = None
+    ) -> Reply: ...
+
+
+class CodexSend:
+    """Sends requests; for an endpoint with LOGIN_KEY, with the tokens of the stored login."""
+
+    def __init__(self, send: _Send, logins: CodexLogins) -> None:
+        self._send = send
+        self._logins = logins
+
+    async def __call__(
+        self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[RequestEvent], None] | None = None
+    ) -> Reply:
+        """Return the reply. Raises ProviderError."""
+        if endpoint.api_key != LOGIN_KEY:
+            return await self._send(endpoint, request, on_event=on_event)
+        login = await asyncio.to_thread(self._logins.current)
+        try:
+            return await self._send(_sign(endpoint, login), request, on_event=on_event)
+        except ProviderError as error:
+            if error.verdict.kind != "auth" or error.partial_text:
+                raise
+        fresh = await asyncio.to_thread(self._logins.renew, login)
+        return await self._send(_sign(endpoint, fresh), request, on_event=on_event)
+
+
+def _sign(endpoint: Endpoint, login: CodexLogin) -> Endpoint:
+    headers = {**endpoint.headers, ACCOUNT_HEADER: login.account_id}
+    return replace(endpoint, api_key=login.access_token, headers=headers)

@@ -1,0 +1,117 @@
+"""A simulated authorization server: the code grant with PKCE, refresh tokens that are used once, and expiring access.
+
+`/oauth/authorize` asks nothing and redirects at once, so that a sign-in can be tried without an account.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from perdure.testing.simulator.rules import SimulatedRefusal
+
+_PREFIX = "sim-access-"
+_REQUIRED = ("client_id", "redirect_uri", "state", "code_challenge")
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    client_id: str
+    redirect_uri: str
+    challenge: str
+
+
+class OAuthRefusal(Exception):
+    """The request is refused with an error code of OAuth 2.0."""
+
+
+class AuthorizationServer:
+    """Issues and checks tokens. `lifetime_s` and `account_id` may be changed at any time."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self.lifetime_s = 3_600.0
+        self.account_id = "account-1"
+        # Grant types of the token requests so far, refused ones included.
+        self.grants: list[str] = []
+        self._codes: dict[str, _Code] = {}
+        # Expiry of each access token, and the client of each refresh token.
+        self._access: dict[str, float] = {}
+        self._refresh: dict[str, str] = {}
+
+    def authorize(self, query: str) -> str:
+        """Return where the browser is redirected to, with a code. Raises OAuthRefusal."""
+        asked = dict(parse_qsl(query))
+        is_pkce = asked.get("response_type") == "code" and asked.get("code_challenge_method") == "S256"
+        if not is_pkce or not all(asked.get(name) for name in _REQUIRED):
+            raise OAuthRefusal("invalid_request")
+        if urlsplit(asked["redirect_uri"]).hostname not in ("localhost", "127.0.0.1"):
+            raise OAuthRefusal("invalid_redirect_uri")
+        code = secrets.token_urlsafe(16)
+        self._codes[code] = _Code(asked["client_id"], asked["redirect_uri"], asked["code_challenge"])
+        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
+
+    def grant(self, body: bytes) -> dict[str, Any]:
+        """Return the tokens for a code or a refresh token, each of which is used once. Raises OAuthRefusal."""
+        form = dict(parse_qsl(body.decode("latin-1")))
+        kind = form.get("grant_type", "")
+        self.grants.append(kind)
+        if kind == "authorization_code":
+            self._redeem_code(form)
+        elif kind == "refresh_token":
+            if self._refresh.pop(form.get("refresh_token", ""), None) != form.get("client_id"):
+                raise OAuthRefusal("refresh_token_reused")
+        else:
+            raise OAuthRefusal("unsupported_grant_type")
+        return self._issue(form["client_id"])
+
+    def check(self, key: str, headers: Mapping[str, str]) -> bool:
+        """Return whether the key is an access token; raise SimulatedRefusal for an expired one or a wrong account."""
+        if not key.startswith(_PREFIX):
+            return False
+        is_valid = self._access.get(key, 0.0) > self._now_s()
+        if not is_valid or headers.get("chatgpt-account-id") != self.account_id:
+            text = "Provided authentication token is expired or is of another account."
+            raise SimulatedRefusal(
+                text, rule=None, status=401, error_type="invalid_request_error", code="token_expired"
+            )
+        return True
+
+    def revoke_access(self) -> None:
+        """Refuse all access tokens from now on; refresh tokens stay valid."""
+        self._access.clear()
+
+    def revoke_all(self) -> None:
+        """Refuse all tokens from now on."""
+        self._access.clear()
+        self._refresh.clear()
+
+    def _redeem_code(self, form: Mapping[str, str]) -> None:
+        code = self._codes.pop(form.get("code", ""), None)
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        if code != _Code(form.get("client_id", ""), form.get("redirect_uri", ""), challenge):
+            raise OAuthRefusal("invalid_grant")
+
+    def _issue(self, client_id: str) -> dict[str, Any]:
+        access, refresh = f"{_PREFIX}{secrets.token_urlsafe(24)}", f"sim-refresh-{secrets.token_urlsafe(24)}"
+        self._access[access] = self._now_s() + self.lifetime_s
+        self._refresh[refresh] = client_id
+        claims = {"https://api.openai.com/auth": {"chatgpt_account_id": self.account_id}}
+        return {
+            "access_token": access,
+            "refresh_token": refresh,
+            "id_token": ".".join((_segment({"alg": "none"}), _segment(claims), "signature")),
+            "token_type": "Bearer",
+            "expires_in": self.lifetime_s,
+        }
+
+
+def _segment(value: Mapping[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()

@@ -187,6 +187,7 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path: Path) -> Non
 
 # Values for the keys whose kind alone does not say what is allowed.
 OTHERS: dict[str, tuple[str, Any]] = {
+    "credentials.codex_issuer": ("https://auth.example", "https://auth.example"),
     "gateway.public_url": ("https://agent.example.org", "https://agent.example.org"),
     "gateway.allowed_hosts": ("a.example.org, *.b.org", ("a.example.org", "*.b.org")),
     "gateway.trusted_proxies": ("10.0.0.0/8", ("10.0.0.0/8",)),

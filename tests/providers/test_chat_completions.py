@@ -162,7 +162,7 @@ def test_geminis_thought_signature_goes_back_with_its_call() -> None:
     [
         ("stop", "stop"),
         ("length", "length"),
-        ("content_filter", "refusal"),
+        ("content_filter", "content_filter"),
         ("model_length", "context_overflow"),
         ("model_context_window_exceeded", "context_overflow"),
         ("something_new", "unknown"),

@@ -111,7 +111,7 @@ def test_images_and_files_in_messages_and_in_results() -> None:
     [
         ({"status": "completed"}, "stop"),
         ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "refusal"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "content_filter"),
         (
             {"status": "incomplete", "incomplete_details": {"reason": "model_context_window_exceeded"}},
             "context_overflow",

@@ -7,7 +7,7 @@ reply asks for no tool, or for one that the client runs. Everything is on disk b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -31,7 +31,7 @@ from perdure.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from perdure.core.messages import SYSTEM_NOTE, Entry, Message, ToolCall
+from perdure.core.messages import REFUSED_BY, SYSTEM_NOTE, Entry, Message, RefusedBy, ToolCall
 from perdure.core.rules import find_call
 from perdure.core.turn_options import AUTO, REQUIRED, AnswerRejected
 from perdure.core.usage import CanonicalUsage
@@ -41,6 +41,12 @@ from perdure.tools.runtime import Batch, ToolScope
 
 _DAY_MS = 86_400_000
 NO_ANSWER = "(The model gave no answer.)"
+# Replies that are refusals, and who refused.
+_REFUSALS: Mapping[str, RefusedBy] = {"refusal": "model", "content_filter": "filter"}
+_REFUSED: Mapping[RefusedBy, str] = {
+    "model": "(The model refused to answer.)",
+    "filter": "(A content filter of the provider cut the answer off.)",
+}
 _CUT_ANSWER = "The answer was cut off at the output limit. Say “continue” to go on, or raise model.max_tokens."
 # How much of a stopped reply the model is shown.
 _STOPPED_CHARS = 600
@@ -294,6 +300,8 @@ class Turn:
         """The reply as it enters the history: client calls marked, calls cut off at its limit dropped."""
         options, message = self._live.options, reply.message
         self._finish_reason = reply.finish
+        if (refused_by := _REFUSALS.get(reply.finish)) is not None:
+            return replace(message, tool_calls=(), extra={**message.extra, REFUSED_BY: refused_by})
         if reply.finish == "length" and options.max_tokens is not None:
             return replace(message, tool_calls=())
         if not any(call.name in options.tool_names for call in message.tool_calls):
@@ -305,7 +313,9 @@ class Turn:
         """The text of a final reply, and why it is not what the client requested, if so."""
         options, text = self._live.options, reply.message.text
         is_cut = reply.finish == "length" and options.max_tokens is not None
-        if is_cut or reply.finish == "refusal":
+        if (refused_by := _REFUSALS.get(reply.finish)) is not None:
+            return text or _REFUSED[refused_by], None
+        if is_cut:
             return text, None
         if options.requires_call:
             choice = options.tool_choice
@@ -317,7 +327,8 @@ class Turn:
 
     async def _complete(self, answer: ModelAnswer, message: Message, text: str) -> str:
         """Store the final reply, and return its text."""
-        if self._live.options.answer_format is not None and text != message.text:
+        has_format = self._live.options.answer_format is not None
+        if has_format and message.refused_by is None and text != message.text:
             message = replace(message, content=text)
         await self._finish(answer, message)
         if answer.reply.finish == "length" and self._live.options.max_tokens is None:
@@ -327,8 +338,8 @@ class Turn:
     async def _finish(self, answer: ModelAnswer, message: Message) -> None:
         """Store the last reply. Where no compaction is due, the turn ends with the same call of a worker thread."""
 
-        is_refused = answer.reply.finish == "refusal"
-        events = [StoredEvent(self._live.id, "model_refused", {"model": answer.endpoint.model})] if is_refused else []
+        refusal = {"model": answer.endpoint.model, "refused_by": message.refused_by}
+        events = [StoredEvent(self._live.id, "model_refused", refusal)] if message.refused_by is not None else []
 
         def store() -> AfterTurn | None:
             self._live.append(message, events=events)

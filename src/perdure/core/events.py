@@ -37,6 +37,11 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusalDelta(TextDelta):
+    """Text with which the model declines to answer, where its provider marks it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReasoningDelta:
     text: str
 
@@ -177,7 +182,8 @@ class TurnFinished:
     error: str | None = None
     # Calls of the client's own tools, whose results the next message brings.
     client_calls: tuple[ToolCall, ...] = ()
-    # Why the last reply ended, in the words of `providers.types.Finish`; "" where there is none.
+    # Why the last reply ended, in the words of `providers.types.Finish`; "" where there is none. "refusal": the model
+    # declined to answer; "content_filter": its provider cut the reply off.
     finish: str = ""
 
 
@@ -185,6 +191,7 @@ Event = (
     TurnStarted
     | CallStarted
     | TextDelta
+    | RefusalDelta
     | ReasoningDelta
     | ToolCallParsed
     | CallFinished

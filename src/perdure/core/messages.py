@@ -54,6 +54,10 @@ SYSTEM_NOTE = "[System note] "
 CLIENT_CALL = "run_by_client"
 # Key in the `extra` of a user message: spans of its first text part that were pasted. Never sent to a model.
 PASTED = "pasted"
+# Key in the `extra` of an assistant message that is a refusal: by the model itself, or by a filter of its provider.
+# Never sent to a model.
+REFUSED_BY = "refused_by"
+RefusedBy = Literal["model", "filter"]
 _MAX_PASTES = 200
 # Two words, or a few characters of a script that writes words together.
 _SENTENCE = re.compile(r"\S\s+\S|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af].{4}")
@@ -245,6 +249,12 @@ class Message:
             return ()
         pairs = (tuple(s) for s in spans if isinstance(s, (list, tuple)) and len(s) == 2)
         return tuple((a, b) for a, b in pairs if type(a) is int and type(b) is int and 0 <= a < b)
+
+    @property
+    def refused_by(self) -> RefusedBy | None:
+        """Who declined to answer, for the refusal of a model or a filter that cut its reply off; None for an answer."""
+        source = self.extra.get(REFUSED_BY) if self.role == "assistant" else None
+        return "model" if source == "model" else "filter" if source == "filter" else None
 
     @classmethod
     def from_dict(cls, raw: object) -> Message:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from perdure.core.errors import ProviderError
-from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.events import ReasoningDelta, RefusalDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ImagePart, Message, Part, TextPart, ToolCall, canonical_json
 from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.core.usage import NOT_REPORTED
@@ -139,10 +139,10 @@ _FINISH: dict[str, Finish] = {
     "length": "length",
     "max_tokens": "length",
     "max_output_tokens": "length",
-    "content_filter": "refusal",
+    "content_filter": "content_filter",
     "refusal": "refusal",
-    "sensitive": "refusal",
-    "safety": "refusal",
+    "sensitive": "content_filter",
+    "safety": "content_filter",
     "model_length": "context_overflow",
     "model_context_window_exceeded": "context_overflow",
 }
@@ -264,7 +264,7 @@ class ChatStream:
             if refusal := as_text(delta.get("refusal")):
                 self.progress += 1
                 self._refusal.append(refusal)
-                deltas.append(TextDelta(refusal))
+                deltas.append(RefusalDelta(refusal))
             if calls := as_list(delta.get("tool_calls")):
                 for raw in calls:
                     self._call(as_map(raw))

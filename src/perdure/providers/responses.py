@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from perdure.core.errors import ProviderError
-from perdure.core.events import ReasoningDelta, TextDelta, ToolCallParsed
+from perdure.core.events import ReasoningDelta, RefusalDelta, TextDelta, ToolCallParsed
 from perdure.core.messages import ImagePart, Message, OtherPart, Part, TextPart, ToolCall
 from perdure.core.turn_options import AUTO, REQUIRED
 from perdure.providers.codec import (
@@ -49,12 +49,13 @@ _INCOMPLETE: dict[str, Finish] = {
     "max_output_tokens": "length",
     "max_tokens": "length",
     "length": "length",
-    "content_filter": "refusal",
+    "content_filter": "content_filter",
     "model_context_window_exceeded": "context_overflow",
     "context_length_exceeded": "context_overflow",
 }
 _LAST = frozenset({"response.completed", "response.incomplete", "response.done"})
-_TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
+_REFUSAL_DELTA = "response.refusal.delta"
+_TEXT_DELTAS = frozenset({"response.output_text.delta", _REFUSAL_DELTA})
 _REASONING_DELTAS = frozenset(
     {"response.reasoning_summary_text.delta", "response.reasoning_text.delta", "response.reasoning.delta"}
 )
@@ -168,7 +169,7 @@ class ResponsesStream:
             self.progress += 1
             if kind in _TEXT_DELTAS:
                 self._texts.append(text)
-                return [TextDelta(text)]
+                return [RefusalDelta(text) if kind == _REFUSAL_DELTA else TextDelta(text)]
             return [ReasoningDelta(text)] if kind in _REASONING_DELTAS else []
         return self._other(kind, value)
 

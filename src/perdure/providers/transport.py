@@ -20,7 +20,7 @@ from typing import Any
 from perdure.core.error_policy import is_retryable
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.event_queue import coalesce
-from perdure.core.events import ReasoningDelta, RetryScheduled, TextDelta, ToolCallParsed
+from perdure.core.events import ReasoningDelta, RefusalDelta, RetryScheduled, TextDelta, ToolCallParsed
 from perdure.providers.errors.messages import (
     EndpointLabel,
     call_error,
@@ -226,7 +226,8 @@ class _Attempt:
         reply: Reply = self.mode.parse(value if isinstance(value, dict) else {})
         message = reply.message
         self._emit([ReasoningDelta(message.reasoning)] if message.reasoning else [])
-        self._emit([TextDelta(message.text)] if message.text else [])
+        text_delta = RefusalDelta if reply.finish == "refusal" else TextDelta
+        self._emit([text_delta(message.text)] if message.text else [])
         self._emit([ToolCallParsed(call) for call in message.tool_calls])
         return reply
 
@@ -277,7 +278,7 @@ class _Attempt:
 
     def _emit(self, deltas: Iterable[Delta]) -> None:
         for delta in deltas:
-            if type(delta) is TextDelta:
+            if isinstance(delta, TextDelta):
                 self._texts.append(delta.text)
             if self.on_event is not None:
                 self.on_event(delta)

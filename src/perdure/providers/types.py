@@ -19,7 +19,7 @@ from perdure.core.turn_options import AUTO, AnswerFormat
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 
 ApiMode = Literal["chat_completions", "codex_responses", "anthropic_messages"]
-Finish = Literal["stop", "tool_calls", "length", "refusal", "context_overflow", "unknown"]
+Finish = Literal["stop", "tool_calls", "length", "refusal", "content_filter", "context_overflow", "unknown"]
 CacheTtl = Literal["5m", "1h"]
 # Emitted while a reply is streamed.
 Delta = TextDelta | ReasoningDelta | ToolCallParsed

@@ -202,6 +202,8 @@ class MessageRow(BaseModel):
     tool_name: str | None
     # The message that made the call, if known; it may precede this page.
     call_seq: int | None
+    # Of an answer: "model" if the model refused, "filter" if a filter of its provider cut the answer off; else null.
+    refused_by: str | None
     # completed · failed · refused · interrupted; null for what is no tool's result.
     state: str | None
     exit_code: int | None

@@ -31,7 +31,7 @@ _DIGEST = "message_digest"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _WORD_BOUNDARY = re.compile(r"(?<!^)(?=[A-Z])")
 # Clients match on the type, so it outlives a rename of the class.
-_TYPE_NAMES = {"ContextUsageChanged": "gauge_moved"}
+_TYPE_NAMES = {"ContextUsageChanged": "gauge_moved", "RefusalDelta": "text_delta"}
 
 
 def encode_event(sequenced: SequencedEvent) -> dict[str, Any]:

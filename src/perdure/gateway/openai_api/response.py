@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from perdure.core.events import TextDelta
+from perdure.core.events import ReasoningDelta, RefusalDelta, TextDelta
 from perdure.core.messages import ToolCall
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.openai_api.parameters import MODEL
@@ -28,6 +28,8 @@ class ResponseBuilder:
     def build_completion(self, turn: CompletionTurn) -> dict[str, Any]:
         calls = [_call_to_dict(call) for call in turn.client_calls]
         message: dict[str, Any] = {"role": "assistant", "content": turn.text, "refusal": None}
+        if turn.is_refusal:
+            message |= {"content": None, "refusal": turn.text}
         if calls:
             message |= {"content": turn.text or None, "tool_calls": calls}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(turn)}
@@ -42,7 +44,7 @@ class ResponseBuilder:
             if delta is None:
                 yield IDLE
             else:
-                yield self._chunk({"content" if isinstance(delta, TextDelta) else "reasoning_content": delta.text})
+                yield self._chunk({_delta_field(delta): delta.text})
         if (failure := turn.failure) is not None:
             yield format_chunk(failure.body)
             yield DONE
@@ -67,9 +69,15 @@ class ResponseBuilder:
 def finish_reason(turn: CompletionTurn) -> FinishReason:
     if turn.client_calls:
         return "tool_calls"
-    if turn.is_refusal:
+    if turn.is_filtered:
         return "content_filter"
     return "length" if turn.is_cut else "stop"
+
+
+def _delta_field(delta: TextDelta | ReasoningDelta) -> str:
+    if isinstance(delta, ReasoningDelta):
+        return "reasoning_content"
+    return "refusal" if isinstance(delta, RefusalDelta) else "content"
 
 
 def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:

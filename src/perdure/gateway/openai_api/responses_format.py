@@ -6,9 +6,10 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Literal
 
-from perdure.core.events import TextDelta
+from perdure.core.events import ReasoningDelta, RefusalDelta, TextDelta, TurnFinished
 from perdure.core.messages import ToolCall
 from perdure.core.usage import CanonicalUsage
+from perdure.gateway.events.types import CommandAnswered
 from perdure.gateway.openai_api.parameters import MODEL, item_id_of, response_id_of
 from perdure.gateway.openai_api.response import IDLE
 from perdure.gateway.openai_api.turn import CompletionTurn
@@ -43,15 +44,19 @@ class ResponseObject:
 
     def build(self, turn: CompletionTurn) -> dict[str, Any]:
         """Return the complete response."""
-        output = [self.message_item(turn.text, index=0)] if turn.text or not turn.client_calls else []
-        output += [self.call_item(call, i) for i, call in enumerate(turn.client_calls)]
+        output = self._output(turn.text, turn.client_calls, is_refusal=turn.is_refusal)
         return self._finished(turn, output)
 
-    def rebuild(self, text: str, calls: tuple[ToolCall, ...], usage: CanonicalUsage) -> dict[str, Any]:
+    def rebuild(self, end: TurnFinished | CommandAnswered) -> dict[str, Any]:
         """Return a stored response."""
-        output = [self.message_item(text, index=0)] if text or not calls else []
-        output += [self.call_item(call, i) for i, call in enumerate(calls)]
-        return self._response("completed", output, usage=usage_to_dict(usage))
+        if isinstance(end, CommandAnswered):
+            return self._response("completed", self._output(end.text, ()), usage=usage_to_dict(CanonicalUsage()))
+        output = self._output(end.final_response, end.client_calls, is_refusal=end.finish == "refusal")
+        return self._response("completed", output, usage=usage_to_dict(end.usage))
+
+    def _output(self, text: str, calls: tuple[ToolCall, ...], *, is_refusal: bool = False) -> list[dict[str, Any]]:
+        output = [self.message_item(text, index=0, is_refusal=is_refusal)] if text or not calls else []
+        return output + [self.call_item(call, i) for i, call in enumerate(calls)]
 
     async def stream(self, turn: CompletionTurn) -> AsyncIterator[bytes]:
         """Yield the events of the response, under their official names."""
@@ -62,7 +67,7 @@ class ResponseObject:
             if delta is None:
                 yield IDLE
             else:
-                for event in items.text(delta.text) if isinstance(delta, TextDelta) else items.reasoning(delta.text):
+                for event in items.feed(delta):
                     yield event
         if (failure := turn.failure) is not None:
             error = {"code": "server_error", "message": failure.message}
@@ -75,8 +80,8 @@ class ResponseObject:
 
     def _finished(self, turn: CompletionTurn, output: list[dict[str, Any]]) -> dict[str, Any]:
         usage, conversation = usage_to_dict(turn.usage), {"conversation_id": turn.conversation_id}
-        if (turn.is_cut or turn.is_refusal) and not turn.client_calls:
-            reason = {"reason": "content_filter" if turn.is_refusal else "max_output_tokens"}
+        if (turn.is_cut or turn.is_filtered) and not turn.client_calls:
+            reason = {"reason": "content_filter" if turn.is_filtered else "max_output_tokens"}
             return self._response("incomplete", output, incomplete_details=reason, usage=usage, perdure=conversation)
         return self._response("completed", output, usage=usage, perdure=conversation)
 
@@ -97,8 +102,10 @@ class ResponseObject:
         }
         return head | repeated | values
 
-    def message_item(self, text: str, *, index: int, status: Status = "completed") -> dict[str, Any]:
-        content = [] if status == "in_progress" else [text_part(text)]
+    def message_item(
+        self, text: str, *, index: int, status: Status = "completed", is_refusal: bool = False
+    ) -> dict[str, Any]:
+        content = [] if status == "in_progress" else [refusal_part(text) if is_refusal else text_part(text)]
         head = {"id": item_id_of("msg", self._turn_id, index), "type": "message", "status": status}
         return {**head, "role": "assistant", "content": content}
 
@@ -126,6 +133,15 @@ class ItemStream:
         self.output: list[dict[str, Any]] = []
         self._thoughts: list[str] = []
         self._texts: list[str] = []
+        self._is_refusal = False
+
+    def feed(self, delta: TextDelta | ReasoningDelta) -> Iterator[bytes]:
+        """Yield the events of one delta. A refusal that follows other text is part of that text."""
+        if isinstance(delta, ReasoningDelta):
+            return self.reasoning(delta.text)
+        if not self._texts:
+            self._is_refusal = isinstance(delta, RefusalDelta)
+        return self.text(delta.text)
 
     def reasoning(self, text: str) -> Iterator[bytes]:
         """Reasoning that comes after the first text is left out: a response has one text."""
@@ -145,9 +161,12 @@ class ItemStream:
             yield from self._close_reasoning()
             item = self._response.message_item("", index=self._index, status="in_progress")
             yield self._event("response.output_item.added", output_index=self._index, item=item)
-            yield self._event("response.content_part.added", **self._text_position, part=text_part(""))
+            yield self._event("response.content_part.added", **self._text_position, part=self._part(""))
         self._texts.append(text)
-        yield self._event("response.output_text.delta", **self._text_position, delta=text, logprobs=[])
+        if self._is_refusal:
+            yield self._event("response.refusal.delta", **self._text_position, delta=text)
+        else:
+            yield self._event("response.output_text.delta", **self._text_position, delta=text, logprobs=[])
 
     def close(self, turn: CompletionTurn) -> Iterator[bytes]:
         """Yield the end of what is open, then the calls."""
@@ -180,9 +199,15 @@ class ItemStream:
         if not self._texts:
             return
         text, where = "".join(self._texts), self._text_position
-        yield self._event("response.output_text.done", **where, text=text, logprobs=[])
-        yield self._event("response.content_part.done", **where, part=text_part(text))
-        yield self._done(self._response.message_item(text, index=self._index))
+        if self._is_refusal:
+            yield self._event("response.refusal.done", **where, refusal=text)
+        else:
+            yield self._event("response.output_text.done", **where, text=text, logprobs=[])
+        yield self._event("response.content_part.done", **where, part=self._part(text))
+        yield self._done(self._response.message_item(text, index=self._index, is_refusal=self._is_refusal))
+
+    def _part(self, text: str) -> dict[str, Any]:
+        return refusal_part(text) if self._is_refusal else text_part(text)
 
     def _done(self, item: dict[str, Any]) -> bytes:
         event = self._event("response.output_item.done", output_index=self._index, item=item)
@@ -204,6 +229,10 @@ class ItemStream:
 
 def text_part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def refusal_part(text: str) -> dict[str, Any]:
+    return {"type": "refusal", "refusal": text}
 
 
 def usage_to_dict(usage: CanonicalUsage) -> dict[str, Any]:

@@ -11,9 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from perdure.core.events import TurnFinished
 from perdure.core.ports import Clock
-from perdure.core.usage import CanonicalUsage
 from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.errors import ApiError, ApiException
@@ -172,10 +170,7 @@ def _add_lookups(router: APIRouter, service: CompletionService) -> None:
             raise missing
         queued = await service.hub.get_message(turn_id, principal)
         event = finished_event(queued.result, queued.conversation_id)
-        response = ResponseObject(turn_id, (queued.done_at_ms or 0) // 1000, {})
-        if not isinstance(event, TurnFinished):
-            return response.rebuild(event.text, (), CanonicalUsage())
-        return response.rebuild(event.final_response, event.client_calls, event.usage)
+        return ResponseObject(turn_id, (queued.done_at_ms or 0) // 1000, {}).rebuild(event)
 
     @router.get("/models")
     async def list_models(principal: ChatPrincipal) -> Any:

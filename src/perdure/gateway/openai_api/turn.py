@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.events import CallStarted, Outcome, ReasoningDelta, TextDelta, TurnFinished
+from perdure.core.events import CallStarted, Outcome, ReasoningDelta, RefusalDelta, TextDelta, TurnFinished
 from perdure.core.messages import ToolCall
 from perdure.core.usage import CanonicalUsage
 from perdure.gateway.auth.principal import Principal
@@ -133,7 +133,13 @@ class CompletionTurn:
 
     @property
     def is_refusal(self) -> bool:
+        """Whether the model refused: the text is its refusal."""
         return isinstance(self.end, TurnFinished) and self.end.finish == "refusal"
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a filter of the provider cut the answer off."""
+        return isinstance(self.end, TurnFinished) and self.end.finish == "content_filter"
 
     @property
     def failure(self) -> ApiError | None:
@@ -150,7 +156,7 @@ class CompletionTurn:
             case CallStarted():
                 self._calls += 1
             case TextDelta(text) if self._is_live:
-                return self._send_text(text)
+                return self._send_text(text, type(event))
             case ReasoningDelta() if self._completion.is_stream:
                 return event
             case QuestionAsked(question_id=question, kind=kind):
@@ -159,17 +165,17 @@ class CompletionTurn:
                 return self._end(event)
         return None
 
-    def _send_text(self, text: str) -> TextDelta | None:
+    def _send_text(self, text: str, kind: type[TextDelta]) -> TextDelta | None:
         # The model's texts before and after a tool call are two messages; the client gets one.
         gap = "\n\n" if self._calls > 1 and self._sent else ""
         self._calls = min(self._calls, 1)
-        return self._forward(self._stop.feed(gap + text))
+        return self._forward(self._stop.feed(gap + text), kind)
 
-    def _forward(self, text: str) -> TextDelta | None:
+    def _forward(self, text: str, kind: type[TextDelta]) -> TextDelta | None:
         if not text:
             return None
         self._sent.append(text)
-        return TextDelta(text)
+        return kind(text)
 
     def _end(self, event: TurnFinished | CommandAnswered) -> TextDelta | None:
         self.end = event
@@ -179,7 +185,7 @@ class CompletionTurn:
             # If another process ran the turn, or it was answered before, the final event is all there is.
             self._stop = StopFilter(self._completion.stop)
             rest = self._stop.feed(text) + self._stop.end()
-        return self._forward(rest)
+        return self._forward(rest, RefusalDelta if self.is_refusal else TextDelta)
 
     async def _decline(self, question_id: str, kind: str) -> None:
         """Deny an approval at once, since this API has no way to ask the user."""

@@ -10,9 +10,10 @@ from typing import Literal, TypeVar
 from perdure.agent.compaction import CompactionGate, Emit, compact
 from perdure.agent.context_usage import context_window
 from perdure.agent.deps import AgentDeps
+from perdure.agent.projection import DESCRIBED, NOT_DESCRIBED
 from perdure.agent.session import LiveSession
 from perdure.core.error_policy import POLICIES, RecoveryAction
-from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
+from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import Message
 from perdure.core.turn_options import AUTO
@@ -175,6 +176,7 @@ class ModelCaller:
         attempts = Attempts()
         while True:
             await self.fit_window()
+            await self._describe_images()
             if self._image_limit is not None:
                 self._live.limit_images(self._image_limit)
             max_tokens = self._allowance(attempts)
@@ -191,6 +193,22 @@ class ModelCaller:
             except ProviderError as error:
                 failure = error
             await self._recover(failure, attempts, max_tokens)
+
+    async def _describe_images(self) -> None:
+        """Have the images of the view described where the model takes none; one that cannot be is noted as such."""
+        vision = self._parts.vision
+        images = self._live.undescribed_images() if vision is not None and vision.is_needed() else ()
+        if vision is None or not images:
+            return
+        texts: dict[str, str] = {}
+        for image in images:
+            try:
+                text = await vision.describe(image, conversation_id=self._live.conversation_id)
+            except (ProviderError, ConfigError) as error:
+                self._emit(Notice(f"An image could not be described: {error}", "warning"))
+                text = ""
+            texts[image.url] = DESCRIBED.format(text=text) if text else NOT_DESCRIBED
+        self._live.describe_images(texts)
 
     async def store_answer(self, answer: ModelAnswer, then: Callable[[], T]) -> T:
         """Store a call in a worker thread and do what follows there; report the call, even if interrupted meanwhile.

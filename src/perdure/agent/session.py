@@ -14,11 +14,11 @@ from typing import Any
 from perdure import prompts
 from perdure.agent.context_usage import Composition, ContextUsage
 from perdure.agent.deps import AgentDeps
-from perdure.agent.projection import Projection, SentForms, SpilledResults, loop_start, surplus_images
+from perdure.agent.projection import Projection, SentForms, SpilledResults, images_of, loop_start, surplus_images
 from perdure.context.retention import shorten_head
 from perdure.core.errors import StoreError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
-from perdure.core.messages import Entry, Message, ToolCall, tool_result
+from perdure.core.messages import Entry, ImagePart, Message, ToolCall, tool_result
 from perdure.core.ports import KeyValue
 from perdure.core.rules import find_call
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
@@ -243,6 +243,17 @@ class LiveSession:
             before = self.view
             self._forms.left_out_images = left_out
             self._replace(before, self.view)
+
+    def undescribed_images(self) -> list[ImagePart]:
+        """The images of the view that are sent as images, each once."""
+        images = {image.url: image for entry in self.entries for image in images_of(entry.message)}
+        return [image for image in images.values() if not self._forms.has_description(image)]
+
+    def describe_images(self, texts: Mapping[str, str]) -> None:
+        """Send descriptions instead of images, by URL; the log keeps the images."""
+        before = self.view
+        self._forms.describe_images(texts)
+        self._replace(before, self.view)
 
     def _replace(self, before: Sequence[Entry], after: Sequence[Entry]) -> bool:
         """Replace messages in the view; return whether any changed."""

@@ -15,6 +15,7 @@ from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import PromptSources, Skill, platform_notes, read_context_files, read_skills, surface_note
 from perdure.agent.runner import EventBus
 from perdure.agent.session import LiveSession
+from perdure.app.auxiliary import CachedDescriber, TaskModels
 from perdure.app.runtime import Shared, SummaryRoute
 from perdure.config.env import shell_environment
 from perdure.config.project import folders_above, project_folder
@@ -105,14 +106,16 @@ class Wiring:
         self.toolbox: Toolbox | None = None
         # What a delegated child starts from; its tools are among them, so that the tools exist first.
         self._deps: AgentDeps | None = None
+        self._auxiliary: TaskModels | None = None
 
     def make_deps(self, tools: AnyTools | None) -> AgentDeps:
         shared, speaker = self.shared, self.speaker
-        memory = self._memory()
+        memory, routes = self._memory(), RouteCursor(shared.route, shared.credentials)
+        self._auxiliary = TaskModels(shared, self.settings, routes)
         self._deps = AgentDeps(
             store=shared.store,
             send=shared.send,
-            routes=RouteCursor(shared.route, shared.credentials),
+            routes=routes,
             models=shared.knowledge,
             calibrations=shared.calibrations,
             engine=self._engine(),
@@ -122,6 +125,7 @@ class Wiring:
             settings=self.settings,
             clock=shared.clock,
             ids=shared.ids,
+            vision=CachedDescriber(shared, self._auxiliary, routes),
             keep=shared.keep,
             user_key=speaker.user_key,
             chat_key=speaker.chat_key,
@@ -235,6 +239,7 @@ class Wiring:
                 permissions=self._permissions(),
                 checkpoints=shared.store.checkpoints,
                 rank=score_documents,
+                auxiliary=self._auxiliary,
             ),
             own,
         )

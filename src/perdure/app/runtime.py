@@ -153,6 +153,10 @@ class ModelInfo:
         """Whether the model supports tool calls."""
         return self._catalog.facts(endpoint.provider, endpoint.model, base_url=endpoint.base_url).takes_tools
 
+    def takes_images(self, endpoint: Endpoint) -> bool:
+        """Whether the model is known to take images."""
+        return self._catalog.facts(endpoint.provider, endpoint.model, base_url=endpoint.base_url).takes_images
+
 
 def _route(endpoint: Endpoint) -> ModelKey:
     return ModelKey(endpoint.provider, endpoint.model, endpoint.base_url)

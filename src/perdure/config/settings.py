@@ -24,7 +24,7 @@ class Section(BaseModel):
     @classmethod
     def _keep_bool_apart(cls, value: Any, info: ValidationInfo) -> Any:
         # A stray `true` would quietly become the number 1.
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation not in (bool, bool | None):
             raise ValueError("true and false are no numbers")
         return value
 
@@ -311,13 +311,15 @@ class AuxiliarySettings(Section):
         default=AuxiliaryCompressionSettings(), description="The model that writes summaries."
     )
     vision: AuxiliaryTaskSettings = Field(
-        default=AuxiliaryTaskSettings(), description="The model that looks at images."
+        default=AuxiliaryTaskSettings(), description="The model that describes images for a main model that takes none."
     )
     web_extract: AuxiliaryTaskSettings = Field(
-        default=AuxiliaryTaskSettings(), description="The model that pulls the text out of web pages."
+        default=AuxiliaryTaskSettings(),
+        description="The model that reduces a long web page to what was asked, with quotes.",
     )
     session_search: AuxiliaryTaskSettings = Field(
-        default=AuxiliaryTaskSettings(), description="The model that sums up what a search of old sessions found."
+        default=AuxiliaryTaskSettings(),
+        description="The model that reads the hits of a session search and answers with their addresses.",
     )
 
 
@@ -502,6 +504,9 @@ class ModelOverride(Section):
     )
     cache_write_price_per_mtok: Price | None = Field(
         default=None, description="US dollars for a million prompt tokens written to the cache."
+    )
+    takes_images: bool | None = Field(
+        default=None, description="Whether it takes images; false has them described by auxiliary.vision."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, ImagePart
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.core.visibility import Visibility
 
@@ -82,6 +82,41 @@ class AsyncSummarize(Protocol):
     """The same as a coroutine function: it is awaited on the event loop."""
 
     async def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
+
+
+AuxiliaryTask = Literal["vision", "web_extract", "session_search"]
+
+
+class AuxiliaryModels(Protocol):
+    """Models for side jobs, which never see the conversation's context."""
+
+    def has_model(self, task: AuxiliaryTask) -> bool:
+        """Whether a model is configured for the task, or its provider has a small one."""
+        ...
+
+    async def ask(
+        self,
+        task: AuxiliaryTask,
+        prompt: str,
+        *,
+        conversation_id: str,
+        max_tokens: int,
+        images: Sequence[ImagePart] = (),
+    ) -> Summary:
+        """Make one call, recorded under the task. Raises ProviderError when every endpoint failed, or ConfigError."""
+        ...
+
+
+class ImageDescriber(Protocol):
+    """Describes images for a model that takes none."""
+
+    def is_needed(self) -> bool:
+        """Whether the current model takes no images and another one can describe them."""
+        ...
+
+    async def describe(self, image: ImagePart, *, conversation_id: str) -> str:
+        """The description, the same one for the same image. Raises ProviderError or ConfigError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

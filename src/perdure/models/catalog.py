@@ -189,7 +189,8 @@ def _overridden(facts: ModelFacts, override: ModelOverride | None) -> ModelFacts
         "cache_write_per_mtok": override.cache_write_price_per_mtok,
     }
     prices = replace(facts.prices, **{k: float(v) for k, v in override_prices.items() if v is not None})
-    return replace(facts, prices=prices, window=override.context_length or facts.window)
+    takes_images = facts.takes_images if override.takes_images is None else override.takes_images
+    return replace(facts, prices=prices, window=override.context_length or facts.window, takes_images=takes_images)
 
 
 def _flat_cost(prices: Prices, usage: CanonicalUsage) -> float | None:

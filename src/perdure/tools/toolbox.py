@@ -14,6 +14,7 @@ from perdure.core.errors import PluginError
 from perdure.core.ports import (
     Approver,
     Asker,
+    AuxiliaryModels,
     Checkpoints,
     Clock,
     KeyValue,
@@ -27,6 +28,7 @@ from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Plans, SessionSearch, TodoTool
 from perdure.tools.builtin.files import FileEditor, FileReader
 from perdure.tools.builtin.memory import MemoryTool
+from perdure.tools.builtin.reading import HitReader, PageReader
 from perdure.tools.builtin.sandbox import Sandbox
 from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.terminal import BackgroundProcess, Terminal
@@ -98,6 +100,8 @@ class ToolSources:
     permissions: Permissions | None = None
     # Finds tools by what they do; with None all schemas are sent.
     rank: ScoreTexts | None = None
+    # Read long pages and search hits; with None these are shown as they are.
+    auxiliary: AuxiliaryModels | None = None
 
 
 class Toolbox:
@@ -193,8 +197,14 @@ def _workspace_tools(sources: ToolSources, workspace: Workspace, terminal: Termi
 
 
 def _other_tools(sources: ToolSources) -> Iterator[Tool]:
-    settings = sources.settings
-    yield WebReader(FetchLimits(private_networks=settings.tools.private_networks)).tool()
+    settings, models = sources.settings, sources.auxiliary
+    folder = sources.perdure_home / "prompts" if sources.perdure_home is not None else None
+    page_reader = hit_reader = None
+    if models is not None and models.has_model("web_extract"):
+        page_reader = PageReader(models, score=sources.rank, prompts_folder=folder)
+    if models is not None and models.has_model("session_search"):
+        hit_reader = HitReader(models, prompts_folder=folder)
+    yield WebReader(FetchLimits(private_networks=settings.tools.private_networks), reader=page_reader).tool()
     if sources.workspace is None and sources.outputs is not None:
         yield FileReader(None, outputs=sources.outputs).tool()
     if sources.plans is not None:
@@ -202,7 +212,7 @@ def _other_tools(sources: ToolSources) -> Iterator[Tool]:
     if sources.memory is not None:
         yield MemoryTool(sources.memory).tool()
     if sources.search is not None:
-        yield SessionSearch(sources.search).tool()
+        yield SessionSearch(sources.search, reader=hit_reader).tool()
     if sources.asker is not None:
         yield ClarifyTool(sources.asker).tool()
     if sources.spawner is not None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +15,7 @@ from perdure.core.display import describe_report, full_address
 from perdure.core.errors import NotFound, StoreError, ToolError
 from perdure.core.ports import Asker, Page, Search, SearchHit, Spawner
 from perdure.core.visibility import only
+from perdure.tools.builtin.reading import CitedPassage, HitReader, ReadingFailure
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
 
@@ -105,19 +107,63 @@ def render_plan(items: Sequence[Any]) -> str:
 # m:120, m:120-180, m:3-154,170-181, h:57, output:<id>, each also of another conversation: c_…/m:120
 ADDRESS = re.compile(r"(?:[cs]_[0-9a-z]+/)?(?:[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
 PAGE_CHARS = 20_000
+_READ_HITS, _READ_CHARS = 8, 3_000
 
 
 class SessionSearch:
     """The `session_search` tool: search the user's conversations, including the current one."""
 
-    def __init__(self, search: Search, *, page_chars: int = PAGE_CHARS) -> None:
+    def __init__(self, search: Search, *, page_chars: int = PAGE_CHARS, reader: HitReader | None = None) -> None:
         self._search = search
         self._page_chars = page_chars
+        # Answers questions from the hits; None: they are only listed.
+        self._reader = reader
 
     def tool(self) -> Tool:
+        handler = self.session_search if self._reader is None else self.session_search_asked
         return tool_from_function(
-            self.session_search, name="session_search", toolset="memory", is_read_only=True, max_result_chars=0
+            handler, name="session_search", toolset="memory", is_read_only=True, max_result_chars=0
         )
+
+    async def session_search_asked(
+        self,
+        context: ToolContext,
+        query: Annotated[
+            str, 'a question, words, a "phrase", a prefix*, or an address: m:120-180, c_…/m:7, output:<id>'
+        ],
+        here: Annotated[bool, "only in this conversation"] = False,
+        limit: Annotated[int, "most results"] = 10,
+        offset: Annotated[int, "for an address: first character to show"] = 0,
+        cursor: Annotated[str, "for more results of the same query: as named at the end of the last ones"] = "",
+        answer: Annotated[bool, "have another model read the results and answer the query, citing addresses"] = False,
+    ) -> ToolReply:
+        """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
+        search = partial(self.session_search, context, query, here, limit, offset, cursor)
+        plain = await asyncio.to_thread(search)
+        if self._reader is None or not answer or ADDRESS.fullmatch(query.strip()):
+            return plain
+        passages = await asyncio.to_thread(self._passages, context, query, here)
+        if not passages:
+            return plain
+        read = await self._reader.read(passages, query, conversation_id=context.conversation_id)
+        note = f"[Not answered: {read.reason}]" if isinstance(read, ReadingFailure) else read
+        return ToolReply(f"{note}\n\n{plain.text}")
+
+    def _passages(self, context: ToolContext, query: str, here: bool) -> list[CitedPassage]:
+        """Return the beginning of each of the best hits, under its address."""
+        scope = {"conversation": context.conversation_id} if here else None
+        hits = self._search.search(query, visibility=only(context.user_key), scope=scope, limit=_READ_HITS)
+        passages = []
+        for hit in hits:
+            address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
+            try:
+                page = self._search.open(address, conversation_id=context.conversation_id, limit=_READ_CHARS)
+            except NotFound:  # deleted meanwhile
+                continue
+            # The snippet has the match, which may be far behind the beginning of a long text.
+            text = page.text if page.next_offset is None else f"{hit.snippet}\n…\n{page.text}"
+            passages.append(CitedPassage(address, text))
+        return passages
 
     def session_search(
         self,

@@ -108,6 +108,25 @@ def test_message_lists_go_out_and_come_in(home: Path, tmp_path: Path) -> None:
     assert "where are the sprockets?" in perdure(tmp_path / "other", "sessions", "list").out
 
 
+@pytest.mark.spec("I9")
+def test_a_log_of_another_agent_is_imported_once_and_can_be_removed(home: Path, tmp_path: Path) -> None:
+    reply = {"id": "m1", "role": "assistant", "content": [{"type": "text", "text": "In the sprocket drawer."}]}
+    rows = [
+        {"type": "user", "sessionId": "s-1", "uuid": "a", "message": {"role": "user", "content": "where is it?"}},
+        {"type": "assistant", "sessionId": "s-1", "uuid": "b", "message": reply},
+    ]
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    out = perdure(home, "sessions", "import", str(log)).out
+    any_id = out.split()[0]
+    assert "2 messages of a claude-code log" in out
+    assert f"sessions delete {any_id}" in out
+    assert "sprocket drawer" in perdure(home, "sessions", "show", any_id).out
+    assert "it was there already" in perdure(home, "sessions", "import", str(log)).out
+    perdure(home, "sessions", "delete", "--yes", any_id)
+    assert "claude-code log" in perdure(home, "sessions", "import", str(log)).out
+
+
 def test_what_cannot_be_imported_is_refused_whole(home: Path, tmp_path: Path) -> None:
     for name, text in (("a.jsonl", "not json"), ("b.json", '{"no": "messages"}'), ("c.jsonl", "")):
         (tmp_path / name).write_text(text, encoding="utf-8")

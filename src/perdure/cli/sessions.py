@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from shutil import get_terminal_size
@@ -253,12 +254,16 @@ def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bo
 def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title: str | None) -> None:
     """Read conversations from FILES ("-" is standard input).
 
-    Takes what `perdure sessions export` wrote, and OpenAI-style lists of messages. Importing the same file again adds
-    nothing. A file is taken whole or not at all, so Ctrl-C leaves nothing half done.
+    Takes what `perdure sessions export` wrote, OpenAI-style messages, and the logs of Claude Code, Codex and pi. Of a
+    log of another agent the messages, replies, tool calls and results are taken; reasoning, images, the work of
+    sub-agents and its own summaries are not. Importing an export or a log again adds nothing. A file is taken whole or
+    not at all, so Ctrl-C leaves nothing half done. `perdure sessions delete ID` removes an imported conversation for
+    good; the log itself is never changed.
 
     \b
     Examples:
       perdure sessions import talk.jsonl
+      perdure sessions import ~/.claude/projects/my-project/*.jsonl
       perdure sessions import --copy talk.jsonl
       perdure sessions import --title "from elsewhere" messages.json
     """
@@ -266,12 +271,10 @@ def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title
 
     with open_cli_store(flags) as store:
         for path in files:
-            try:
-                text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-            except OSError as error:
-                raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
-            except UnicodeDecodeError:
-                raise click.ClickException(f"cannot read {path}: it is no UTF-8 text") from None
+            text = _read_text(path)
+            if _is_foreign_log(text):
+                _import_logs(store, text, path, title=title, as_copy=as_copy)
+                continue
             before_seq = _stored_seq(store, text) if not as_copy else None
             any_id = _imported(store, text, path, as_copy=as_copy, title=title)
             is_same = before_seq == store.conversations.get(any_id).last_seq
@@ -294,6 +297,52 @@ def backup(flags: dict[str, str], path: Path) -> None:
         click.echo("copying … (Ctrl-C cancels)", err=True)
         store.backup(path)
     click.echo(f"copied to {path}; use it with: perdure --set store.path={path} sessions list")
+
+
+def _read_text(path: Path) -> str:
+    from perdure.lab.replay.importers import open_log
+
+    if str(path) == "-":
+        return sys.stdin.read()
+    try:
+        with open_log(path) as file:
+            return file.read()
+    except UnicodeDecodeError:
+        raise click.ClickException(f"cannot read {path}: it is no UTF-8 text") from None
+    except (OSError, EOFError) as error:
+        raise click.ClickException(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _is_foreign_log(text: str) -> bool:
+    """Whether a text is JSONL of another agent, neither an export of ours nor one JSON value."""
+    first = text[:_HEAD_CHARS].lstrip().partition("\n")[0]
+    return first.startswith("{") and '"perdure"' not in first and _message_list(text) is None
+
+
+def _import_logs(store: SessionStore, text: str, path: Path, *, title: str | None, as_copy: bool) -> None:
+    """Import the sessions of another agent's log, and report what was taken and how to remove it."""
+    from perdure.core.errors import NotFound
+    from perdure.lab.replay.importers import parse_sessions, plain_messages
+    from perdure.lab.replay.sessions import session_digest
+
+    imported = store.state("imported_logs")
+    rows = [(s, plain_messages(s)) for s in parse_sessions(text.splitlines(keepends=True), name=path.stem)]
+    if not all(messages for _, messages in rows):
+        raise click.ClickException(f"{path} holds no messages; nothing was imported")
+    for session, messages in rows:
+        key = f"{session.source}:{session.id}:{session_digest(session)}"
+        earlier = imported.get(key)
+        with suppress(NotFound):
+            if isinstance(earlier, str) and not as_copy:
+                click.echo(f"{store.conversations.get(earlier).id}  from {path}: it was there already")
+                continue
+        new = store.transfer.import_messages(messages, source=session.source, title=title or _title(messages))
+        imported.set(key, new.conversation_id)
+        click.echo(
+            f"{new.conversation_id}  from {path}: {len(messages):,} messages of a {session.source} log, with tool calls"
+            f" and results, without reasoning and images.\n"
+            f"  To remove it: perdure sessions delete {new.conversation_id}"
+        )
 
 
 def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, title: str | None) -> str:

@@ -53,7 +53,7 @@ def find_logs(paths: Iterable[Path]) -> Iterator[Path]:
 def count_sessions(path: Path) -> int:
     """How many sessions a file holds, without reading them: one, or one for each line."""
     try:
-        with _open(path) as lines:
+        with open_log(path) as lines:
             first = next((line for line in lines if line.strip()), "")
             record = _parse(first)
             has_rows = isinstance(record, dict) and "messages" in record
@@ -65,7 +65,7 @@ def count_sessions(path: Path) -> int:
 def read_sessions(path: Path) -> Iterator[RecordedSession]:
     """Yield the sessions of a file. Raises ConfigError for one in no known format."""
     try:
-        with _open(path) as lines:
+        with open_log(path) as lines:
             yield from parse_sessions(lines, name=_stem(path), usages=_UsageFile.beside(path))
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
@@ -127,13 +127,14 @@ class _UsageFile:
 
     def get(self, session_id: str) -> Mapping[str, Any]:
         if self._rows is None:
-            with _open(self._path) as lines:
+            with open_log(self._path) as lines:
                 rows = [r for r in map(_parse, lines) if isinstance(r, dict)]
             self._rows = {str(row.get("id")): row for row in rows}
         return self._rows.get(session_id, {})
 
 
-def _open(path: Path) -> TextIO:
+def open_log(path: Path) -> TextIO:
+    """Open a log as text, decompressed."""
     if path.name.endswith(".gz"):
         return gzip.open(path, "rt", encoding="utf-8")
     return path.open(encoding="utf-8")

@@ -1,8 +1,8 @@
 """The scripted model of a replay: the recorded replies in order, and a stand-in for the summary model.
 
-The stand-in extracts short lines from what it is given, deterministically and for free. It is the same for every policy
-that asks a model, so that policies are compared and not models. Its length is that of summaries which agents really
-wrote.
+The stand-in draws its summary from the recording, whatever the prompt looks like: lines of prose, spread evenly over
+what is new since the last summary, and a part of the earlier one where the prompt has it. It is the same for every
+policy that asks a model, so that policies are compared and not models or prompts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from perdure.lab.replay.facts import extract_facts
 from perdure.lab.replay.sessions import ReplayStep, ReplayTurn
 from perdure.providers.types import ModelRequest
 from perdure.testing.simulator import Say, count_text
@@ -22,11 +21,14 @@ MAX_OUTPUT = 16_000
 TARGET_TOKENS = 2_800
 _LINE_CHARS = 160
 _NOTES = re.compile(r"<notes-so-far>\n(.*?)\n</notes-so-far>", re.DOTALL)
-_TRANSCRIPT = re.compile(r"<transcript>\n(.*)\n</transcript>", re.DOTALL)
 # Of a summary that updates an earlier one, so much is carried over.
 _CARRIED = 0.4
 _SECTIONS = ("Goal", "Completed Actions", "Active State", "Key Decisions", "Relevant Files", "Critical Context")
 _ITEM = re.compile(r"^(?:\d+\.|-) ")
+_WORD = re.compile(r"[A-Za-z]{2,}|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_LEAST_WORDS, _LEAST_LETTERS = 5, 0.75
+# Longer results are not read by the stand-in: a summary model is given one line of them.
+_SHORT_RESULT = 200
 
 
 class ReplayClock:
@@ -49,6 +51,8 @@ class ReplayScript:
         self._steps = [step for turn in turns for step in turn.steps]
         self._clock = clock
         self._results = {call: text for step in self._steps for call, text in step.results.items()}
+        self._prose = [lines for turn in turns for lines in _prose_of(turn)]
+        self._summarized = 0
         self.position = 0
         self._summary_at: int | None = None
 
@@ -65,7 +69,7 @@ class ReplayScript:
     def answer(self, request: ModelRequest) -> Say:
         """The recorded reply, or a summary for a request of the context engine."""
         if not request.system:
-            return Say(write_summary(request.entries[0].message.text, request.max_tokens or MAX_OUTPUT))
+            return Say(self._summary(request.entries[0].message.text, request.max_tokens or MAX_OUTPUT))
         if self.position >= len(self._steps):
             return Say("(the log ends here)")
         self.set_clock()
@@ -80,24 +84,39 @@ class ReplayScript:
         self._summary_at = self.position
         return self.step.summary
 
+    def _summary(self, prompt: str, max_tokens: int) -> str:
+        """A summary of what is new since the last one; a second one at the same point is about the same."""
+        start = self._summarized if self.position > self._summarized else 0
+        lines = [line for step in self._prose[start : self.position] for line in step]
+        self._summarized = self.position
+        return write_summary(prompt, lines, max_tokens)
+
     async def serve(self, context: ToolContext, **arguments: object) -> str:
         """The recorded result of a call, at the time of the request that follows it."""
         self.set_clock()
         return self._results.get(context.call_id, "(no output)")
 
 
-def write_summary(prompt: str, max_tokens: int) -> str:
-    """The summary of a prompt with a transcript, by section."""
+def _prose_of(turn: ReplayTurn) -> Iterator[list[str]]:
+    """The lines of prose of each step, the user's message with the first."""
+    for number, step in enumerate(turn.steps):
+        texts = [turn.text] if number == 0 else []
+        texts += [step.text, *(r for r in step.results.values() if len(r) <= _SHORT_RESULT)]
+        yield [line.strip() for text in texts for line in text.splitlines() if _is_prose(line.strip())]
+
+
+def _is_prose(line: str) -> bool:
+    letters = sum(c.isalpha() or c == " " for c in line)
+    return letters >= _LEAST_LETTERS * len(line) and len(_WORD.findall(line)) >= _LEAST_WORDS
+
+
+def write_summary(prompt: str, lines: Sequence[str], max_tokens: int) -> str:
+    """A summary by section: lines that are carried over from earlier notes in the prompt, then new ones."""
     target = min(max_tokens, TARGET_TOKENS) - 60
     notes = _NOTES.search(prompt)
-    transcript = _TRANSCRIPT.search(prompt)
     earlier = [_ITEM.sub("", line) for line in (notes[1] if notes else "").splitlines() if _ITEM.match(line)]
     carried = list(_sample(earlier, int(target * _CARRIED)))
-    lines = [line.strip() for line in (transcript[1] if transcript else prompt).splitlines() if len(line.strip()) > 20]
-    telling = [line for line in lines if extract_facts(line)] or lines
-    spent = sum(count_text(line) + 1 for line in carried)
-    fresh = list(_sample(telling, target - spent))
-    items = [*carried, *fresh]
+    items = [*carried, *_sample(lines, target - sum(count_text(line) + 2 for line in carried))]
     size = -(-len(items) // len(_SECTIONS)) or 1
     sections = []
     for n, heading in enumerate(_SECTIONS):

@@ -1,13 +1,14 @@
-"""The suite for adapter authors, run against Telegram's, and against adapters that must fail it."""
+"""The suite for adapter authors, run against Telegram's and Discord's, and against adapters that must fail it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from perdure.config.settings import TelegramSettings
+from perdure.config.settings import DiscordSettings, TelegramSettings
 from perdure.core.errors import PerdureError
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.gateway.adapters import conformance
@@ -47,6 +48,51 @@ def test_telegram_does_what_every_platform_must(check: conformance.Check) -> Non
     with bot_api() as (api, url):
         adapter = telegram.TelegramAdapter(TOKEN, TelegramSettings(allowed_users=(str(KNOWN),), base_url=url))
         asyncio.run(conformance.run(check, adapter, TelegramPlatform(api)))
+
+
+class DiscordPlatform:
+    """Discord, as the suite drives it."""
+
+    def __init__(self, service: Any) -> None:
+        self.service = service
+
+    def write(self, text: str) -> None:
+        self.service.say(text)
+
+    def write_as_stranger(self, text: str) -> None:
+        self.service.say(text, user=STRANGER)
+
+    def repeat(self) -> None:
+        self.service.repeat_last_event()
+
+    def messages(self) -> list[str]:
+        return [m.files[0][1].decode() if m.files else m.text for m in self.service.sent]
+
+    def choose(self, label: str) -> None:
+        self.service.press(next(m for m in reversed(self.service.sent) if m.buttons), label)
+
+
+class MemoryState(dict[str, Any]):
+    """The values of an adapter, for one process."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+        if value is None:
+            del self[key]
+
+    def items(self) -> Any:
+        return dict(self)
+
+
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+def test_discord_does_what_every_platform_must(check: conformance.Check) -> None:
+    discord = pytest.importorskip("perdure.gateway.adapters.discord", reason="the extra `discord` is not installed")
+    from perdure.testing import discord_service
+
+    with discord_service.DiscordService() as service:
+        settings = DiscordSettings(allowed_users=(str(KNOWN),), base_url=service.url)
+        adapter = discord.DiscordAdapter(discord_service.TOKEN, settings, MemoryState())
+        asyncio.run(conformance.run(check, adapter, DiscordPlatform(service)))
 
 
 class Room:

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.gateway.adapters.telegram_client import split_text, utf16_length
+from perdure.gateway.adapters.formatting import split_text, utf16_length
 
 
 @given(st.text(alphabet="ab 。.\n`中😀", max_size=400), st.integers(min_value=24, max_value=120))

@@ -68,7 +68,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
             click.echo(line)
 
     configure_logging(start.log_writer)
-    adapters = make_adapters(settings.gateway)
+    adapters = make_adapters(settings.gateway, start.store)
     with open_tracer_provider(settings.gateway.traces) as provider:
         run(
             build_gateway(
@@ -147,6 +147,7 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
         "gateway.allowed_hosts": [],
         "gateway.trusted_proxies": [],
         "gateway.telegram.enabled": False,
+        "gateway.discord.enabled": False,
     }
     loaded, authenticator = load(flags={**(flags or {}), **alone}), ProcessTokenAuthenticator()
     with open_user_store(loaded.settings, loaded.home) as store, _signpost(loaded.home) as signpost:
@@ -343,7 +344,7 @@ Examples:
 
 \b
 Files:
-  docs/gateway.md describes nginx, several machines and Telegram.
+  docs/gateway.md describes nginx, several machines and Telegram; docs/discord.md Discord.
 """
 
 
@@ -354,9 +355,9 @@ Files:
 def gateway(ctx: click.Context, host: str | None, port: int | None) -> None:
     """Serve conversations to many users and programs.
 
-    Over HTTP, WebSocket, OpenAI's API, the page and Telegram. Any number of gateways on any number of machines may
-    share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves users of this
-    machine only.
+    Over HTTP, WebSocket, OpenAI's API, the page, Telegram and Discord. Any number of gateways on any number of
+    machines may share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves users of
+    this machine only.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -393,7 +394,7 @@ def _serve(flags: dict[str, object]) -> None:
             yield f"OpenAI base URL         {(settings.public_url or url).rstrip('/')}/v1"
             yield f"Who may enter           {_who(authenticator)}"
             yield f"Conversations           {place_of(loaded)}"
-            yield from _telegram(loaded)
+            yield from _bots(loaded)
             yield f"Stop with Ctrl-C; answers under way get {settings.drain_timeout_s:g} s to finish."
 
         serve_until_stopped(Start(loaded, store, authenticator, LogWriter(settings.log, clock)), say=say)
@@ -408,7 +409,8 @@ def _who(authenticator: TokenAuthenticator) -> str:
     return ", ".join(user or "you" for user in users[:10]) + (f" and {len(users) - 10} more" if len(users) > 10 else "")
 
 
-def _telegram(loaded: Loaded) -> Iterator[str]:
-    telegram = loaded.settings.gateway.telegram
-    if telegram.enabled:
-        yield f"Telegram                {len(telegram.allowed_users)} may talk to the bot"
+def _bots(loaded: Loaded) -> Iterator[str]:
+    gateway = loaded.settings.gateway
+    for name, bot in (("Telegram", gateway.telegram), ("Discord", gateway.discord)):
+        if bot.enabled:
+            yield f"{name:<24}{len(bot.allowed_users)} may talk to the bot"

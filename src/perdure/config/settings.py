@@ -52,6 +52,30 @@ class TelegramSettings(Section):
     )
 
 
+class DiscordSettings(Section):
+    """The Discord bot."""
+
+    enabled: bool = Field(default=False, description="Answer on Discord; needs the extra `discord` and a bot token.")
+    token_env: Text = Field(default="DISCORD_BOT_TOKEN", description="Variable that holds the bot's token.")
+    token_command: Text | None = Field(
+        default=None, description="Command that prints the bot's token, where the variable is not set."
+    )
+    allowed_users: tuple[Annotated[str, Field(pattern=r"^[0-9]+(=[^\s=]+)?$")], ...] = Field(
+        default=(),
+        description="Numeric ids of who may talk; 123=alice shares conversations and memory with the user alice.",
+        json_schema_extra={"allowed": "a list; each item: a Discord user's number, or number=user"},
+    )
+    scopes: tuple[Literal["chat", "read", "shell"], ...] = Field(
+        default=("chat", "read"), description="What they may do; shell adds the terminal and file tools."
+    )
+    threads: bool = Field(default=True, description="Answer a mention in a channel in a thread of its own.")
+    base_url: Annotated[str, Field(pattern=r"^https?://")] | None = Field(
+        default=None,
+        description="Server to call instead of Discord's own.",
+        json_schema_extra={"allowed": "a URL, or null"},
+    )
+
+
 class GatewaySettings(Section):
     """`perdure gateway` and `perdure serve`."""
 
@@ -118,6 +142,7 @@ class GatewaySettings(Section):
         description="Where OpenTelemetry spans go: console, or otlp as the OTEL_* variables say; needs `telemetry`.",
     )
     telegram: TelegramSettings = Field(default=TelegramSettings(), description="The Telegram bot.")
+    discord: DiscordSettings = Field(default=DiscordSettings(), description="The Discord bot.")
 
     @field_validator("trusted_proxies")
     @classmethod

@@ -1,1 +1,1 @@
-"""Adapters for chat platforms: `base.py` defines the protocol, `telegram.py` is the reference implementation."""
+"""Adapters for chat platforms: `base.py` defines the protocol, `telegram.py` and `discord.py` implement it."""

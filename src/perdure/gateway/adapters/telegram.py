@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -34,15 +33,20 @@ from perdure.config.settings import TelegramSettings
 from perdure.core.errors import ConfigError, CorruptStore, NewerSchema, NotFound, PerdureError, StoreUnavailable
 from perdure.core.events import CompactionFinished, Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.gateway.adapters.base import GatewayPort
+from perdure.gateway.adapters.formatting import (
+    MAX_FILE_BYTES,
+    shorten,
+    split_text,
+    utf16_length,
+    with_file,
+    with_image,
+)
 from perdure.gateway.adapters.telegram_client import (
     DELIVERY_PATIENCE_S,
     LIMIT,
     Sleep,
     TelegramClient,
     retry_delay_s,
-    shorten,
-    split_text,
-    utf16_length,
 )
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import (
@@ -60,8 +64,6 @@ _log = logging.getLogger(__name__)
 _TELEGRAM = "https://api.telegram.org"
 # Send a longer answer as its first message and a file.
 _MAX_PIECES = 4
-_MAX_FILE_BYTES = 10_000_000
-_MAX_FILE_CHARS = 200_000
 _POLL_S = 30
 # Telegram rate limits more frequent edits.
 _EDIT_EVERY_S = 1.5
@@ -268,15 +270,15 @@ class TelegramAdapter:
         text = message.text or message.caption or ""
         if message.photo:
             data = await self._download(message.photo[-1].file_id)
-            return _with_image(text, data, "image/jpeg") if data is not None else None
+            return with_image(text, data, "image/jpeg") if data is not None else None
         document = message.document
         if document is not None:
-            data = await self._download(document.file_id) if (document.file_size or 0) <= _MAX_FILE_BYTES else None
+            data = await self._download(document.file_id) if (document.file_size or 0) <= MAX_FILE_BYTES else None
             if data is None:
                 return None
             if (document.mime_type or "").startswith("image/"):
-                return _with_image(text, data, document.mime_type or "")
-            return _with_file(text, data, document.file_name or "file")
+                return with_image(text, data, document.mime_type or "")
+            return with_file(text, data, document.file_name or "file")
         return _without_bot_name(text, self._bot.username if self._is_bot_known else "") or None
 
     @property
@@ -288,7 +290,7 @@ class TelegramAdapter:
 
     async def _download(self, file_id: str) -> bytes | None:
         data = await self._client.download(file_id)
-        return data if len(data) <= _MAX_FILE_BYTES else None
+        return data if len(data) <= MAX_FILE_BYTES else None
 
     def _reject_stranger(self, message: Message) -> None:
         """Tell an unknown user how to get access, at most once per chat and interval."""
@@ -485,26 +487,6 @@ def _principals(settings: TelegramSettings) -> Mapping[int, Principal]:
         number, _, user = item.partition("=")
         principals[int(number)] = Principal(user or f"telegram:{number}", frozenset(settings.scopes))
     return principals
-
-
-def _with_image(text: str, data: bytes, media_type: str) -> Mapping[str, Any]:
-    url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-    text_parts = [{"type": "text", "text": text}] if text else []
-    return {"role": "user", "content": [*text_parts, {"type": "image_url", "image_url": {"url": url}}]}
-
-
-def _with_file(text: str, data: bytes, name: str) -> str | None:
-    """Append the content of a text file to the caption; None for a binary file."""
-    try:
-        content = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    if "\0" in content:
-        return None
-    cut = (
-        f"\n… (the first {_MAX_FILE_CHARS:,} of {len(content):,} characters)" if len(content) > _MAX_FILE_CHARS else ""
-    )
-    return f"{text}\n\n{name}:\n```\n{content[:_MAX_FILE_CHARS]}{cut}\n```".strip()
 
 
 def _without_bot_name(text: str, username: str) -> str:

@@ -1,4 +1,4 @@
-"""Telegram client: send and edit messages with retries, split into pieces of the length Telegram accepts."""
+"""Telegram client: send and edit messages with retries, in pieces of the length Telegram accepts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from telegram.error import (
     TelegramError,
 )
 
+from perdure.gateway.adapters.formatting import split_text, utf16_length
+
 LIMIT = 4_096
-_FENCE = "```"
-# Do not split at a boundary that would leave a piece emptier than this fraction.
-_MIN_FILL = 0.5
 # An answer is retried this long; a download, which other users' updates wait for, only briefly.
 DELIVERY_PATIENCE_S = 900.0
 _DOWNLOAD_PATIENCE_S = 10.0
@@ -109,58 +108,3 @@ class TelegramClient:
 def retry_delay_s(error: RetryAfter) -> float:
     after = error.retry_after
     return float(after) if isinstance(after, int | float) else after.total_seconds()
-
-
-def split_text(text: str, *, limit: int) -> list[str]:
-    """Split a text into pieces of at most `limit` UTF-16 units, closing and reopening code blocks."""
-    result, rest, fence = [], text, ""
-    while rest.strip():
-        opening = f"{fence}\n" if fence else ""
-        room = limit - utf16_length(opening) - len(_FENCE) - 1
-        head = rest if utf16_length(opening) + utf16_length(rest) <= limit else _head(rest, room)
-        rest = rest[len(head) :].lstrip("\n") if head != rest else ""
-        fence = _open_fence(opening + head)
-        piece = (opening + head).rstrip()
-        if fence and rest:
-            piece += f"\n{_FENCE}"
-        if piece.strip():
-            result.append(piece)
-    return result
-
-
-def utf16_length(text: str) -> int:
-    """Return the length in UTF-16 code units, as Telegram counts; an emoji has two."""
-    return len(text) + sum(c > "\uffff" for c in text)
-
-
-def shorten(text: str, limit: int) -> str:
-    """Return the text, or as much of its beginning as fits with an ellipsis."""
-    return text if utf16_length(text) <= limit else f"{text[: _fitting(text, limit - 2)]}\n…"
-
-
-def _head(text: str, room: int) -> str:
-    """Return the longest prefix that fits, cut at the best boundary."""
-    most = _fitting(text, room)
-    for mark in ("\n\n", "\n", "。", ". ", " "):
-        at = text.rfind(mark, int(most * _MIN_FILL), most)
-        if at > 0:
-            return text[: at + len(mark)]
-    return text[:most]
-
-
-def _fitting(text: str, room: int) -> int:
-    """Return how many characters fit into `room` UTF-16 units."""
-    window = text[: max(room, 1)]
-    while utf16_length(window) > room and len(window) > 1:
-        window = window[: len(window) - max(1, (utf16_length(window) - room) // 2)]
-    return len(window)
-
-
-def _open_fence(text: str) -> str:
-    """Return the opening line of an unclosed code block; "" if there is none."""
-    fence = ""
-    for line in text.splitlines():
-        if line.lstrip().startswith(_FENCE):
-            fence = "" if fence else line.strip()
-    # A longer line is prose that happens to start with a fence, not a language name.
-    return fence if len(fence) <= 40 else _FENCE if fence else ""

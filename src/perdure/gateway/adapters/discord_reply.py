@@ -1,0 +1,243 @@
+"""How a turn looks on Discord: a message edited while it streams, questions with buttons, very long texts as files."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import discord
+
+from perdure.agent.callbacks import status_line
+from perdure.core.errors import PerdureError
+from perdure.core.events import CompactionFinished, Notice, TextDelta, ToolStarted, TurnFinished
+from perdure.gateway.adapters.discord_client import DELIVERY_PATIENCE_S, DISCORD_ERRORS, LIMIT, DiscordClient
+from perdure.gateway.adapters.formatting import shorten, split_text, utf16_length
+from perdure.gateway.events.types import CommandAnswered, GatewayEvent, QuestionAsked, QuestionClosed
+from perdure.gateway.executor import run_blocking
+
+_log = logging.getLogger(__name__)
+# Send a longer answer as its first message and a file.
+_MAX_PIECES = 10
+# Discord allows five edits in five seconds and channel.
+_EDIT_EVERY_S = 1.5
+_TYPING_EVERY_S = 8.0
+_MAX_BUTTONS, _MAX_LABEL_CHARS = 25, 80
+_APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no": "No"}
+_NO_ANSWER = "The model gave no answer."
+
+
+class DeliveryState(Protocol):
+    """Small values that survive a restart. Methods block."""
+
+    def get(self, key: str) -> Any: ...
+
+    def set(self, key: str, value: Any) -> None:
+        """Durable on return; None deletes."""
+        ...
+
+    def items(self) -> dict[str, Any]: ...
+
+
+@dataclass
+class SentMessage:
+    """The message that a turn is writing, stored before it is sent: a process that takes over goes on with it."""
+
+    state: DeliveryState
+    turn_id: str
+    nonce: str = ""
+    message_id: int | None = None
+
+    @classmethod
+    def load(cls, state: DeliveryState, turn_id: str) -> SentMessage:
+        """Return what a process that died has left, or an empty one. Blocks."""
+        match state.get(f"turn:{turn_id}"):
+            case {"nonce": str(nonce), "message": int() | None as message_id}:
+                return cls(state, turn_id, nonce, message_id)
+            case _:
+                return cls(state, turn_id)
+
+    async def begin(self) -> str:
+        """Store the nonce of a message that is about to be sent, and return it."""
+        if not self.nonce:
+            self.nonce = secrets.token_hex(12)
+            await self._save()
+        return self.nonce
+
+    async def sent(self, message_id: int) -> None:
+        self.message_id = message_id
+        await self._save()
+
+    async def complete(self) -> None:
+        """The message has its last text; the next one is another."""
+        if self.nonce:
+            self.nonce, self.message_id = "", None
+            await self._save()
+
+    async def _save(self) -> None:
+        value = {"nonce": self.nonce, "message": self.message_id} if self.nonce else None
+        try:
+            await run_blocking(self.state.set, f"turn:{self.turn_id}", value)
+        except PerdureError as error:  # the answer matters more than what a restart would make of it
+            _log.warning("the state of a delivery could not be stored: %s", type(error).__name__)
+
+
+class DiscordReply:
+    """Displays the events of one turn in one channel."""
+
+    def __init__(
+        self,
+        client: DiscordClient,
+        channel_id: int,
+        receipt: SentMessage,
+        *,
+        pending_questions: dict[int, str],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._channel_id = channel_id
+        self._receipt = receipt
+        self._now = now
+        self._text = ""
+        self._displayed = ""
+        self._edited_at = float("-inf")
+        self._typing_at = float("-inf")
+        self._questions: dict[str, tuple[int, str]] = {}
+        self._pending_questions = pending_questions
+
+    async def show(self, event: GatewayEvent) -> None:
+        match event:
+            case TextDelta(text):
+                self._text += text
+                await self._update_preview()
+            case ToolStarted():
+                # Text before a tool call is a message of its own; the answer is the next one.
+                await self._flush(self._text)
+                await self._show_typing()
+            case QuestionAsked():
+                await self._flush(self._text)
+                await self._show_question(event)
+            case QuestionClosed(question_id, answer):
+                await self._close_question(question_id, answer)
+            case CommandAnswered(text=text):
+                await self._flush(f"```\n{text}\n```" if "\n" in text and "```" not in text else text)
+            case CompactionFinished(outcome=outcome, message=message) if outcome in ("compacted", "digest") and message:
+                await self._client.send_text(self._channel_id, status_line(event) or message)
+            case Notice(text=text, level="warning"):
+                await self._client.send_text(self._channel_id, text)
+            case TurnFinished():
+                await self._finish_turn(event)
+            case _:
+                await self._show_typing()
+
+    async def finish(self) -> None:
+        """Send the remaining text."""
+        await self._flush(self._text)
+
+    async def _update_preview(self) -> None:
+        """Update the message with the text so far, within the edit interval and the length limit."""
+        text = self._text.strip()
+        if not text or utf16_length(text) > LIMIT or self._now() - self._edited_at < _EDIT_EVERY_S:
+            return
+        try:
+            await self._display(text, patience_s=0.0)
+        except DISCORD_ERRORS as error:  # the complete text follows
+            _log.info("a preview could not be displayed: %s", type(error).__name__)
+
+    async def _display(self, text: str, *, patience_s: float = DELIVERY_PATIENCE_S) -> None:
+        self._edited_at = self._now()
+        receipt, channel_id = self._receipt, self._channel_id
+        if receipt.message_id is None:
+            is_taken_over = bool(receipt.nonce)
+            nonce = await receipt.begin()
+            await receipt.sent(await self._client.send(channel_id, text, nonce=nonce, patience_s=patience_s))
+            self._displayed = "" if is_taken_over else text
+        if receipt.message_id is not None and text != self._displayed:
+            message_id = await self._client.edit(channel_id, receipt.message_id, text, patience_s=patience_s)
+            if message_id != receipt.message_id:
+                await receipt.sent(message_id)
+        self._displayed = text
+
+    async def _flush(self, text: str) -> None:
+        """Complete the message; the rest follows in further messages or as a file."""
+        whole = text.strip()
+        pieces = split_text(whole, limit=LIMIT)
+        if not pieces:
+            return
+        try:
+            await self._display(pieces[0])
+            if len(pieces) > _MAX_PIECES:
+                caption = f"The complete answer, {len(whole):,} characters."
+                await self._client.send_file(self._channel_id, "answer.md", whole, caption)
+            else:
+                await self._client.send_pieces(self._channel_id, pieces[1:])
+        finally:
+            self._text = self._displayed = ""
+            await self._receipt.complete()
+
+    async def _finish_turn(self, event: TurnFinished) -> None:
+        if event.outcome == "failed":
+            await self._flush(self._text)
+            await self._flush(event.error or "The turn failed.")
+        elif event.outcome == "interrupted":
+            await self._flush(f"{self._text}\n\n(stopped)")
+        else:
+            # The final text is authoritative: the stream may have gaps.
+            text = event.final_response if event.final_response.strip() else self._text
+            await self._flush(text if text.strip() else _NO_ANSWER)
+
+    async def _show_question(self, question: QuestionAsked) -> None:
+        is_approval = question.kind == "approval"
+        labels = list(_APPROVALS.values()) if is_approval else list(question.choices)[:_MAX_BUTTONS]
+        text = f"May I run this?\n```\n{question.text.replace('```', '`​``')}\n```" if is_approval else question.text
+        for detail in (question.reason, question.covers):
+            text += f"\n{detail}" if detail else ""
+        # Labels are short; the choices are spelled out in the text, one to a line, as the answer is read from there.
+        if not is_approval:
+            text += "".join(f"\n{number}. {' '.join(label.split())}" for number, label in enumerate(labels, 1))
+            self._pending_questions[self._channel_id] = question.question_id
+        prefix = "a" if is_approval else "c"
+        buttons = [
+            (label if len(label) <= _MAX_LABEL_CHARS else f"{label[: _MAX_LABEL_CHARS - 1]}…", f"{prefix}{number}")
+            for number, label in enumerate(labels)
+        ]
+        pieces = split_text(text, limit=LIMIT)
+        if len(pieces) > _MAX_PIECES:
+            caption = f"The complete question, {len(text):,} characters."
+            await self._client.send_file(self._channel_id, "question.txt", text, caption)
+            pieces = [shorten(text, LIMIT)]
+        data = [(label, f"{question.question_id}|{button}") for label, button in buttons]
+        message_id = await self._client.send_pieces(self._channel_id, pieces, buttons=data)
+        self._questions[question.question_id] = (message_id, pieces[-1])
+
+    async def _close_question(self, question_id: str, answer: str) -> None:
+        """Replace a question's buttons by its answer."""
+        if self._pending_questions.get(self._channel_id) == question_id:
+            del self._pending_questions[self._channel_id]
+        message_id, text = self._questions.pop(question_id, (0, ""))
+        if message_id:
+            outcome = shorten(f"→ {answer}" if answer else "→ no answer in time", LIMIT // 2)
+            question = shorten(text, LIMIT - utf16_length(outcome) - 1)
+            await self._client.edit(self._channel_id, message_id, f"{question}\n{outcome}")
+
+    async def _show_typing(self) -> None:
+        if self._now() - self._typing_at >= _TYPING_EVERY_S:
+            self._typing_at = self._now()
+            await self._client.send_typing(self._channel_id)
+
+
+def parse_answer(interaction: discord.Interaction) -> tuple[str, str]:
+    """Return the question id and answer of a pressed button, from the message alone, so that any process can."""
+    given: Any = interaction.data or {}
+    data = str(given.get("custom_id", ""))
+    question_id, _, button = data.partition("|")
+    index = int(button[1:]) if button[1:].isdecimal() else -1
+    if button.startswith("a"):
+        # Data that no button has is a refusal.
+        return question_id, next((a for i, a in enumerate(_APPROVALS) if i == index), "no")
+    text = interaction.message.content if interaction.message is not None else ""
+    lines = [line for line in text.splitlines() if line.startswith(f"{index + 1}. ")]
+    return question_id, lines[-1].partition(". ")[2] if lines else ""

@@ -1,0 +1,418 @@
+"""Discord's own ways: threads, mentions, bots, attachments, buttons, rate limits, outages, a process that took over."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+discord = pytest.importorskip("perdure.gateway.adapters.discord", reason="the extra `discord` is not installed")
+
+from perdure.config.settings import DiscordSettings  # noqa: E402  # after the skip
+from perdure.core.errors import ConfigError  # noqa: E402
+from perdure.core.events import Notice, TextDelta, ToolStarted, TurnFinished  # noqa: E402
+from perdure.core.messages import ToolCall  # noqa: E402
+from perdure.gateway.adapters.conformance import ScriptedHub  # noqa: E402
+from perdure.gateway.events.types import (  # noqa: E402
+    ChatKey,
+    CommandAnswered,
+    GatewayEvent,
+    QuestionAsked,
+    QuestionClosed,
+    SequencedEvent,
+)
+from perdure.testing.discord_service import (  # noqa: E402
+    BOT_ID,
+    CHANNEL_ID,
+    TOKEN,
+    DiscordRefusal,
+    DiscordService,
+)
+
+ME = ChatKey("discord", "discord:7", "9007")
+Story = Callable[[DiscordService, ScriptedHub, Any], Awaitable[None]]
+
+
+class MemoryState(dict[str, Any]):
+    """The values of an adapter, in memory."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+        if value is None:
+            del self[key]
+
+    def items(self) -> Any:
+        return dict(self)
+
+
+def _live(
+    story: Story,
+    *,
+    state: MemoryState | None = None,
+    now: Callable[[], float] = time.monotonic,
+    **settings: Any,
+) -> DiscordService:
+    async def run(service: DiscordService) -> None:
+        chosen = DiscordSettings(**{"allowed_users": ("7", "8"), "base_url": service.url, **settings})
+        adapter = discord.DiscordAdapter(TOKEN, chosen, MemoryState() if state is None else state, now=now)
+        hub = ScriptedHub()
+        await adapter.start(hub)
+        try:
+            await asyncio.wait_for(story(service, hub, adapter), 60)
+        finally:
+            await adapter.stop()
+            await adapter.close()
+
+    with DiscordService() as service:
+        asyncio.run(run(service))
+        return service
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def _play(*events: GatewayEvent) -> AsyncIterator[SequencedEvent]:
+    for number, event in enumerate(events, 1):
+        yield SequencedEvent(number, "t_1", event)
+
+
+def _texts(service: DiscordService) -> list[str]:
+    return [message.text for message in service.sent]
+
+
+# -- which messages are for the bot ------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("P2")
+def test_a_mention_in_a_channel_opens_a_thread_and_the_thread_is_the_chat() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        asked = service.say("what is this?", channel=CHANNEL_ID, mentions=True)
+        await _until(lambda: hub.submitted)
+        incoming, _ = hub.submitted[0]
+        assert incoming.chat == ChatKey("discord", "discord:7", str(asked))
+        assert (incoming.content, incoming.key) == ("what is this?", f"discord:{BOT_ID}:{CHANNEL_ID}:{asked}")
+        assert service.threads == {asked: CHANNEL_ID}
+
+        await _until(lambda: adapter._connected().get_channel(asked))
+        service.say("and without a mention?", channel=asked)
+        await _until(lambda: len(hub.submitted) == 2)
+        assert hub.submitted[1][0].chat == incoming.chat
+
+    _live(story)
+
+
+def test_what_does_not_name_the_bot_in_a_channel_is_left_alone() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("just talking", channel=CHANNEL_ID)
+        service.say("a stranger, just talking", channel=CHANNEL_ID, user=99)
+        service.say("hello")
+        await _until(lambda: hub.submitted)
+        assert [incoming.content for incoming, _ in hub.submitted] == ["hello"]
+        assert service.sent == []
+
+    _live(story)
+
+
+def test_messages_of_bots_are_ignored_and_those_of_the_bot_itself() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("I am a bot", is_bot=True)
+        service.say("my own words", user=BOT_ID, is_bot=True)
+        service.say("hello")
+        await _until(lambda: hub.submitted)
+        assert [incoming.content for incoming, _ in hub.submitted] == ["hello"]
+        assert service.sent == []
+
+    _live(story)
+
+
+def test_without_threads_a_mention_is_answered_in_its_channel() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("hello", channel=CHANNEL_ID, mentions=True)
+        await _until(lambda: hub.submitted)
+        assert hub.submitted[0][0].chat.chat == str(CHANNEL_ID)
+        assert service.threads == {}
+
+    _live(story, threads=False)
+
+
+def test_where_no_thread_may_be_made_a_mention_is_answered_in_its_channel() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.refuse = lambda m, path: (
+            DiscordRefusal(403, 50_013, "Missing Permissions") if "threads" in path else None
+        )
+        service.say("hello", channel=CHANNEL_ID, mentions=True)
+        await _until(lambda: hub.submitted)
+        assert hub.submitted[0][0].chat.chat == str(CHANNEL_ID)
+
+    _live(story)
+
+
+def test_an_allowed_user_may_share_the_conversations_of_another_name() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("hello")
+        await _until(lambda: hub.submitted)
+        assert hub.submitted[0][1].user_key == "alice"
+
+    _live(story, allowed_users=("7=alice",))
+
+
+def test_a_stranger_is_named_their_id_once() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("hi", user=99)
+        service.say("hi again", user=99)
+        service.say("hello")
+        await _until(lambda: hub.submitted and service.sent)
+        (notice,) = service.sent
+        assert "99" in notice.text
+        assert "gateway.discord.allowed_users" in notice.text
+
+    _live(story)
+
+
+def test_an_exclamation_mark_makes_a_command_and_other_words_stay() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("!usage")
+        service.say("!compress the schema")
+        service.say("!important: read this")
+        await _until(lambda: len(hub.submitted) == 3)
+        contents = [incoming.content for incoming, _ in hub.submitted]
+        assert contents == ["/usage", "/compress the schema", "!important: read this"]
+
+    _live(story)
+
+
+# -- attachments -------------------------------------------------------------------------------------------------------
+
+
+def test_images_and_text_files_arrive_with_the_message() -> None:
+    files = [("a.png", "image/png", b"hi"), ("n.txt", "text/plain; charset=utf-8", "größer".encode())]
+
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("look", files=files)
+        await _until(lambda: hub.submitted)
+        content: Any = hub.submitted[0][0].content
+        assert content["content"][0]["text"] == "look\n\nn.txt:\n```\ngrößer\n```"
+        assert content["content"][1]["image_url"]["url"] == "data:image/png;base64,aGk="
+
+    _live(story)
+
+
+@pytest.mark.parametrize(
+    "file", [("a.bin", "application/octet-stream", b"\x00\xff"), ("big.txt", "text/plain", b"x" * 10_000_001)]
+)
+def test_a_binary_or_too_large_file_is_refused_with_a_reply(file: tuple[str, str, bytes]) -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.say("look", files=[file])
+        await _until(lambda: service.sent)
+        assert "text files of up to 10 MB" in service.sent[0].text
+        assert hub.submitted == []
+        assert not any(call.startswith("GET /files") for call in service.calls)
+
+    _live(story)
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_long_answer_comes_in_pieces_with_code_blocks_closed() -> None:
+    code = "\n".join(f"line {n}" for n in range(700))
+    answer = f"Here:\n```python\n{code}\n```\nDone."
+
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        await adapter.deliver(ME, "t_1", _play(TextDelta(answer[:50]), TurnFinished("completed", answer)))
+
+    texts = _texts(_live(story))
+    assert 1 < len(texts) <= 10
+    assert all(len(text) <= 2_000 and text.count("```") % 2 == 0 for text in texts)
+    assert [line for text in texts for line in text.split("\n") if line.startswith("line ")] == code.split("\n")
+
+
+def test_edits_are_throttled_and_the_message_ends_with_the_whole_answer() -> None:
+    words = [f"word{n} " for n in range(200)]
+
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        await adapter.deliver(ME, "t_1", _play(*map(TextDelta, words), TurnFinished("completed", "".join(words))))
+
+    (message,) = _live(story).sent
+    assert message.text == "".join(words).strip()
+    assert len(message.texts) < 20
+
+
+def test_text_before_a_tool_and_the_answer_are_two_messages_and_notices_are_shown() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        call = ToolStarted(ToolCall("c", "terminal"))
+        notice = Notice("The window is nearly full.", "warning")
+        await adapter.deliver(
+            ME, "t_1", _play(TextDelta("Let me look."), call, notice, TurnFinished("completed", "42"))
+        )
+
+    assert _texts(_live(story)) == ["Let me look.", "The window is nearly full.", "42"]
+
+
+def test_a_command_answer_with_columns_is_a_code_block() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        await adapter.deliver(ME, "t_1", _play(CommandAnswered("a  1\nb  2", "info", None)))
+
+    assert _texts(_live(story)) == ["```\na  1\nb  2\n```"]
+
+
+def test_rate_limits_and_server_errors_delay_an_answer_and_double_nothing() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        service.busy = 3
+        await adapter.deliver(ME, "t_1", _play(TurnFinished("completed", "Here it is.")))
+
+    assert _texts(_live(story)) == ["Here it is."]
+
+
+def test_an_answer_is_sent_once_where_the_response_to_it_was_lost() -> None:
+    """The message was created, and the answer of the server did not arrive: the next attempt has the same nonce."""
+
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        client = adapter._client
+        first = await client.send(9007, "Hello.", nonce="n1")
+        assert await client.send(9007, "Hello.", nonce="n1") == first
+
+    assert _texts(_live(story)) == ["Hello."]
+
+
+def test_a_message_that_was_deleted_while_it_was_written_is_sent_anew() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        async def events() -> AsyncIterator[SequencedEvent]:
+            yield SequencedEvent(1, "t_1", TextDelta("Half"))
+            service.messages.clear()
+            yield SequencedEvent(2, "t_1", TurnFinished("completed", "Half and whole."))
+
+        await adapter.deliver(ME, "t_1", events())
+
+    assert _texts(_live(story)) == ["Half and whole."]
+
+
+@pytest.mark.parametrize("has_id", [True, False], ids=["stored", "sent but not stored"])
+def test_a_process_that_takes_over_goes_on_with_the_message_of_the_one_that_died(has_id: bool) -> None:
+    """No cut stub beside the whole answer, and what was complete stays."""
+    state = MemoryState()
+
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        async def cut() -> AsyncIterator[SequencedEvent]:
+            yield SequencedEvent(1, "t_1", TextDelta("Let me look."))
+            yield SequencedEvent(2, "t_1", ToolStarted(ToolCall("c", "terminal")))
+            yield SequencedEvent(3, "t_1", TextDelta("The answ"))
+            await asyncio.Event().wait()
+
+        first = asyncio.create_task(adapter.deliver(ME, "t_1", cut()))
+        await _until(lambda: len(service.sent) == 2 and state.get("turn:t_1", {}).get("message"))
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        if not has_id:
+            state["turn:t_1"] = {**state["turn:t_1"], "message": None}
+        await adapter.deliver(ME, "t_1", _play(TurnFinished("completed", "The answer is 42.")))
+        assert state == {}
+
+    clock = itertools.count(step=10)
+    assert _texts(_live(story, state=state, now=lambda: float(next(clock)))) == ["Let me look.", "The answer is 42."]
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_button_of_somebody_else_or_of_a_closed_question_answers_nothing() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        question = QuestionAsked("q_1", "approval", "make deploy", reason="it deploys")
+        await adapter.deliver(ME, "t_1", _play(question))
+        message = service.sent[-1]
+        assert [label for label, _ in message.buttons] == ["Once", "This session", "Always", "No"]
+        service.press(message, "Once", user=99)
+        await _until(lambda: service.notices)
+        service.press(message, "Once")
+        await _until(lambda: len(service.notices) == 2)
+        assert service.notices == ["This question is for somebody else.", "This question is closed."]
+        assert hub.answers == []
+
+    _live(story)
+
+
+def test_a_closed_question_loses_its_buttons_and_shows_its_answer() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        question = QuestionAsked("q_1", "clarify", "Which?", ("red", "blue"))
+        await adapter.deliver(
+            ME, "t_1", _play(question, QuestionClosed("q_1", "red"), TurnFinished("completed", "Ok."))
+        )
+        assert service.sent[0].text.endswith("→ red")
+        assert service.sent[0].buttons == []
+
+    _live(story)
+
+
+def test_a_question_may_be_answered_in_words() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        hub.open_questions.add("q_1")
+        await adapter.deliver(ME, "t_1", _play(QuestionAsked("q_1", "clarify", "Which?", ("red", "blue"))))
+        service.say("green, please")
+        await _until(lambda: hub.answers)
+        assert hub.answers == [("q_1", "green, please")]
+        assert hub.submitted == []
+
+    _live(story)
+
+
+# -- the connection ----------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_token_is_a_plain_error() -> None:
+    with DiscordService() as service:
+        settings = DiscordSettings(base_url=service.url)
+        adapter = discord.DiscordAdapter("wrong", settings, MemoryState())
+
+        async def run() -> None:
+            try:
+                with pytest.raises(ConfigError, match="rejected the bot token"):
+                    await adapter.start(ScriptedHub())
+            finally:
+                await adapter.close()
+
+        asyncio.run(run())
+
+
+def test_a_lost_connection_is_opened_again() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        await asyncio.to_thread(service.drop_connections)
+        await _until(lambda: service.connections == 2)
+        service.say("still there?")
+        await _until(lambda: hub.submitted)
+
+    _live(story)
+
+
+def test_what_was_written_while_no_process_ran_is_submitted_at_the_next_start() -> None:
+    state = MemoryState()
+
+    async def run(service: DiscordService) -> None:
+        settings = DiscordSettings(allowed_users=("7",), base_url=service.url)
+        hub = ScriptedHub()
+        first = discord.DiscordAdapter(TOKEN, settings, state)
+        await first.start(hub)
+        service.say("one")
+        await _until(lambda: state)
+        await first.stop()
+        await first.close()
+        service.say("two")
+        service.say("not for me", channel=CHANNEL_ID)
+        second = discord.DiscordAdapter(TOKEN, settings, state)
+        await second.start(hub)
+        await _until(lambda: len(hub.submitted) == 2)
+        service.say("three")
+        await _until(lambda: len(hub.submitted) == 3)
+        await second.stop()
+        await second.close()
+        assert [incoming.content for incoming, _ in hub.submitted] == ["one", "two", "three"]
+        assert len({incoming.chat for incoming, _ in hub.submitted}) == 1
+
+    with DiscordService() as service:
+        asyncio.run(asyncio.wait_for(run(service), 60))

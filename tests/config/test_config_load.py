@@ -195,6 +195,9 @@ OTHERS: dict[str, tuple[str, Any]] = {
     "gateway.telegram.allowed_users": ("123, 456=alice", ("123", "456=alice")),
     "gateway.telegram.scopes": ("chat, shell", ("chat", "shell")),
     "gateway.telegram.base_url": ("http://127.0.0.1:8081", "http://127.0.0.1:8081"),
+    "gateway.discord.allowed_users": ("123, 456=alice", ("123", "456=alice")),
+    "gateway.discord.scopes": ("chat, shell", ("chat", "shell")),
+    "gateway.discord.base_url": ("http://127.0.0.1:8081", "http://127.0.0.1:8081"),
 }
 
 

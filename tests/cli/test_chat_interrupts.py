@@ -91,3 +91,28 @@ def test_ctrl_c_some_time_after_an_answer_stopped_does_not_leave_unannounced(hom
         chat.see("Ctrl-C again leaves")
         chat.type("\x03")
         assert chat.end() == 0
+
+
+@pytest.mark.spec("P6")
+def test_a_new_message_stops_the_answer_where_the_setting_demands_it(home: Path) -> None:
+    settings = {"agent.while_busy": "interrupt"}
+    with Simulator(script=[ENDLESS, "Second."]) as sim, chatting(home, flags(sim) | settings) as chat:
+        stream(chat)
+        chat.type("never mind\r")
+        chat.see("stopped; the conversation is kept", "› never mind", "Second.")
+        sent = str(sim.requests[-1].body["messages"])
+        positions = [sent.find(text) for text in ("'go'", "'never mind'", "It ended with: “endless words")]
+        assert positions == sorted(positions), "what was written by then stays"
+        assert -1 not in positions
+
+
+@pytest.mark.spec("P6")
+def test_a_command_waits_also_where_messages_stop_the_answer(home: Path) -> None:
+    settings = {"agent.while_busy": "interrupt"}
+    with Simulator(script=[ENDLESS, "Second."]) as sim, chatting(home, flags(sim) | settings) as chat:
+        stream(chat)
+        chat.type("/title Something\r")
+        chat.see("then: /title Something")
+        assert not chat.is_idle
+        chat.type("\x03")
+        chat.see("stopped; the conversation is kept")

@@ -125,7 +125,7 @@ def test_an_address_this_machine_has_not_is_told(host: str, tmp_path: Path) -> N
     [
         (("gateway.telegram.enabled=true",), "TELEGRAM_BOT_TOKEN"),
         (("gateway.telegram.enabled=true", "gateway.telegram.token_command=false"), "token_command failed"),
-        (("gateway.while_busy=panic",), "one of queue, interrupt"),
+        (("agent.while_busy=panic",), "one of queue, interrupt"),
         (("gateway.port=99999",), "from 0 to 65535"),
         (("gateway.trusted_proxies=nonsense",), "gateway.trusted_proxies"),
     ],

@@ -379,11 +379,12 @@ def _done(ann: httpx.Client, turn_id: str) -> dict[str, Any]:
     raise AssertionError("the turn did not end")
 
 
+@pytest.mark.spec("P6")
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_new_message_interrupts_where_the_setting_says_so(is_named: bool, tmp_path: Path) -> None:
     with (
         Simulator(script=script, window=64_000) as sim,
-        running_gateway(tmp_path, sim, users=USERS, gateway={"while_busy": "interrupt"}) as gateway,
+        running_gateway(tmp_path, sim, users=USERS, others={"agent": {"while_busy": "interrupt"}}) as gateway,
         client(gateway, "ann") as ann,
     ):
         ticket = ann.post("/api/messages", json={"content": "slowly " + "word " * 200}).json()
@@ -392,6 +393,23 @@ def test_a_new_message_interrupts_where_the_setting_says_so(is_named: bool, tmp_
         named = {"conversation_id": known} if is_named else {}
         assert ask(ann, "main", "quickly", **named)["text"] == "Right away."
         assert _done(ann, ticket["turn_id"])["outcome"] == "interrupted"
+        log = [e.message for e in gateway.store.log.originals(known)]
+        assert [m.text.split()[0] for m in log if m.is_real_user] == ["slowly", "quickly"]
+        sent = str(sim.requests[-1].body["messages"])
+        assert "slowly word" in sent, "what was written by then stays"
+
+
+@pytest.mark.spec("P6")
+def test_a_command_waits_also_where_messages_interrupt(tmp_path: Path) -> None:
+    with (
+        Simulator(script=script, window=64_000) as sim,
+        running_gateway(tmp_path, sim, users=USERS, others={"agent": {"while_busy": "interrupt"}}) as gateway,
+        client(gateway, "ann") as ann,
+    ):
+        ticket = ann.post("/api/messages", json={"content": "slowly " + "word " * 20}).json()
+        _wait_for_text(ann, ticket["turn_id"])
+        assert "help" in ask(ann, "main", "/help")["text"]
+        assert _done(ann, ticket["turn_id"])["outcome"] == "completed"
 
 
 def test_the_pasted_pieces_of_a_message_are_stored_with_it(gateway: Running, ann: httpx.Client) -> None:

@@ -11,6 +11,7 @@ RENAMED: Mapping[str, str] = {
     "compression.facts_ratio": "compression.record_ratio",
     "compression.facts_max_tokens": "compression.record_max_tokens",
     "compression.summary_model": "auxiliary.compression.model",
+    "gateway.while_busy": "agent.while_busy",
     "model.cache_ttl": "prompt_caching.cache_ttl",
 }
 

@@ -96,10 +96,6 @@ class GatewaySettings(Section):
     trusted_proxies: tuple[Text, ...] = Field(
         default=(), description="Addresses or networks of proxies whose X-Forwarded-For and -Proto are believed."
     )
-    while_busy: Literal["queue", "interrupt"] = Field(
-        default="queue",
-        description="What a message does while its conversation is answering: wait, or stop that answer.",
-    )
     run_schedules: bool = Field(
         default=True, description="Run the schedules of the store when they are due (`perdure schedule`)."
     )
@@ -270,9 +266,16 @@ class PromptCachingSettings(Section):
     cache_ttl: Literal["5m", "1h"] = Field(default="5m", description="How long the provider keeps a cached prefix.")
 
 
+WhileBusy = Literal["queue", "interrupt"]
+
+
 class AgentSettings(Section):
     """The turn."""
 
+    while_busy: WhileBusy = Field(
+        default="queue",
+        description="What a message does while its conversation is answering, on every surface: wait, or stop that.",
+    )
     max_turns: Positive = Field(
         default=90, description="Model calls one turn may make before the agent stops and sums up."
     )

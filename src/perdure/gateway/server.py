@@ -108,6 +108,7 @@ async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) 
         settings=gateway,
         clock=shared.clock,
         ids=shared.ids,
+        while_busy=config.settings.agent.while_busy,
         adapters=config.adapters,
         on_event=config.on_event,
     )

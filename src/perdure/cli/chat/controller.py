@@ -17,7 +17,7 @@ from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines,
 from perdure.cli.chat.stored_messages import EXPORT, copy_command, replay_text
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style, runnable
-from perdure.commands.command import Command, CommandContext, CommandResult
+from perdure.commands.command import Command, CommandContext, CommandResult, is_command
 from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands
 from perdure.commands.search import HANDOFF, newest_handoff
@@ -182,6 +182,7 @@ class ChatController:
         self._is_first_run = is_first_run
         self._last_request = ""
         self._is_heard = threading.Event()
+        self._is_in_turn = False
 
     # -- talking -----------------------------------------------------------------------------------------------------
 
@@ -227,7 +228,11 @@ class ChatController:
             self._write("".join(f"{line}\n" for line in attached.lines))
         self._last_request = attached.text
         self._is_heard.clear()
-        self.surface.agent.run_conversation(attached.message)
+        self._is_in_turn = True
+        try:
+            self.surface.agent.run_conversation(attached.message)
+        finally:
+            self._is_in_turn = False
         self._is_heard.wait(_LAG_S)
         return Answer()
 
@@ -242,6 +247,15 @@ class ChatController:
         conversations = self.surface.store.conversations
         if self._last_request and not conversations.get(session_id).title and (title := title_of(self._last_request)):
             conversations.set_title(session_id, title)
+
+    def make_way(self, line: str, *, pasted: Sequence[str] = ()) -> None:
+        """Stop the running turn for a message that is about to be sent, where the settings demand it.
+
+        Commands wait, and so does everything while something else than a turn is going on.
+        """
+        is_message = not is_command(line) and not is_shell_line(line, pasted)
+        if is_message and self._is_in_turn and self.surface.settings.agent.while_busy == "interrupt":
+            self.surface.interrupt()
 
     def interrupt(self) -> bool:
         return self._shell.interrupt() or self.surface.interrupt()

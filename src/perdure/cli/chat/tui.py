@@ -245,6 +245,9 @@ class ChatApp:
         # Between two lines nothing is going on, and yet those that wait come first.
         if self._is_working or self._waiting or self._desk is None:
             self._waiting.append(line)
+            if self._desk is not None:
+                # Before the line is queued: the turn that is stopped must be an earlier one.
+                self._desk.make_way(line.meant, pasted=line.pasted)
         else:
             self._echo(line.text)
             self._is_working = True

@@ -9,9 +9,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Collection, Mapping
 
-from perdure.commands.command import Commands
+from perdure.commands.command import Commands, is_command
 from perdure.commands.registry import all_commands
-from perdure.config.settings import GatewaySettings
+from perdure.config.settings import GatewaySettings, WhileBusy
 from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import parse_user_message
 from perdure.core.ports import Clock
@@ -62,6 +62,7 @@ class Hub:
         settings: GatewaySettings,
         clock: Clock,
         ids: IdSource,
+        while_busy: WhileBusy = "queue",
         adapters: Mapping[str, Adapter] | None = None,
         on_event: OnEvent | None = None,
     ) -> None:
@@ -71,6 +72,7 @@ class Hub:
         self.broker = EventBroker(clock, on_event=on_event)
         self.stats = WorkerStats()
         self._settings = settings
+        self._while_busy = while_busy
         self.clock = clock
         self._ids = ids
         self._adapters = dict(adapters or {})
@@ -154,7 +156,7 @@ class Hub:
             return _ticket(queued)
         if _is_stop(queued.inbound.content):
             return await self._answer_stop(queued, incoming.chat, principal)
-        if not result.is_first and self._settings.while_busy == "interrupt":
+        if not result.is_first and self._while_busy == "interrupt" and not _is_slash_command(queued.inbound.content):
             await self._interrupt(key)
         self.queues.wake(queued, is_first=result.is_first)
         return Ticket(queued.id, None, "running" if result.is_first else "queued", incoming.chat)
@@ -307,6 +309,10 @@ class Hub:
 def _ticket(queued: QueuedMessage) -> Ticket:
     """Return the ticket of a message that was stored by an earlier request with the same key."""
     return Ticket(queued.id, queued.conversation_id, "queued" if queued.state == "waiting" else queued.state)
+
+
+def _is_slash_command(content: object) -> bool:
+    return isinstance(content, str) and is_command(content)
 
 
 def _is_stop(content: object) -> bool:

@@ -17,10 +17,13 @@ from prompt_toolkit.output import DummyOutput
 
 from perdure.agent.runner import LoopThread
 from perdure.app import Agent
+from perdure.cli.chat.controller import EDIT
 from perdure.cli.chat.prompt import PromptBox, PromptHandlers
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
+from perdure.cli.chat.stored_messages import EXPORT
 from perdure.cli.chat.transcript import ChatTranscript
-from perdure.cli.style import Style
+from perdure.cli.style import Style, fit_lines
+from perdure.commands.registry import all_commands
 from perdure.config.load import load
 from perdure.core.events import (
     CompactionFinished,
@@ -469,3 +472,30 @@ def test_our_own_words_are_wrapped_between_them() -> None:
     assert all(len(line) <= 80 and line == line.rstrip() for line in shown.split("\n"))
     assert " ".join(shown.split()).count("one two three") == 20
     assert " ".join(shown.split()).count("nothing is listening") == 10
+
+
+@pytest.mark.usefixtures("_home")
+def test_what_is_loaded_for_good_is_reported_once_before_the_first_turn(tmp_path: Path) -> None:
+    """The chat then leaves it out of collections, in which no key would be drawn."""
+    ready: list[bool] = []
+    is_ready = threading.Event()
+
+    def note() -> None:
+        ready.append("perdure.store.store" in sys.modules)
+        is_ready.set()
+
+    with Simulator(script=["Hi."]) as sim, chatting(tmp_path / "home", flags(sim), on_ready=note) as chat:
+        assert is_ready.wait(30)
+        chat.type("hello\r")
+        chat.see("Hi.")
+    assert ready == [True]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_help_is_grouped_and_no_line_breaks_inside_a_word(width: int) -> None:
+    text = all_commands([EDIT, EXPORT]).help()
+    lines = list(fit_lines(text.split("\n"), width))
+    assert max(map(len, lines)) <= width
+    assert set(" ".join(lines).split()) == set(text.split())
+    headings = [line for line in lines if not line.startswith(("/", " "))]
+    assert headings == ["The context", "Conversations", "Model and permissions", "This chat"]

@@ -88,6 +88,7 @@ def chatting(
     *,
     session_id: str | None = None,
     clock_s: Callable[[], float] = time.monotonic,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> Iterator[Chat]:
     """A chat over real settings, store and agent, with colours off."""
     out = io.StringIO()
@@ -99,7 +100,15 @@ def chatting(
             plain = {**flags, "display.color": "never"}
             return ChatController(ChatCommandContext(plain, session_id=session_id, person=person), chat.write)
 
-        live = ChatApp(open_desk, home=make_home(home), is_color=False, source=keys, output=output, clock_s=clock_s)
+        live = ChatApp(
+            open_desk,
+            home=make_home(home),
+            is_color=False,
+            source=keys,
+            output=output,
+            clock_s=clock_s,
+            on_ready=on_ready,
+        )
         made = Chat(live, keys, out)
         made.thread.start()
         try:

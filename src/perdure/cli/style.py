@@ -19,12 +19,12 @@ _LEAST_WIDTH = 20
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
 # A name, a gap, and words without another gap.
-_TWO_COLUMNS = re.compile(r"/\S.{0,30}?\s{2,}(?=\S)(?!.*\S {3,}\S)")
+_TWO_COLUMNS = re.compile(r"(?:/\S.{0,30}?|[ →]{0,3}\S{1,16})\s{2,}(?=\S)(?!.*\S {3,}\S)")
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 # A command of ours in a hint: the program and one of its commands.
 _OWN_COMMAND = re.compile(
     r"(?<![\w./~-])perdure(?= (?:chat|demo|sessions|usage|insights|doctor|login|config|approvals|permissions|plugins"
-    r"|models|simulate|serve|gateway|completion)\b)"
+    r"|models|simulate|serve|gateway|completion|schedule|acp|logout)\b)"
 )
 # Where the text of a line in two columns begins: behind the last gap near its start.
 _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
@@ -33,6 +33,14 @@ _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")
 def safe(text: str) -> str:
     """Strip control characters from foreign text; keeps tabs and newlines."""
     return strip_controls(text)
+
+
+def wrap_lines(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Foreign lines wrapped between words, with their blanks as they are."""
+    for line in lines:
+        yield from textwrap.wrap(
+            line, max(_LEAST_WIDTH, width), expand_tabs=False, replace_whitespace=False, break_on_hyphens=False
+        ) or [""]
 
 
 def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from perdure.app.model_choices import ModelChoice
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
-from perdure.commands.format import bar, count, gauge_line, measured, share, tokens, total_cost, usage_lines
+from perdure.commands.format import (
+    bar,
+    count,
+    gauge_line,
+    measured,
+    share,
+    short_tokens,
+    tokens,
+    total_cost,
+    usage_lines,
+)
 from perdure.context.engine import CompactionReport
 from perdure.context.record.record import call_lines
 from perdure.context.record.sections import describe_state
@@ -163,26 +173,34 @@ def insights(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> str:
-    """Totals of the last days; fresh input, what was read from and written to the cache, and output apart."""
+    """Totals of the last days in tokens: fresh input, what was read from and written to the cache, output; and cost."""
     since_ms = SystemClock().now_ms() - days * _DAY_MS
     parts = []
     for group in _GROUPS:
         rows = store.ledger.usage(group, since_ms=since_ms, visibility=visibility)
         if rows:
             parts.append(f"by {group}\n{_table(rows)}")
-    return "\n\n".join([f"The last {days} days", *parts]) if parts else f"Nothing in the last {days} days."
+    return (
+        "\n\n".join([f"The last {days} days, in tokens (cached and written: by the prompt cache)", *parts])
+        if parts
+        else f"Nothing in the last {days} days."
+    )
+
+
+_NAME_CHARS = 15
 
 
 def _table(rows: list[UsageRow]) -> str:
-    most = max(r.totals.usage.input_tokens + r.totals.usage.output_tokens for r in rows) or 1
-    lines = [f"  {'':<20} {'fresh':>11} {'from cache':>11} {'to cache':>10} {'output':>10} {'cost':>10}"]
+    """Figures in columns that fit sixty characters: a narrow terminal would tear wider ones apart."""
+    head = " ".join(f"{name:>7}" for name in ("fresh", "cached", "written", "output"))
+    lines = [f"  {'':<{_NAME_CHARS}} {head} {'cost':>9}"]
     for row in rows:
         used = row.totals.usage
-        lines.append(
-            f"  {(row.group or '–')[:20]:<20} {tokens(used.input_tokens):>11} {tokens(used.cache_read_tokens):>11} "
-            f"{tokens(used.cache_write_tokens):>10} {tokens(used.output_tokens):>10} {total_cost(row.totals):>10} "
-            f"{bar(used.input_tokens + used.output_tokens, most, width=8)}"
-        )
+        figures = (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens, used.output_tokens)
+        name = row.group or "–"
+        name = name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"
+        columns = " ".join(f"{short_tokens(n):>7}" for n in figures)
+        lines.append(f"  {name:<{_NAME_CHARS}} {columns} {total_cost(row.totals):>9}")
     return "\n".join(lines)
 
 

@@ -23,6 +23,14 @@ def tokens(n: int) -> str:
     return f"{n:,}"
 
 
+def short_tokens(n: int) -> str:
+    """At most seven characters: exact below a million, then `1.23M` or `45.6G`."""
+    if n < 1_000_000:
+        return tokens(n)
+    value, unit = (n / 1_000_000, "M") if n < 1_000_000_000 else (n / 1_000_000_000, "G")
+    return f"{value:.{max(0, 2 - len(str(int(value))) + 1)}f}{unit}"
+
+
 def count(n: int, noun: str) -> str:
     """`1 message`, `2 messages`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

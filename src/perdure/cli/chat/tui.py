@@ -26,7 +26,7 @@ from perdure.cli.chat.input import EventInbox
 from perdure.cli.chat.prompt import ChatCompleter, Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
-from perdure.cli.style import Style, fit_lines, runnable, safe
+from perdure.cli.style import Style, fit_lines, runnable, safe, wrap_lines
 from perdure.core.concurrency import DaemonThreads
 
 if TYPE_CHECKING:
@@ -86,8 +86,11 @@ class ChatApp:
         source: Input | None = None,
         output: Output | None = None,
         clock_s: Callable[[], float] = time.monotonic,
+        on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_desk = open_desk
+        # Called once in the working thread, when everything is loaded.
+        self._on_ready = on_ready
         self._clock_s = clock_s
         self._log_file = home / "logs" / "chat.log"
         self.ink = Style(is_color)
@@ -356,7 +359,7 @@ class ChatApp:
         self._box.leave()
 
     def _echo(self, text: str) -> None:
-        first, *rest = safe(text).split("\n")
+        first, *rest = wrap_lines(safe(text).split("\n"), self._box.width - 2)
         more = "".join(f"  {line}\n" for line in rest)
         self._box.write(f"{self.ink.bold('›')} {first}\n{more}")
 
@@ -413,7 +416,7 @@ class ChatApp:
         """Writes the whole question down, with the reason it was asked for."""
         if self._panel is not None and self._panel.question is question:
             lines = safe("\n".join((question.text, *question.notes[:1]))).split("\n")
-            self._box.write("".join(f"{self.ink.warn(line)}\n" for line in lines))
+            self._box.write("".join(f"{self.ink.warn(line)}\n" for line in wrap_lines(lines, self._box.width)))
             self._panel = None
             self._box.release()
             self._box.redraw()
@@ -470,6 +473,7 @@ class ChatApp:
             return
         desk.look_around(lambda text: self.write(self._page(text.splitlines())))
         desk.warm_up()
+        self._on_ready()
         self._refresh(desk)
         while (line := self._lines.get()) is not None:
             self._inbox.put(partial(self._begin, line))

@@ -171,7 +171,7 @@ def _print_address(store: SessionStore, any_id: str, address: str) -> None:
 _OUTCOMES = {
     "turn_failed": "The turn failed: {reason}",
     "turn_stopped": "The turn was stopped.",
-    "model_refused": "The model declined to answer, or the provider's content filter stopped it.",
+    "model_refused": "The model refused to answer, or a content filter of the provider cut the answer off.",
 }
 
 

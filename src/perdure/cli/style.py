@@ -24,7 +24,7 @@ _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 # A command of ours in a hint: the program and one of its commands.
 _OWN_COMMAND = re.compile(
     r"(?<![\w./~-])perdure(?= (?:chat|demo|sessions|usage|insights|doctor|login|config|approvals|permissions|plugins"
-    r"|models|simulate|serve|gateway|completion|schedule|acp|logout)\b)"
+    r"|models|simulate|serve|gateway|completion|schedule|acp|logout|replay)\b)"
 )
 # Where the text of a line in two columns begins: behind the last gap near its start.
 _COLUMN = re.compile(r"^(?=.{0,20}\s{2,}\S|\s+\S)(?:.{0,16}\s{2,}|\s+)(?=\S)")

@@ -71,7 +71,9 @@ def _turn_failed(payload: Mapping[str, Any]) -> str:
 
 
 def _model_refused(payload: Mapping[str, Any]) -> str:
-    return f"{payload.get('model') or 'the model'} declined to answer, or the provider's content filter stopped it"
+    if payload.get("refused_by") == "filter":
+        return "a content filter of the provider cut the answer off"
+    return f"{payload.get('model') or 'the model'} refused to answer"
 
 
 def _stopped(payload: Mapping[str, Any]) -> str:

@@ -53,7 +53,10 @@ const SENTENCES = {
   compaction: compacted,
   turn_failed: (p) => `The turn failed: ${p.reason || "no reason was recorded"}`,
   turn_stopped: () => "The turn was stopped before a reply had begun.",
-  model_refused: (p) => `${p.model || "The model"} declined to answer, or the provider's content filter stopped it.`,
+  model_refused: (p) =>
+    p.refused_by === "filter"
+      ? "A content filter of the provider cut the answer off."
+      : `${p.model || "The model"} refused to answer.`,
   undo: () => "The compaction was undone: the messages are in the prompt again.",
   spill: (p) =>
     `A tool output${p.chars ? ` of ${size(p.chars)}` : ""} was stored outside the context${p.address ? `: ${p.address}` : "."}`,

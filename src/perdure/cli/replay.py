@@ -168,7 +168,8 @@ def table_lines(totals: Iterable[PolicyTotals], bill: RecordedBill) -> Iterator[
         yield f"The recorded bill: {bill.calls:,} calls of {bill.sessions:,} sessions, ${bill.cost_usd:,.2f}, the"
         yield "recording agent's own system prompt and tools included."
     yield "cost: US dollars at Anthropic's prices with a cache of 5 minutes; in view: later-needed facts in the prompt;"
-    yield "+ask: or in the first hits of one search; avoidable: full rewrites of a live cache; rules: violations."
+    yield "context: those near their words; +ask: in view, or in the first hits of one search; avoidable: full rewrites"
+    yield "of a live cache; rules: requests that a service would refuse."
 
 
 def _cells(t: PolicyTotals) -> tuple[str, ...]:
@@ -181,6 +182,7 @@ def _cells(t: PolicyTotals) -> tuple[str, ...]:
         f"{t.mean_tokens:,.0f}",
         f"{t.peak_tokens:,}",
         _share(t.memory),
+        _share(t.in_context / t.needs if t.needs else None),
         _share(t.reach),
         f"{t.violations:,}",
     )

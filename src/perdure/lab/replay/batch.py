@@ -28,7 +28,7 @@ from perdure.lab.replay.sessions import RecordedSession, RecordedUsage, read_tur
 from perdure.testing.simulator import count_text
 
 # Raised when a measure changes its meaning: results of another format are computed again.
-FORMAT = 1
+FORMAT = 2
 # Jobs that wait for a process, for each process.
 _AHEAD = 2
 
@@ -150,6 +150,7 @@ class PolicyTotals:
     mean_tokens: float
     needs: int
     in_view: int
+    in_context: int
     one_question: int
     all_needs: int
     all_in_view: int
@@ -185,6 +186,7 @@ _SUMMED = (
     "rewrites_avoidable",
     "needs",
     "in_view",
+    "in_context",
     "one_question",
     "all_needs",
     "all_in_view",

@@ -3,7 +3,8 @@
 A fact is a path, URL, file name, id, hash, identifier or number of four digits and more. A call *needs* a fact where
 one of its arguments has it and an earlier message had it first. The need is *far* where at least `FAR_TOKENS` tokens of
 the conversation lie between the call and the last message with the fact: nothing has repeated it since. Needs follow
-from the recording alone, so they are the same for every policy.
+from the recording alone, so they are the same for every policy. A fact is visible *in context* where it is near words
+that were near it before: a bare list of strings is not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.context.standing_instructions import is_standing
 from perdure.lab.replay.sessions import ReplayTurn
@@ -40,6 +41,10 @@ _SHORTEST_NAME = 8
 _NAME_PATTERNS = frozenset((5, 6))
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _COMMON = frozenset(("/dev/null",))
+_WORD = re.compile(r"[A-Za-z]{4,}|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_NEAR_CHARS = 120
+_LEAST_SHARED_WORDS = 3
+_MOST_MENTIONS, _MOST_VISIBLE = 12, 6
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _LONGEST_INSTRUCTION = 300
 
@@ -52,10 +57,19 @@ class Need:
     distance_tokens: int
     # What the agent wrote and did with the call, without its facts: what it might have searched for.
     question: str = ""
+    # The words around its earlier mentions, for far needs.
+    context: frozenset[str] = frozenset()
 
     @property
     def is_far(self) -> bool:
         return self.distance_tokens >= FAR_TOKENS
+
+    def is_in_context(self, prompt: str) -> bool:
+        """Whether a prompt has the fact near at least three of the words that were near it before."""
+        return any(
+            len(_words(around) & self.context) >= _LEAST_SHARED_WORDS
+            for around in _surroundings(prompt, self.fact, _MOST_VISIBLE)
+        )
 
 
 def extract_facts(text: str) -> set[str]:
@@ -84,6 +98,7 @@ def find_needs(turns: Iterable[ReplayTurn]) -> list[list[Need]]:
         for fact in extract_facts(text):
             last[fact] = position
 
+    turns = list(turns)
     for turn in turns:
         mention(turn.text)
         for step in turn.steps:
@@ -95,7 +110,44 @@ def find_needs(turns: Iterable[ReplayTurn]) -> list[list[Need]]:
             mention(arguments)
             for result in step.results.values():
                 mention(result)
-    return needs
+    return _with_contexts(turns, needs)
+
+
+def _with_contexts(turns: Iterable[ReplayTurn], needs: Sequence[Sequence[Need]]) -> list[list[Need]]:
+    """The same needs; far ones with the words around their mentions so far."""
+    contexts: dict[str, set[str]] = {need.fact: set() for row in needs for need in row if need.is_far}
+    rows = iter(needs)
+    out: list[list[Need]] = []
+
+    def mention(text: str) -> None:
+        for fact, words in contexts.items():
+            if fact in text:
+                words.update(*(_words(around) for around in _surroundings(text, fact, _MOST_MENTIONS)))
+
+    for turn in turns:
+        mention(turn.text)
+        for step in turn.steps:
+            row = next(rows)
+            out.append([replace(n, context=frozenset(contexts[n.fact])) if n.is_far else n for n in row])
+            for text in (step.text, *(t for call in step.calls for t in argument_texts(call)), *step.results.values()):
+                mention(text)
+    return out
+
+
+def _surroundings(text: str, fact: str, most: int) -> Iterator[str]:
+    """The text around each of the first mentions of a fact."""
+    at = text.find(fact)
+    while at >= 0 and most > 0:
+        yield f"{text[max(0, at - _NEAR_CHARS) : at]} {text[at + len(fact) : at + len(fact) + _NEAR_CHARS]}"
+        at = text.find(fact, at + len(fact))
+        most -= 1
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text that are no part of a path, an address or a name."""
+    for pattern in _PATTERNS[:-1]:
+        text = pattern.sub(" ", text)
+    return {word.lower() for word in _WORD.findall(text)}
 
 
 def argument_texts(call: Call) -> Iterator[str]:

@@ -74,9 +74,10 @@ class SessionMeasures:
     rewrites_avoidable: int = 0
     peak_tokens: int = 0
     mean_tokens: float = 0.0
-    # Later-needed facts: far ones, those in view, those one question away; and all needs.
+    # Later-needed facts: far ones, those in view, those of them in context, those one question away; and all needs.
     needs: int = 0
     in_view: int = 0
+    in_context: int = 0
     one_question: int = 0
     all_needs: int = 0
     all_in_view: int = 0
@@ -108,7 +109,7 @@ class MeasureRecorder:
         self._costs = dict.fromkeys(PRICE_SYSTEMS, 0.0)
         self._summary_costs = dict.fromkeys(PRICE_SYSTEMS, 0.0)
         self._summaries = 0
-        self._far = self._far_in_view = self._far_found = self._all = self._all_in_view = 0
+        self._far = self._far_in_view = self._far_in_context = self._far_found = self._all = self._all_in_view = 0
         self._standing: dict[str, None] = {}
         self._checked = self._kept_instructions = 0
         self._compacted_at: list[int] = []
@@ -175,6 +176,7 @@ class MeasureRecorder:
             mean_tokens=round(sum(sizes) / max(1, len(sizes)), 1),
             needs=self._far,
             in_view=self._far_in_view,
+            in_context=self._far_in_context,
             one_question=self._far_found,
             all_needs=self._all,
             all_in_view=self._all_in_view,
@@ -208,6 +210,7 @@ class MeasureRecorder:
     def _check_needs(self, prompt: bytes) -> None:
         position = self._position()
         missing: list[Need] = []
+        text = ""
         for need in self._needs[position] if position < len(self._needs) else ():
             is_visible = need.fact.encode() in prompt
             self._all += 1
@@ -215,6 +218,8 @@ class MeasureRecorder:
             if need.is_far:
                 self._far += 1
                 self._far_in_view += is_visible
+                text = text or prompt.decode("utf-8", "replace")
+                self._far_in_context += is_visible and need.is_in_context(text)
                 missing += [] if is_visible else [need]
         if missing:
             texts = self._search(missing[0].question)

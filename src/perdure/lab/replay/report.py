@@ -62,7 +62,8 @@ def _introduction(totals: Sequence[PolicyTotals], bill: RecordedBill) -> str:
         f"<p>{sessions:,} recorded sessions went through the agent once for each policy, with the recorded replies and"
         f" tool results; only what the model was shown differs.{recorded}{trouble}</p>"
         f'<p class="note"><b>In view</b>: of the exact facts (paths, ids, names, numbers) that a call used at least'
-        f" {FAR_TOKENS:,} tokens after their last mention, the share that its prompt still had."
+        f" {FAR_TOKENS:,} tokens after their last mention, the share that its prompt still had;"
+        " <b>in context</b>: near words that were near them before."
         f" <b>One question away</b>: in view, or in the first {FIRST_HITS} hits of one search in the agent's own words."
         " <b>Avoidable rewrites</b>: calls that lost a live cache without need. Dollars follow from the tokens each"
         " service would have read from its cache, written to it, or billed as new.</p>"
@@ -89,6 +90,7 @@ def _table(rows: Sequence[PolicyTotals]) -> str:
         "Mean context",
         "Peak context",
         "Facts in view",
+        "In context",
         "One question away",
         "Instructions in view",
         "Rule violations",
@@ -110,6 +112,7 @@ def _row(t: PolicyTotals) -> Iterator[str]:
     yield f"{t.mean_tokens:,.0f}"
     yield f"{t.peak_tokens:,}"
     yield _share(t.in_view, t.needs)
+    yield _share(t.in_context, t.needs)
     yield _share(t.in_view + t.one_question, t.needs)
     yield _share(t.instructions_kept, t.instructions)
     yield f"{t.violations:,}"

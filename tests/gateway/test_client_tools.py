@@ -427,11 +427,11 @@ def test_an_answer_that_does_not_fit_is_repaired_once(
         text = ask(alice, messages, response_format=PERSON_FORMAT).choices[0].message.content
     assert json.loads(text) == {"name": "Ada", "age": 36}
     assert len(sim.requests) == before + 2
-    assert "answer.age is missing" in str(sim.requests[-1].body["messages"][0]["content"])
+    assert "answer: 'age' is a required property" in str(sim.requests[-1].body["messages"][0]["content"])
 
 
 def test_an_answer_that_cannot_be_repaired_is_an_error(alice: openai.OpenAI) -> None:
-    with pytest.raises(openai.APIStatusError, match=r"rejected twice: answer\.age is missing"):
+    with pytest.raises(openai.APIStatusError, match=r"rejected twice: answer: 'age' is a required property"):
         ask(alice, [user(plan('{"name": "Ada"}'))], response_format=PERSON_FORMAT)
     with pytest.raises(openai.APIStatusError, match="it is not valid JSON"):
         ask(alice, [user(plan("Once upon a time"))], response_format={"type": "json_object"})
@@ -533,3 +533,45 @@ def test_compaction_keeps_calls_and_results_of_the_client_whole(tmp_path: Any) -
         turns = [line for line in gateway.log_writer if line["event"] == "turn"]
         assert sum(line["compactions"] for line in turns) > 0
         assert {line["outcome"] for line in turns} == {"completed"}
+
+
+@pytest.mark.parametrize(
+    ("change", "param", "words"),
+    [
+        (
+            {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "objec"}}}]},
+            "tools[0].function.parameters",
+            "tools[0].function.parameters.type",
+        ),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "a", "schema": {"properties": {"a": {"$ref": "http://127.0.0.1:9/a"}}}},
+                }
+            },
+            "response_format.json_schema.schema",
+            "response_format.json_schema.schema.properties.a.$ref",
+        ),
+    ],
+)
+def test_a_broken_schema_is_an_error_with_its_place(
+    change: dict[str, Any], param: str, words: str, alice: openai.OpenAI
+) -> None:
+    with pytest.raises(openai.BadRequestError) as raised:
+        ask(alice, [user("hello")], **change)
+    body: Any = raised.value.body
+    assert (body["code"], body["param"]) == ("invalid_schema", param)
+    assert words in body["message"]
+
+
+def test_two_calls_with_one_id_are_an_error(alice: openai.OpenAI) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    messages = [
+        user("hello"),
+        {"role": "assistant", "content": None, "tool_calls": [call, call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": "sun"},
+        {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+    ]
+    with pytest.raises(openai.BadRequestError, match=r"messages\[1\]: two tool calls have the id 'call_1'"):
+        ask(alice, messages, tools=[WEATHER])

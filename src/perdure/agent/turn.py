@@ -37,6 +37,7 @@ from perdure.core.turn_options import AUTO, REQUIRED, AnswerRejected
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
+from perdure.tools.json_schema import parse_answer
 from perdure.tools.runtime import Batch, ToolScope
 
 _DAY_MS = 86_400_000
@@ -269,7 +270,10 @@ class Turn:
                 if self._live.client_calls:
                     return "completed", message.text
                 continue
-            text, reason = self._checked_text(answer.reply)
+            # In a worker thread: the schema is the client's, and a check may take seconds.
+            has_format = self._live.options.answer_format is not None
+            check = asyncio.to_thread(self._checked_text, answer.reply) if has_format else None
+            text, reason = await check if check is not None else self._checked_text(answer.reply)
             if reason is None:
                 return "completed", await self._complete(answer, message, text)
             if problem:
@@ -322,7 +326,7 @@ class Turn:
             wanted = "one of " + ", ".join(sorted(options.tool_names)) if choice == REQUIRED else choice
             return text, f"it called no tool, and must call {wanted}"
         if options.answer_format is not None:
-            return options.answer_format.parse(text)
+            return parse_answer(options.answer_format, text)
         return text or NO_ANSWER, None
 
     async def _complete(self, answer: ModelAnswer, message: Message, text: str) -> str:
@@ -387,7 +391,7 @@ class Turn:
         closing = prompts.load("closing", self._parts.prompts_folder).strip()
         answer = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
         text, form = answer.reply.message.text or STEP_LIMIT, self._live.options.answer_format
-        if self._live.options.requires_call or (form is not None and form.parse(text)[1] is not None):
+        if self._live.options.requires_call or (form is not None and parse_answer(form, text)[1] is not None):
             await self._caller.store_answer(answer, lambda: None)
             raise AnswerRejected(STEP_LIMIT)
         await self._finish(answer, Message(role="assistant", content=text, kind="assistant"))

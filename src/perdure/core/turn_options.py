@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.core.errors import PerdureError
-from perdure.core.json_schema import schema_problem
 from perdure.core.messages import Message
 
 AUTO, REQUIRED = "auto", "required"
@@ -36,17 +35,6 @@ class AnswerFormat:
         if self.schema is None:
             return f"{text} It must be one JSON object."
         return f"{text} It must fit this JSON schema:\n{json.dumps(self.schema, ensure_ascii=False)}"
-
-    def parse(self, text: str) -> tuple[str, str | None]:
-        """Return the JSON text of an answer, without fences around it, and why it does not fit, if so."""
-        answer = _without_fences(text)
-        try:
-            value = json.loads(answer)
-        except (ValueError, RecursionError) as error:
-            return answer, f"it is not valid JSON ({error})"
-        if self.schema is not None:
-            return answer, schema_problem(value, self.schema)
-        return answer, None if isinstance(value, dict) else "it is not a JSON object"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +114,3 @@ class TurnOptions:
 
 
 NO_OPTIONS = TurnOptions()
-
-
-def _without_fences(text: str) -> str:
-    """Return the text without a Markdown fence around the whole of it."""
-    answer = text.strip()
-    if not answer.startswith("```") or not answer.endswith("```") or len(answer) < 6:
-        return answer
-    opening, _, body = answer[:-3].partition("\n")
-    return body.strip() if opening.strip("`").strip().lower() in ("", "json") else answer

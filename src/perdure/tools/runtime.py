@@ -281,7 +281,7 @@ class Batch:
         if tool.arguments is not None:
             values = tool.arguments.validate(tool.name, arguments)
         else:
-            values = validate_arguments(tool.name, tool.parameters, arguments)
+            values = await asyncio.to_thread(validate_arguments, tool.name, tool.parameters, arguments)
         await self._check_permission(tool, call, values)
         if tool.context_parameter:
             values[tool.context_parameter] = self._context(call, token)

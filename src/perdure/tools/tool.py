@@ -15,6 +15,7 @@ from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ConfigError, ToolError
 from perdure.core.messages import Part
 from perdure.core.ports import OutputSink, StoredOutput
+from perdure.tools.json_schema import schema_problem
 
 _VALUE_CHARS = 60
 
@@ -68,7 +69,10 @@ class ArgumentModel:
 
 
 def validate_arguments(tool_name: str, schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate arguments against a JSON schema: required, unknown, wrong type, not in the enum. Raises ToolError."""
+    """Validate arguments against a JSON schema. Raises ToolError, with the problems a model makes most in plain words.
+
+    Blocks for seconds if the schema is hostile; call it in a worker thread.
+    """
     properties: Mapping[str, Any] = schema.get("properties") or {}
     problems = [f"`{name}` is missing" for name in schema.get("required") or () if name not in arguments]
     for name, value in arguments.items():
@@ -80,6 +84,8 @@ def validate_arguments(tool_name: str, schema: Mapping[str, Any], arguments: Map
         enum = rule.get("enum")
         if not _matches_type(value, rule.get("type")) or (isinstance(enum, list) and value not in enum):
             problems.append(f"`{name}` should be {_type_label(rule)}, but got {_shorten(value)}")
+    if not problems and (problem := schema_problem(dict(arguments), schema, name="arguments")) is not None:
+        problems.append(problem)
     if problems:
         raise ToolError(f"bad arguments for {tool_name}: {'; '.join(problems)}. It takes: {describe_schema(schema)}")
     return dict(arguments)

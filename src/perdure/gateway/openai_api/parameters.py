@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.core.turn_options import AUTO, REQUIRED, AnswerFormat, TurnOptions
 from perdure.gateway.errors import ApiError, ApiException
+from perdure.tools.json_schema import find_schema_error
 from perdure.tools.tool import NAME
 
 MODEL = "perdure"
@@ -151,7 +152,8 @@ def _tools(raw: object, names: ParameterNames) -> tuple[dict[str, dict[str, Any]
         if kind != "function":
             others.append(f"tools[{i}] ({kind[:40]!a})")
             continue
-        function = _function(tool.get("function") if names.is_nested else tool, f"tools[{i}]")
+        raw_function, path = (tool.get("function"), ".function") if names.is_nested else (tool, "")
+        function = _function(raw_function, f"tools[{i}]{path}")
         if function["name"] in functions:
             raise invalid_request(f"tools[{i}]: two tools are called {function['name']!r}", f"tools[{i}]")
         functions[function["name"]] = {"type": "function", "function": function}
@@ -160,7 +162,7 @@ def _tools(raw: object, names: ParameterNames) -> tuple[dict[str, dict[str, Any]
 
 def _function(raw: object, path: str) -> dict[str, Any]:
     if not isinstance(raw, Mapping):
-        raise invalid_request(f"{path}.function must be an object", path)
+        raise invalid_request(f"{path} must be an object", path)
     name, description, parameters = raw.get("name"), raw.get("description"), raw.get("parameters")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise invalid_request(f"{path}: a name has 1 to 64 letters, digits, _ or -", path)
@@ -175,6 +177,8 @@ def _schema(raw: object, path: str) -> dict[str, Any]:
         raise invalid_request(f"{path} must be a JSON schema", path)
     if not _is_shallow(raw, _MAX_DEPTH) or len(json.dumps(raw)) > _MAX_SCHEMA_CHARS:
         raise invalid_request(f"{path} is too large: {_MAX_SCHEMA_CHARS:,} characters, {_MAX_DEPTH} levels", path)
+    if (problem := find_schema_error(raw, path)) is not None:
+        raise invalid_request(f"this JSON schema is not valid: {problem}", path, code="invalid_schema")
     return dict(raw)
 
 
@@ -242,5 +246,6 @@ def _answer_format(body: Body, names: ParameterNames) -> AnswerFormat | None:
     name, strict = spec.get("name"), spec.get("strict")
     if name is not None and (not isinstance(name, str) or not NAME.fullmatch(name)):
         raise invalid_request(f"{where}: a name has 1 to 64 letters, digits, _ or -", where)
-    schema = _schema(spec.get("schema"), f"{where}.schema") if spec.get("schema") is not None else {}
+    path = f"{where}.json_schema.schema" if names.is_nested else f"{where}.schema"
+    schema = _schema(spec.get("schema"), path) if spec.get("schema") is not None else {}
     return AnswerFormat(schema, name or "answer", strict if isinstance(strict, bool) else None)

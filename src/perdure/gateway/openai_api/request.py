@@ -118,6 +118,9 @@ def check_pairs(messages: Sequence[MessageDict], *, is_named: bool, field: str) 
         elif message["role"] != "system":
             _refuse_open_calls(open_ids, field)
             open_ids = [call["id"] for call in message.get("tool_calls") or ()]
+            if len(set(open_ids)) < len(open_ids):
+                repeated = next(call_id for call_id in open_ids if open_ids.count(call_id) > 1)
+                raise invalid_request(f"{field}[{i}]: two tool calls have the id {repeated!r}", f"{field}[{i}]")
             is_start = is_start and message["role"] != "assistant"
     _refuse_open_calls(open_ids, field)
 

@@ -28,9 +28,11 @@ from perdure.gateway.openai_api.turn import CompletionTurn
 from perdure.gateway.workers.hub import Hub
 from perdure.store.encoding import IdSource
 from perdure.store.inbox import ConversationBusy
+from perdure.tools.json_schema import parse_json
 
 _CONVERSATION_HEADERS = ("x-perdure-conversation", "x-conversation-id")
-_LONG_BYTES = 200_000
+# Schemas are checked with the body, which takes longer than parsing it.
+_LONG_BYTES = 20_000
 OPENAI_ENDPOINTS = "POST /v1/chat/completions, POST /v1/responses and GET /v1/models"
 _STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 ChatPrincipal = Annotated[Principal, Depends(require_scope("chat"))]
@@ -219,7 +221,7 @@ async def _read(
 
 def _parse_json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return parse_json(body)
     except (ValueError, RecursionError):
         raise invalid_request("the body is not valid JSON") from None
 

@@ -33,8 +33,9 @@ def test_list_says_what_there_is_where_it_is_and_what_is_active(tmp_path: Path) 
     shadow = write_engine(tmp_path, "compressor")
     lines = perdure(tmp_path, "plugins", "list").out.splitlines()
     assert lines[0].split()[:3] == ["*", "compressor", "built-in"]
-    assert lines[1].endswith(f"{shadow}  (ignored: the name 'compressor' always means the built-in)")
-    assert lines[2].split() == ["mine", "folder", str(place)]
+    assert lines[1].split()[:2] == ["windows", "built-in"]
+    assert lines[2].endswith(f"{shadow}  (ignored: the name 'compressor' always means the built-in)")
+    assert lines[3].split() == ["mine", "folder", str(place)]
 
 
 @pytest.mark.spec("M2", "M3")
@@ -50,7 +51,10 @@ def test_use_writes_the_choice_and_list_shows_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("mnie", "context engine 'mnie' not found (did you mean 'mine'?); installed: compressor, bad, mine, odd"),
+        (
+            "mnie",
+            "context engine 'mnie' not found (did you mean 'mine'?); installed: compressor, windows, bad, mine",
+        ),
         ("bad", "is broken: ZeroDivisionError"),
         ("odd", "is broken: dict is no ContextEngine"),
     ],
@@ -78,7 +82,7 @@ def test_an_engine_that_is_gone_does_not_lock_anyone_out(tmp_path: Path) -> None
 def test_bare_it_lists_and_in_a_terminal_it_asks(tmp_path: Path) -> None:
     write_engine(tmp_path, "mine")
     assert perdure(tmp_path, "plugins").out == perdure(tmp_path, "plugins", "list").out
-    prompt = "Use which engine (compressor, mine) [compressor]: "
+    prompt = "Use which engine (compressor, windows, mine) [compressor]: "
     run = perdure_in_terminal(tmp_path, "plugins", typed="mine\n", prompt=prompt)
     assert run.status == 0
     assert "context.engine = mine\n" in run.out

@@ -11,6 +11,7 @@ import pytest
 from perdure.context import conformance
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
+from perdure.context.window_engine import WindowEngine
 from perdure.core.errors import ToolError
 from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message
 from perdure.core.usage import CanonicalUsage
@@ -106,7 +107,7 @@ class Awaited(KeepsTheLast):
 
 @pytest.mark.spec("M1", "M5")
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=conformance.name_of)
-@pytest.mark.parametrize("make", [ContextCompressor, KeepsTheLast, Awaited])
+@pytest.mark.parametrize("make", [ContextCompressor, WindowEngine, KeepsTheLast, Awaited])
 def test_engine_conforms(make: type[ContextEngine], check: conformance.Check) -> None:
     check(make)
 

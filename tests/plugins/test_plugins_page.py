@@ -21,7 +21,7 @@ def test_the_documented_engine_works_as_a_folder(tmp_path: Path) -> None:
     place.parent.mkdir(parents=True)
     place.write_text(example[2])
 
-    assert engines(tmp_path).names() == ("compressor", "tidy")
+    assert engines(tmp_path).names() == ("compressor", "windows", "tidy")
     started = start_engine("tidy", home=tmp_path)
     assert (started.name, started.value.name, started.warning) == ("tidy", "tidy", "")
     for check in conformance.CHECKS:
@@ -35,6 +35,8 @@ def test_the_warning_on_the_page_is_the_one_that_is_shown(tmp_path: Path) -> Non
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text("plugin = object\n")
     warning = start_engine("lcm", home=tmp_path).warning
-    assert warning == "context engine 'lcm' not found; installed: compressor, tidy. Using 'compressor' instead."
+    assert (
+        warning == "context engine 'lcm' not found; installed: compressor, windows, tidy. Using 'compressor' instead."
+    )
     assert warning in PAGE.read_text()
     assert "object is no ContextEngine" in start_engine("tidy", home=tmp_path).warning

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from perdure.agent.session import LiveContexts
 from perdure.config.keys import all_keys
 from perdure.config.settings import Settings
 from perdure.core.concurrency import SystemClock
@@ -59,6 +60,8 @@ def test_every_built_in_tool_is_listed_with_its_toolset(tmp_path: Path) -> None:
             workspace=tmp_path,
             outputs=store.outputs,
             search=store.search_index,
+            log=store.addresses,
+            context=LiveContexts(),
             memory=FileMemory(tmp_path),
             plans=services,
             asker=services,

@@ -62,11 +62,13 @@ from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
 Emit = Callable[[Event], None]
 
 
-async def compact(live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason) -> Compaction:
+async def compact(
+    live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: Reason, focus_topic: str | None = None
+) -> Compaction:
     """Ask the engine for a plan and apply it, in as few worker-thread calls as the engine's own awaits need."""
     emit(CompactionStarted(reason, live.counter.estimate))
     with Reporting(emit) as reporting:
-        return await run_steps(compaction_steps(live, parts, reporting, reason=reason))
+        return await run_steps(compaction_steps(live, parts, reporting, reason=reason, focus_topic=focus_topic))
 
 
 async def compact_on_request(
@@ -376,6 +378,10 @@ class CompactionGate:
         counter = self._live.counter
         reported = None if is_turn_start else counter.last_prompt_tokens
         await self.spill_what_no_compaction_fits()
+        requested = self._live.take_compaction_request()
+        if requested is not None:
+            self._background.discard()
+            await compact(self._live, self._parts, self._emit, reason="model", focus_topic=requested or None)
         is_due = self._is_compaction_due(counter.estimate if reported is None else reported)
         if is_due and await self._parts.keep(self._has_content):
             await self._compact("preflight")

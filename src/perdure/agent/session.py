@@ -10,16 +10,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
+from weakref import WeakValueDictionary
 
 from perdure import prompts
 from perdure.agent.context_usage import Composition, ContextUsage
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import Projection, SentForms, SpilledResults, images_of, loop_start, surplus_images
+from perdure.context.history import tokens_of
 from perdure.context.retention import shorten_head
-from perdure.core.errors import StoreError
+from perdure.core.errors import StoreError, ToolError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.core.messages import Entry, ImagePart, Message, ToolCall, tool_result
-from perdure.core.ports import KeyValue
+from perdure.core.ports import ContextReading, KeyValue
 from perdure.core.rules import find_call
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.models.tokens import TokenCounter, entry_figures, sum_figures, text_figures
@@ -104,6 +106,8 @@ class LiveSession:
         self.lease: Lease | None = None
         # The visible part of a reply that the user stopped, until the next message.
         self.stopped_text = ""
+        # The topic of a compaction that the model asked for, "" without one; None: it asked for none.
+        self._requested_topic: str | None = None
         # It is given what is sent, so all the reasoning it sees counts.
         self.counter = TokenCounter(
             model=parts.routes.endpoint.model, sends_reasoning=True, calibration=parts.calibration
@@ -265,6 +269,17 @@ class LiveSession:
             self.composition.replace(changed)
         return bool(changed)
 
+    def request_compaction(self, focus_topic: str | None) -> None:
+        """Have the gate compact before the next request. Raises ToolError where the user has turned compaction off."""
+        if not self._parts.settings.compression.enabled:
+            raise ToolError("the user has turned compaction off (compression.enabled); only their /compress works")
+        self._requested_topic = focus_topic or ""
+
+    def take_compaction_request(self) -> str | None:
+        """Return the topic of the compaction that was asked for, "" without one, and forget it; None without any."""
+        topic, self._requested_topic = self._requested_topic, None
+        return topic
+
     def follow_model(self) -> None:
         """Adapt counter, reasoning and tools to another model, whose window is not known yet."""
         endpoint, self.window = self._parts.routes.endpoint, None
@@ -379,6 +394,35 @@ class LiveSession:
         addresses = [f"m:{e.seq}" for e in view]
         visible = shorten_head(messages, head_tokens=self.window.budgets.head_tokens, addresses=addresses)
         return [e if m is e.message else Entry(e.seq, m, e.created_at_ms) for e, m in zip(view, visible, strict=True)]
+
+
+_LARGEST = 5
+
+
+class LiveContexts:
+    """The contexts of one agent's conversation and of those it delegated to (the ContextControl port)."""
+
+    def __init__(self) -> None:
+        self._sessions: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()
+
+    def add(self, live: LiveSession) -> None:
+        self._sessions[live.conversation_id] = live
+
+    def read(self, conversation_id: str) -> ContextReading:
+        live = self._get(conversation_id)
+        usage = live.usage
+        largest = sorted(live.view, key=tokens_of, reverse=True)[:_LARGEST]
+        rows = [(f"m:{e.seq}", e.message.name or e.message.kind, tokens_of(e)) for e in largest]
+        return ContextReading(usage.tokens, usage.window, usage.threshold, usage.composition, rows)
+
+    def request_compaction(self, conversation_id: str, focus_topic: str | None) -> None:
+        self._get(conversation_id).request_compaction(focus_topic)
+
+    def _get(self, conversation_id: str) -> LiveSession:
+        live = self._sessions.get(conversation_id)
+        if live is None:
+            raise ToolError("the context of this conversation cannot be read here")
+        return live
 
 
 class EventRecorder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,22 @@ from perdure.agent.delegation import Children, StoredPlans
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import PromptSources, Skill, platform_notes, read_context_files, read_skills, surface_note
 from perdure.agent.runner import EventBus
-from perdure.agent.session import LiveSession
+from perdure.agent.session import LiveContexts, LiveSession
 from perdure.app.auxiliary import CachedDescriber, TaskModels
 from perdure.app.runtime import Shared, SummaryRoute
 from perdure.config.env import shell_environment
 from perdure.config.project import folders_above, project_folder
 from perdure.config.settings import PermissionsSettings, Settings
 from perdure.context.engine import ContextEngine, EngineServices
-from perdure.context.registry import start_engine
+from perdure.context.registry import WINDOWS_ENGINE, start_engine
 from perdure.core.errors import ConfigError
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
 from perdure.store.search.documents import score_documents
 from perdure.tools.approval import ApprovalGuard
+from perdure.tools.builtin.agent_tools import SessionSearch
+from perdure.tools.builtin.log_tools import LogTools
 from perdure.tools.builtin.memory import FileMemory, SharedMemory
 from perdure.tools.output_limits import OutputLimiter
 from perdure.tools.permissions import (
@@ -104,6 +107,8 @@ class Wiring:
         # Shared with the agent: an engine of a delegated child may add to them later.
         self.warnings: list[str] = []
         self.toolbox: Toolbox | None = None
+        # The sessions of this agent and its children, for the tool `context`.
+        self._contexts = LiveContexts()
         # What a delegated child starts from; its tools are among them, so that the tools exist first.
         self._deps: AgentDeps | None = None
         self._auxiliary: TaskModels | None = None
@@ -151,6 +156,7 @@ class Wiring:
     def engine_services(self, live: LiveSession) -> EngineServices:
         """What the engine of one conversation is handed."""
         shared, route = self.shared, SummaryRoute(self.shared, self.settings, live)
+        self._contexts.add(live)
         return EngineServices(
             summarize=route.side if self.settings.compression.summarize else None,
             summarize_main=route.main if self.settings.compression.summarize else None,
@@ -161,6 +167,8 @@ class Wiring:
             clock=shared.clock,
             summary_window_tokens=route.window_tokens,
             prompts_folder=shared.home / "prompts",
+            request_compaction=live.request_compaction,
+            windows=partial(shared.store.addresses.windows, live.conversation_id),
             run_coroutine=shared.bridge.run,
         )
 
@@ -171,11 +179,14 @@ class Wiring:
         items = list(tools) if tools is not None else [DEFAULT_TOOLS]
         names = [item for item in items if isinstance(item, str)]
         own = [_as_tool(item) for item in items if not isinstance(item, str)]
-        if not names:
-            return self._only(own)
-        runtime = self._default_tools(memory, own)
-        if DEFAULT_TOOLS not in names:
+        runtime = self._default_tools(memory, own) if names else self._only(own)
+        if names and DEFAULT_TOOLS not in names:
             runtime.registry.keep_only([*names, *(tool.name for tool in own)])
+        if self.settings.context.engine == WINDOWS_ENGINE:  # like its other tools, they come with the engine
+            store = self.shared.store
+            for tool in LogTools(SessionSearch(store.search_index), store.addresses).tools():
+                if tool.name not in runtime.registry:
+                    runtime.registry.add(tool)
         return runtime
 
     def _only(self, tools: AnyTools) -> ToolRuntime:
@@ -230,6 +241,8 @@ class Wiring:
                 environment=shell_environment(without=keys) if speaker.has_shell else {},
                 outputs=shared.store.outputs,
                 search=shared.store.search_index,
+                log=shared.store.addresses if self.settings.context.lcm_tools else None,
+                context=self._contexts,
                 memory=memory,
                 plans=StoredPlans(shared.store),
                 asker=speaker.asker,

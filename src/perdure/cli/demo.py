@@ -34,7 +34,13 @@ _MARKS = {"in view": "✓", "one question away": "→", "lost": "✗"}
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the repository and the log go; must not exist. Default: a temporary folder.",
 )
-def demo(fast: bool, folder: Path | None) -> None:
+@click.option(
+    "--engine",
+    type=click.Choice(["compressor", "windows"]),
+    default="compressor",
+    help="The context engine: one that retells the history, or one that keeps a notebook and starts fresh windows.",
+)
+def demo(fast: bool, folder: Path | None, engine: str) -> None:
     """Watch a conversation outgrow its window and carry on.
 
     It takes less than a minute. A scripted model works on a small generated repository with the real tools. Nothing is
@@ -44,6 +50,7 @@ def demo(fast: bool, folder: Path | None) -> None:
     Examples:
       perdure demo
       perdure demo --fast --folder ./demo
+      perdure demo --engine windows
     """
     from perdure.cli.chat.transcript import ChatTranscript
     from perdure.cli.style import Style
@@ -60,6 +67,7 @@ def demo(fast: bool, folder: Path | None) -> None:
         on_event=transcript.show,
         on_question=lambda request, answer: _show_question(ink, request, answer),
         chunk_delay_s=0.0 if fast else _CHUNK_DELAY_S,
+        engine=engine,
     )
     _write_wrapped(
         f"A scripted {MODEL} with a window of {WINDOW:,} tokens works with real tools in\n{play.workspace}\n"

@@ -16,9 +16,11 @@ from perdure.commands.format import (
     usage_lines,
 )
 from perdure.context.engine import CompactionReport
+from perdure.context.notebook import NotebookLog
 from perdure.context.record.record import call_lines
 from perdure.context.record.sections import describe_state
 from perdure.context.record.state import read_state
+from perdure.context.registry import WINDOWS_ENGINE
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import NotFound
 from perdure.core.visibility import Visibility
@@ -77,6 +79,7 @@ _NAMES = {
 }
 
 _CELLS = 24
+_MOST_WINDOWS = 8
 # The state is read from so many messages at most.
 _MOST_MESSAGES = 10_000
 
@@ -88,7 +91,7 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
     free = max(0, whole - gauge.tokens)
     lines.append(f"{'free':<12} {' ' * _CELLS} {tokens(free):>9} {share(free / whole):>4}")
-    lines += [*_deferred_lines(surface), *_source_lines(surface), *_task_lines(surface)]
+    lines += [*_deferred_lines(surface), *_source_lines(surface), *_window_lines(surface), *_task_lines(surface)]
     return CommandResult("\n".join([gauge_line(gauge), "", *lines]))
 
 
@@ -101,6 +104,25 @@ def _deferred_lines(surface: CommandContext) -> list[str]:
     saved = tokens(size.whole_tokens - size.sent_tokens)
     listed = f"{count(size.tools, 'tool')} listed in {tokens(size.sent_tokens)} tokens, found by need"
     return ["", f"{'tools':<12} {listed}: saves {saved} tokens in every request"]
+
+
+def _window_lines(surface: CommandContext) -> list[str]:
+    """The notebook and the windows of the conversation; nothing with an engine that keeps none."""
+    session_id = surface.agent.session_id
+    if session_id is None or surface.agent.parts.engine.name != WINDOWS_ENGINE:
+        return []
+    windows = surface.store.addresses.windows(session_id)
+    notebook = NotebookLog.read(surface.store.history(session_id).entries).notebook
+    addresses = [f"w:{n} m:{lo}-{hi}" for n, (lo, hi) in enumerate(windows, start=1)]
+    if len(addresses) > _MOST_WINDOWS:
+        addresses[1 : 2 - _MOST_WINDOWS] = ["…"]
+    size = f"{notebook.size:,} bytes" if notebook.sections else "empty"
+    return [
+        "",
+        f"{'windows':<12} {', '.join(addresses)}",
+        f"{'notebook':<12} {size}",
+        *(f"  {n}" for n in notebook.text.splitlines()),
+    ]
 
 
 def _source_lines(surface: CommandContext) -> list[str]:

@@ -399,7 +399,12 @@ class ContextSettings(Section):
     """The engine that decides what stays in the context."""
 
     engine: Text = Field(
-        default="compressor", description="Context engine by name; `perdure plugins list` shows what there is."
+        default="compressor",
+        description="Context engine by name: compressor, windows or a plug-in; `perdure plugins list` shows all.",
+    )
+    lcm_tools: bool = Field(
+        default=False,
+        description="Offer lcm_grep, lcm_describe and lcm_expand with any engine; `windows` always offers them.",
     )
 
 

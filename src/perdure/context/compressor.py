@@ -9,6 +9,7 @@ from typing import Any
 from perdure.config.settings import CompressionSettings
 from perdure.context import transcript
 from perdure.context.engine import (
+    ON_REQUEST,
     Compaction,
     ContextEngine,
     EngineServices,
@@ -23,6 +24,7 @@ from perdure.context.facts import read_facts
 from perdure.context.handoff import default_key, handoff_of, source_line
 from perdure.context.handoff_writer import HandoffWriter, WriteResult
 from perdure.context.history import CompactionHistory, Item, tokens_of
+from perdure.context.notebook import NotebookLog, WindowNotes, limit_bytes
 from perdure.context.record.entries import EntryCache
 from perdure.context.record.record import prepare
 from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head
@@ -274,23 +276,24 @@ class ContextCompressor(ContextEngine):
     def steps(self, messages: Sequence[Item], *, focus_topic: str | None, reason: Reason) -> Steps[Compaction]:
         """One compaction, top to bottom; what it yields is awaited on the event loop."""
         focus_topic = None if focus_topic is None else clean(str(focus_topic))
-        if reason == "user":
+        if reason in ON_REQUEST:
             self._throttle.end_pause()
         self._unread = []
         history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
         before = sum(history.tokens)
         boundaries = self._boundaries(history)
-        if not boundaries.has_content and reason == "user" and self._has_new_messages(history, boundaries):
+        if not boundaries.has_content and reason in ON_REQUEST and self._has_new_messages(history, boundaries):
             # Requested at low context usage: scale the tail to the history, or there would be nothing to compact.
             fresh = history.tokens if boundaries.previous is None else history.tokens[boundaries.previous + 1 :]
             boundaries = self._boundaries(history, tail_tokens=int(sum(fresh) * self._settings.target_ratio))
-        rewrite = self._rewrite_source(history, boundaries, focus_topic) if reason == "user" else None
+        rewrite = self._rewrite_source(history, boundaries, focus_topic) if reason in ON_REQUEST else None
         if not boundaries.has_content and rewrite is None:
             why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."
             return self._record_pass(
                 replace(unchanged(messages, why), before_tokens=before, after_tokens=before), reason
             )
-        written = yield from self._writer(reason).write(*(rewrite or (history, boundaries)), focus_topic=focus_topic)
+        writer = self._writer(reason, history, focus_topic)
+        written = yield from writer.write(*(rewrite or (history, boundaries)), focus_topic=focus_topic)
         if not boundaries.has_content and written.handoff.is_digest:
             why = f"Nothing was compacted: no summary could be written for a new handoff. {written.trouble}".strip()
             noop = replace(unchanged(messages, why), before_tokens=before, after_tokens=before, calls=written.calls)
@@ -360,7 +363,7 @@ class ContextCompressor(ContextEngine):
                 self._chain.count_compaction()
             else:
                 self._waits_for_response = reason != "background"
-        if reason not in ("user", "background") and self._throttle.record_pass(
+        if reason not in (*ON_REQUEST, "background") and self._throttle.record_pass(
             done.before_tokens - unread_tokens, done.after_tokens - unread_tokens
         ):
             notices.append(pause_notice(self._settings.max_ineffective))
@@ -385,9 +388,12 @@ class ContextCompressor(ContextEngine):
     # -- budgets and services ----------------------------------------------------------------------------------------
 
     def _boundaries(self, history: CompactionHistory, tail_tokens: int | None = None) -> Boundaries:
+        return find_boundaries(history.messages, history.tokens, self._limits(history, tail_tokens))
+
+    def _limits(self, history: CompactionHistory, tail_tokens: int | None) -> Limits:
         b, s = self.budgets, self._settings
         added = b.head_tokens + b.handoff_tokens + history.note_tokens + history.seal_tokens
-        limits = Limits(
+        return Limits(
             tail_tokens=b.tail_tokens if tail_tokens is None else tail_tokens,
             head_tokens=b.head_tokens,
             room_tokens=b.threshold_tokens - added,
@@ -397,7 +403,6 @@ class ContextCompressor(ContextEngine):
             tail_overrun=s.tail_overrun,
             head_decays=s.head_decay,
         )
-        return find_boundaries(history.messages, history.tokens, limits)
 
     def _unread_tokens(self, added: int) -> int:
         """Size up to which unread tool results stay whole."""
@@ -416,16 +421,25 @@ class ContextCompressor(ContextEngine):
         shortened = shorten_head(view, head_tokens=self.budgets.head_tokens)[boundaries.lead : -1]
         return sum(estimate_message(m, self._route[0] or None) for m in shortened)
 
-    def _writer(self, reason: Reason) -> HandoffWriter:
+    def _writer(self, reason: Reason, history: CompactionHistory, focus_topic: str | None) -> HandoffWriter:
         return HandoffWriter(
             services=self._services,
             budgets=self.budgets,
             cooldown=self._cooldown,
-            is_asked_for=reason == "user",
+            is_asked_for=reason in ON_REQUEST,
             handoff_max_chars=self._handoff_max_chars,
             handoff_key=self._handoff_key,
             cache=self._cache,
+            notes=self._notes(history),
         )
+
+    def _notes(self, history: CompactionHistory) -> WindowNotes | None:
+        """What the model wrote down with another engine is carried over."""
+        log = NotebookLog.read(history.entries)
+        if not log.notebook.sections:
+            return None
+        as_of_seq = log.newest_seq if history.is_logged else None
+        return WindowNotes(log.notebook, as_of_seq, limit_bytes(self.budgets.window))
 
     def _adopt(self, services: EngineServices) -> None:
         state = services.state or self._services.state or MemoryState()

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 from perdure.context.handoff import Handoff, with_compaction_note
 from perdure.context.retention import find_unread, project
 from perdure.core.concurrency import await_foreign, call_foreign, run_coroutine, run_shielded
-from perdure.core.datastructures import MappingAccess
+from perdure.core.datastructures import Interval, MappingAccess
 from perdure.core.errors import PluginBroken, ToolError
 from perdure.core.events import CompactionOutcome
 from perdure.core.messages import Entry, Message
@@ -41,7 +41,9 @@ from perdure.models.tokens import estimate_message
 if TYPE_CHECKING:
     from perdure.config.settings import CompressionSettings
 
-Reason = Literal["threshold", "preflight", "overflow", "hygiene", "background", "user"]
+Reason = Literal["threshold", "preflight", "overflow", "hygiene", "background", "user", "model"]
+# Somebody asked for the compaction: the user by a command, or the model by a tool.
+ON_REQUEST: tuple[Reason, ...] = ("user", "model")
 StartReason = Literal["new", "resume", "compression", "undo", "branch"]
 
 T = TypeVar("T")
@@ -282,6 +284,10 @@ class EngineServices:
     clock: Clock | None = None
     # Folder with the user's prompt overrides.
     prompts_folder: Path | None = None
+    # Asks for a compaction before the next request, with a topic or without; None where that is not possible.
+    request_compaction: Callable[[str | None], None] | None = None
+    # Returns the log positions of the conversation's windows: first the closed ones, last the open one.
+    windows: Callable[[], Sequence[Interval]] | None = None
     # Runs a coroutine on the conversation's event loop, from a worker thread.
     run_coroutine: RunCoroutine = run_coroutine
 

@@ -5,8 +5,10 @@
     what it is, what it is not, and how to use it
     Source: …                 how many messages it covers, where to open them, the model, time and cost
 
+    ## Notebook               what the model wrote down, where it keeps notes (`context.notebook`)
     ## Active Task            thirteen sections in a fixed order, headings always in English
     …
+    ## Earlier Windows        where they are in the log, with the engine `windows`
     ## Record                 the covered messages in order, at a falling resolution (`context.record`)
     ## Index                  exact values that nothing else in view shows
     [END OF PERDURE HANDOFF: …]
@@ -55,12 +57,16 @@ SECTIONS: tuple[str, ...] = (
 )
 RECORD = "Record"
 INDEX = "Index"
+# Of the engine `windows` only.
+NOTEBOOK = "Notebook"
+WINDOWS = "Earlier Windows"
 END_MARKER = "[END OF PERDURE HANDOFF: the conversation goes on below this line]"
 NOTHING = "None"
 ATTACHED = "Attached: the newest image of the compacted messages."
 BY_CODE = "code alone, from the messages themselves (no summary model)"
 
-_HEADING = re.compile(r"^## (" + "|".join(re.escape(s) for s in (*SECTIONS, RECORD, INDEX)) + r")[ \t]*$", re.MULTILINE)
+_ALL_HEADINGS = (*SECTIONS, NOTEBOOK, WINDOWS, RECORD, INDEX)
+_HEADING = re.compile(r"^## (" + "|".join(map(re.escape, _ALL_HEADINGS)) + r")[ \t]*$", re.MULTILINE)
 _SOURCE = re.compile(
     r"^Source: (?P<count>\d+) messages?(?: \((?P<address>m:[\d,-]+)[^)]*\))?"
     r"(?:; written by (?P<model>.+?))?(?: on (?P<when>\d{4}-\d\d-\d\d \d\d:\d\d) UTC)?"
@@ -96,12 +102,15 @@ class Handoff:
     # What was said and done, in order, and the exact values that nothing else in view shows; "" for none.
     record: str = ""
     index: str = ""
+    # What the model wrote down (`context.notebook`), and where the earlier windows are; "" without either.
+    notebook: str = ""
+    windows: str = ""
     # What the check against the sources marked or removed.
     findings: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "record", _tidy(self.record))
-        object.__setattr__(self, "index", _tidy(self.index))
+        for name in ("record", "index", "notebook", "windows"):
+            object.__setattr__(self, name, _tidy(getattr(self, name)))
         texts = {s: _tidy(self.sections.get(s, "")) for s in SECTIONS}
         object.__setattr__(self, "sections", MappingProxyType({s: t for s, t in texts.items() if t}))
         object.__setattr__(self, "covers", merge_intervals(sorted(self.covers)))
@@ -139,8 +148,10 @@ def render(handoff: Handoff, *, banner: str | None = None, is_short: bool = Fals
         banner = prompts.load("handoff_banner_short" if is_short else "handoff_banner")
     source = source_line(handoff) + (f"\n{ATTACHED}" if handoff.has_image else "")
     names = tuple(handoff.sections) if is_short else SECTIONS
-    texts = [(name, handoff.section(name) or NOTHING) for name in names]
-    texts += [(name, text) for name, text in ((RECORD, handoff.record), (INDEX, handoff.index)) if text]
+    texts = [(NOTEBOOK, handoff.notebook)] if handoff.notebook else []
+    texts += [(name, handoff.section(name) or NOTHING) for name in names]
+    behind = ((WINDOWS, handoff.windows), (RECORD, handoff.record), (INDEX, handoff.index))
+    texts += [(name, text) for name, text in behind if text]
     body = "\n\n".join(f"## {name}\n{text}" for name, text in texts)
     return f"{HANDOFF_FIRST_LINE}\n{_tidy(banner)}\n{source}\n\n{body}\n\n{END_MARKER}"
 
@@ -210,20 +221,24 @@ def parse_handoff(text: str) -> Handoff | None:
     preface = text[: m.start()] if (m := _HEADING.search(text)) else text
     source = _SOURCE.search(preface)
     sections = parse_sections(text)
-    record, index = sections.pop(RECORD, ""), sections.pop(INDEX, "")
+    handoff = Handoff(
+        {name: text for name, text in sections.items() if name in SECTIONS},
+        record=sections.get(RECORD, ""),
+        index=sections.get(INDEX, ""),
+        notebook=sections.get(NOTEBOOK, ""),
+        windows=sections.get(WINDOWS, ""),
+    )
     if source is None:
-        return Handoff(sections, record=record, index=index)
+        return handoff
     model = source["model"] or ""
-    return Handoff(
-        sections,
+    return replace(
+        handoff,
         covers=parse_address(source["address"] or ""),
         message_count=int(source["count"]),
         model="" if model == BY_CODE else model,
         created_at_ms=_epoch_ms(source["when"]),
         cost_usd=float(source["cost"]) if source["cost"] else None,
         has_image=f"\n{ATTACHED}\n" in preface,
-        record=record,
-        index=index,
     )
 
 

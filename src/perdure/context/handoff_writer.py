@@ -11,6 +11,7 @@ from perdure.context.engine import EngineServices, Steps
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts, scan
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
+from perdure.context.notebook import WindowNotes
 from perdure.context.record.decisions import user_reading
 from perdure.context.record.entries import EntryCache, count_chars, redact_entries
 from perdure.context.record.merging import BY_CODE, merge_model_sections
@@ -208,6 +209,8 @@ class HandoffWriter:
     handoff_key: Callable[[], bytes] = default_key
     # Entries of earlier compactions with what was computed of them.
     cache: EntryCache | None = None
+    # The notebook and the earlier windows; None where the model keeps no notes.
+    notes: WindowNotes | None = None
 
     def write(
         self, history: CompactionHistory, boundaries: Boundaries, *, focus_topic: str | None
@@ -226,6 +229,8 @@ class HandoffWriter:
         sections, findings = self._write_sections(outcome.summary, shares, sources, past, state)
         sections = keep_user_lines(sections, job.previous)
         frame = self._frame(job, outcome.summary, focus_topic, findings)
+        if self.notes is not None:
+            frame = self.notes.add_to(frame, state)
         handoff = assemble(
             HandoffParts(
                 sections,
@@ -397,10 +402,11 @@ class HandoffWriter:
         """Token limit of the whole handoff, where the kept messages leave less than its parts would take."""
         b = self.budgets
         history = job.history
-        room = b.threshold_tokens - job.kept_tokens - b.head_tokens - history.note_tokens - history.seal_tokens
+        extra = self.notes.tokens if self.notes is not None else 0
+        room = b.threshold_tokens - job.kept_tokens - b.head_tokens - history.note_tokens - history.seal_tokens - extra
         if room >= b.handoff_tokens:
-            return b.handoff_cap_tokens
-        return min(b.handoff_tokens, max(room, b.least_handoff_tokens))
+            return None if b.handoff_cap_tokens is None else b.handoff_cap_tokens + extra
+        return min(b.handoff_tokens, max(room, b.least_handoff_tokens)) + extra
 
     def _banner(self, shares: Shares) -> str | None:
         try:

@@ -188,6 +188,11 @@ def _is_effective(compaction: Compaction, messages: Sequence[Entry]) -> bool:
 
 
 BUILT_IN = "compressor"
+WINDOWS_ENGINE = "windows"
+_BUILT_INS = {
+    BUILT_IN: "perdure.context.compressor:ContextCompressor",
+    WINDOWS_ENGINE: "perdure.context.window_engine:WindowEngine",
+}
 ENTRY_POINTS = "perdure.context_engines"
 FOLDER = Path("plugins") / "context_engine"
 
@@ -195,7 +200,7 @@ _ENGINES = PluginRegistry(
     "context engine",
     None,
     ENTRY_POINTS,
-    builtins={BUILT_IN: "perdure.context.compressor:ContextCompressor"},
+    builtins=_BUILT_INS,
     expects=ContextEngine,
     not_found=EngineNotFound,
 )
@@ -218,7 +223,7 @@ def start_engine(name: str, *, home: Path | None = None) -> Started[ContextEngin
     """
     registry = engines(home)
     started = registry.start(name, default=BUILT_IN, build=_make)
-    if started.name == BUILT_IN:
+    if started.name in _BUILT_INS:
         return started
     return replace(started, value=FallbackEngine(started.value, lambda: _make(registry.load(BUILT_IN))))
 

@@ -267,6 +267,40 @@ class ScoreTexts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LogItem:
+    """A message or a window in an outline of the log: where its text begins, and how long it is."""
+
+    address: str
+    description: str
+    offset: int
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogOutline:
+    """What is at an address, item by item; `next_cursor` is None at its end."""
+
+    address: str
+    total_chars: int
+    items: tuple[LogItem, ...]
+    next_cursor: int | None
+
+
+class LogBrowser(Protocol):
+    """Shows the log of a conversation in full: every character has an address and an offset."""
+
+    def describe(
+        self, address: str | None = None, *, conversation_id: str, cursor: int = 0, limit: int = 100
+    ) -> LogOutline:
+        """Outline an address, or the windows of the conversation without one. Raises NotFound."""
+        ...
+
+    def expand(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
+        """The complete text at an address, stored outputs included, paged. Raises NotFound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class StoredOutput:
     """A tool output kept whole outside the context."""
 
@@ -331,6 +365,31 @@ class Memory(Protocol):
 
     def flush(self) -> None:
         """Everything written is on disk when this returns."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReading:
+    """How full a context window is; window and threshold are None until they are known."""
+
+    tokens: int
+    window: int | None
+    threshold: int | None
+    # Tokens of each part of the prompt.
+    parts: Mapping[str, int]
+    # The largest messages: address, what they are, tokens.
+    largest: Sequence[tuple[str, str, int]] = ()
+
+
+class ContextControl(Protocol):
+    """The context of a conversation under way, for the model itself."""
+
+    def read(self, conversation_id: str) -> ContextReading:
+        """Raises ToolError for a conversation that is not open."""
+        ...
+
+    def request_compaction(self, conversation_id: str, focus_topic: str | None) -> None:
+        """Have it compacted before the next request. Raises ToolError where the user does not allow it."""
         ...
 
 

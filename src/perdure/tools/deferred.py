@@ -22,7 +22,19 @@ FIND_TOOLS = "find_tools"
 TOOLSET = "tools by need"
 # Sent whole, whatever the size: the tools that Perdure brings, and those of the context engine.
 CORE_TOOLSETS = frozenset(
-    {"terminal", "files", "web", "planning", "memory", "clarify", "delegation", "context_engine", TOOLSET}
+    {
+        "terminal",
+        "files",
+        "web",
+        "planning",
+        "memory",
+        "clarify",
+        "delegation",
+        "context",
+        "log",
+        "context_engine",
+        TOOLSET,
+    }
 )
 _CATALOGUE_TOKENS = 1_500
 

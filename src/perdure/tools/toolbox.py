@@ -17,7 +17,9 @@ from perdure.core.ports import (
     AuxiliaryModels,
     Checkpoints,
     Clock,
+    ContextControl,
     KeyValue,
+    LogBrowser,
     Memory,
     Outputs,
     ScoreTexts,
@@ -25,8 +27,16 @@ from perdure.core.ports import (
     Spawner,
 )
 from perdure.tools.approval import ApprovalGuard
-from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Plans, SessionSearch, TodoTool
+from perdure.tools.builtin.agent_tools import (
+    ClarifyTool,
+    ContextTool,
+    DelegateTool,
+    Plans,
+    SessionSearch,
+    TodoTool,
+)
 from perdure.tools.builtin.files import FileEditor, FileReader
+from perdure.tools.builtin.log_tools import LogTools
 from perdure.tools.builtin.memory import MemoryTool
 from perdure.tools.builtin.reading import HitReader, PageReader
 from perdure.tools.builtin.sandbox import Sandbox
@@ -87,6 +97,9 @@ class ToolSources:
     environment: Mapping[str, str] = field(default_factory=dict)
     outputs: Outputs | None = None
     search: Search | None = None
+    # The whole log, for `lcm_grep` and its kin; None where they are not offered.
+    log: LogBrowser | None = None
+    context: ContextControl | None = None
     memory: Memory | None = None
     plans: Plans | None = None
     asker: Asker | None = None
@@ -212,7 +225,12 @@ def _other_tools(sources: ToolSources) -> Iterator[Tool]:
     if sources.memory is not None:
         yield MemoryTool(sources.memory).tool()
     if sources.search is not None:
-        yield SessionSearch(sources.search, reader=hit_reader).tool()
+        search = SessionSearch(sources.search, reader=hit_reader)
+        yield search.tool()
+        if sources.log is not None:
+            yield from LogTools(search, sources.log).tools()
+    if sources.context is not None:
+        yield ContextTool(sources.context).tool()
     if sources.asker is not None:
         yield ClarifyTool(sources.asker).tool()
     if sources.spawner is not None:

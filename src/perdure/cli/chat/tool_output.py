@@ -18,7 +18,12 @@ _MORE_HINT = "Ctrl-O shows all of it"
 # A mode or a rule did not allow the call.
 _FORBIDDEN = re.compile(r"was not run: (plan mode is on|the rule [^\n]*? forbids it)")
 # Their results are for the model; their name and size are enough unless they fail.
-_QUIET_TOOLS = frozenset({"read_file", "search_files", "session_search", "process", "memory"})
+_QUIET_TOOLS = frozenset(
+    {
+        *("read_file", "search_files", "session_search", "process", "memory"),
+        *("notes", "context", "lcm_grep", "lcm_describe", "lcm_expand"),
+    }
+)
 _DIFF_TOOLS = frozenset({"patch", "write_file"})
 
 

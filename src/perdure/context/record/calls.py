@@ -518,6 +518,12 @@ DESCRIBERS: Mapping[CallKind, Describer] = {
 
 
 _MAX_ARGUMENT_CHARS = 400_000
+# What the tools for the context itself return: other tools may have the same names.
+_ABOUT_CONTEXT: Mapping[str, re.Pattern[str]] = {
+    "notes": re.compile(r"Noted\. The notebook has |[\s\S]*\n\[[\d,]+ of [\d,]+ bytes\]\Z"),
+    "new_context": re.compile(r"A fresh window begins "),
+    "context": re.compile(r"[\d,]+ (?:of [\d,]+ )?tokens\b|The conversation is compacted before "),
+}
 
 _NAMES: Mapping[CallKind, str] = {
     "shell": "bash terminal shell exec exec_command run_command run_shell_command execute_command shell_command "
@@ -528,7 +534,7 @@ _NAMES: Mapping[CallKind, str] = {
     "edit": "edit multiedit patch str_replace str_replace_editor str_replace_based_edit_tool apply_patch edit_file "
     "replace notebookedit insert apply_diff replace_in_file search_replace editor",
     "search": "search_files grep glob ls find list list_dir list_files list_directory search find_files grep_search "
-    "file_search codebase_search toolsearch session_search",
+    "file_search codebase_search toolsearch session_search lcm_grep lcm_describe lcm_expand",
     "task": "todo todowrite write_todos update_plan todo_write todoread tasklist taskget exitplanmode enterplanmode "
     "taskcreate taskupdate plan",
     "delegate": "delegate_task task agent subagent spawn_agent wait_agent dispatch_agent new_task delegate taskoutput "
@@ -541,9 +547,14 @@ _NAMES: Mapping[CallKind, str] = {
 def describe_call(call: ToolCall, result: str | None, state: ToolState | None = None) -> CallLine:
     """Describe a call and what came of it. Pure, and linear in the size of the result; never raises on odd input.
 
-    `state` is how the call ended as the log records it; None for histories that have no such record.
+    `state` is how the call ended as the log records it; None for histories that have no such record. A call that only
+    concerns the context, such as a note, has an empty line: what it changed is in view.
     """
-    line = _describe(call.dispatched, result, state)
+    call = call.dispatched
+    about_context = _ABOUT_CONTEXT.get(call.name)
+    if about_context is not None and about_context.match(result or ""):
+        return CallLine("other", call.name, "", "ok", "", "", 0.0)
+    line = _describe(call, result, state)
     repeatable = read_repeatable(line)
     return line if repeatable is None else replace(line, repeatable=repeatable)
 

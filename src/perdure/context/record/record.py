@@ -196,7 +196,8 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
             entry.set_memo("call_lines", cached)
         seq = entry.seq
         for call, line in zip(calls, cached[1], strict=True):
-            lines[seq, call.id] = line
+            if line.line:
+                lines[seq, call.id] = line
     return lines
 
 

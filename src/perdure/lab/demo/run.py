@@ -73,9 +73,11 @@ class Demo:
         on_event: Callable[[Event], None],
         on_question: Callable[[ApprovalRequest, str], None] = lambda request, answer: None,
         chunk_delay_s: float = 0.0,
+        engine: str = "compressor",
     ) -> None:
         self.workspace, self.home = folder / "project", folder / "home"
         self._on_event = on_event
+        self._engine = engine
         self._user = _DemoUser(on_question)
         self._turns = build_turns()
         self._model = ScriptedModel(self._turns, chunk_delay_s=chunk_delay_s)
@@ -112,6 +114,7 @@ class Demo:
                 "model": {"context_length": WINDOW, "max_tokens": 2_000},
                 # Handoffs are drawn from the log, without a model.
                 "compression": {"summarize": False},
+                "context": {"engine": self._engine},
             }
         )
         self.home.mkdir(parents=True)

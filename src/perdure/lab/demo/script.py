@@ -197,17 +197,35 @@ class ScriptedModel:
         self._turns = turns
         self._chunk_delay_s = chunk_delay_s
         self._turn = self._reply = 0
+        self._noted_turns = 0
 
     def begin(self, turn: int) -> None:
         self._turn, self._reply = turn, 0
 
     def __call__(self, request: ScriptRequest) -> Say:
+        note = self._note_on_last_turn(request)
+        if note is not None:
+            return replace(note, chunk_delay_s=self._chunk_delay_s)
         replies = self._turns[self._turn].replies
         reply = replies[min(self._reply, len(replies) - 1)]
         self._reply += 1
         if not isinstance(reply, Say):
             reply = reply(prompt_text(request.body))
         return replace(reply, chunk_delay_s=self._chunk_delay_s)
+
+    def _note_on_last_turn(self, request: ScriptRequest) -> Say | None:
+        """Where the engine offers a notebook, write down what came of the last turn."""
+        if self._noted_turns >= self._turn or not _offers(request.body, "notes"):
+            return None
+        self._noted_turns = self._turn
+        last = self._turns[self._turn - 1].replies[-1]
+        if not isinstance(last, Say) or not last.text:
+            return None
+        return Say("", calls=(Call("notes", {"action": "add", "heading": "Results", "text": f"- {last.text}"}),))
+
+
+def _offers(body: Mapping[str, Any], name: str) -> bool:
+    return any(name in (tool.get("name"), tool.get("function", {}).get("name")) for tool in body.get("tools", ()))
 
 
 def prompt_text(body: Mapping[str, Any]) -> str:

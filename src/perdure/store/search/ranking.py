@@ -66,7 +66,7 @@ _QUESTION_SHARE = 0.7
 _SUMMARY_SHARE = 0.4
 # Questions are mostly about what a person said, which the answers after it only elaborate.
 _USER_SHARE = 1.2
-_SEARCH_CALL = "session_search\n"
+_SEARCH_CALLS = ("session_search\n", "lcm_grep\n", "lcm_describe\n", "lcm_expand\n")
 # How describe_report() begins.
 _SEARCH_RESULT = re.compile(r"Searched [\d,]+ messages?\b")
 
@@ -146,7 +146,7 @@ class Ranker:
         return Relevance(total * share, frozenset(counts), is_echo)
 
     def _is_echo(self, text: str, words: Sequence[str | bytes], matched: int) -> bool:
-        if text.startswith(_SEARCH_CALL) or _SEARCH_RESULT.match(text):
+        if text.startswith(_SEARCH_CALLS) or _SEARCH_RESULT.match(text):
             return True
         if len(text) > _ECHO_CHARS or len(self.query.terms) < _ECHO_TERMS or 2 * matched <= len(self.query.terms):
             return False

@@ -1,4 +1,4 @@
-"""Tools backed by the agent itself: `clarify`, `todo`, `session_search`, `delegate_task`."""
+"""Tools backed by the agent itself: `clarify`, `todo`, `session_search`, `context`, `delegate_task`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.core.display import describe_report, full_address
 from perdure.core.errors import NotFound, StoreError, ToolError
-from perdure.core.ports import Asker, Page, Search, SearchHit, Spawner
+from perdure.core.ports import Asker, ContextControl, ContextReading, Page, Search, SearchHit, Spawner
 from perdure.core.visibility import only
 from perdure.tools.builtin.reading import CitedPassage, HitReader, ReadingFailure
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
@@ -104,8 +104,8 @@ def render_plan(items: Sequence[Any]) -> str:
     return "\n".join(lines) or "There is no plan yet."
 
 
-# m:120, m:120-180, m:3-154,170-181, h:57, output:<id>, each also of another conversation: c_…/m:120
-ADDRESS = re.compile(r"(?:[cs]_[0-9a-z]+/)?(?:[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
+# m:120, m:120-180, m:3-154,170-181, h:57, w:3, output:<id>, each also of another conversation: c_…/m:120
+ADDRESS = re.compile(r"(?:[cs]_[0-9a-z]+/)?(?:w:\d+|[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
 PAGE_CHARS = 20_000
 _READ_HITS, _READ_CHARS = 8, 3_000
 
@@ -179,6 +179,10 @@ class SessionSearch:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
         if ADDRESS.fullmatch(query.strip()):
             return self._open(query.strip(), context, max(0, offset))
+        return self.find(query, context, here=here, limit=limit, cursor=cursor)
+
+    def find(self, query: str, context: ToolContext, *, here: bool, limit: int, cursor: str) -> ToolReply:
+        """Search by words. Raises ToolError."""
         try:
             report = self._search.report(
                 query,
@@ -203,7 +207,7 @@ class SessionSearch:
         except NotFound as error:
             raise ToolError(str(error)) from None
         end = page.offset + len(page.text)
-        return ToolReply(_format_page(page), source=f"{address} (characters {page.offset:,}-{end:,})")
+        return ToolReply(format_page(page), source=f"{address} (characters {page.offset:,}-{end:,})")
 
 
 def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:
@@ -214,11 +218,49 @@ def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:
     return f"{address} · {hit.role} · {when}{title}{share}\n{hit.snippet}"
 
 
-def _format_page(page: Page) -> str:
+def format_page(page: Page, *, argument: str = "offset") -> str:
+    """Format a page, with the argument that continues behind it."""
     if page.next_offset is None and page.offset == 0:
         return page.text
-    more = f"continue with offset={page.next_offset}" if page.next_offset is not None else "this is the end"
+    more = f"continue with {argument}={page.next_offset}" if page.next_offset is not None else "this is the end"
     return f"{page.text}\n[{page.address}: characters from {page.offset:,} of {page.total_chars:,}; {more}]"
+
+
+class ContextTool:
+    """The `context` tool: what fills the window, and a compaction on request."""
+
+    def __init__(self, control: ContextControl) -> None:
+        self._control = control
+
+    def tool(self) -> Tool:
+        return tool_from_function(self.context, name="context", toolset="context", is_internal=True)
+
+    def context(
+        self,
+        call: ToolContext,
+        action: Annotated[
+            Literal["show", "compact"], "show what fills the window, or compact after this step"
+        ] = "show",
+        focus: Annotated[str, "for compact: the topic to keep in full detail"] = "",
+    ) -> str:
+        """Shows how full your context window is and what fills it, or asks for a compaction."""
+        if action == "show":
+            return _format_reading(self._control.read(call.conversation_id))
+        self._control.request_compaction(call.conversation_id, focus.strip() or None)
+        return "The conversation is compacted before your next step. This call and its result stay in view."
+
+
+def _format_reading(reading: ContextReading) -> str:
+    lines = [f"{reading.tokens:,} tokens"]
+    if reading.window is not None and reading.threshold is not None:
+        share = reading.tokens / max(1, reading.window)
+        lines = [f"{reading.tokens:,} of {reading.window:,} tokens ({share:.0%}); compacted at {reading.threshold:,}."]
+    parts = sorted(((tokens, name) for name, tokens in reading.parts.items() if tokens), reverse=True)
+    lines.append("By part: " + ", ".join(f"{name} {tokens:,}" for tokens, name in parts))
+    if reading.largest:
+        lines.append("Largest messages:")
+        lines += [f"- {address}, {what}: {tokens:,}" for address, what, tokens in reading.largest]
+    return "\n".join(lines)
 
 
 MAX_PARALLEL = 8

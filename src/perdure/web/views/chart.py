@@ -118,6 +118,7 @@ def _why(reason: str, threshold: object) -> str:
         "overflow": "because the provider reported that the prompt was too long for the model",
         "hygiene": "because the history was too long to begin with",
         "user": "because you asked for it",
+        "model": "because the model asked for it",
     }.get(reason, f"because of {reason}" if reason else "for an unrecorded reason")
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,9 +52,12 @@ def _add_due(store: SessionStore, number: int) -> Schedule:
     return store.schedules.add(NewSchedule(f"task {number}", "UTC", now_ms - 1_000, every_ms=DAY_MS))
 
 
-def _kill_and_check(folder: Path, database: str, *, kills: int) -> None:
+def _kill_and_check(folder: Path, database: str, *, kills: int, survivors: int = 0) -> None:
+    """Kill a process again and again, while `survivors` others go on."""
     dice, added = random.Random(kills), []
-    with Simulator(script=_answer) as sim, open_store(database) as store:
+    with Simulator(script=_answer) as sim, open_store(database) as store, ExitStack() as others:
+        for _ in range(survivors):
+            others.enter_context(process(folder, database, sim))
         for number in range(kills):
             added += [_add_due(store, 2 * number), _add_due(store, 2 * number + 1)]
             with process(folder, database, sim):
@@ -94,4 +97,14 @@ def test_a_few_kills_lose_and_repeat_no_run(tmp_path: Path) -> None:
 def test_twenty_kills_lose_and_repeat_no_run(tmp_path: Path, name: str) -> None:
     backend = backend_of(name, tmp_path)
     _kill_and_check(tmp_path, backend.where, kills=20)
+    backend.close()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+@pytest.mark.spec("P2", "I7", "I8")
+@pytest.mark.parametrize("name", BACKENDS)
+def test_several_processes_run_each_due_time_once_while_one_is_killed(tmp_path: Path, name: str) -> None:
+    backend = backend_of(name, tmp_path)
+    _kill_and_check(tmp_path, backend.where, kills=10, survivors=2)
     backend.close()

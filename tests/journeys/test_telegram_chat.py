@@ -40,7 +40,7 @@ def _last_said(asked: ScriptRequest) -> str:
 
 
 @contextmanager
-def gateway(home: Path, sim: Simulator, bot_url: str) -> Iterator[subprocess.Popen[bytes]]:
+def gateway(home: Path, sim: Simulator, bot_url: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
     """`perdure gateway`, as a person starts it."""
     env = {
         **os.environ,
@@ -53,6 +53,7 @@ def gateway(home: Path, sim: Simulator, bot_url: str) -> Iterator[subprocess.Pop
         "PERDURE_GATEWAY__TELEGRAM__ENABLED": "true",
         "PERDURE_GATEWAY__TELEGRAM__BASE_URL": bot_url,
         "PERDURE_GATEWAY__TELEGRAM__ALLOWED_USERS": '["7"]',
+        **more,
     }
     process = subprocess.Popen([sys.executable, "-m", "perdure", "gateway"], env=env, stderr=subprocess.DEVNULL)
     try:
@@ -96,3 +97,22 @@ def test_talk_commands_and_a_kill_in_mid_answer(tmp_path: Path) -> None:
     assert said == ["hello there", answers[0], "do not lose this", answers[1], "and now?", answers[2]]
     assert kept.user_key == "telegram:7"
     assert calls >= 3
+
+
+@pytest.mark.spec("P6")
+def test_a_new_message_stops_the_running_turn_where_the_setting_demands_it(tmp_path: Path) -> None:
+    parrot = Parrot()
+    with (
+        Simulator(script=parrot, window=32_000) as sim,
+        bot_api() as (api, url),
+        gateway(tmp_path, sim, url, PERDURE_AGENT__WHILE_BUSY="interrupt"),
+    ):
+        api.say("do not lose this")
+        assert parrot.is_slow.wait(30)
+        api.say("never mind")
+        # Well before the first answer, which takes a minute.
+        api.until(_says("never mind"), timeout_s=45)
+    with open_store(tmp_path / "perdure.db") as store:
+        (conversation,) = store.conversations.list(source="telegram").conversations
+        messages = [e.message for e in store.log.originals(conversation.id)]
+    assert [m.text for m in messages if m.is_real_user] == ["do not lose this", "never mind"]

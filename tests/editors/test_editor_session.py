@@ -259,6 +259,21 @@ def test_a_second_prompt_waits_for_the_first(tmp_path: Path) -> None:
     _tell(tmp_path, story)
 
 
+@pytest.mark.spec("P6")
+def test_a_second_prompt_stops_the_first_where_the_setting_demands_it(tmp_path: Path) -> None:
+    async def story(ed: Editor) -> None:
+        session_id = await ed.new()
+        first = asyncio.create_task(ed.ask(session_id, "count to a thousand"))
+        await ed.client.until(lambda: ed.client.text())
+        second = asyncio.create_task(ed.ask(session_id, "say hello"))
+
+        assert (await first, await second) == ("cancelled", "end_turn")
+        assert ed.client.text().endswith("hello")
+
+    script = [Say("word " * 1_000, chunk_chars=4, chunk_delay_s=0.05), "hello"]
+    _tell(tmp_path, story, script, settings={"agent.while_busy": "interrupt"})
+
+
 def test_modes_are_the_permission_modes_and_plan_changes_nothing(tmp_path: Path) -> None:
     async def story(ed: Editor) -> None:
         response = await ed.agent.new_session(cwd=str(ed.folder), mcp_servers=[])

@@ -109,6 +109,9 @@ class EditorSession:
     async def prompt(self, blocks: Sequence[ContentBlock]) -> PromptResponse:
         """Run a turn or a command, and return once every update is sent. Raises RequestError with the cause."""
         text, message = parse_prompt(blocks)
+        interrupts = self._shared.settings.agent.while_busy == "interrupt" and not is_command(text)
+        if interrupts and self._turn_lock.locked():
+            self.cancel()
         async with self._turn_lock:
             self._is_cancelled = False
             try:

@@ -442,6 +442,12 @@ class ScopedState:
             )
         )
 
+    def swap(self, key: str, old: Any, new: Any) -> bool:
+        """Replace a value unless another process has changed it; return whether it was replaced."""
+        before, after = (json.dumps(value, ensure_ascii=True, sort_keys=True) for value in (old, new))
+        sql = "UPDATE state SET value = ? WHERE scope = ? AND key = ? AND value = ?"
+        return self._context.database.write(lambda tx: tx.run(sql, (after, self._scope, key, before))) > 0
+
     def list_keys(self) -> list[str]:
         """Return the keys of the scope."""
         rows = self._context.database.read(

@@ -263,7 +263,8 @@ async def _deliver(adapter: Adapter, platform: Platform, hub: ScriptedHub, *scri
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     for event in script:
         events.put_nowait(event)
-    await adapter.deliver(await _chat(platform, hub), "t_1", _play(events))
+    chat = await _chat(platform, hub)
+    await adapter.deliver(chat, f"t_{len(hub.submitted)}", _play(events))
 
 
 async def _chat(platform: Platform, hub: ScriptedHub) -> ChatKey:

@@ -29,7 +29,13 @@ from perdure.gateway.adapters.discord_client import (
     make_intents,
     use_base_url,
 )
-from perdure.gateway.adapters.discord_reply import DeliveryState, DiscordReply, SentMessage, parse_answer
+from perdure.gateway.adapters.discord_reply import (
+    DeliveryReceipt,
+    DeliveryState,
+    DiscordReply,
+    parse_answer,
+    purge_receipts,
+)
 from perdure.gateway.adapters.formatting import (
     MAX_FILE_BYTES,
     shorten,
@@ -108,6 +114,7 @@ class DiscordAdapter:
         except DISCORD_ERRORS as error:  # temporarily offline: the receiver retries
             _log.warning("Discord cannot be reached: %s", type(error).__name__)
             is_logged_in = False
+        await run_blocking(purge_receipts, self._state)
         self._receiver = asyncio.create_task(self._receive(is_logged_in), name="discord-events")
         if is_logged_in:
             with suppress(TimeoutError):
@@ -132,19 +139,18 @@ class DiscordAdapter:
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Display a turn as it streams; a platform failure does not affect the turn."""
-        receipt = await run_blocking(SentMessage.load, self._state, turn_id)
+        receipt = await run_blocking(DeliveryReceipt.load, self._state, turn_id)
+        if receipt.is_done:
+            return
         reply = DiscordReply(
             self._client, int(chat.chat), receipt, pending_questions=self._pending_questions, now=self._now
         )
+        # A turn that is released to another process has no last event: the message stays as it is, for that one.
         async for sequenced in events:
             try:
                 await reply.show(sequenced.event)
             except DISCORD_ERRORS as error:  # the events that follow, the answer among them, get their own attempt
                 _log.warning("part of turn %s could not be delivered: %s", turn_id, type(error).__name__)
-        try:
-            await reply.finish()
-        except DISCORD_ERRORS as error:
-            _log.warning("turn %s could not be delivered: %s", turn_id, type(error).__name__)
 
     # -- the connection ------------------------------------------------------------------------------------------------
 

@@ -161,10 +161,12 @@ class DiscordClient:
             return await self.send(channel_id, text, patience_s=patience_s)
         return message_id
 
-    async def send_file(self, channel_id: int, name: str, text: str, caption: str) -> int:
+    async def send_file(self, channel_id: int, name: str, text: str, caption: str, *, nonce: str | None = None) -> int:
+        key = nonce or secrets.token_hex(12)
+
         async def call() -> discord.Message:
             file = discord.File(io.BytesIO(text.encode()), filename=name)
-            return await self.channel(channel_id).send(caption, file=file)
+            return await self.channel(channel_id).send(caption, file=file, nonce=key)
 
         return (await self._retry(call, DELIVERY_PATIENCE_S)).id
 

@@ -28,6 +28,9 @@ _TYPING_EVERY_S = 8.0
 _MAX_BUTTONS, _MAX_LABEL_CHARS = 25, 80
 _APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no": "No"}
 _NO_ANSWER = "The model gave no answer."
+_TURN = "turn:"
+# Receipts are of use until the gateway has noted the delivery, too.
+_RECEIPT_MS = 86_400_000
 
 
 class DeliveryState(Protocol):
@@ -43,27 +46,36 @@ class DeliveryState(Protocol):
 
 
 @dataclass
-class SentMessage:
-    """The message that a turn is writing, stored before it is sent: a process that takes over goes on with it."""
+class DeliveryReceipt:
+    """How far the delivery of a turn is, stored before and after each message: a process that takes over goes on there.
+
+    Between the two, the nonce makes sure that a message which was sent is not sent again.
+    """
 
     state: DeliveryState
     turn_id: str
     nonce: str = ""
+    # The message that is being written.
     message_id: int | None = None
+    # How many pieces of the final answer are complete.
+    pieces: int = 0
+    is_done: bool = False
 
     @classmethod
-    def load(cls, state: DeliveryState, turn_id: str) -> SentMessage:
+    def load(cls, state: DeliveryState, turn_id: str) -> DeliveryReceipt:
         """Return what a process that died has left, or an empty one. Blocks."""
-        match state.get(f"turn:{turn_id}"):
-            case {"nonce": str(nonce), "message": int() | None as message_id}:
-                return cls(state, turn_id, nonce, message_id)
+        match state.get(f"{_TURN}{turn_id}"):
+            case {"nonce": str(nonce), "message": int() | None as message_id, "pieces": int(pieces)}:
+                return cls(state, turn_id, nonce, message_id, pieces)
+            case {"done_at": _}:
+                return cls(state, turn_id, is_done=True)
             case _:
                 return cls(state, turn_id)
 
     async def begin(self) -> str:
         """Store the nonce of a message that is about to be sent, and return it."""
         if not self.nonce:
-            self.nonce = secrets.token_hex(12)
+            self.nonce = secrets.token_hex(10)
             await self._save()
         return self.nonce
 
@@ -71,18 +83,38 @@ class SentMessage:
         self.message_id = message_id
         await self._save()
 
+    async def count_piece(self) -> None:
+        self.pieces += 1
+        await self._save()
+
     async def complete(self) -> None:
         """The message has its last text; the next one is another."""
         if self.nonce:
-            self.nonce, self.message_id = "", None
+            self.nonce, self.message_id, self.pieces = "", None, 0
             await self._save()
 
+    async def close(self) -> None:
+        """The turn is delivered: nothing of it is sent again."""
+        self.is_done = True
+        await self._write({"done_at": time.time_ns() // 1_000_000})
+
     async def _save(self) -> None:
-        value = {"nonce": self.nonce, "message": self.message_id} if self.nonce else None
+        value = {"nonce": self.nonce, "message": self.message_id, "pieces": self.pieces}
+        await self._write(value if self.nonce else None)
+
+    async def _write(self, value: dict[str, Any] | None) -> None:
         try:
-            await run_blocking(self.state.set, f"turn:{self.turn_id}", value)
+            await run_blocking(self.state.set, f"{_TURN}{self.turn_id}", value)
         except PerdureError as error:  # the answer matters more than what a restart would make of it
             _log.warning("the state of a delivery could not be stored: %s", type(error).__name__)
+
+
+def purge_receipts(state: DeliveryState) -> None:
+    """Delete the receipts of turns that were delivered long ago. Blocks."""
+    before_ms = time.time_ns() // 1_000_000 - _RECEIPT_MS
+    for key, value in state.items().items():
+        if key.startswith(_TURN) and isinstance(value, dict) and value.get("done_at", before_ms) < before_ms:
+            state.set(key, None)
 
 
 class DiscordReply:
@@ -92,7 +124,7 @@ class DiscordReply:
         self,
         client: DiscordClient,
         channel_id: int,
-        receipt: SentMessage,
+        receipt: DeliveryReceipt,
         *,
         pending_questions: dict[int, str],
         now: Callable[[], float] = time.monotonic,
@@ -123,7 +155,7 @@ class DiscordReply:
             case QuestionClosed(question_id, answer):
                 await self._close_question(question_id, answer)
             case CommandAnswered(text=text):
-                await self._flush(f"```\n{text}\n```" if "\n" in text and "```" not in text else text)
+                await self._conclude(f"```\n{text}\n```" if "\n" in text and "```" not in text else text)
             case CompactionFinished(outcome=outcome, message=message) if outcome in ("compacted", "digest") and message:
                 await self._client.send_text(self._channel_id, status_line(event) or message)
             case Notice(text=text, level="warning"):
@@ -132,10 +164,6 @@ class DiscordReply:
                 await self._finish_turn(event)
             case _:
                 await self._show_typing()
-
-    async def finish(self) -> None:
-        """Send the remaining text."""
-        await self._flush(self._text)
 
     async def _update_preview(self) -> None:
         """Update the message with the text so far, within the edit interval and the length limit."""
@@ -162,32 +190,47 @@ class DiscordReply:
         self._displayed = text
 
     async def _flush(self, text: str) -> None:
-        """Complete the message; the rest follows in further messages or as a file."""
-        whole = text.strip()
-        pieces = split_text(whole, limit=LIMIT)
+        """Complete the message with a text that comes before the answer."""
+        pieces = split_text(text.strip(), limit=LIMIT)
+        self._text = ""
         if not pieces:
             return
         try:
             await self._display(pieces[0])
-            if len(pieces) > _MAX_PIECES:
-                caption = f"The complete answer, {len(whole):,} characters."
-                await self._client.send_file(self._channel_id, "answer.md", whole, caption)
-            else:
-                await self._client.send_pieces(self._channel_id, pieces[1:])
+            await self._client.send_pieces(self._channel_id, pieces[1:])
         finally:
-            self._text = self._displayed = ""
+            self._displayed = ""
             await self._receipt.complete()
 
     async def _finish_turn(self, event: TurnFinished) -> None:
         if event.outcome == "failed":
             await self._flush(self._text)
-            await self._flush(event.error or "The turn failed.")
+            await self._conclude(event.error or "The turn failed.")
         elif event.outcome == "interrupted":
-            await self._flush(f"{self._text}\n\n(stopped)")
+            await self._conclude(f"{self._text}\n\n(stopped)")
         else:
             # The final text is authoritative: the stream may have gaps.
             text = event.final_response if event.final_response.strip() else self._text
-            await self._flush(text if text.strip() else _NO_ANSWER)
+            await self._conclude(text if text.strip() else _NO_ANSWER)
+
+    async def _conclude(self, text: str) -> None:
+        """Send the last text of the turn, in pieces or as its beginning and a file, each once."""
+        whole, receipt = text.strip() or _NO_ANSWER, self._receipt
+        pieces = split_text(whole, limit=LIMIT)
+        is_file = len(pieces) > _MAX_PIECES
+        if receipt.pieces == 0:
+            await self._display(pieces[0])
+            await receipt.count_piece()
+        for number in range(receipt.pieces, 2 if is_file else len(pieces)):
+            nonce = f"{receipt.nonce}-{number}"
+            if is_file:
+                caption = f"The complete answer, {len(whole):,} characters."
+                await self._client.send_file(self._channel_id, "answer.md", whole, caption, nonce=nonce)
+            else:
+                await self._client.send(self._channel_id, pieces[number], nonce=nonce)
+            await receipt.count_piece()
+        self._text = ""
+        await receipt.close()
 
     async def _show_question(self, question: QuestionAsked) -> None:
         is_approval = question.kind == "approval"

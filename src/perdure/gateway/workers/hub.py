@@ -16,7 +16,7 @@ from perdure.core.errors import InvalidMessage, NotFound
 from perdure.core.messages import parse_user_message
 from perdure.core.ports import Clock
 from perdure.core.visibility import EVERYONE
-from perdure.gateway.adapters.base import Adapter, PlatformDelivery
+from perdure.gateway.adapters.base import Adapter, PendingDeliveries, PlatformDelivery
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.broker import EventBroker, OnEvent
 from perdure.gateway.events.serialize import is_same_message, is_visible_to, to_result
@@ -35,7 +35,7 @@ from perdure.gateway.workers.agent_pool import AgentFactory, AgentPool, LeaseRen
 from perdure.gateway.workers.maintenance import PeriodicTasks
 from perdure.gateway.workers.precompaction import WorkerStats
 from perdure.gateway.workers.questions import OpenQuestion, QuestionRegistry
-from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues
+from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues, is_owner_dead
 from perdure.gateway.workers.routing import ChatRouting, queue_key, stop_queue_key
 from perdure.gateway.workers.scheduler import Scheduler
 from perdure.gateway.workers.worker import WorkerContext
@@ -76,7 +76,8 @@ class Hub:
         self.clock = clock
         self._ids = ids
         self._adapters = dict(adapters or {})
-        self._delivery = PlatformDelivery(self._adapters, self.broker)
+        pending = PendingDeliveries(store, clock, owner=self.owner, is_dead=is_owner_dead)
+        self._delivery = PlatformDelivery(self._adapters, self.broker, pending)
         self.feeds = EventFeeds(self.broker, store, owner=self.owner)
         self.questions = QuestionRegistry(store, self.broker, clock=clock, timeout_s=settings.question_timeout_s)
         self.leases = LeaseRenewer(store)
@@ -111,6 +112,7 @@ class Hub:
         self._periodic_tasks.start()
         for adapter in self._adapters.values():
             await adapter.start(self)
+        self._delivery.open()
 
     def start_alone(self) -> None:
         """Start for the messages of this process only: without adapters, schedules and orphans of others."""

@@ -96,6 +96,7 @@ class PeriodicTasks:
                 _log.info("took over %s from %s", queued.id, queued.owner)
                 self._context.stats.takeovers += 1
                 self._queues.wake(queued)
+        await self._context.delivery.recover()
 
     async def _publish_remote_answers(self) -> None:
         """Publish answers written by other processes to the local subscribers of their chats."""

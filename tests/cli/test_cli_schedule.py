@@ -66,7 +66,7 @@ def test_an_added_schedule_is_stored_listed_and_removed(home: Path) -> None:
     assert "daily  cron '0 0 * * *' in Europe/Berlin, next " in listed
     assert "00:00 CE" in listed
     assert "check-the-build  every 90m, next " in listed
-    assert "  model    openai/gpt-5.5\n  allowed  terminal\n" in listed
+    assert f"  folder   {home}\n  model    openai/gpt-5.5\n  allowed  terminal\n" in listed
     assert run("list", "daily").output == "daily has not run yet.\n"
     assert run("remove", "daily").output == "Removed daily.\n"
     assert [s.name for s in stored(home)] == ["check-the-build"]

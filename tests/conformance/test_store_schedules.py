@@ -36,11 +36,13 @@ def start(store: SessionStore, schedule: Schedule, number: int = 0) -> bool:
 
 @pytest.mark.spec("P2")
 def test_a_schedule_survives_its_process_unchanged(backend: Backend, clock: FakeClock) -> None:
-    added = add(backend.open(clock), clock, "prüfe “das” \ud800\x00", name="nightly", model="openai/gpt-5.5")
+    added = add(
+        backend.open(clock), clock, "prüfe “das” \ud800\x00", name="nightly", model="openai/gpt-5.5", folder="/srv/ü"
+    )
     store = backend.open(clock)
     assert store.schedules.get("nightly") == store.schedules.get(added.id) == added
     assert (added.prompt, added.allowed, added.model) == ("prüfe “das” \ufffd", ("terminal",), "openai/gpt-5.5")
-    assert store.schedules.all() == [added]
+    assert (added.folder, store.schedules.all()) == ("/srv/ü", [added])
 
 
 def test_schedules_are_named_after_their_prompt_and_names_are_unique(store: SessionStore, clock: FakeClock) -> None:

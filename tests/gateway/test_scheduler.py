@@ -206,6 +206,30 @@ def test_what_was_allowed_in_advance_runs_without_asking(tmp_path: Path) -> None
     story(tmp_path, work, script=_touches(tmp_path / "touched"))
 
 
+def _lists_files(asked: ScriptRequest) -> Say:
+    if asked.body["messages"][-1]["role"] == "tool":
+        return Say("Finished.")
+    return Say("", calls=(Call("terminal", {"command": "ls"}),))
+
+
+def test_a_run_works_in_the_folder_of_its_schedule(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "only-here.txt").touch()
+
+    async def work(hub: Hub, store: SessionStore, clock: FakeClock, sim: Simulator) -> None:
+        schedule = add(store, clock, folder=str(tmp_path / "project"))
+        missing = add(store, clock, folder=str(tmp_path / "gone"))
+        clock.pass_ms(HOUR_MS)
+        await hub.scheduler.run_due()
+        await finish(hub, store)
+        assert only_run(store, schedule).outcome == "completed"
+        assert "only-here.txt" in str(sim.requests[-1].body["messages"][-1])
+        failed = only_run(store, missing)
+        assert (failed.outcome, "gone does not exist" in failed.detail) == ("failed", True)
+
+    story(tmp_path, work, script=_lists_files)
+
+
 def test_the_model_of_a_schedule_answers_its_runs(tmp_path: Path) -> None:
     async def work(hub: Hub, store: SessionStore, clock: FakeClock, sim: Simulator) -> None:
         schedule = add(store, clock, model="m-2")

@@ -23,8 +23,8 @@ Examples:
   perdure schedule remove check-that-the-build-is-green
 
 \b
-Runs start while `perdure gateway` or `perdure serve` is running, in its folder. No one is asked:
-what needs approval is refused, unless --allow names it. Each run is a conversation of its own
+Runs start while `perdure gateway` or `perdure serve` is running. No one is asked: what needs
+approval is refused, unless --allow names it. Each run is a conversation of its own
 (`perdure sessions list --source schedule`).
 """
 _MAX_PROMPT_CHARS, _MAX_NAME_CHARS, _MAX_RULES = 100_000, 60, 50
@@ -41,6 +41,12 @@ def schedule() -> None:
 @click.option("--cron", metavar="EXPRESSION", help="Minute, hour, day, month, weekday: '0 9 * * 1-5'; or @daily.")
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron, like Europe/Berlin. Default: this machine's.")
 @click.option("--model", metavar="NAME", help="Model of its runs: model or provider/model. Default: model.name.")
+@click.option(
+    "--folder",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    default=".",
+    help="Folder its runs work in. Default: the current one.",
+)
 @click.option("--name", help="Name for list, run and remove. Default: the first words of the prompt.")
 @click.option(
     "--allow",
@@ -57,6 +63,7 @@ def add(
     cron: str | None,
     timezone: str | None,
     model: str | None,
+    folder: str,
     name: str | None,
     allowed: tuple[str, ...],
 ) -> None:
@@ -87,7 +94,7 @@ def add(
     except ConfigError as error:
         raise click.UsageError(f"{error}.") from None
     next_at_ms = recurrence.next_after(SystemClock().now_ms())
-    new = NewSchedule(prompt, zone, next_at_ms, every_ms, recurrence.cron, name, model, allowed)
+    new = NewSchedule(prompt, zone, next_at_ms, every_ms, recurrence.cron, name, model, allowed, folder=folder)
     with open_cli_store(flags) as store:
         added = store.schedules.add(new)
     click.echo(f"Added {added.name}: {_recurrence(added)}, first at {format_time(next_at_ms, zone)}.")
@@ -146,6 +153,8 @@ def _schedule_lines(store: SessionStore) -> Iterator[str]:
     for each in schedules:
         yield f"{each.name}  {_recurrence(each)}, next {format_time(each.next_at_ms, each.timezone)}"
         yield f"  prompt   {_one_line(each.prompt)}"
+        if each.folder:
+            yield f"  folder   {each.folder}"
         if each.model:
             yield f"  model    {each.model}"
         if each.allowed:
@@ -208,7 +217,7 @@ def remove(flags: dict[str, Any] | None, name: str) -> None:
 @click.argument("name")
 @click.pass_obj
 def run(flags: dict[str, Any] | None, name: str) -> None:
-    """Run a schedule now, in this process and folder, and print the answer; its next due time stays.
+    """Run a schedule now, in this process, and print the answer; its next due time stays.
 
     As in a scheduled run no one is asked, so this shows what --allow has to name. Ctrl-C stops it.
 

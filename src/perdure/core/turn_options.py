@@ -42,6 +42,8 @@ class Unattended:
     """The turn runs without a user: what needs approval is refused, unless these permission rules allow it."""
 
     allowed: tuple[str, ...] = ()
+    # The folder to work in; None: that of the process.
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class TurnOptions:
         if self.temperature is not None:
             out["temperature"] = self.temperature
         if self.unattended is not None:
-            out["unattended"] = {"allowed": list(self.unattended.allowed)}
+            out["unattended"] = {"allowed": list(self.unattended.allowed), "folder": self.unattended.folder}
         if answer is not None:
             out["answer_format"] = {"schema": answer.schema, "name": answer.name, "is_strict": answer.is_strict}
         return out
@@ -108,7 +110,9 @@ class TurnOptions:
             max_tokens=raw.get("max_tokens"),
             temperature=raw.get("temperature"),
             results=tuple(Message.from_dict(result) for result in raw.get("results") or ()),
-            unattended=Unattended(tuple(unattended["allowed"])) if unattended is not None else None,
+            unattended=Unattended(tuple(unattended["allowed"]), unattended.get("folder"))
+            if unattended is not None
+            else None,
             model=raw.get("model"),
         )
 

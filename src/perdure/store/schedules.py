@@ -33,7 +33,8 @@ T = TypeVar("T")
 # Older runs of a schedule are deleted; their conversations stay.
 MAX_RUNS = 100
 _COLUMNS = (
-    "id, name, user_key, prompt, every_ms, cron, timezone, model, allowed, created_at, next_at, missed, missed_since"
+    "id, name, user_key, prompt, every_ms, cron, timezone, model, allowed, created_at, next_at, missed, missed_since,"
+    " folder"
 )
 _RUN_COLUMNS = (
     "schedule, due_at, is_manual, message, started_at, missed, missed_since, conversation, outcome, detail, finished_at"
@@ -68,6 +69,8 @@ class NewSchedule:
     # Permission rules for calls that would need approval.
     allowed: tuple[str, ...] = ()
     user_key: str = ""
+    # The folder that its runs work in; None: that of the process that runs them.
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class Schedule:
     next_at_ms: int
     # Not yet reported by a run.
     missed: MissedRuns | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +136,13 @@ class Schedules:
             schedule = Schedule(
                 self._context.ids.new("sch_"), name, text(new.user_key), text(new.prompt), new.every_ms, new.cron,
                 new.timezone, new.model, new.allowed, self._now, new.next_at_ms,
+                folder=new.folder and text(new.folder),
             )  # fmt: skip
             insert(tx, "schedule", {
                 "id": schedule.id, "name": name, "user_key": schedule.user_key, "prompt": schedule.prompt,
                 "every_ms": new.every_ms, "cron": new.cron, "timezone": text(new.timezone),
                 "model": new.model and text(new.model), "allowed": json.dumps(new.allowed), "created_at": self._now,
-                "next_at": new.next_at_ms, "missed": 0, "missed_since": None,
+                "next_at": new.next_at_ms, "missed": 0, "missed_since": None, "folder": schedule.folder,
             })  # fmt: skip
             return schedule
 
@@ -256,7 +261,10 @@ def _missed(count: object, since: object) -> MissedRuns | None:
 
 
 def _schedule(row: Row) -> Schedule:
-    ident, name, user_key, prompt, every_ms, cron, timezone, model, allowed, created_at, next_at, missed, since = row
+    (
+        ident, name, user_key, prompt, every_ms, cron, timezone, model, allowed, created_at, next_at, missed, since,
+        folder,
+    ) = row  # fmt: skip
     try:
         rules = json.loads(to_text(allowed))
     except ValueError:
@@ -265,7 +273,7 @@ def _schedule(row: Row) -> Schedule:
         to_text(ident), to_text(name), to_text(user_key), to_text(prompt), to_optional_int(every_ms),
         to_optional_text(cron), to_text(timezone), to_optional_text(model),
         tuple(map(str, rules)) if isinstance(rules, list) else (), to_time_ms(created_at), to_time_ms(next_at),
-        _missed(missed, since),
+        _missed(missed, since), to_optional_text(folder),
     )  # fmt: skip
 
 

@@ -13,12 +13,13 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app.build import AgentUser, build_agent
 from perdure.app.runtime import Shared
-from perdure.core.errors import LeaseLost, StoreError
+from perdure.core.errors import ConfigError, LeaseLost, StoreError
 from perdure.core.ports import Clock
 from perdure.core.turn_options import Unattended
 from perdure.gateway.events.types import ChatKey
@@ -78,14 +79,19 @@ class WiredAgentFactory:
     def make(
         self, spec: AgentSpec, *, user_key: str, session_id: str | None, prompter: ChatPrompter
     ) -> ConversationAgent:
+        unattended = spec.unattended
+        folder = Path(unattended.folder) if unattended is not None and unattended.folder is not None else None
+        if folder is not None and not folder.is_dir():
+            raise ConfigError(f"the folder {folder} does not exist on this machine, or cannot be read")
         user = AgentUser(
             spec.chat.platform,
             user_key,
             chat_key=chat_key(spec.chat),
             has_shell=spec.has_shell,
-            approver=prompter if spec.unattended is None else None,
-            asker=prompter if spec.unattended is None else None,
-            allowed=spec.unattended.allowed if spec.unattended is not None else (),
+            approver=prompter if unattended is None else None,
+            asker=prompter if unattended is None else None,
+            allowed=unattended.allowed if unattended is not None else (),
+            folder=folder,
         )
         return build_agent(self._shared, user, session_id=session_id)
 

@@ -95,7 +95,7 @@ class Scheduler:
 
     def _start(self, schedule: Schedule, run: RunStart) -> QueuedMessage | None:
         chat = chat_of_run(schedule.user_key, schedule.id, run.due_at_ms)
-        options = TurnOptions(unattended=Unattended(schedule.allowed), model=schedule.model)
+        options = TurnOptions(unattended=Unattended(schedule.allowed, schedule.folder), model=schedule.model)
         inbound = InboundMessage(
             self._ids.new("t_"),
             queue_key(chat, None),

@@ -22,6 +22,7 @@ from perdure.core.concurrency import describe_error
 from perdure.core.errors import ConfigError
 from perdure.core.usage import CanonicalUsage
 from perdure.lab.replay.measures import CompactionDetail, DroppedMessage, SessionMeasures
+from perdure.lab.replay.policies import Policy
 from perdure.lab.replay.prices import MAIN_SYSTEM, PRICE_SYSTEMS
 from perdure.lab.replay.run import ReplayJob, replay
 from perdure.lab.replay.sessions import RecordedSession, RecordedUsage, read_turns, session_digest
@@ -266,7 +267,7 @@ def _output_tokens(session: RecordedSession) -> int:
 
 def make_jobs(
     sessions: Iterable[RecordedSession],
-    policies: Sequence[Any],
+    policies: Sequence[Policy],
     windows: Sequence[int],
     *,
     on_session: Callable[[RecordedSession], None],

@@ -10,7 +10,8 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,13 +22,13 @@ from perdure.app.runtime import Shared
 from perdure.config.load import validate_settings
 from perdure.core.errors import PerdureError
 from perdure.core.events import CompactionFinished, Event
-from perdure.lab.replay.facts import find_needs
+from perdure.lab.replay.facts import Need, find_needs
 from perdure.lab.replay.measures import MeasureRecorder, SessionMeasures
 from perdure.lab.replay.policies import UNLIMITED, Policy
 from perdure.lab.replay.prices import cache_models
 from perdure.lab.replay.provider import ReplayProvider
 from perdure.lab.replay.script import MAX_OUTPUT, ReplayClock, ReplayScript
-from perdure.lab.replay.sessions import RecordedSession, ReplayTurn, ToolShape, read_turns, tool_shapes
+from perdure.lab.replay.sessions import RecordedSession, ReplayTurn, ToolShape, read_turns, session_digest, tool_shapes
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import strict
 from perdure.tools.tool import Tool
@@ -68,12 +69,27 @@ async def _inline(work: Callable[[], T]) -> T:
 def replay(job: ReplayJob) -> SessionMeasures:
     """Replay a session and measure it. Raises PerdureError where the agent cannot go on."""
     started_s = time.perf_counter()
-    turns = read_turns(job.session)
+    turns, needs = _prepare(_SessionKey(session_digest(job.session), job.session))
     if not turns:
         raise PerdureError(f"{job.session.id} holds no reply to replay")
     with tempfile.TemporaryDirectory(prefix="perdure-replay-", dir=_scratch_folder()) as folder:
-        measures = _Replay(job, turns, Path(folder)).run()
+        measures = _Replay(job, turns, needs, Path(folder)).run()
     return replace(measures, own_s=round(time.perf_counter() - started_s, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class _SessionKey:
+    """A session that is equal to any other with the same content."""
+
+    digest: str
+    session: RecordedSession = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _prepare(key: _SessionKey) -> tuple[list[ReplayTurn], list[list[Need]]]:
+    """The turns of a session and the needs of its replies; a process mostly replays one under several policies."""
+    turns = read_turns(key.session)
+    return turns, find_needs(turns)
 
 
 def _scratch_folder() -> Path | None:
@@ -85,13 +101,15 @@ def _scratch_folder() -> Path | None:
 class _Replay:
     """One replay in a folder of its own."""
 
-    def __init__(self, job: ReplayJob, turns: Sequence[ReplayTurn], folder: Path) -> None:
+    def __init__(
+        self, job: ReplayJob, turns: Sequence[ReplayTurn], needs: Sequence[Sequence[Need]], folder: Path
+    ) -> None:
         self._job = job
         self._turns = turns
         self._folder = folder
         self._clock = ReplayClock(turns[0].steps[0].sent_s)
         self._script = ReplayScript(turns, self._clock)
-        self._recorder = MeasureRecorder(find_needs(turns), position=lambda: self._script.position - 1)
+        self._recorder = MeasureRecorder(needs, position=lambda: self._script.position - 1)
         window = job.window if job.policy.has_window else UNLIMITED
         self._window = window
         self._provider = ReplayProvider(

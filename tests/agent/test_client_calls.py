@@ -170,6 +170,42 @@ def test_a_tool_choice_is_sent_on_every_protocol(
             assert b.sim.requests[-1].body[key] == wire
 
 
+OTHER = {"type": "function", "function": {**THEIRS["function"], "name": "other"}}  # type: ignore[dict-item]  # a dict
+
+
+def test_a_call_of_another_tool_than_the_named_one_is_repaired_once_and_then_an_error(tmp_path: Path) -> None:
+    options = TurnOptions(tools=(THEIRS, OTHER), tool_choice="ask_client")
+    wrong = Say(calls=(Call("other", {}),))
+    with bench(tmp_path, wrong, Say(calls=(CLIENT,)), wrong, wrong) as b:
+        repaired = run(b.agent, "go", options)
+        assert [c.name for c in repaired.client_calls] == ["ask_client"]
+        assert "must call ask_client" in str(b.sim.requests[-1].body["messages"][0])
+        failed = run(b.agent, "again", options)
+        assert (failed.outcome, failed.client_calls) == ("failed", ())
+        assert "must call ask_client" in (failed.error or "")
+        assert b.sim.violations == []
+
+
+def test_the_named_tool_alone_is_called_where_a_reply_calls_others_too(tmp_path: Path) -> None:
+    options = TurnOptions(tools=(THEIRS, OTHER), tool_choice="ask_client")
+    with bench(tmp_path, Say(calls=(Call("other", {}), CLIENT)), "Done.") as b:
+        first = run(b.agent, "go", options)
+        assert [c.name for c in first.client_calls] == ["ask_client"]
+        assert run(b.agent, None, with_results(tool_result("call_theirs", "x"))).final_response == "Done."
+        assert b.sim.violations == []
+
+
+def test_a_model_that_makes_several_calls_at_once_against_the_request_gets_one(tmp_path: Path) -> None:
+    options = TurnOptions(tools=(THEIRS,), allows_parallel_calls=False)
+    calls = (Call("look", {"what": "a"}), CLIENT, Call("ask_client", {}, id="call_more"), Call("look", {"what": "b"}))
+    with bench(tmp_path, Say(calls=calls), "Done.", tools=[look]) as b:
+        first = run(b.agent, "go", options)
+        assert [c.id for c in first.client_calls] == ["call_theirs"]
+        run(b.agent, None, with_results(tool_result("call_theirs", "theirs")))
+        assert stored(b, first.session_id)[2:] == ["tool saw a", "tool theirs", "tool saw b", "assistant Done."]
+        assert b.sim.violations == []
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_parallel_calls_can_be_switched_off_on_every_protocol(tmp_path: Path, mode: ApiMode) -> None:
     with bench(tmp_path, "hi", mode=mode) as b:

@@ -7,7 +7,7 @@ reply asks for no tool, or for one that the client runs. Everything is on disk b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +33,7 @@ from perdure.core.events import (
 )
 from perdure.core.messages import REFUSED_BY, SYSTEM_NOTE, Entry, Message, RefusedBy, ToolCall
 from perdure.core.rules import find_call
-from perdure.core.turn_options import AUTO, REQUIRED, AnswerRejected
+from perdure.core.turn_options import AUTO, REQUIRED, AnswerRejected, TurnOptions
 from perdure.core.usage import CanonicalUsage
 from perdure.providers.types import Reply
 from perdure.store.records import StoredEvent
@@ -301,7 +301,7 @@ class Turn:
         return await self._caller.ask(self._task_id, extra_system=note, with_tools=with_tools, tool_choice=choice)
 
     def _accepted_message(self, reply: Reply) -> Message:
-        """The reply as it enters the history: client calls marked, calls cut off at its limit dropped."""
+        """The reply as it enters the history: client calls marked, those that are not allowed or cut off dropped."""
         options, message = self._live.options, reply.message
         self._finish_reason = reply.finish
         if (refused_by := _REFUSALS.get(reply.finish)) is not None:
@@ -310,8 +310,7 @@ class Turn:
             return replace(message, tool_calls=())
         if not any(call.name in options.tool_names for call in message.tool_calls):
             return message
-        calls = (call.for_client() if call.name in options.tool_names else call for call in message.tool_calls)
-        return replace(message, tool_calls=tuple(calls))
+        return replace(message, tool_calls=tuple(_client_calls_marked(message.tool_calls, options)))
 
     def _checked_text(self, reply: Reply) -> tuple[str, str | None]:
         """The text of a final reply, and why it is not what the client requested, if so."""
@@ -427,6 +426,20 @@ class Turn:
             client_calls=self._live.client_calls if outcome == "completed" else (),
             finish=self._finish_reason,
         )
+
+
+def _client_calls_marked(calls: Sequence[ToolCall], options: TurnOptions) -> Iterator[ToolCall]:
+    """Yield the calls of a reply without calls of the client's tools that it did not allow.
+
+    Models ignore a tool choice, and a request for single calls, where their provider does not enforce it.
+    """
+    is_first = True
+    for call in calls:
+        if call.name not in options.tool_names:
+            yield call
+        elif options.tool_choice in (AUTO, REQUIRED, call.name) and (is_first or options.allows_parallel_calls):
+            is_first = False
+            yield call.for_client()
 
 
 def _since_request(entries: Sequence[Entry]) -> list[Message]:

@@ -484,7 +484,7 @@ def test_an_idempotency_key_is_valid_in_its_own_conversation_only(alice: openai.
         ({"n": 0}, openai.BadRequestError, "n"),
         ({"functions": [{"name": "f"}]}, openai.BadRequestError, "functions"),
         ({"tools": "f"}, openai.BadRequestError, "tools"),
-        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, openai.BadRequestError, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, openai.BadRequestError, "tools[0].function"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}] * 2}, openai.BadRequestError, "tools[1]"),
         ({"tool_choice": "required"}, openai.BadRequestError, "tool_choice"),
         (

@@ -1,4 +1,4 @@
-"""A model that declines to answer: the refusal is stored, told apart from an answer, and sent in OpenAI's shape."""
+"""Turns without an answer, in the shapes of the official clients: refusals, and prompts beyond the window."""
 
 from __future__ import annotations
 
@@ -130,3 +130,21 @@ def test_a_refusal_is_stored_with_its_message_and_in_events(
     rows = read.json()
     assert rows["messages"][-1]["refused_by"] == refused_by
     assert [e["payload"]["refused_by"] for e in rows["events"] if e["kind"] == "model_refused"] == [refused_by]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_prompt_beyond_the_window_is_the_clients_error(is_stream: bool, ann: openai.OpenAI) -> None:
+    text = "word " * 100_000
+    with pytest.raises(openai.APIError) as raised:
+        list(ask(ann, text, stream=is_stream))  # a stream ends with the error
+    assert (raised.value.code, raised.value.param) == ("context_length_exceeded", "messages")
+    if is_stream:
+        (*_, last) = ann.responses.create(model="perdure", input=text, stream=True)
+        assert last.type == "response.failed"
+        assert last.response.error is not None
+        assert str(last.response.error.code) == "context_length_exceeded"
+    else:
+        assert isinstance(raised.value, openai.BadRequestError)
+        with pytest.raises(openai.BadRequestError) as raised:
+            ann.responses.create(model="perdure", input=text)
+        assert (raised.value.code, raised.value.param) == ("context_length_exceeded", "input")

@@ -73,11 +73,15 @@ class ConversationResult(MappingAccess):
     client_calls: tuple[ToolCall, ...] = ()
     # Why the last reply ended, in the words of `providers.types.Finish`.
     finish: str = ""
+    # The kind of the provider's error, in the words of `core.errors.ErrorKind`.
+    error_kind: str = ""
 
     @property
     def event(self) -> TurnFinished:
         """The last event of the turn."""
-        return TurnFinished(self.outcome, self.final_response, self.usage, self.error, self.client_calls, self.finish)
+        return TurnFinished(
+            self.outcome, self.final_response, self.usage, self.error, self.client_calls, self.finish, self.error_kind
+        )
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -124,7 +128,7 @@ class Turn:
         # A user message, with its recalled context, that comes after results which are still to be had.
         self._deferred: tuple[Message, str] | None = None
         self._waiting: list[ToolCall] = []
-        self._finish_reason = ""
+        self._finish_reason = self._error_kind = ""
 
     async def run(self, user_message: Message | None) -> ConversationResult:
         """Run the turn. Failures are reported as the outcome; cancelling ends it cleanly.
@@ -147,6 +151,7 @@ class Turn:
             await self._run_waiting_calls()
             return *(await self._work()), None
         except (ProviderError, SpendingLimit, AnswerRejected) as failure:
+            self._error_kind = failure.verdict.kind if isinstance(failure, ProviderError) else ""
             self._live.record(StoredEvent(self._live.id, "turn_failed", {"reason": str(failure)}))
             return "failed", "", str(failure)
         except asyncio.CancelledError:
@@ -425,6 +430,7 @@ class Turn:
             error=error,
             client_calls=self._live.client_calls if outcome == "completed" else (),
             finish=self._finish_reason,
+            error_kind=self._error_kind,
         )
 
 

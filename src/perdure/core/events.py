@@ -185,6 +185,8 @@ class TurnFinished:
     # Why the last reply ended, in the words of `providers.types.Finish`; "" where there is none. "refusal": the model
     # declined to answer; "content_filter": its provider cut the reply off.
     finish: str = ""
+    # Of a turn that failed at its provider: the kind of the error, in the words of `core.errors.ErrorKind`.
+    error_kind: str = ""
 
 
 Event = (

@@ -113,6 +113,7 @@ def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
         "usage": usage,
         "client_calls": [call.to_dict() for call in event.client_calls],
         "finish": event.finish,
+        "error_kind": event.error_kind,
     }
 
 
@@ -128,8 +129,8 @@ def finished_event(result: Mapping[str, Any] | None, conversation_id: str | None
         return CommandAnswered(stored["text"], stored["level"], conversation_id)
     usage = CanonicalUsage(**stored["usage"]) if "usage" in stored else CanonicalUsage(reported=False)
     calls = tuple(ToolCall.from_dict(call) for call in stored.get("client_calls") or ())
-    finish, outcome = stored.get("finish", ""), stored.get("outcome", "failed")
-    return TurnFinished(outcome, stored.get("text", ""), usage, stored.get("error"), calls, finish)
+    finish, outcome, kind = stored.get("finish", ""), stored.get("outcome", "failed"), stored.get("error_kind", "")
+    return TurnFinished(outcome, stored.get("text", ""), usage, stored.get("error"), calls, finish, kind)
 
 
 def is_same_message(queued: QueuedMessage, inbound: InboundMessage) -> bool:

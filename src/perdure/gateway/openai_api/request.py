@@ -46,6 +46,8 @@ class CompletionRequest:
     system: str
     history: tuple[MessageDict, ...]
     new: MessageDict | None
+    # The parameter that has the messages.
+    field: str = "messages"
     options: TurnOptions = NO_OPTIONS
     stop: tuple[str, ...] = ()
     is_stream: bool = False
@@ -98,6 +100,7 @@ def split_messages(
         system="\n\n".join(_text_of(m) for m in messages if m["role"] == "system").strip(),
         history=tuple(dialogue[: last_answer + 1]),
         new=tail[-1] if tail[-1]["role"] == "user" else None,
+        field=field,
         options=replace(options, results=results),
     )
 

@@ -70,7 +70,7 @@ class ResponseObject:
                 for event in items.feed(delta):
                     yield event
         if (failure := turn.failure) is not None:
-            error = {"code": "server_error", "message": failure.message}
+            error = {"code": "server_error" if failure.status >= 500 else failure.code, "message": failure.message}
             yield self.event("response.failed", response=self._response("failed", items.output, error=error))
             return
         for event in items.close(turn):

@@ -148,6 +148,8 @@ class CompletionTurn:
             return ApiError(503, "stopped", "the gateway is shutting down; the message is stored and will be answered")
         if isinstance(self.end, TurnFinished) and self.end.outcome == "failed":
             message = self.end.error or "the turn failed"
+            if self.end.error_kind == "prompt_too_long":
+                return ApiError(400, "context_length_exceeded", message, param=self._completion.field)
             return ApiError(502, "turn_failed", message, headers={"x-should-retry": "false"})
         return None
 

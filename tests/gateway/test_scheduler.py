@@ -20,7 +20,7 @@ from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.routing import SCOPE as CHATS
 from perdure.gateway.workers.routing import chat_key, queue_key
-from perdure.gateway.workers.scheduler import chat_of_run, record_outcomes
+from perdure.gateway.workers.scheduler import chat_of_run, format_time, record_outcomes
 from perdure.store.inbox import InboundMessage
 from perdure.store.schedules import MissedRuns, NewSchedule, RunStart, Schedule, ScheduleRun
 from perdure.store.store import SessionStore, open_store
@@ -268,6 +268,7 @@ def test_a_schedule_that_cannot_be_read_does_not_hold_up_others(tmp_path: Path) 
         await finish(hub, store)
         assert store.schedules.runs(broken) == []
         assert store.schedules.get(broken.id).next_at_ms > clock.now_ms()
+        assert format_time(0, broken.timezone) == "1970-01-01 00:00 UTC"
         assert only_run(store, other).outcome == "completed"
 
     story(tmp_path, work, script=lambda asked: "Done.")

@@ -145,14 +145,14 @@ async def run_schedule(settings: Settings, home: Path, store: SessionStore, sche
     shared = Shared(settings, home=home, store=store, bridge=RunningLoop(), wire=_http_client(), keep=run_shielded)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     hub.start_alone()
-    queued = await hub.scheduler.run_now(schedule)
-    inbound = queued.inbound
-    ticket = Ticket(queued.id, None, "running", ChatKey(inbound.platform, inbound.user_key, inbound.chat))
     try:
+        queued = await hub.scheduler.run_now(schedule)
+        inbound = queued.inbound
+        ticket = Ticket(queued.id, None, "running", ChatKey(inbound.platform, inbound.user_key, inbound.chat))
         async for _ in hub.turn_events(ticket):
             pass
     finally:
-        hub.stop_turns([queued.id])
+        hub.stop_turns([job.queued.id for job in hub.queues.jobs])
         await hub.drain(settings.gateway.drain_timeout_s)
         await shared.transport.aclose()
         await run_blocking(record_outcomes, store)

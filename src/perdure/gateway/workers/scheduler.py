@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
 from perdure.commands.command import is_command
@@ -155,8 +155,12 @@ def describe_missed(missed: MissedRuns, timezone: str) -> str:
 
 
 def format_time(ms: int, timezone: str) -> str:
-    """Format a time in the time zone of its schedule."""
-    return datetime.fromtimestamp(ms / 1000, ZoneInfo(timezone)).strftime("%Y-%m-%d %H:%M %Z")
+    """Format a time in the time zone of its schedule; in UTC where this machine does not know that."""
+    try:
+        zone: tzinfo = ZoneInfo(timezone)
+    except (KeyError, ValueError, OSError):
+        zone = UTC
+    return datetime.fromtimestamp(ms / 1000, zone).strftime("%Y-%m-%d %H:%M %Z")
 
 
 def _add(missed: MissedRuns | None, count: int, since_ms: int) -> MissedRuns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.cli.style import fit_lines, safe
+from perdure.cli.style import fit_lines, safe, wrap_lines
 from perdure.commands.format import bar
 
 
@@ -34,3 +34,19 @@ def test_a_list_of_commands_keeps_its_second_column() -> None:
     assert fitted[1].startswith("/expand [id] [last]   open what")
     assert all(line.startswith(" " * 22) and line[22] != " " for line in fitted[2:])
     assert max(map(len, fitted)) <= 50
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_short_label_keeps_its_column_when_its_words_are_wrapped(width: int) -> None:
+    lines = list(fit_lines(["→ ask    asks before every edit and every command that may change something"], width))
+    assert len(lines) > 1 or width == 80
+    assert lines[0].startswith("→ ask    asks before")
+    assert all(line.startswith(" " * 9 + line.strip()[:1]) and len(line) <= width for line in lines[1:])
+
+
+def test_foreign_lines_are_wrapped_between_words_and_keep_their_blanks() -> None:
+    text = ["    if    ready:   run(the_command_with_a_long_name)   # and a comment behind it", "", "x" * 90]
+    lines = list(wrap_lines(text, 40))
+    assert lines[0] == "    if    ready:"
+    assert lines[1] == "run(the_command_with_a_long_name)   #"
+    assert lines[3:] == ["", "x" * 40, "x" * 40, "x" * 10]

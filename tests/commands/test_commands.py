@@ -155,6 +155,16 @@ def test_insights_keep_what_was_written_to_the_cache_apart_from_fresh_input(desk
     assert row.split()[1:5] == ["1,111", "3,333", "44,444", "22"]
 
 
+def test_insights_fit_sixty_columns_whatever_the_figures(desk: Desk) -> None:
+    used = CanonicalUsage(input_tokens=999_999, output_tokens=1_000_000, cache_read_tokens=123_456_789_012)
+    route = RouteRecord("p", "a-model-with-quite-a-long-name-of-its-own")
+    desk.store.ledger.record_call(CallRecord(desk.agent.session_id or "", route=route, usage=used, cost_usd=12_345.67))
+    tables = [line for line in desk.do("/insights 7").text.splitlines() if line.startswith("  ")]
+    assert max(map(len, tables)) <= 60
+    (row,) = [line for line in tables if "a-model-with" in line]
+    assert row.split()[:5] == ["a-model-with-q…", "999,999", "123G", "0", "1.00M"]
+
+
 def test_context_draws_what_fills_the_window(desk: Desk) -> None:
     shown = desk.do("/context").text
     for wanted in ("system", "handoff", "tail", "compacts at 6,000"):

@@ -41,7 +41,13 @@ def test_the_command_ends_with_hints_that_can_be_typed(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["demo", "--fast", "--folder", str(folder)])
     assert result.exit_code == 0, result.output
     assert "Quiz: is it still known?" in result.output
-    assert f"PERDURE_HOME={folder}/home" in result.output
+    hints = result.output[result.output.index("Quiz:") :]
+    assert f"PERDURE_HOME={folder}/home" in hints
+    assert "/handoff shows what the model reads now" in " ".join(hints.split())
+    # A command stands alone on its line, so that it can be copied whole.
+    commands = [line.strip() for line in hints.splitlines() if "PERDURE_HOME=" in line]
+    assert [c.split(" ")[-1] for c in commands][:2] == ["--continue", "serve"]
+    assert all(c.startswith("PERDURE_HOME=") for c in commands)
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])

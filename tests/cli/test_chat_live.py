@@ -16,6 +16,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from perdure.agent.runner import LoopThread
+from perdure.agent.turn import NO_ANSWER
 from perdure.app import Agent
 from perdure.cli.chat.controller import EDIT
 from perdure.cli.chat.prompt import PromptBox, PromptHandlers
@@ -499,3 +500,31 @@ def test_help_is_grouped_and_no_line_breaks_inside_a_word(width: int) -> None:
     assert set(" ".join(lines).split()) == set(text.split())
     headings = [line for line in lines if not line.startswith(("/", " "))]
     assert headings == ["The context", "Conversations", "Model and permissions", "This chat"]
+
+
+@pytest.mark.parametrize(
+    ("finish", "response", "line"),
+    [
+        ("stop", NO_ANSWER, "· The model gave no answer. /retry asks again.\n"),
+        ("refusal", "I cannot.", "· The model refused to answer.\n"),
+        ("content_filter", "", "· A content filter of the provider cut the answer off.\n"),
+    ],
+)
+def test_a_turn_without_an_answer_says_so(finish: str, response: str, line: str) -> None:
+    assert line in Page().show(TurnFinished("completed", response, finish=finish))
+    assert "·" not in Page().show(TextDelta("Hi."), TurnFinished("completed", "Hi.", finish="stop"))
+
+
+def test_a_long_block_that_still_grows_is_broken_between_words() -> None:
+    page = Page()
+    page.show(TextDelta("characteristically " * 400))
+    rows = page.transcript.live(width=60, rows=20).split("\n")
+    assert {word for row in rows for word in row.split()} == {"characteristically"}
+
+
+@pytest.mark.usefixtures("_home")
+def test_escape_stops_a_turn_well_within_a_second_of_waiting(tmp_path: Path) -> None:
+    with Simulator(script=["Hi."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        app = chat.chat._box.app
+        assert app.ttimeoutlen + (app.timeoutlen or 0) <= 0.6

@@ -52,9 +52,12 @@ def _lines(report: CompactionReport, messages_before: int) -> list[str]:
     if report.outcome in ("compacted", "digest"):
         before, after = report.before_tokens, report.after_tokens
         whole = max(before, after)
+        # Equally long, so that bars which give way to a narrow terminal stay comparable.
+        counts = [count(n, "message") for n in (messages_before, len(report.messages))]
+        counts = [text.ljust(max(map(len, counts))) for text in counts]
         lines += [
-            f"before {bar(before, whole)} {tokens(before):>9} tokens in {count(messages_before, 'message')}",
-            f"after  {bar(after, whole)} {tokens(after):>9} tokens in {count(len(report.messages), 'message')}",
+            f"before {bar(before, whole)} {tokens(before):>9} tokens in {counts[0]}",
+            f"after  {bar(after, whole)} {tokens(after):>9} tokens in {counts[1]}",
             "Nothing is lost: /expand opens what the handoff stands for, /undo takes it back.",
         ]
     if report.message:

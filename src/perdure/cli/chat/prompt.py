@@ -112,6 +112,8 @@ class ChatCompleter(Completer):
 ANSWER_WORDS = ("yes", "session", "always", "no")
 # The line counts as being typed for this long after a key.
 _PAUSE_S = 0.7
+_CODE_S = 0.1
+_CHORD_S = 0.5
 _INPUT_ROWS = 10
 _ANSWER_ROWS = 2
 _MENU_ROWS = 8
@@ -191,6 +193,8 @@ class PromptBox:
             input=source or _quick_paste(create_input()),
             output=output or _quiet(create_output()),
         )
+        # How long Escape alone waits: for the rest of a key's code, and for a second key (Alt-Enter).
+        self.app.ttimeoutlen, self.app.timeoutlen = _CODE_S, _CHORD_S
 
     # -- what a chat does with it ------------------------------------------------------------------------------------
 

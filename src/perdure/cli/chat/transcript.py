@@ -315,7 +315,20 @@ class ChatTranscript:
             self._write_words(safe(runnable(event.error or "the turn failed")), self._ink.bad)
         elif event.outcome == "interrupted":
             self._write(self._ink.dim("stopped; the conversation is kept") + "\n")
+        elif line := _missing_answer(event):
+            self._write_words(f"· {line}", self._ink.warn)
         self._write("\n")
+
+
+def _missing_answer(event: TurnFinished) -> str:
+    """Say that a completed turn has no answer, and why; "" for one that has."""
+    from perdure.agent.turn import NO_ANSWER  # loaded with the first turn
+
+    if event.finish == "refusal":
+        return "The model refused to answer."
+    if event.finish == "content_filter":
+        return "A content filter of the provider cut the answer off."
+    return "The model gave no answer. /retry asks again." if event.final_response == NO_ANSWER else ""
 
 
 def _turning(now_s: float) -> str:
@@ -323,6 +336,15 @@ def _turning(now_s: float) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Plain lines no wider than the terminal."""
+    """Plain lines no wider than the terminal, broken between words where there are any."""
     width = max(1, width - 1)
-    return [line[i : i + width] for line in text.split("\n") for i in range(0, max(1, len(line)), width)]
+    rows: list[str] = []
+    for line in text.split("\n"):
+        start = 0
+        while len(line) - start > width:
+            blank = line.rfind(" ", start + 1, start + width + 1)
+            end = blank if blank > 0 else start + width
+            rows.append(line[start:end])
+            start = end + (blank > 0)
+        rows.append(line[start:])
+    return rows

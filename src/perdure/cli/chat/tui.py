@@ -331,7 +331,8 @@ class ChatApp:
     def _unfold(self) -> None:
         """Print the newest tool output whole."""
         if self._transcript is not None:
-            self._box.write("".join(f"  {line}\n" for line in safe(self._transcript.unfold()).split("\n")))
+            lines = wrap_lines(safe(self._transcript.unfold()).split("\n"), self._box.width - 2)
+            self._box.write("".join(f"  {line}\n" for line in lines))
 
     def _interrupt(self) -> None:
         """Stops what is going on; lines that waited behind it go back into the input."""

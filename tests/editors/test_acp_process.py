@@ -193,6 +193,24 @@ def test_what_a_tool_program_prints_never_reaches_the_protocol(tmp_path: Path) -
         asyncio.run(story(sim))
 
 
+def test_what_a_plugin_prints_never_reaches_the_protocol(tmp_path: Path) -> None:
+    plugin = tmp_path / "home" / "plugins" / "tools" / "loud"
+    plugin.mkdir(parents=True)
+    (plugin / "__init__.py").write_text(
+        "import os\n\ndef plugin(registry, hooks):\n    print('printed')\n    os.write(1, b'written\\n')\n"
+    )
+
+    async def story(sim: Simulator) -> None:
+        async with editor(tmp_path, sim, settings={"tools.plugins": '["loud"]'}) as ed:
+            session_id = await ed.new()
+            assert await ed.ask(session_id, "say hello") == "end_turn"
+            assert ed.client.text() == "hello"
+            assert "loud" not in ed.client.text("agent_thought_chunk")
+
+    with Simulator(script=obedient) as sim:
+        asyncio.run(story(sim))
+
+
 # -- kills -------------------------------------------------------------------------------------------------------------
 
 

@@ -138,6 +138,37 @@ def test_a_session_goes_on_in_the_branch_that_retry_made_also_after_a_restart(tm
     _lives(tmp_path, first, second)
 
 
+def test_the_mode_of_a_session_is_stored_except_to_never_ask(tmp_path: Path) -> None:
+    known: list[str] = []
+
+    def choose(mode: str) -> Story:
+        async def story(ed: Editor) -> str:
+            if not known:
+                known.append(await ed.new())
+            response = await _load(ed, known[0])
+            await ed.agent.set_session_mode(session_id=known[0], mode_id=mode)
+            return str(response.modes.current_mode_id)
+
+        return story
+
+    assert _lives(tmp_path, *map(choose, ("plan", "ask", "all", "edits"))) == ["edits", "plan", "ask", "edits"]
+
+
+def test_a_session_whose_conversation_another_process_writes_is_refused_plainly(tmp_path: Path) -> None:
+    async def story(ed: Editor) -> None:
+        session_id = await ed.new()
+        await ed.ask(session_id, "say one")
+        with open_store(tmp_path / "home" / "perdure.db") as store:
+            (conversation,) = store.conversations.list().conversations
+            lease = store.leases.acquire(conversation.id, "elsewhere:1")
+            with pytest.raises(acp.RequestError, match=r"elsewhere|another process"):
+                await ed.ask(session_id, "say two")
+            store.leases.release(lease)
+        assert await ed.ask(session_id, "say two") == "end_turn"
+
+    _lives(tmp_path, story)
+
+
 def test_a_session_can_be_resumed_silently_forked_and_closed(tmp_path: Path) -> None:
     async def story(ed: Editor) -> None:
         session_id = await ed.new()

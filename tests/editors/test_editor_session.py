@@ -246,6 +246,33 @@ def test_cancel_while_a_question_is_open_ends_the_turn(tmp_path: Path) -> None:
     _tell(tmp_path, story, answer=lambda call, options: asyncio.Event().wait(), settings=ASK)
 
 
+def test_a_tool_call_that_is_cut_off_does_not_stay_in_progress(tmp_path: Path) -> None:
+    async def story(ed: Editor) -> None:
+        session_id = await ed.new()
+        turn = asyncio.create_task(ed.ask(session_id, "run sleep 60"))
+        await ed.client.until(lambda: any(u.status == "in_progress" for u in ed.client.of_kind("tool_call_update")))
+        await ed.agent.cancel(session_id=session_id)
+
+        assert await turn == "cancelled"
+        assert ed.client.of_kind("tool_call_update")[-1].status == "failed"
+
+    _tell(tmp_path, story)
+
+
+def test_a_call_of_a_reply_that_was_dropped_does_not_stay_pending(tmp_path: Path) -> None:
+    call = Call("todo", {})
+
+    async def story(ed: Editor) -> None:
+        with pytest.raises(acp.RequestError, match="the connection was lost"):
+            await ed.ask(await ed.new(), "go")
+
+        started = [u.tool_call_id for u in ed.client.of_kind("tool_call")]
+        ends = {u.tool_call_id: u.status for u in ed.client.of_kind("tool_call_update") if u.status}
+        assert [ends.get(update_id) for update_id in started] == ["failed"] * len(started)
+
+    _tell(tmp_path, story, lambda asked: Say("", calls=(call, call), drop_after=6))
+
+
 def test_a_second_prompt_waits_for_the_first(tmp_path: Path) -> None:
     async def story(ed: Editor) -> None:
         session_id = await ed.new()
@@ -307,6 +334,25 @@ def test_commands_are_advertised_and_answered_without_the_model(tmp_path: Path) 
 
     sim = _tell(tmp_path, story)
     assert len(sim.requests) == 1
+
+
+def test_a_compaction_can_be_cancelled(tmp_path: Path) -> None:
+    def script(asked: ScriptRequest) -> Step:
+        is_summary = not asked.body.get("tools")
+        return Say("A summary.", delay_s=60) if is_summary else Say("word " * 500)
+
+    async def story(ed: Editor) -> None:
+        session_id = await ed.new()
+        for number in range(8):
+            await ed.ask(session_id, f"question {number} " + "about many things " * 100)
+        turn = asyncio.create_task(ed.ask(session_id, "/compress"))
+        await ed.client.until(lambda: "compacting" in ed.client.text("agent_thought_chunk"))
+        await ed.agent.cancel(session_id=session_id)
+
+        assert await turn == "cancelled"
+        assert await ed.ask(session_id, "and now?") == "end_turn"
+
+    _tell(tmp_path, story, script)
 
 
 def test_each_session_works_in_its_own_folder(tmp_path: Path) -> None:

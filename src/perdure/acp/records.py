@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class StoredSession:
     folder: Path
     conversation_id: str | None
     created_at_ms: int
+    # The permission mode that was chosen in it; None: as the settings have it.
+    mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class SessionRecords:
         if stored is None:
             conversation = self._store.conversations.get(session_id)
             stored = StoredSession(session_id, folder, conversation.id, conversation.created_at_ms)
-        session = StoredSession(session_id, folder, stored.conversation_id, stored.created_at_ms)
+        session = replace(stored, folder=folder)
         self._save(session)
         return session
 
@@ -68,7 +70,13 @@ class SessionRecords:
         """Store which conversation a session continues; durable on return."""
         stored = _parse(session_id, self._state.get(session_id))
         if stored is not None:
-            self._save(StoredSession(session_id, stored.folder, conversation_id, stored.created_at_ms))
+            self._save(replace(stored, conversation_id=conversation_id))
+
+    def set_mode(self, session_id: str, mode: str | None) -> None:
+        """Store the permission mode of a session; durable on return."""
+        stored = _parse(session_id, self._state.get(session_id))
+        if stored is not None:
+            self._save(replace(stored, mode=mode))
 
     def page(self, folder: Path | None, cursor: str | None) -> tuple[Sequence[ListedSession], str | None]:
         """Return sessions with messages, the newest first, and the cursor of the next page. Raises StoreError."""
@@ -94,6 +102,7 @@ class SessionRecords:
             "folder": str(session.folder),
             "conversation": session.conversation_id,
             "created_at": session.created_at_ms,
+            "mode": session.mode,
         }
         self._state.set(session.id, value)
 
@@ -101,6 +110,7 @@ class SessionRecords:
 def _parse(session_id: str, value: Any) -> StoredSession | None:
     match value:
         case {"folder": str(folder), "conversation": str() | None as conversation, "created_at": int(created_at)}:
-            return StoredSession(session_id, Path(folder), conversation, created_at)
+            mode = value.get("mode")
+            return StoredSession(session_id, Path(folder), conversation, created_at, str(mode) if mode else None)
         case _:
             return None

@@ -205,7 +205,7 @@ class EditorAgent:
 
     @plain_errors
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
-        self._session(session_id).set_mode(mode_id)
+        await asyncio.to_thread(self._session(session_id).set_mode, mode_id)
         return SetSessionModeResponse()
 
     @plain_errors
@@ -257,6 +257,7 @@ class EditorAgent:
             records=self._records,
             client=client,
             conversation_id=stored.conversation_id,
+            mode=stored.mode,
         )
         await asyncio.to_thread(lambda: session.agent)
         self._sessions[stored.id] = session

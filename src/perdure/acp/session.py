@@ -69,6 +69,10 @@ _OPTIONS = {
 }
 
 
+class CommandCancelled(Exception):
+    """The editor cancelled a command, such as a compaction."""
+
+
 class EditorSession:
     """A session of an editor, and what commands are lent (`CommandContext`); prompts run one after the other."""
 
@@ -85,6 +89,7 @@ class EditorSession:
         records: SessionRecords,
         client: AgentSideConnection,
         conversation_id: str | None = None,
+        mode: str | None = None,
     ) -> None:
         self.id = session_id
         self.folder = folder
@@ -100,7 +105,7 @@ class EditorSession:
         self._is_cancelled = False
         self._agent: ConversationAgent | None = None
         self._updates: TurnUpdates | None = None
-        self._mode: PermissionMode | None = None
+        self._mode: PermissionMode | None = next((known for known in MODES if known == mode), None)
         own, self.warnings = user_commands(shared.home, folder, builtin_names())
         self._commands = Commands(c for c in all_commands(own) if c.name not in _LEFT_TO_EDITOR)
 
@@ -116,7 +121,7 @@ class EditorSession:
             self._is_cancelled = False
             try:
                 return await self._answer(text, message)
-            except concurrent.futures.CancelledError:  # a compaction that the editor cancelled
+            except CommandCancelled:
                 return PromptResponse(stop_reason="cancelled")
             finally:
                 await self._queue.flush()
@@ -160,11 +165,15 @@ class EditorSession:
         return SessionModeState(current_mode_id=self.agent.parts.tools.permissions.mode, available_modes=listed)
 
     def set_mode(self, name: str) -> None:
-        """Change the permission mode. Raises RequestError for an unknown one."""
+        """Change the permission mode, also for later loads of the session. Raises RequestError; blocks.
+
+        To never ask is not stored: it has to be chosen anew.
+        """
         mode = next((mode for mode in MODES if mode == name), None)
         if mode is None:
             raise invalid(f"there is no mode {name!r}; there are: {', '.join(MODES)}")
         self._mode = self.agent.parts.tools.permissions.mode = mode
+        self._records.set_mode(self.id, mode if mode != "all" else None)
 
     async def close(self) -> None:
         """Stop the running turn, which stores what it has, and release everything."""
@@ -235,10 +244,18 @@ class EditorSession:
 
     async def _answer(self, text: str, message: Mapping[str, Any]) -> PromptResponse:
         if is_command(text):
-            result = await asyncio.to_thread(self._commands.dispatch, self, text)
+            result = await asyncio.to_thread(self._dispatch, text)
             if result is not None:
                 return await self._after_command(result)
         return await self._run_turn(text, message)
+
+    def _dispatch(self, text: str) -> CommandResult | None:
+        """Run a command. Raises CommandCancelled; blocks."""
+        try:
+            return self._commands.dispatch(self, text)
+        except concurrent.futures.CancelledError:
+            # Out of a thread it would arrive as the cancellation of the request itself, which then gets no response.
+            raise CommandCancelled from None
 
     async def _after_command(self, result: CommandResult) -> PromptResponse:
         if result.text:

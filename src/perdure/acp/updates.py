@@ -46,6 +46,7 @@ from perdure.core.events import (
     ToolFinished,
     ToolOutput,
     ToolStarted,
+    TurnFinished,
     TurnStarted,
 )
 from perdure.core.messages import Entry, Message, ToolCall
@@ -77,6 +78,7 @@ class _LiveCall:
     kind: ToolKind
     diff: list[FileEditToolCallContent] = field(default_factory=list)
     has_started: bool = False
+    is_finished: bool = False
 
 
 class TurnUpdates:
@@ -111,6 +113,8 @@ class TurnUpdates:
                 yield from self._preview(call, helper, f"{first}\n…\n{last}" if last else first)
             case ToolFinished():
                 yield from self._finish(event)
+            case TurnFinished():
+                yield from self._end_calls()
             case CallStarted(window_tokens=window_tokens):
                 self._window_tokens = window_tokens
             case CallFinished(usage=usage) if usage.reported:
@@ -177,11 +181,18 @@ class TurnUpdates:
         call, live = event.call, self._calls.get((event.helper, event.call.id))
         if live is None:
             return
-        is_done = event.state == "completed"
+        is_done, live.is_finished = event.state == "completed", True
         yield _finished_update(self._presenter, live.update_id, call, event.result, live.diff if is_done else [])
         items = (call.parsed_arguments() or {}).get("items")
         if call.name == "todo" and is_done and not event.helper and items is not None:
             yield update_plan(plan_entries(items))
+
+    def _end_calls(self) -> Iterator[SessionUpdate]:
+        """Yield the end of calls that were cut off, or parsed from a reply that was dropped: they have no result."""
+        for live in self._calls.values():
+            if not live.is_finished:
+                live.is_finished = True
+                yield update_tool_call(live.update_id, status="failed")
 
 
 def _finished_update(

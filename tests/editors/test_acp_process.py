@@ -23,7 +23,7 @@ from support.gateway_process import last_user_text, obedient
 
 pytestmark = pytest.mark.slow
 EXCHANGE = Path(__file__).parents[1] / "fixtures" / "acp" / "editor_exchange.jsonl"
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 class AgentProcess:
@@ -179,6 +179,25 @@ def test_an_input_that_ends_in_mid_turn_ends_the_process_and_keeps_the_message(t
     with open_store(tmp_path / "home" / "perdure.db") as store:
         (conversation,) = store.conversations.list().conversations
         assert [e.message.role for e in store.log.originals(conversation.id)] == ["user"]
+
+
+def test_requests_from_a_file_are_answered_before_the_end(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    new = {"cwd": str(tmp_path / "project"), "mcpServers": []}
+    requests = [("initialize", {"protocolVersion": 1}), ("session/new", new), ("session/list", {})]
+    lines = [json.dumps({"jsonrpc": "2.0", "id": n, "method": m, "params": p}) for n, (m, p) in enumerate(requests)]
+    with Simulator(script=obedient) as sim:
+        done = subprocess.run(
+            command(sim),
+            input="\n".join(lines).encode(),  # without a newline behind the last
+            capture_output=True,
+            env=environment(tmp_path / "home"),
+            timeout=LIMIT_S,
+        )
+    answers = {m["id"]: m for m in map(json.loads, done.stdout.splitlines()) if "id" in m}
+    assert done.returncode == 0
+    assert sorted(answers) == [0, 1, 2]
+    assert all("result" in answer for answer in answers.values())
 
 
 def test_what_a_tool_program_prints_never_reaches_the_protocol(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def _lives(tmp_path: Path, *stories: Story, script: Any = obedient) -> list[Any]
 
     async def run(sim: Simulator, story: Story) -> Any:
         async with editor_here(tmp_path, sim) as ed:
-            return await asyncio.wait_for(story(ed), 60)
+            return await asyncio.wait_for(story(ed), 120)
 
     with Simulator(script=script) as sim:
         results = [asyncio.run(run(sim, story)) for story in stories]

@@ -32,7 +32,7 @@ def _tell(
 ) -> Simulator:
     async def run(sim: Simulator) -> None:
         async with editor_here(tmp_path, sim, answer=answer, settings=settings) as ed:
-            await asyncio.wait_for(story(ed), 60)
+            await asyncio.wait_for(story(ed), 120)
 
     with Simulator(script=script) as sim:
         asyncio.run(run(sim))

@@ -62,7 +62,7 @@ def _live(
         hub = ScriptedHub()
         await adapter.start(hub)
         try:
-            await asyncio.wait_for(story(service, hub, adapter), 60)
+            await asyncio.wait_for(story(service, hub, adapter), 120)
         finally:
             await adapter.stop()
             await adapter.close()
@@ -440,4 +440,4 @@ def test_what_was_written_while_no_process_ran_is_submitted_at_the_next_start() 
         assert len({incoming.chat for incoming, _ in hub.submitted}) == 1
 
     with DiscordService() as service:
-        asyncio.run(asyncio.wait_for(run(service), 60))
+        asyncio.run(asyncio.wait_for(run(service), 120))

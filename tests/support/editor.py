@@ -22,7 +22,7 @@ from perdure.testing.simulator import Simulator
 
 # An option's id, with a reason or without; None: the question is dismissed. Or an awaitable of these.
 Answer = Callable[[Any, list[Any]], Any]
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 @dataclass

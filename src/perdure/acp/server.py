@@ -61,6 +61,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _NOT_FOUND, _FAILED = -32002, -32603
+# How long requests may take whose input has ended behind them.
+_ANSWER_S = 5.0
 
 
 def plain_errors(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -303,7 +305,8 @@ async def serve(flags: Mapping[str, Any], source: BinaryIO, sink: BinaryIO) -> N
     loop = asyncio.get_running_loop()
     loop.set_default_executor(DaemonThreads())
     agent = EditorAgent(flags)
-    connection = connect(agent, StdioTransport(source, sink))
+    transport = StdioTransport(source, sink)
+    connection = connect(agent, transport)
     listening = asyncio.create_task(connection.listen())
     if os.name != "nt":
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -311,6 +314,8 @@ async def serve(flags: Mapping[str, Any], source: BinaryIO, sink: BinaryIO) -> N
     try:
         with suppress(asyncio.CancelledError):
             await listening
+            await transport.wait_answered(_ANSWER_S, except_method="session/prompt")
     finally:
         await agent.close()
+        await transport.wait_answered(_ANSWER_S)
         await connection.close()

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 _log = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ class StdioTransport:
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._write_lock = asyncio.Lock()
         self._is_broken = False
+        # Requests without a response yet: their methods by id.
+        self._open_requests: dict[str, str] = {}
+        self._answered = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, name="perdure-acp-input", daemon=True).start()
 
@@ -65,8 +68,18 @@ class StdioTransport:
                 continue
             message = await self._parse(line)
             if message is not None:
+                if "method" in message and "id" in message:
+                    self._open_requests[str(message["id"])] = message["method"]
                 return message
         return None
+
+    async def wait_answered(self, timeout_s: float, *, except_method: str = "") -> None:
+        """Wait until every request has its response, or the timeout expires; those of one method are left out."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while any(method != except_method for method in self._open_requests.values()):
+                    self._answered.clear()
+                    await self._answered.wait()
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write one message. Raises ConnectionError once the reader is gone."""
@@ -79,6 +92,10 @@ class StdioTransport:
             except (OSError, ValueError):
                 self._is_broken = True
                 raise ConnectionError("the editor has closed the connection") from None
+            finally:
+                if "method" not in message:
+                    self._open_requests.pop(str(message.get("id")), None)
+                    self._answered.set()
 
     async def close(self) -> None:
         """Accept no more messages; those under way are written first."""

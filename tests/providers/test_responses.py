@@ -44,6 +44,16 @@ def test_models_and_backends_that_refuse_a_key_do_not_get_it() -> None:
     assert "temperature" not in body
 
 
+@pytest.mark.spec("P3")
+def test_the_chatgpt_backend_always_gets_a_stream_and_instructions() -> None:
+    codex = quirks_of("openai-codex", model="gpt-5.5", api_mode="codex_responses")
+    body = built(user("summarize this"), quirks=codex, is_streaming=False)
+    assert (body["stream"], bool(body["instructions"])) == (True, True)
+    assert built(user("hi"), quirks=codex, system=("S",))["instructions"] == "S"
+    other = built(user("hi"), quirks=quirks_of("openai-responses", model="gpt-5.5"), is_streaming=False)
+    assert not {"stream", "instructions"} & set(other)
+
+
 @pytest.mark.spec("J12", "K2")
 def test_sealed_reasoning_goes_back_before_what_it_led_to_and_results_pair_by_call_id() -> None:
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"}

@@ -76,8 +76,15 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "codex_responses",
         "https://chatgpt.com/backend-api/codex",
         ("OPENAI_CODEX_TOKEN",),
-        # The ChatGPT backend rejects both with "Unsupported parameter".
-        Quirks(call_ids="responses", max_tokens_key=None, takes_temperature=False),
+        # The ChatGPT backend rejects a limit and a temperature with "Unsupported parameter", and requests without the
+        # other two with {"detail": "Stream must be set to true"} and {"detail": "Instructions are required"}.
+        Quirks(
+            call_ids="responses",
+            max_tokens_key=None,
+            takes_temperature=False,
+            requires_instructions=True,
+            extra={"stream": True},
+        ),
         default_model="gpt-5.5",
     ),
     ProviderSpec(

@@ -224,6 +224,10 @@ def build(request: ModelRequest) -> bytes:
     return join_body(_head(request), "input", pieces)
 
 
+# For requests without a system prompt, such as summaries.
+_NO_INSTRUCTIONS = "Do what the message asks."
+
+
 def _head(request: ModelRequest) -> dict[str, Any]:
     """Return all keys but the input."""
     quirks = request.quirks
@@ -252,6 +256,8 @@ def _head(request: ModelRequest) -> dict[str, Any]:
         head["text"] = {"format": json_schema if is_schema else {"type": "json_object"}}
     if texts := [t for t in request.system if t]:
         head["instructions"] = "\n\n".join(texts)
+    elif quirks.requires_instructions:
+        head["instructions"] = _NO_INSTRUCTIONS
     return head | dict(quirks.extra) | dict(request.extra)
 
 

@@ -50,6 +50,8 @@ class Quirks:
     supports_cache_control: bool = False
     # Encrypted reasoning items may be requested (codex_responses).
     takes_encrypted_reasoning: bool = True
+    # Requests without `instructions` are refused (codex_responses).
+    requires_instructions: bool = False
     call_ids: CallIds = "openai"
     # Images in tool results on chat_completions: in a user message after them, inline, or omitted.
     tool_images: ToolImages = "follow"

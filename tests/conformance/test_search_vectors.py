@@ -93,6 +93,26 @@ def test_long_texts_are_cut_into_passages_and_vectors_survive_storage() -> None:
     assert len(unpack_vectors(b"\x01" * 300)) == 1
 
 
+def test_a_word_of_similar_meaning_decides_between_texts_about_other_things(store: SessionStore) -> None:
+    session = store.create()
+    about = "about the printer on the second floor, the lunch menu, the parking permits and the fire drill on Monday"
+    for topic in ("adoption", "holiday", "salary", "garden"):
+        store.append(session.id, user(f"Tom wrote {about}. He also mentioned his {topic}. And again {about}."))
+    store.vectors.catch_up()
+    assert "adoption" in store.open(store.search("When did Tom adopt?")[0].address, conversation_id=session.id).text
+
+
+def test_vectors_of_words_are_the_same_whether_cached_or_not() -> None:
+    model = load_word_vectors()
+    assert model is not None
+    words: list[str | bytes] = ["adopt", b"adoption", "house"]
+    vectors = model.embed_words(words)
+    assert float(vectors[0] @ vectors[1]) > 0.5 > float(vectors[0] @ vectors[2])
+    for count_of_words in (19_999, 20_001):
+        model.embed_words([f"w{n}" for n in range(count_of_words)])
+        assert abs(model.embed_words([*words, *words])[3:] - vectors).max() < 1e-6
+
+
 def test_vectors_are_not_used_until_nearly_all_messages_have_one(store: SessionStore) -> None:
     session = talk(store)
     question = "doctor medicine pills"

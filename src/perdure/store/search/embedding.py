@@ -30,6 +30,9 @@ _PASSAGE_CHARS = 600
 _PASSAGE_STEP = 450
 _MAX_PASSAGES = 24
 _SCALE = 127.0
+# 20 MB; identifiers and numbers are words, too, so texts bring ever new ones.
+_MAX_CACHED_WORDS = 20_000
+_MAX_WORD_CHARS = 40
 # Frequent words say little. The vocabulary lists bytes first, then pieces by how early they were merged, which is about
 # how frequent they are: the piece of rank r makes up about 0.1 / r of all text, and counts half if that is this share.
 _FIRST_PIECE = 259
@@ -46,6 +49,10 @@ class WordVectors:
         ranks = np.maximum(1, np.arange(len(vectors)) - _FIRST_PIECE + 1).astype(np.float32)
         self._weights = vectors * (_HALF_SHARE / (_HALF_SHARE + _PIECE_SHARE / ranks))[:, None]
         self._tokenizer = tokenizer
+        self._lock = threading.Lock()
+        self._rows: dict[str | bytes, int] = {}
+        # Memory is used only as words are added.
+        self._words: Vectors = np.empty((_MAX_CACHED_WORDS, DIMENSIONS), dtype=np.float32)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one vector per text; zero for a text without words."""
@@ -60,6 +67,25 @@ class WordVectors:
         lengths[lengths == 0] = 1
         result: Vectors = vectors / lengths
         return result
+
+    def embed_words(self, words: Sequence[str | bytes]) -> Vectors:
+        """Return one vector per word, text or ASCII bytes, as inside a sentence; those of recent words are cached."""
+        with self._lock:
+            missing = [w for w in dict.fromkeys(words) if w not in self._rows]
+            if len(self._rows) + len(missing) > _MAX_CACHED_WORDS:
+                self._rows, missing = {}, list(dict.fromkeys(words))
+            if len(missing) > _MAX_CACHED_WORDS:
+                return self.embed(list(map(_in_sentence, words)))
+            first = len(self._rows)
+            self._words[first : first + len(missing)] = self.embed(list(map(_in_sentence, missing)))
+            self._rows.update(zip(missing, range(first, first + len(missing)), strict=True))
+            result: Vectors = self._words[[self._rows[w] for w in words]]
+        return result
+
+
+def _in_sentence(word: str | bytes) -> str:
+    """Return a word with a space before it: the vocabulary distinguishes beginnings of words from other pieces."""
+    return f" {word.decode() if isinstance(word, bytes) else word}"[:_MAX_WORD_CHARS]
 
 
 # Two threads must not import numpy at the same time.

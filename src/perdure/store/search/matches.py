@@ -11,9 +11,11 @@ from perdure.store.search.ranking import Ranker, Relevance
 from perdure.store.search.vectors import Similarities
 
 # How much nearness in meaning counts, as a share of the best score by words.
-_MEANING_SHARE = 0.6
+_MEANING_SHARE = 0.45
+# What the nearer of the messages before and after adds to that: a remark is about what was said around it.
+_NEIGHBOUR_SHARE = 0.1
 # What the best match of a turn adds to the user's message that began it. Longer turns are not followed to their start.
-_TURN_SHARE = 0.4
+_TURN_SHARE = 0.6
 _TURN_MATCHES = 60
 _MAX_TURN = 100
 
@@ -96,10 +98,16 @@ def with_similarity(matches: Sequence[TextMatch], near: Similarities | None) -> 
     shares = near.of([m.row[0] for m in matches if m.is_message])
     # What has no vector, such as an output or the newest message, is taken to be as near as most.
     usual = sorted(shares.values())[len(shares) // 2] if shares else 0.0
-    return [
-        m._replace(score=m.score + _MEANING_SHARE * top * (shares.get(m.row[0], usual) if m.is_message else usual))
-        for m in matches
-    ]
+    nearness = {(m.conversation_id, m.row[4]): shares.get(m.row[0], usual) for m in matches if m.is_message}
+
+    def share(match: TextMatch) -> float:
+        owner, seq = match.conversation_id, match.row[4]
+        if not match.is_message:
+            return usual
+        around = max(nearness.get((owner, seq - 1), 0.0), nearness.get((owner, seq + 1), 0.0))
+        return nearness[owner, seq] + _NEIGHBOUR_SHARE * around
+
+    return [m._replace(score=m.score + _MEANING_SHARE * top * share(m)) for m in matches]
 
 
 def sort_matches(matches: Sequence[TextMatch]) -> list[TextMatch]:

@@ -66,6 +66,8 @@ _QUESTION_SHARE = 0.7
 _SUMMARY_SHARE = 0.4
 # Questions are mostly about what a person said, which the answers after it only elaborate.
 _USER_SHARE = 1.2
+# Tool results are long and have many words of any question.
+_RESULT_SHARE = 0.85
 _SEARCH_CALLS = ("session_search\n", "lcm_grep\n", "lcm_describe\n", "lcm_expand\n")
 # How describe_report() begins.
 _SEARCH_RESULT = re.compile(r"Searched [\d,]+ messages?\b")
@@ -141,8 +143,8 @@ class Ranker:
         share = _ECHO_SHARE if is_echo else _QUESTION_SHARE if is_question else 1.0
         if kind == "handoff":
             share *= _SUMMARY_SHARE
-        elif kind == "user" and self.query.has_meaning:
-            share *= _USER_SHARE
+        elif self.query.has_meaning:
+            share *= _USER_SHARE if kind == "user" else _RESULT_SHARE if kind == "tool" else 1.0
         return Relevance(total * share, frozenset(counts), is_echo)
 
     def _is_echo(self, text: str, words: Sequence[str | bytes], matched: int) -> bool:
@@ -205,6 +207,11 @@ def _split(text: str) -> Sequence[str | bytes]:
     if text.isascii():
         return text.encode().translate(_ASCII_FOLD).split()
     return _WORDS.findall(strip_accents(text).casefold())
+
+
+def split_words(text: str) -> set[str | bytes]:
+    """Return the different words of a text that have a meaning, as bytes if it is ASCII."""
+    return {w for w in set(_split(text)) - STOP_WORDS - _STOP_BYTES if len(w) > 2 and w.isalpha()}
 
 
 def _fold(text: str) -> str:

@@ -33,6 +33,7 @@ from perdure.store.search.progress import load_progress
 from perdure.store.search.query import SearchQuery, Term, parse_query
 from perdure.store.search.ranking import Ranker
 from perdure.store.search.scope import SearchScope, build_scope
+from perdure.store.search.similar_words import with_similar_words
 from perdure.store.search.snippets import Snippets, highlight
 from perdure.store.search.tokenizer import fold_text
 from perdure.store.search.vectors import Similarities, VectorIndex
@@ -179,6 +180,8 @@ class _Search:
             matches += self._by_meaning(tx, near, ranker, scope, matched_ids=message_ids(matches))
         openers = turn_openers(tx, matches)
         matches += self._unmatched(tx, openers.values(), ranker, scope, matched_ids=message_ids(matches))
+        if near is not None:
+            matches = with_similar_words(matches, ranker, near.model)
         ranked = with_turns(with_conversations(matches, ranker), openers)
         return sort_matches(with_similarity(ranked, near))
 

@@ -102,7 +102,7 @@ class VectorIndex:
         if not len(ids):
             return None
         comparison = Comparison(model.embed([query])[0], _common_part(vectors))
-        return Similarities(tx, comparison, ids, vectors, limit=limit)
+        return Similarities(tx, model, comparison, ids, vectors, limit=limit)
 
     def _run(self) -> None:
         # A store that is closed or read-only meanwhile: the next search starts it again.
@@ -176,9 +176,19 @@ def _common_part(vectors: Vectors) -> Vectors:
 class Similarities:
     """How near messages are to one query: 0 as far as most, 1 the nearest."""
 
-    def __init__(self, tx: Transaction, comparison: Comparison, ids: Vectors, vectors: Vectors, *, limit: int) -> None:
+    def __init__(
+        self,
+        tx: Transaction,
+        model: WordVectors,
+        comparison: Comparison,
+        ids: Vectors,
+        vectors: Vectors,
+        *,
+        limit: int,
+    ) -> None:
         import numpy as np
 
+        self.model = model
         self._tx = tx
         self._comparison = comparison
         cosines = comparison.cosines(vectors)

@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from perdure.store.db.database import Row, Transaction, Value, to_int, to_text, to_time_ms
-from perdure.store.search.ranking import Ranker, Relevance
+from perdure.store.search.embedding import WordVectors
+from perdure.store.search.query import Term
+from perdure.store.search.ranking import Ranker, Relevance, split_words
 from perdure.store.search.vectors import Similarities
 
 # How much nearness in meaning counts, as a share of the best score by words.
 _MEANING_SHARE = 0.45
-# What the nearer of the messages before and after adds to that: a remark is about what was said around it.
+# What the nearer of the messages before and after adds to that: a remark is about the ones around it.
 _NEIGHBOUR_SHARE = 0.1
 # What the best match of a turn adds to the user's message that began it. Longer turns are not followed to their start.
 _TURN_SHARE = 0.6
 _TURN_MATCHES = 60
 _MAX_TURN = 100
+
+
+# The best matches that are compared, and how much of each.
+_COMPARED = 50
+_COMPARED_CHARS = 4_000
+# Less similar words do not count. An equal one counts as much as the word itself, once.
+_MIN_COSINE = 0.35
+# Long texts have a similar word for everything.
+_TYPICAL_CHARS = 600
+_LENGTH_SHARE = 0.5
+_MAX_LENGTH = 10.0
 
 
 class TextMatch(NamedTuple):
@@ -108,6 +122,47 @@ def with_similarity(matches: Sequence[TextMatch], near: Similarities | None) -> 
         return nearness[owner, seq] + _NEIGHBOUR_SHARE * around
 
     return [m._replace(score=m.score + _MEANING_SHARE * top * share(m)) for m in matches]
+
+
+def with_similar_words(matches: Sequence[TextMatch], ranker: Ranker, model: WordVectors) -> list[TextMatch]:
+    """Add to the best matches what words of a similar meaning supply for the terms they lack."""
+    terms = [(n, t) for n, t in enumerate(ranker.query.terms) if t.forms and t.forms[0].isalpha()]
+    compared = sorted((m for m in matches if not m.relevance.is_echo), key=_rank)[:_COMPARED]
+    if not terms or not compared:
+        return list(matches)
+    added = dict(zip(map(_rank, compared), _shares(compared, terms, ranker.weights, model), strict=True))
+    return [
+        m._replace(relevance=replace(m.relevance, score=m.relevance.score + added.get(_rank(m), 0.0))) for m in matches
+    ]
+
+
+def _rank(match: TextMatch) -> tuple[float, bool, int]:
+    """Return a key that is unique to a match and sorts the best first."""
+    return -round(match.relevance.score, 6), match.is_message, -match.row[0]
+
+
+def _shares(
+    matches: Sequence[TextMatch], terms: Sequence[tuple[int, Term]], weights: Sequence[float], model: WordVectors
+) -> list[float]:
+    import numpy as np
+
+    words = [list(split_words(m.text[:_COMPARED_CHARS])) for m in matches]
+    vocabulary = list(dict.fromkeys(w for own in words for w in own))
+    rows = {word: row for row, word in enumerate(vocabulary)}
+    cosines = model.embed_words(vocabulary) @ model.embed_words([t.forms[0] for _, t in terms]).T
+    # Rounded, because the last digits depend on the order of the words.
+    similar = np.maximum(0.0, (np.round(cosines, 3) - _MIN_COSINE) / (1.0 - _MIN_COSINE))
+    shares = []
+    for match, own in zip(matches, words, strict=True):
+        nearest = similar[[rows[w] for w in own]].max(axis=0) if own else np.zeros(len(terms))
+        total = sum(
+            weights[number] * float(value)
+            for (number, _), value in zip(terms, nearest, strict=True)
+            if number not in match.relevance.matched
+        )
+        length = min(_MAX_LENGTH, len(match.text) / _TYPICAL_CHARS)
+        shares.append(total / (1 - _LENGTH_SHARE + _LENGTH_SHARE * length))
+    return shares
 
 
 def sort_matches(matches: Sequence[TextMatch]) -> list[TextMatch]:

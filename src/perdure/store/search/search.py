@@ -25,6 +25,7 @@ from perdure.store.search.matches import (
     sort_matches,
     turn_openers,
     with_conversations,
+    with_similar_words,
     with_similarity,
     with_turns,
 )
@@ -33,7 +34,6 @@ from perdure.store.search.progress import load_progress
 from perdure.store.search.query import SearchQuery, Term, parse_query
 from perdure.store.search.ranking import Ranker
 from perdure.store.search.scope import SearchScope, build_scope
-from perdure.store.search.similar_words import with_similar_words
 from perdure.store.search.snippets import Snippets, highlight
 from perdure.store.search.tokenizer import fold_text
 from perdure.store.search.vectors import Similarities, VectorIndex

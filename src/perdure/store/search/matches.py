@@ -21,9 +21,7 @@ _NEIGHBOUR_SHARE = 0.1
 _TURN_SHARE = 0.6
 _TURN_MATCHES = 60
 _MAX_TURN = 100
-
-
-# The best matches that are compared, and how much of each.
+# Only the beginnings of the best matches are compared.
 _COMPARED = 50
 _COMPARED_CHARS = 4_000
 # Less similar words do not count. An equal one counts as much as the word itself, once.
@@ -53,6 +51,7 @@ class TextMatch(NamedTuple):
 
 
 def message_ids(matches: Sequence[TextMatch]) -> set[int]:
+    """Return the index ids of messages."""
     return {m.row[0] for m in matches if m.is_message}
 
 

@@ -1,7 +1,7 @@
 """Tool calls and their results: a result is ranked together with its call, which names the host, file or command.
 
 The two are joined when a search ranks its matches, not in the index: so a call that is redacted or deleted leaves
-nothing in the index entries of its results, and appending a result need not look for its call.
+nothing in the index entries of its results, and an append of a result need not look for its call.
 """
 
 from __future__ import annotations
@@ -92,8 +92,10 @@ def short_call(call: ToolCall) -> str:
 
 
 def _places(matches: Sequence[TextMatch]) -> str:
+    """Return a parameter list."""
     return ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in matches)
 
 
 def _values(matches: Sequence[TextMatch]) -> list[Value]:
+    """Return its argument values."""
     return [v for m in matches for v in (m.row[0], m.conversation_id, m.row[4])]

@@ -30,8 +30,8 @@ TITLE = "Search by plain questions"
 
 _T = TypeVar("_T")
 _FIRST = 5
-_LOCOMO = EVAL / "data" / "LoCoMo" / "data" / "locomo10.json"
-_BEAM = EVAL / "data" / "BEAM"
+LOCOMO = EVAL / "data" / "LoCoMo" / "data" / "locomo10.json"
+BEAM = EVAL / "data" / "BEAM"
 # Not about single messages: what was never said, and summaries of everything.
 _OTHER_KINDS = ("abstention", "summarization", "event_ordering")
 # The recorded sessions that questions were written about: file, number of the case; the first three were tuned on.
@@ -58,13 +58,13 @@ class Talk:
     is_by_conversation: bool = False
 
 
-def rows(half: str = "second", locomo: Path = _LOCOMO, beam: Path = _BEAM) -> Iterator[Row]:
+def rows(half: str = "second", locomo: Path = LOCOMO, beam: Path = BEAM) -> Iterator[Row]:
     measured = 0
     sets: list[tuple[str, str, Callable[[], list[Talk]]]] = [
-        ("LoCoMo, a store for each talk", ">= 95", lambda: _locomo(locomo, half)),
-        ("LoCoMo, one store", ">= 88", lambda: [_merged(_locomo(locomo, half))]),
-        ("BEAM-100K", ">= 68", lambda: _beam(beam, half)),
-        ("recorded sessions", ">= 80", lambda: _recorded(half)),
+        ("LoCoMo, a store for each talk", ">= 95", lambda: locomo_talks(locomo, half)),
+        ("LoCoMo, one store", ">= 88", lambda: [merge_talks(locomo_talks(locomo, half))]),
+        ("BEAM-100K", ">= 68", lambda: beam_talks(beam, half)),
+        ("recorded sessions", ">= 80", lambda: recorded_talks(half)),
     ]
     for name, bar, load in sets:
         try:
@@ -86,7 +86,7 @@ def _measure(talks: Sequence[Talk], *, with_vectors: bool) -> tuple[float, int, 
     for talk in talks:
         folder = tempfile.TemporaryDirectory(prefix="perdure-recall-")
         with folder as name, open_store(Path(name) / "recall.db") as store:
-            places = _store_talk(store, talk)
+            places = store_talk(store, talk)
             if with_vectors:
                 store.vectors.catch_up()
             else:
@@ -103,7 +103,7 @@ def _measure(talks: Sequence[Talk], *, with_vectors: bool) -> tuple[float, int, 
     return 100 * sum(hits) / len(hits), len(hits), sorted(times)[int(len(times) * 0.95)]
 
 
-def _store_talk(store: SessionStore, talk: Talk) -> dict[tuple[str, str], tuple[int, int]]:
+def store_talk(store: SessionStore, talk: Talk) -> dict[tuple[str, str], tuple[int, int]]:
     """Store the conversations; returns the place of each message: its conversation's number and its own, from 0."""
     places = {}
     for number, (title, messages) in enumerate(talk.conversations):
@@ -113,7 +113,7 @@ def _store_talk(store: SessionStore, talk: Talk) -> dict[tuple[str, str], tuple[
     return places
 
 
-def _locomo(path: Path, half: str) -> list[Talk]:
+def locomo_talks(path: Path, half: str) -> list[Talk]:
     """Talks of two people over months; a question names the sessions with its evidence."""
     if not path.is_file():
         raise Skip(f"{path} is not here")
@@ -140,7 +140,7 @@ def _line(turn: dict[str, Any]) -> dict[str, Any]:
     return {"role": "user", "content": f"{turn['speaker']}: {turn['text']}{image}"}
 
 
-def _merged(talks: Sequence[Talk]) -> Talk:
+def merge_talks(talks: Sequence[Talk]) -> Talk:
     """Return all talks as one."""
     conversations: list[tuple[str, tuple[dict[str, Any], ...]]] = []
     questions: list[Question] = []
@@ -153,8 +153,8 @@ def _merged(talks: Sequence[Talk]) -> Talk:
     return Talk(tuple(conversations), tuple(questions), is_by_conversation=True)
 
 
-def _beam(folder: Path, half: str) -> list[Talk]:
-    """Long chats with a model; a question names its source messages."""
+def beam_talks(folder: Path, half: str, kind: str | None = None) -> list[Talk]:
+    """Long chats with a model; a question names its source messages. With `kind`, only its questions, all of them."""
     if not folder.is_dir():
         raise Skip(f"{folder} is not here")
     git_dir = folder / ".git" if (folder / ".git").exists() else folder
@@ -172,12 +172,13 @@ def _beam(folder: Path, half: str) -> list[Talk]:
         messages = [by_id[i] for i in sorted(by_id)]
         place = {m["id"]: n for n, m in enumerate(messages)}
         bodies = tuple({"role": m["role"], "content": _without_tag(m["content"])} for m in messages)
-        asked = (q for kind, listed in probes.items() if kind not in _OTHER_KINDS for q in listed)
+        kinds = [k for k in probes if k not in _OTHER_KINDS] if kind is None else [kind]
+        asked = (q for k in kinds for q in probes.get(k, ()))
         questions = (
             Question(q["question"], frozenset((0, place[i]) for i in _numbers(q.get("source_chat_ids")) if i in place))
             for q in asked
         )
-        talks.append(Talk((("t", bodies),), tuple(q for q in questions if q.sources)))
+        talks.append(Talk((("t", bodies),), tuple(q for q in questions if q.sources or kind is not None)))
     return talks
 
 
@@ -201,7 +202,7 @@ def _walk(value: Any, is_wanted: Callable[[Any], bool]) -> Iterator[Any]:
             yield from _walk(inner, is_wanted)
 
 
-def _recorded(half: str) -> list[Talk]:
+def recorded_talks(half: str) -> list[Talk]:
     """Recorded work of coding agents until a compaction; a question names its source messages."""
     folder = EVAL / "exam" / "questions"
     if not folder.is_dir():
@@ -234,8 +235,8 @@ def _half(items: Iterable[_T], half: str) -> Sequence[_T]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=("first", "second"), default="second")
-    parser.add_argument("--locomo", type=Path, default=_LOCOMO, help="locomo10.json")
-    parser.add_argument("--beam", type=Path, default=_BEAM, help="a clone of BEAM, or its git directory")
+    parser.add_argument("--locomo", type=Path, default=LOCOMO, help="locomo10.json")
+    parser.add_argument("--beam", type=Path, default=BEAM, help="a clone of BEAM, or its git directory")
     options = parser.parse_args()
     print(render(TITLE, rows(options.half, options.locomo, options.beam)))
 

@@ -11,6 +11,7 @@ from typing import Any
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import PromptSources
+from perdure.agent.recall import to_provider
 from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
 from perdure.config.settings import Settings
@@ -124,7 +125,7 @@ def bench(
                 settings=chosen,
                 clock=clock,
                 ids=TimeIds(clock),
-                recall=recall,
+                recall=to_provider(recall),
             )
 
         bridge = LoopThread()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from perdure.agent.prompt import PromptSources
 from perdure.context.engine import ContextEngine, RunInThread
 from perdure.core.concurrency import run_shielded
-from perdure.core.ports import Clock, ImageDescriber, Memory, MemorySnapshot
+from perdure.core.ports import Clock, ImageDescriber, Memory, MemorySnapshot, RecallProvider
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import Calibration, Calibrations
 from perdure.models.windows import Window
@@ -75,8 +75,8 @@ class AgentDeps:
     ids: IdSource
     # What real usage taught about each model; None where nothing is kept beyond the conversation.
     calibrations: Calibrations | None = None
-    # Passages worth having beside a new user message, "" where nothing comes to mind; None: nothing ever does.
-    recall: Callable[[str], str] | None = None
+    # Background for new user messages; None: none is attached.
+    recall: RecallProvider | None = None
     # Describes images for a model that takes none; None: they are sent as they are.
     vision: ImageDescriber | None = None
     # Runs blocking work, such as store writes, in a worker thread.

@@ -16,6 +16,7 @@ from perdure import prompts
 from perdure.agent.context_usage import Composition, ContextUsage
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import Projection, SentForms, SpilledResults, images_of, loop_start, surplus_images
+from perdure.agent.recall import notify_session_switch
 from perdure.context.history import tokens_of
 from perdure.context.retention import shorten_head
 from perdure.core.errors import StoreError, ToolError
@@ -353,7 +354,7 @@ class LiveSession:
 
     def move_to(self, session: Session, entries: Sequence[Entry]) -> None:
         """Continue in another session: a new view over the same log."""
-        self._enter(session, entries)
+        self._enter(session, entries, self.session.id)
 
     def _attach(self, seq: int, passage: str) -> None:
         self._sidecars.add(seq, passage)
@@ -361,8 +362,15 @@ class LiveSession:
         self.counter.add(text_figures(passage))
         self.composition.recall(passage)
 
-    def _enter(self, session: Session, entries: Sequence[Entry]) -> None:
+    def _enter(self, session: Session, entries: Sequence[Entry], previous_id: str | None = None) -> None:
         self.session = session
+        notify_session_switch(
+            (self._parts.recall, self._parts.memory),
+            session.id,
+            conversation_id=session.conversation_id,
+            previous_id=previous_id,
+            reason=session.began_by,
+        )
         self.entries = list(entries)
         self.newest_seq = max((e.seq for e in self.entries), default=0)
         state = self._parts.store.conversation_state(session.id)

@@ -19,6 +19,7 @@ from perdure.agent.compaction import AfterTurn, CompactionGate, Emit
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_call import ModelAnswer, ModelCaller
+from perdure.agent.recall import frame_background
 from perdure.agent.session import EventRecorder, LiveSession, interrupted_result
 from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, with_note
 from perdure.core.concurrency import await_foreign, describe_error
@@ -32,6 +33,7 @@ from perdure.core.events import (
     TurnStarted,
 )
 from perdure.core.messages import REFUSED_BY, SYSTEM_NOTE, Entry, Message, RefusedBy, ToolCall
+from perdure.core.ports import RecallQuery
 from perdure.core.rules import find_call
 from perdure.core.turn_options import AUTO, REQUIRED, AnswerRejected, TurnOptions
 from perdure.core.usage import CanonicalUsage
@@ -247,10 +249,14 @@ class Turn:
 
     async def _recall_context(self, message: Message) -> str:
         """Recall context for a message; failures only produce a notice."""
-        if self._parts.recall is None:
+        provider, live = self._parts.recall, self._live
+        if provider is None or not message.text.strip():
             return ""
+        visible = frozenset(entry.seq for entry in live.entries)
+        query = RecallQuery(message.text, live.conversation_id, self._parts.user_key, visible)
         try:
-            return await await_foreign(asyncio.to_thread(self._parts.recall, message.text))
+            text = await await_foreign(asyncio.to_thread(provider.recall, query))
+            return frame_background(text, max_tokens=self._parts.settings.recall.max_tokens)
         except Exception as error:  # third-party code: the turn goes on without it
             self._emit(Notice(f"Nothing was recalled: {describe_error(error)}", "warning"))
             return ""

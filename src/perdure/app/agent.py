@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
 from perdure.config.env import home_dir
 from perdure.core.errors import InvalidMessage, PerdureError
-from perdure.core.ports import Approver, Asker
+from perdure.core.ports import Approver, Asker, Memory, RecallProvider
 
 if TYPE_CHECKING:
     from perdure.agent.agent import ConversationAgent
@@ -77,6 +77,8 @@ class Agent:
         user_key: str = "",
         approver: Approver | None = None,
         asker: Asker | None = None,
+        recall: RecallProvider | Callable[[str], str] | None = None,
+        memory: Memory | None = None,
     ) -> None:
         from perdure.app.build import AgentUser, build_agent
         from perdure.app.runtime import Shared
@@ -104,6 +106,8 @@ class Agent:
             tools=tools,
             callbacks=listeners if callbacks is not None else None,
             system_prompt=system_prompt,
+            recall=recall,
+            memory=memory,
         )
 
     # -- turns ---------------------------------------------------------------------------------------------------------

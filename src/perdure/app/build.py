@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from perdure.agent.callbacks import Callbacks
 from perdure.agent.delegation import Children, StoredPlans
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import PromptSources, Skill, platform_notes, read_context_files, read_skills, surface_note
+from perdure.agent.recall import StoreRecall, to_provider
 from perdure.agent.runner import EventBus
 from perdure.agent.session import LiveContexts, LiveSession
 from perdure.app.auxiliary import CachedDescriber, TaskModels
@@ -24,7 +25,7 @@ from perdure.config.settings import PermissionsSettings, Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import WINDOWS_ENGINE, start_engine
 from perdure.core.errors import ConfigError
-from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot
+from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot, RecallProvider
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
 from perdure.store.search.documents import score_documents
@@ -47,6 +48,8 @@ from perdure.tools.toolbox import Toolbox, ToolSources, build_deferred, build_to
 from perdure.tools.workspace import Workspace
 
 AnyTools = Iterable[Any]
+# A provider, or a function from the text of a message to background.
+Recall = RecallProvider | Callable[[str], str]
 # In a list of tools: all those that are offered where no list is handed in.
 DEFAULT_TOOLS = "default"
 
@@ -79,9 +82,11 @@ def build_agent(
     tools: AnyTools | None = None,
     callbacks: Callbacks | None = None,
     system_prompt: str | None = None,
+    recall: Recall | None = None,
+    memory: Memory | None = None,
 ) -> ConversationAgent:
-    """Build an agent; `tools=None` offers the default tools."""
-    wiring = Wiring(shared, speaker)
+    """Build an agent; `tools=None` offers the default tools, `recall=None` and `memory=None` follow the settings."""
+    wiring = Wiring(shared, speaker, recall=recall, memory=memory)
     return ConversationAgent(
         wiring.make_deps(tools),
         shared.bridge,
@@ -98,7 +103,11 @@ def build_agent(
 class Wiring:
     """The dependencies of one agent. Each method makes one; `make_deps` puts them together."""
 
-    def __init__(self, shared: Shared, speaker: AgentUser) -> None:
+    def __init__(
+        self, shared: Shared, speaker: AgentUser, *, recall: Recall | None = None, memory: Memory | None = None
+    ) -> None:
+        self._own_recall = to_provider(recall)
+        self._own_memory = memory
         self.shared = shared
         self.speaker = speaker
         self.folder = speaker.folder or Path.cwd()
@@ -130,6 +139,7 @@ class Wiring:
             settings=self.settings,
             clock=shared.clock,
             ids=shared.ids,
+            recall=self._recall(),
             vision=CachedDescriber(shared, self._auxiliary, routes),
             keep=shared.keep,
             user_key=speaker.user_key,
@@ -140,12 +150,22 @@ class Wiring:
         return self._deps
 
     def _memory(self) -> Memory:
-        """Files of this machine; with a database that several share, rows in it."""
+        """The provider handed in, or files of this machine; with a database that several share, rows in it."""
+        if self._own_memory is not None:
+            return self._own_memory
         limits = self.settings.memory.model_dump(include={"memory_max_chars", "user_max_chars"})
         files = FileMemory(self.shared.home / "memory", **limits)
         if not self.settings.store.url:
             return files
         return SharedMemory(self.shared.store.state("memory"), files, **limits)
+
+    def _recall(self) -> RecallProvider | None:
+        """The provider handed in, else the search over stored conversations where the settings enable it."""
+        settings = self.settings.recall
+        if self._own_recall is not None or not settings.enabled:
+            return self._own_recall
+        search = self.shared.store.search_index
+        return StoreRecall(search, max_passages=settings.max_passages, max_tokens=settings.max_tokens)
 
     def _engine(self) -> ContextEngine:
         engine = start_engine(self.settings.context.engine, home=self.shared.home)

@@ -426,6 +426,16 @@ class MemorySettings(Section):
     user_max_chars: Positive = Field(default=2_000, description="Most characters of USER.md.")
 
 
+class RecallSettings(Section):
+    """Passages of earlier conversations that are attached to a new message as background."""
+
+    enabled: bool = Field(
+        default=False, description="Attach passages that match a new message, from all conversations."
+    )
+    max_passages: Positive = Field(default=4, description="Most passages for one message.")
+    max_tokens: Positive = Field(default=800, description="Most tokens of the passages for one message.")
+
+
 PermissionMode = Literal["plan", "ask", "edits", "all"]
 
 
@@ -562,6 +572,7 @@ class Settings(Section):
     context: ContextSettings = Field(default=ContextSettings(), description="The context engine.")
     store: StoreSettings = Field(default=StoreSettings(), description="Where conversations are kept.")
     memory: MemorySettings = Field(default=MemorySettings(), description="Lasting facts.")
+    recall: RecallSettings = Field(default=RecallSettings(), description="Recalled context.")
     tools: ToolsSettings = Field(default=ToolsSettings(), description="What the model can do.")
     permissions: PermissionsSettings = Field(
         default=PermissionsSettings(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from perdure.core.messages import Entry, ImagePart
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
@@ -344,6 +344,37 @@ class Outputs(Protocol):
         ...
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """A new user message that background is wanted for."""
+
+    text: str
+    conversation_id: str
+    user_key: str
+    # Numbers of the messages that the model sees anyway.
+    visible: frozenset[int] = frozenset()
+
+
+class RecallProvider(Protocol):
+    """Supplies background for a new user message."""
+
+    def recall(self, query: RecallQuery) -> str:
+        """The passages worth having, "" for none. Blocks: it is called in a worker thread; an exception is a notice."""
+        ...
+
+
+@runtime_checkable
+class SessionObserver(Protocol):
+    """What a memory or recall provider may implement besides, to follow a conversation."""
+
+    def on_session_switch(self, session_id: str, *, conversation_id: str, previous_id: str | None, reason: str) -> None:
+        """The conversation continues in this session: `previous_id` is None when it was opened.
+
+        `reason` is how the session began: start, compression, edit, undo, branch, delegate or import.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from perdure.config.settings import Settings
 from perdure.core.messages import Entry, Message
 from perdure.testing.simulator import Fail, Raw, Say
 from perdure.testing.simulator.script import ScriptRequest
+from perdure.tools.builtin.agent_tools import SessionSearch
+from perdure.tools.tool import ToolContext
 from support.agents import bench
 from support.long_histories import working_session
 
@@ -41,13 +43,14 @@ def refuse_images(most: int) -> Any:
 
 @pytest.mark.spec("G1", "G2", "G3")
 def test_too_many_images_leave_the_request_and_not_the_window(tmp_path: Path) -> None:
-    with bench(tmp_path, refuse_images(20), window=200_000) as b:
+    settings = Settings.model_validate({"context": {"max_images": None}})
+    with bench(tmp_path, refuse_images(20), window=200_000, settings=settings) as b:
         outcomes = [b.agent.run_conversation(picture_message(6)).outcome for _ in range(8)]
         assert outcomes == ["completed"] * 8
         assert b.agent.gauge.window == 200_000
         assert b.models.learned == []
         assert len(b.sim.requests) == 9, "one refusal teaches it for the rest of the conversation"
-        assert LEFT_OUT in json.dumps(b.sim.requests[-1].body)
+        assert LEFT_OUT.format(address="m:1") in json.dumps(b.sim.requests[-1].body)
         kept = b.store.log.originals(b.agent.session_id or "")
         assert sum(images_in(e.message.to_dict()) for e in kept) == 48, "the history keeps every image"
 
@@ -71,7 +74,7 @@ def test_images_leave_in_steps_so_that_the_prompt_before_them_stays_the_same() -
     assert min(left[9:]) >= 5
     assert sum(a != b for a, b in pairwise(dropped)) == 4, "a prompt cache is broken once in five images, not at each"
     shorter = without_images(entries[0], 1)
-    assert LEFT_OUT in shorter.message.text
+    assert LEFT_OUT.format(address="m:0") in shorter.message.text
     assert without_images(entries[0], 1) is shorter
 
 
@@ -179,3 +182,21 @@ def test_an_empty_reply_to_a_small_prompt_does_not_shrink_the_window(tmp_path: P
         b.agent.run_conversation("hi")
         assert b.agent.gauge.window == 128_000
         assert len(b.sim.requests) == 1
+
+
+@pytest.mark.spec("F1")
+def test_older_images_leave_the_view_by_address_and_can_be_opened_again(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"context": {"max_images": 4}})
+    with bench(tmp_path, lambda asked: "I see.", window=200_000, settings=settings) as b:
+        for n in range(6):
+            b.agent.run_conversation(picture_message(1, f"n{n}"))
+        sent = b.sim.requests[-1].body["messages"]
+        assert images_in(sent) == 4
+        assert LEFT_OUT.format(address="m:1") in json.dumps(sent[1])
+        search = SessionSearch(b.store.search_index)
+        context = ToolContext("call", conversation_id=b.agent.session_id or "")
+        reply = search.session_search(context, "m:1")
+        assert [part.to_dict() for part in reply.parts] == [picture_message(1, "n0")["content"][-1]]
+        b.agent.run_conversation(picture_message(7))
+        assert images_in(b.sim.requests[-1].body["messages"][-1]) == 7, "the newest message keeps all of its images"
+        assert images_in(b.sim.requests[-1].body["messages"]) == 7

@@ -14,7 +14,8 @@ from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
 from perdure.core.messages import ToolCall, canonical_json
-from perdure.tools.runtime import INTERRUPTED, Hooks, ToolRuntime, ToolScope
+from perdure.tools.hooks import Hooks
+from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
 from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, tool, tool_from_function
 from support.outputs import MemoryOutputs
 

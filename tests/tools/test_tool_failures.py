@@ -25,7 +25,8 @@ from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalRequest
 from perdure.testing.simulator import Call, Say
 from perdure.tools import runtime as runtime_module
-from perdure.tools.runtime import INTERRUPTED, Batch, Hooks, ToolRuntime, ToolScope
+from perdure.tools.hooks import Hooks
+from perdure.tools.runtime import INTERRUPTED, Batch, ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry, ToolReply, tool_from_function
 from perdure.tools.toolbox import load_plugins, tool_plugins
 from support.agents import bench

@@ -58,6 +58,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import entry_figures, figures_of, sum_figures
 from perdure.models.windows import ContextWindow, WindowBudgets
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
+from perdure.tools.hooks import CompactionContext, CompactionOutcome
 
 Emit = Callable[[Event], None]
 
@@ -131,11 +132,23 @@ def compaction_steps(
     """
     with hold or nullcontext():
         entries = list(live.view)
+        focus = _focus(live, parts, reason, focus_topic)
         try:
-            compaction = yield from parts.engine.compress_steps(entries, focus_topic=focus_topic, reason=reason)
+            compaction = yield from parts.engine.compress_steps(entries, focus_topic=focus, reason=reason)
         except Exception as error:  # a plug-in engine may raise anything: the conversation goes on without it
             compaction = unchanged(entries, f"The context engine failed: {describe_error(error)}", outcome="failed")
         return _write(compaction, live, parts, reporting, reason=reason)
+
+
+def _focus(live: LiveSession, parts: AgentDeps, reason: str, focus_topic: str | None = None) -> str | None:
+    """Run the hooks before a compaction and return its topic. For a worker thread."""
+    hooks = parts.tools.hooks
+    if not hooks.pre_compact:
+        return focus_topic
+    tokens = live.counter.estimate
+    return hooks.compaction_focus(
+        CompactionContext(live.conversation_id, live.id, reason, len(live.entries), tokens, focus_topic)
+    )
 
 
 def _write(
@@ -143,7 +156,7 @@ def _write(
 ) -> Compaction:
     """Store everything a compaction writes."""
     compaction = keep_essentials(compaction)
-    prompt_before = live.counter.estimate
+    prompt_before, previous_id = live.counter.estimate, live.id
     if not compaction.is_noop:
         _rotate(compaction, live, parts, focus=reason)
     payload = {
@@ -161,6 +174,8 @@ def _write(
     live.flush()
     # From here on the figures are those of the gauge, so that every surface shows the same pair.
     compaction = replace(compaction, before_tokens=prompt_before, after_tokens=live.counter.estimate)
+    if live.id != previous_id and parts.tools.hooks.post_compact:
+        parts.tools.hooks.apply_post_compact(_outcome(compaction, live, previous_id, reason))
     reporting.events.append(
         CompactionFinished(
             compaction.outcome, compaction.before_tokens, compaction.after_tokens, live.id, compaction.message
@@ -168,6 +183,20 @@ def _write(
     )
     reporting.events += [Notice(t, "warning") for t in (*compaction.notices, *parts.engine.take_notices())]
     return compaction
+
+
+def _outcome(compaction: Compaction, live: LiveSession, previous_id: str, reason: str) -> CompactionOutcome:
+    handoff = next((e.message.text for e in reversed(live.entries) if e.message.kind == "handoff"), "")
+    return CompactionOutcome(
+        live.conversation_id,
+        live.id,
+        previous_id,
+        reason,
+        compaction.outcome,
+        compaction.before_tokens,
+        compaction.after_tokens,
+        handoff,
+    )
 
 
 def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
@@ -263,12 +292,19 @@ class Background:
     """At most one preparation at a time, for one conversation."""
 
     def __init__(
-        self, engine: ContextEngine, run: RunInThread = run_shielded, *, on_end: Callable[[], None] | None = None
+        self,
+        engine: ContextEngine,
+        run: RunInThread = run_shielded,
+        *,
+        on_end: Callable[[], None] | None = None,
+        focus: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._engine = engine
         self._run = run
         # Called in a worker thread once a preparation has ended, however it ended.
         self._on_end = on_end
+        # Called in a worker thread when a preparation begins: the topic to keep in detail, if any.
+        self._focus = focus
         self._current: _Preparation | None = None
 
     @property
@@ -294,12 +330,16 @@ class Background:
 
     async def _prepare(self, snapshot: tuple[Entry, ...]) -> Compaction | None:
         try:
-            return await run_steps(self._engine.compress_steps(snapshot, reason="background"), self._run)
+            return await run_steps(self._steps(snapshot), self._run)
         except Exception:  # a plug-in may raise anything; the next pass in the foreground reports it
             return None
         finally:
             if self._on_end is not None:
                 await self._run(self._on_end)
+
+    def _steps(self, snapshot: tuple[Entry, ...]) -> Steps[Compaction]:
+        focus = self._focus()
+        return (yield from self._engine.compress_steps(snapshot, focus_topic=focus, reason="background"))
 
     def take(self, entries: Sequence[Entry], *, least_freed_tokens: int = 0, model: str = "") -> Compaction | None:
         """Return the prepared compaction for the current history, once; None while pending or if it is stale.
@@ -370,7 +410,7 @@ class CompactionGate:
         self._live = live
         self._emit = emit
         # The call for a summary is in the ledger even if the conversation does not go on.
-        self._background = Background(parts.engine, on_end=live.flush)
+        self._background = Background(parts.engine, on_end=live.flush, focus=lambda: _focus(live, parts, "background"))
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
         """Make the history fit and check spending limits. Raises SpendingLimit."""

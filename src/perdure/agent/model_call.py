@@ -177,8 +177,8 @@ class ModelCaller:
         while True:
             await self.fit_window()
             await self._describe_images()
-            if self._image_limit is not None:
-                self._live.limit_images(self._image_limit)
+            if (most_images := self._most_images) is not None:
+                self._live.limit_images(most_images)
             max_tokens = self._allowance(attempts)
             request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             request = replace(request, tool_choice=tool_choice)
@@ -193,6 +193,16 @@ class ModelCaller:
             except ProviderError as error:
                 failure = error
             await self._recover(failure, attempts, max_tokens)
+
+    @property
+    def _most_images(self) -> int | None:
+        """The most images of a request: the setting, within the limit that the endpoint stated.
+
+        The setting never takes images from the newest message that has any.
+        """
+        chosen = self._parts.settings.context.max_images
+        chosen = max(chosen, self._live.newest_image_count) if chosen is not None else None
+        return min((n for n in (chosen, self._image_limit) if n is not None), default=None)
 
     async def _describe_images(self) -> None:
         """Have the images of the view described where the model takes none; one that cannot be is noted as such."""

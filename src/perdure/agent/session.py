@@ -15,7 +15,15 @@ from weakref import WeakValueDictionary
 from perdure import prompts
 from perdure.agent.context_usage import Composition, ContextUsage
 from perdure.agent.deps import AgentDeps
-from perdure.agent.projection import Projection, SentForms, SpilledResults, images_of, loop_start, surplus_images
+from perdure.agent.projection import (
+    Projection,
+    SentForms,
+    SpilledResults,
+    count_images,
+    images_of,
+    loop_start,
+    surplus_images,
+)
 from perdure.agent.recall import notify_session_switch
 from perdure.context.history import tokens_of
 from perdure.context.retention import shorten_head
@@ -248,6 +256,11 @@ class LiveSession:
             before = self.view
             self._forms.left_out_images = left_out
             self._replace(before, self.view)
+
+    @property
+    def newest_image_count(self) -> int:
+        """The number of images in the newest message that has any."""
+        return next((n for entry in reversed(self.entries) if (n := count_images(entry))), 0)
 
     def undescribed_images(self) -> list[ImagePart]:
         """The images of the view that are sent as images, each once."""

@@ -406,6 +406,10 @@ class ContextSettings(Section):
         default=False,
         description="Offer lcm_grep, lcm_describe and lcm_expand with any engine; `windows` always offers them.",
     )
+    max_images: Positive | None = Field(
+        default=20,
+        description="Most images in one request; older ones leave the view by their address. null: no limit.",
+    )
 
 
 class StoreSettings(Section):

@@ -228,6 +228,8 @@ class Page:
     offset: int
     total_chars: int
     next_offset: int | None
+    # The images of the messages, on the first page.
+    images: tuple[ImagePart, ...] = ()
 
 
 class Search(Protocol):

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from perdure.core.concurrency import (
@@ -17,7 +17,6 @@ from perdure.core.concurrency import (
     await_foreign,
     call_foreign,
     describe_error,
-    describe_object,
     run_shielded,
 )
 from perdure.core.errors import ToolError, ToolRefused
@@ -27,55 +26,23 @@ from perdure.core.ports import Checkpoints, Clock, Outputs, OutputSink, StoredOu
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.checkpoints import FileSnapshot
 from perdure.tools.deferred import DeferredTools
+from perdure.tools.hooks import Hooks
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome
 from perdure.tools.permissions import Permissions
-from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, validate_arguments
+from perdure.tools.tool import (
+    OutputPreview,
+    Tool,
+    ToolContext,
+    ToolRegistry,
+    ToolReply,
+    to_reply,
+    validate_arguments,
+)
 from perdure.tools.workspace import Workspace
-
-# Return None to let the call run, or a reason to refuse it: the model reads the reason.
-PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
-# Return None to keep the reply, or a replacement.
-PostToolCall = Callable[[ToolCall, ToolReply], ToolReply | None]
 
 _log = logging.getLogger(__name__)
 # How long a cancelled async handler may take to clean up.
 _CANCEL_GRACE_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Callbacks around tool calls, run in the order they were added; one that raises is logged and skipped."""
-
-    pre_tool_call: list[PreToolCall] = field(default_factory=list)
-    post_tool_call: list[PostToolCall] = field(default_factory=list)
-
-    def stop_reason(self, call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
-        """Return why the call must not run, or None."""
-        for hook in self.pre_tool_call:
-            try:
-                reason = call_foreign(hook, call, arguments)
-            except Exception:  # plug-in code: the turn must survive it
-                _log.exception("pre_tool_call hook %s failed on %s", describe_object(hook), call.name)
-                continue
-            if reason is not None:
-                return reason
-        return None
-
-    def apply_post_hooks(self, call: ToolCall, reply: ToolReply) -> ToolReply:
-        """Run the post hooks and return the reply, or its replacement."""
-        for hook in self.post_tool_call:
-            try:
-                changed = call_foreign(hook, call, reply)
-                replacement = call_foreign(to_reply, changed) if isinstance(changed, ToolReply) else None
-            except Exception:  # plug-in code: the turn must survive it
-                _log.exception("post_tool_call hook %s failed on %s", describe_object(hook), call.name)
-                continue
-            if replacement is not None:
-                reply = replacement
-            elif changed is not None:
-                kind = type(changed).__name__
-                _log.error("post_tool_call hook %s returned %s, not a ToolReply", describe_object(hook), kind)
-        return reply
 
 
 INTERRUPTED = "[Interrupted before it finished: the outcome of this call is unknown. Check before you run it again.]"
@@ -381,20 +348,6 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise ToolError(f"the arguments of {call.name} must be a JSON object, not {type(arguments).__name__}")
     return arguments
-
-
-def to_reply(value: Any) -> ToolReply:
-    """Convert the return value of a handler to a reply: bytes are decoded, other values become JSON."""
-    if isinstance(value, ToolReply):
-        return value if type(value.text) is str else replace(value, text=to_reply(value.text).text)
-    if isinstance(value, str):
-        # A plain string: the methods of a subclass are the tool's code.
-        return ToolReply(clean(str.__str__(value)))
-    if isinstance(value, bytes | bytearray):
-        return ToolReply(bytes(value).decode("utf-8", "replace"))
-    if value is None:
-        return ToolReply("(done, no output)")
-    return ToolReply(clean(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 async def _call_handler(tool: Tool, values: Mapping[str, Any]) -> Any:

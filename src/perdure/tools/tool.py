@@ -7,13 +7,13 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ConfigError, ToolError
-from perdure.core.messages import Part
+from perdure.core.messages import Part, clean
 from perdure.core.ports import OutputSink, StoredOutput
 from perdure.tools.json_schema import schema_problem
 
@@ -228,6 +228,20 @@ class ToolReply:
     source: str | None = None
     # Images and other content parts, appended to the text.
     parts: tuple[Part, ...] = ()
+
+
+def to_reply(value: Any) -> ToolReply:
+    """Convert the return value of a handler to a reply: bytes are decoded, other values become JSON."""
+    if isinstance(value, ToolReply):
+        return value if type(value.text) is str else replace(value, text=to_reply(value.text).text)
+    if isinstance(value, str):
+        # A plain string: the methods of a subclass are the tool's code.
+        return ToolReply(clean(str.__str__(value)))
+    if isinstance(value, bytes | bytearray):
+        return ToolReply(bytes(value).decode("utf-8", "replace"))
+    if value is None:
+        return ToolReply("(done, no output)")
+    return ToolReply(clean(json.dumps(value, ensure_ascii=False, default=str)))
 
 
 @dataclass(frozen=True, slots=True)

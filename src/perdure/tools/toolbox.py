@@ -44,10 +44,11 @@ from perdure.tools.builtin.search import FileSearch
 from perdure.tools.builtin.terminal import BackgroundProcess, Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
 from perdure.tools.deferred import DeferredTools
+from perdure.tools.hooks import Hooks
 from perdure.tools.mcp import McpServers
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
 from perdure.tools.permissions import Permissions, load_permissions
-from perdure.tools.runtime import Hooks, ToolRuntime
+from perdure.tools.runtime import ToolRuntime
 from perdure.tools.tool import Tool, ToolRegistry
 from perdure.tools.workspace import Workspace
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 from perdure.core.datastructures import Interval
 from perdure.core.display import split_address
 from perdure.core.errors import NotFound
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, ImagePart
 from perdure.core.ports import LogItem, LogOutline, Page
 from perdure.store.db.database import Transaction
 from perdure.store.outputs import OutputStore
@@ -55,10 +55,12 @@ class Addresses:
             return self._outputs.read(output[1], conversation_id=conversation_id, offset=offset, limit=limit)
         if owner is not None:
             conversation_id = self._of_same_user(owner, conversation_id)
-        text = render_entries(self.entries(inner, conversation_id))
+        entries = self.entries(inner, conversation_id)
+        text = render_entries(entries)
         start = min(max(0, offset), len(text))
         end = start + max(1, limit)
-        return Page(address, text[start:end], start, len(text), end if end < len(text) else None)
+        images = () if start else tuple(p for e in entries for p in e.message.parts if isinstance(p, ImagePart))
+        return Page(address, text[start:end], start, len(text), end if end < len(text) else None, images)
 
     def expand(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """Return one page of the complete text at an address, with the whole of each stored output in its place.

@@ -108,6 +108,7 @@ def render_plan(items: Sequence[Any]) -> str:
 ADDRESS = re.compile(r"(?:[cs]_[0-9a-z]+/)?(?:w:\d+|[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
 PAGE_CHARS = 20_000
 _READ_HITS, _READ_CHARS = 8, 3_000
+_MAX_IMAGES = 4
 
 
 class SessionSearch:
@@ -207,7 +208,10 @@ class SessionSearch:
         except NotFound as error:
             raise ToolError(str(error)) from None
         end = page.offset + len(page.text)
-        return ToolReply(format_page(page), source=f"{address} (characters {page.offset:,}-{end:,})")
+        text, images = format_page(page), page.images[:_MAX_IMAGES]
+        if len(page.images) > len(images):
+            text += f"\n[{len(page.images) - len(images)} more images: open the messages one by one]"
+        return ToolReply(text, source=f"{address} (characters {page.offset:,}-{end:,})", parts=images)
 
 
 def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:

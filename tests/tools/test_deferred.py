@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from perdure import Agent
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.runner import LoopThread
 from perdure.config.settings import McpServerSettings, PermissionsSettings, Settings
@@ -23,8 +24,8 @@ from perdure.core.messages import Message, ToolCall, canonical_json
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 from perdure.models.tokens import estimate_text
 from perdure.store.search.documents import score_documents
-from perdure.testing.simulator import Call, Say
-from perdure.tools.deferred import DeferredTools
+from perdure.testing.simulator import Call, Say, Simulator
+from perdure.tools.deferred import CORE_TOOLSETS, DeferredTools
 from perdure.tools.mcp import McpServers
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry, ToolReply
@@ -131,6 +132,19 @@ def test_below_the_threshold_or_switched_off_all_schemas_are_sent() -> None:
         assert set(_names(toolbox.runtime.offer())) >= {t.name for t in _tools()}
     finally:
         toolbox.close()
+
+
+@pytest.mark.spec("O6")
+def test_every_tool_that_perdure_brings_is_sent_whole(tmp_path: Path) -> None:
+    settings = {"model": {"context_length": 20_000}, "context": {"lcm_tools": True}}
+    with Simulator(script=lambda asked: "ok") as sim:
+        with Agent(
+            "m-1", "custom", base_url=sim.base_url, store=tmp_path / "p.db", home=tmp_path, settings=settings
+        ) as agent:
+            agent.chat("hello")
+            toolsets = {tool.toolset for tool in agent.parts.tools.registry}
+        assert len(sim.requests[0].body["tools"]) > 10
+    assert toolsets <= CORE_TOOLSETS
 
 
 def test_pinned_tools_are_sent_whole() -> None:

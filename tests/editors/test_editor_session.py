@@ -376,7 +376,7 @@ def test_links_files_and_images_reach_the_model(tmp_path: Path) -> None:
         acp.text_block("say compare "),
         acp.resource_link_block("a.py", "file:///p/a%20b.py"),
         acp.text_block(" with "),
-        acp.resource_block(acp.embedded_text_resource("file:///p/c.py", "x = 1\n")),
+        acp.resource_block(acp.embedded_text_resource("file:///p/c.py#L1-2", "x = 1\n")),
         acp.image_block("aGk=", "image/png"),
     ]
 
@@ -387,8 +387,8 @@ def test_links_files_and_images_reach_the_model(tmp_path: Path) -> None:
     sim = _tell(tmp_path, story)
 
     content = sim.requests[0].body["messages"][-1]["content"]
-    assert content[0]["text"] == "say compare [a.py](/p/a b.py) with [c.py](/p/c.py)"
-    assert content[1]["text"] == "File /p/c.py:\nx = 1\n"
+    assert content[0]["text"] == "say compare [a.py](/p/a b.py) with [c.py#L1-2](/p/c.py#L1-2)"
+    assert content[1]["text"] == "File /p/c.py#L1-2:\nx = 1\n"
     assert content[2]["image_url"]["url"] == "data:image/png;base64,aGk="
 
 

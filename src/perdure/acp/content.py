@@ -95,9 +95,11 @@ def invalid(reason: str) -> RequestError:
 
 
 def _path_of(uri: str) -> str:
-    """Return the path of a `file:` URI; any other URI as it is."""
+    """Return the path of a `file:` URI, with the lines that it names (`#L10-20`); any other URI as it is."""
     parsed = urlsplit(uri)
-    return unquote(parsed.path) if parsed.scheme == "file" else uri
+    if parsed.scheme != "file":
+        return uri
+    return f"{unquote(parsed.path)}#{parsed.fragment}" if parsed.fragment else unquote(parsed.path)
 
 
 def _resource_part(resource: TextResourceContents | BlobResourceContents) -> dict[str, Any]:

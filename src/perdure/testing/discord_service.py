@@ -29,6 +29,7 @@ _TIME = "2026-01-01T00:00:00.000000+00:00"
 _FIRST_ID = 1_400_000_000_000_000_000
 _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _HELLO, _ACK = 0, 1, 2, 6, 10, 11
 _PRIVATE, _THREAD = 1, 11
+_MESSAGE_CONTENT = 1 << 15
 T = TypeVar("T")
 
 
@@ -81,6 +82,8 @@ class DiscordService:
         self.calls: list[str] = []
         self.notices: list[str] = []
         self.connections = 0
+        # Whether the owner of the bot has turned on the intent to read messages.
+        self.allows_message_content = True
         # So many more requests are answered with "too many requests".
         self.busy = 0
         # Decides per request whether the service refuses it.
@@ -287,6 +290,8 @@ class DiscordService:
                 match message["op"]:
                     case 1:
                         await socket.send_json({"op": _ACK})
+                    case 2 if message["d"]["intents"] & _MESSAGE_CONTENT and not self.allows_message_content:
+                        await socket.close(code=4_014, message=b"Disallowed intent(s).")
                     case 2:
                         await self._welcome(socket)
                     case 6:

@@ -59,7 +59,11 @@ _MAX_STRANGERS = 1_000
 _MAX_NOTICES = 100
 # Channels read at start for what was written meanwhile, and messages of each.
 _MAX_CHANNELS, _MAX_MISSED = 50, 200
+_MAX_BACKLOG = 1_000
+_CHANNEL = "channel:"
 _TITLE_CHARS = 80
+_GREETING = "Send me a message to start. !help lists the commands; the whole conversation is stored."
+_UNREADABLE = "I read nothing in this message. Write to me with a mention, or directly."
 # How long the gateway's start waits for the connection; later it comes in the background.
 _START_S = 10.0
 _TEXT_TYPES = (discord.MessageType.default, discord.MessageType.reply)
@@ -91,6 +95,10 @@ class DiscordAdapter:
         self._hub: GatewayPort | None = None
         self._receiver: asyncio.Task[None] | None = None
         self._online = asyncio.Event()
+        # The newest submitted message of each channel.
+        self._cursors: dict[int, int] = {}
+        # Messages that arrive while older ones are read from the history; None: they are queued at once.
+        self._backlog: list[discord.Message] | None = None
         # Messages are handled in order within a channel, and a slow one holds up no other channel.
         self._queues: dict[int, asyncio.Queue[discord.Message]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -114,7 +122,7 @@ class DiscordAdapter:
         except DISCORD_ERRORS as error:  # temporarily offline: the receiver retries
             _log.warning("Discord cannot be reached: %s", type(error).__name__)
             is_logged_in = False
-        await run_blocking(purge_receipts, self._state)
+        self._cursors = await run_blocking(self._load_state)
         self._receiver = asyncio.create_task(self._receive(is_logged_in), name="discord-events")
         if is_logged_in:
             with suppress(TimeoutError):
@@ -157,10 +165,9 @@ class DiscordAdapter:
     def _make_connection(self, *, has_message_content: bool) -> BotConnection:
         return BotConnection(
             intents=make_intents(has_message_content=has_message_content),
-            on_text=self._enqueue,
+            on_text=self._take,
             on_button=lambda interaction: self._run(self._handle_button(interaction)),
-            on_online=self._online.set,
-            on_complete=lambda: self._run(self._read_missed()),
+            on_online=self._begin_connection,
         )
 
     def _connected(self) -> BotConnection:
@@ -207,6 +214,13 @@ class DiscordAdapter:
 
     # -- inbound -------------------------------------------------------------------------------------------------------
 
+    def _take(self, message: discord.Message) -> None:
+        """Queue a message, behind those that are still read from the history."""
+        if self._backlog is None:
+            self._enqueue(message)
+        elif len(self._backlog) < _MAX_BACKLOG:
+            self._backlog.append(message)
+
     def _enqueue(self, message: discord.Message) -> None:
         """Queue a message behind the earlier ones of its channel; those of bots and of the system are ignored."""
         if self._hub is None or message.author.bot or message.type not in _TEXT_TYPES:
@@ -251,6 +265,9 @@ class DiscordAdapter:
             content = await self._content(message)
         except DISCORD_ERRORS:
             self._notify(channel_id, "The attachment could not be downloaded; send it again.")
+            return
+        if content is None and not message.attachments:
+            self._notify(channel_id, _UNREADABLE if message.guild is not None else _GREETING)
             return
         if content is None:
             self._notify(
@@ -353,31 +370,53 @@ class DiscordAdapter:
 
     async def _advance(self, channel_id: int, message_id: int) -> None:
         """Store the newest message of a channel that was submitted."""
+        self._cursors[channel_id] = message_id
         try:
-            await run_blocking(self._state.set, f"channel:{channel_id}", message_id)
+            await run_blocking(self._state.set, f"{_CHANNEL}{channel_id}", message_id)
         except PerdureError as error:  # it is submitted again at the next start, with the same key
             _log.warning("the position in a channel could not be stored: %s", type(error).__name__)
 
-    async def _read_missed(self) -> None:
-        """Queue what was written in known channels since the last message of each; the newest channels first."""
-        stored = {k: v for k, v in (await run_blocking(self._state.items)).items() if k.startswith("channel:")}
-        newest = sorted(((int(v), int(k.partition(":")[2])) for k, v in stored.items()), reverse=True)
-        for message_id, channel_id in newest[:_MAX_CHANNELS]:
-            try:
-                await self._read_channel(channel_id, message_id)
-            except (discord.NotFound, discord.Forbidden):
-                await run_blocking(self._state.set, f"channel:{channel_id}", None)
-            except DISCORD_ERRORS as error:
-                _log.warning("the history of a channel could not be read: %s", type(error).__name__)
+    def _load_state(self) -> dict[int, int]:
+        """Return the stored positions by channel, and delete old receipts. Blocks."""
+        purge_receipts(self._state)
+        stored = {key.removeprefix(_CHANNEL): value for key, value in self._state.items().items() if _CHANNEL in key}
+        return {int(channel): int(message) for channel, message in stored.items()}
 
-    async def _read_channel(self, channel_id: int, message_id: int) -> None:
+    def _begin_connection(self) -> None:
+        """Called before the first message of a new connection, which does not repeat what was missed."""
+        self._online.set()
+        if self._cursors and self._backlog is None:
+            self._backlog = []
+            self._run(self._read_missed(dict(self._cursors)))
+
+    async def _read_missed(self, cursors: Mapping[int, int]) -> None:
+        """Queue what was written in known channels since the last message of each, then what arrived meanwhile."""
+        seen_ids: set[int] = set()
+        try:
+            newest = sorted(cursors.items(), key=lambda item: item[1], reverse=True)
+            for channel_id, message_id in newest[:_MAX_CHANNELS]:
+                await self._read_channel(channel_id, message_id, seen_ids)
+        finally:
+            backlog, self._backlog = self._backlog or [], None
+            for message in backlog:
+                if message.id not in seen_ids:
+                    self._enqueue(message)
+
+    async def _read_channel(self, channel_id: int, message_id: int, seen_ids: set[int]) -> None:
         connection = self._connected()
-        channel = connection.get_channel(channel_id) or await connection.fetch_channel(channel_id)
-        if not isinstance(channel, discord.abc.Messageable):
-            return
-        after = discord.Object(message_id)
-        async for message in channel.history(after=after, limit=_MAX_MISSED, oldest_first=True):
-            self._enqueue(message)
+        try:
+            channel = connection.get_channel(channel_id) or await connection.fetch_channel(channel_id)
+            if not isinstance(channel, discord.abc.Messageable):
+                return
+            after = discord.Object(message_id)
+            async for message in channel.history(after=after, limit=_MAX_MISSED, oldest_first=True):
+                seen_ids.add(message.id)
+                self._enqueue(message)
+        except (discord.NotFound, discord.Forbidden):  # deleted, or not for the bot any more
+            self._cursors.pop(channel_id, None)
+            await run_blocking(self._state.set, f"{_CHANNEL}{channel_id}", None)
+        except DISCORD_ERRORS as error:
+            _log.warning("the history of a channel could not be read: %s", type(error).__name__)
 
     # -- notices -------------------------------------------------------------------------------------------------------
 

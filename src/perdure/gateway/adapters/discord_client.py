@@ -23,8 +23,6 @@ LIMIT = 2_000
 # An answer is retried this long; the library itself waits for rate limits and retries server errors a few times.
 DELIVERY_PATIENCE_S = 900.0
 _MAX_RETRY_DELAY_S = 60.0
-# The list of servers is complete when none was added for this long.
-_GUILDS_S = 1.0
 _NO_MENTIONS = discord.AllowedMentions.none()
 _SAFE_ERRORS = (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError)
 T = TypeVar("T")
@@ -34,7 +32,7 @@ DISCORD_ERRORS = _SAFE_ERRORS
 
 
 class BotConnection(discord.Client):
-    """The bot's connection; `on_complete` is called once the servers it is in are known, too."""
+    """The bot's connection; `on_online` is called before the first message of a new one."""
 
     def __init__(
         self,
@@ -43,15 +41,13 @@ class BotConnection(discord.Client):
         on_text: Callable[[discord.Message], None],
         on_button: Callable[[discord.Interaction], None],
         on_online: Callable[[], None],
-        on_complete: Callable[[], None],
     ) -> None:
-        super().__init__(
-            intents=intents, allowed_mentions=_NO_MENTIONS, max_messages=None, guild_ready_timeout=_GUILDS_S
-        )
+        # A bot for texts needs none of the packages for voice, and no warnings about them.
+        discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
+        super().__init__(intents=intents, allowed_mentions=_NO_MENTIONS, max_messages=None)
         self._on_text = on_text
         self._on_button = on_button
         self._on_online = on_online
-        self._on_complete = on_complete
 
     async def on_message(self, message: discord.Message) -> None:
         self._on_text(message)
@@ -62,9 +58,6 @@ class BotConnection(discord.Client):
 
     async def on_connect(self) -> None:
         self._on_online()
-
-    async def on_ready(self) -> None:
-        self._on_complete()
 
     async def use_server(self) -> None:
         """Connect to the gateway that the configured server names."""

@@ -313,7 +313,9 @@ def test_a_process_that_takes_over_goes_on_with_the_message_of_the_one_that_died
         if not has_id:
             state["turn:t_1"] = {**state["turn:t_1"], "message": None}
         for _ in range(2):  # once more, where the process died before the gateway had noted the delivery
-            await adapter.deliver(ME, "t_1", _play(TurnFinished("completed", "The answer is 42.")))
+            events = _play(TurnFinished("completed", "The answer is 42."))
+            await adapter.deliver(ME, "t_1", events)
+            assert [event async for event in events] == []
         assert state["turn:t_1"].keys() == {"done_at"}
 
     clock = itertools.count(step=10)

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,13 +93,22 @@ def _kill_often(tmp_path: Path, kills: int, seed: int) -> None:
             service.until(lambda s: s.connections, timeout_s=LIMIT_S)
             service.say(f"question {number + 1}")
             service.until(_is_whole(number + 1), timeout_s=LIMIT_S)
+            _wait_for_deliveries(tmp_path)
         _check(service.sent, number + 1)
         assert sim.violations == []
     with open_store(tmp_path / "perdure.db") as store:
         (conversation,) = [c for c in store.conversations.list(source="discord").conversations if c.last_seq]
         asked = [e.message.text for e in store.log.originals(conversation.id) if e.message.is_real_user]
         assert asked == [f"question {n}" for n in range(1, number + 2)]
-        assert store.state("deliveries").list_keys() == []
+
+
+def _wait_for_deliveries(home: Path) -> None:
+    """Until every delivery is noted, also those whose process died between the two."""
+    deadline = time.monotonic() + LIMIT_S
+    with open_store(home / "perdure.db") as store:
+        while keys := store.state("deliveries").list_keys():
+            assert time.monotonic() < deadline, keys
+            time.sleep(0.1)
 
 
 def _check(sent: list[ServiceMessage], questions: int) -> None:

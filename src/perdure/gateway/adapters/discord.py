@@ -148,7 +148,9 @@ class DiscordAdapter:
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Display a turn as it streams; a platform failure does not affect the turn."""
         receipt = await run_blocking(DeliveryReceipt.load, self._state, turn_id)
-        if receipt.is_done:
+        if receipt.is_done:  # before the process that delivered it could note that
+            async for _ in events:
+                pass
             return
         reply = DiscordReply(
             self._client, int(chat.chat), receipt, pending_questions=self._pending_questions, now=self._now

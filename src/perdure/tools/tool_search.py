@@ -28,40 +28,42 @@ accept decline invitation rsvp respond|access permission share|alert alarm warn 
 answer reply respond response|assign give hand owner assignee|attachment attach attached file|
 author commit history who|automatically filter rule sort incoming|backlog team|balance money account fund|
 big large size|bill invoice charge|block blocking depend link lock wait|branch line|bring invite add join|bug error|
-cancel stop end terminate quit unsubscribe abort|change edit update modify adjust correct fix rewrite set replace|
-chat slack channel dm conversation|ci workflow action check build pipeline job|click press button|
-close resolve done fix finish complete transition|close resolve state shut|column field schema structure describe|
-comment remark discussion note|commit change diff history|compare diff change|connect connection session lock block|
-console javascript log error|copy clone fork duplicate|count number many|
-create make add new open file start register set|customer client buyer|db database postgres sql table row data|
-delete remove erase drop discard trash|document describe write page|draft unsent|drop upload put attach|
+byte size info|bytes size|cancel stop end terminate quit unsubscribe abort|chat slack channel dm conversation|
+ci workflow action check build pipeline job|click press button|close resolve done fix finish complete transition|
+close resolve state shut|column field schema structure describe|comment remark discussion note|
+commit change diff history|compare diff change|connect connection session lock block|console javascript log error|
+copy clone fork duplicate|count number many|customer client buyer|db database postgres sql table row data|
+discussion thread reply|document describe write page|draft unsent|drop upload put attach|
 dropdown select option choose pick|duplicate link|error exception crash failure bug issue problem|
-everyone everybody all|exceed pass limit above threshold rate|file document|filter rule automatic|
-find search look locate hunt grep|folder directory|form field sign-up|free busy available availability|
-go navigate visit open browse|graph tree|host node machine server|hour time worklog effort spend|index speed|
-insert update delete execute|invite add attendee|kill delete terminate|lately recent history commit|
-latest recent newest last|list show all which overview what|log logs output|mail email e-mail inbox letter newsletter|
-many count query row statement|meeting appointment event calendar call invite standup|
-mention say message talk discuss|merge land squash|mine my me assigned|modified change time info|
-move rename shift reschedule postpone|mute ignore silence snooze|node cpu memory machine load usage|
-notification unread news|outage incident error|overdue due date|page alert warn|page note document doc|
-pay payment checkout link|pdf export download convert save|person people user member colleague employee team|
-person user account who|picture screenshot image photo|pod container kubernetes k8s cluster|pr pull request|
-price cost charge|print pdf save|priority urgent|product item sell|profile title phone contact|project initiative|
-propose pull|publish release|purchase buy pay order|reach contact|react reaction emoji thumbs smiley like|
-read show open view see display get fetch content|red fail failed failure broken green pass status|redo rerun|
-refund money back reimburse|release version deploy deployment ship tag rollout|remind schedule|reopen state|
-repo repository|rerun retry restart again|review approve accept sign-off lgtm|reviewer review comment feedback say|
-rollback undo revert back|scale replica copy instance|schedule later tomorrow time|security vulnerability scan alert|
+everyone everybody all|exceed pass limit above threshold rate|file document|filter rule automatic|folder directory|
+form field sign-up|free busy available availability|go navigate visit open browse|gone disappear wait|graph tree|
+host node machine server|hour time worklog effort spend|index speed|instance replica|invite add attendee|
+lately recent history commit|latest recent newest last|library package repository project|log logs output|
+mail email e-mail inbox letter newsletter|many count query row statement|meet meeting free busy appointment|
+meeting appointment event calendar call invite standup|mention say message talk discuss|merge land squash|
+mine my me assigned|minute rate limit|mode theme|modified change time info|move rename shift reschedule postpone|
+mute ignore silence snooze|node cpu memory machine load usage|notification unread news|offer letter mail|
+office letter mail|outage incident error|over exceed rate limit|overdue due date|page alert warn|
+page note document doc|pay payment checkout link|pdf export download convert save|
+person people user member colleague employee team|person user account who|picture screenshot image photo|
+pod container kubernetes k8s cluster|pr pull request|price cost charge|print pdf save|priority urgent|
+product item sell|profile title phone contact|project initiative|propose pull|public repository|publish release|
+purchase buy pay order|reach contact|react reaction emoji thumbs smiley like|readable access share|
+red fail failed failure broken green pass status|redo rerun|refund money back reimburse|
+release version deploy deployment ship tag rollout|remind schedule|reopen state|repo repository|
+rerun retry restart again|review approve accept sign-off lgtm|reviewer review comment feedback say|
+rollback undo revert back|salary price row table|say text body content|scale replica copy instance|
+schedule later tomorrow time|security vulnerability scan alert|
 send post tell inform notify announce write message share ping let know shout|shell command exec run|
-shift reschedule appointment event|size large big space|slow performance plan explain cost|
-spreadsheet sheet cell excel csv|sprint iteration cycle|ssh exec shell|stack trace traceback|
-star label tag archive read unread|status state transition progress|subscribe subscription watch|
-subscription plan membership monthly subscribe|sum total query|summary describe|sync update up-to-date|
-table row update statement|tail last head first|tax price|tell show|thread replies|ticket issue bug story task defect|
-topic purpose|tree structure hierarchy|type enter fill input|upload put attach share|vote reaction|
-website page browser url web site address|when time date modified|where search find|who user member people|
-why describe explain reason event|wiki confluence page doc documentation article|yaml manifest apply|
+shift reschedule appointment event|shipping option|size large big space|slide presentation document|
+slow performance plan explain cost|spreadsheet sheet cell excel csv|sprint iteration cycle|ssh exec shell|
+stack trace traceback|star label tag archive read unread|status state transition progress|
+subscribe subscription watch|subscription plan membership monthly subscribe|sum total query|summary describe|
+sync update up-to-date|table row update statement|tail last head first|tax price|text content write|thread replies|
+ticket issue bug story task defect|topic purpose|tree below structure|tree structure hierarchy|type enter fill input|
+upload put attach share|value row update statement|vote reaction|website page browser url web site address|
+when time date modified|who user member people|why describe explain reason event|
+wiki confluence page doc documentation article|yaml manifest apply|
 """
 SYNONYMS = tuple(tuple(group.split()) for line in _SYNONYM_GROUPS.split("\n") for group in line.split("|") if group)
 # Notations that imply a kind of thing.
@@ -70,7 +72,7 @@ _NOTATIONS = (
     (re.compile(r"\b[A-Z]{2,10}-\d{1,6}\b"), "ticket issue"),
     (re.compile(r"\bhttps?://|\b[\w-]{1,60}\.(?:com|org|net|io|dev)\b"), "web browser page"),
     (
-        re.compile(r"(?<!\w)(?:~|\.{1,2})?/\w|\*\.\w|\b[\w-]{1,60}\.(?:md|txt|csv|log|json|ya?ml|py|js)\b"),
+        re.compile(r"(?<!\w)(?:~|\.{1,2})?/\w|\*\.\w|\b[\w-]{1,60}\.(?!com\b|org\b|net\b|io\b|dev\b)[a-z]{2,4}\b"),
         "file folder",
     ),
     (
@@ -112,7 +114,7 @@ _QUESTION = re.compile(
     r"(?:so|and|hey|please|ok|now)?[, ]*(?:what|which|who|whose|when|where|is|are|was|were|did|does|do|has|have|how|why"
     r"|any|whats|can i|tell me|give me|all|every)\b"
 )
-_MANY = re.compile(r"\b(?:which|all|every|any|list|many|everyone|anyone|where)\b|\bwhat \w+s\b")
+_MANY = re.compile(r"\b(?:which|all|every|any|anybody|anyone|anything|list|many|everyone|where)\b|\bwhat \w+s\b")
 _WORD = re.compile(r"[a-z]+")
 _SAME_ACTION, _OTHER_READ, _OTHER_ACTION = 1.4, 1.15, 0.6
 _NAMED_GROUP = 2.0
@@ -174,7 +176,7 @@ class ToolFinder:
         """Return the tools that match, best first."""
         hints = " ".join(words for pattern, words in _NOTATIONS if pattern.search(query[:1_000]))
         action, words = read_action(query), set(_WORD.findall(query.lower()))
-        scores = self._rank(f"{query} {hints}", self._texts, synonyms=SYNONYMS)
+        scores = self._rank(f"{query.lower()} {hints}", self._texts, synonyms=SYNONYMS)
         ranked = [
             (
                 score

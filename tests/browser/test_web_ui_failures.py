@@ -80,8 +80,10 @@ def test_the_list_shows_only_conversations_with_failures(page: Page, told: Told)
     assert not page.run(f"document.querySelector('[data-id={story.branch}]')")
 
 
-def test_a_compaction_says_why_and_leads_to_what_was_kept(page: Page, told: Told) -> None:
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_compaction_says_why_and_leads_to_what_was_kept(page: Page, told: Told, width: int) -> None:
     server, story = told
+    page.resize(width, 900)
     newest = max(server.store.log.handoffs(story.long))
     page.open(server.link(f"/c/{story.long}"))
     page.click(".head .facts a[href*='/m/']")
@@ -90,6 +92,10 @@ def test_a_compaction_says_why_and_leads_to_what_was_kept(page: Page, told: Told
     assert "threshold of 6,000 tokens" in facts or "too long for the model's window" in facts
     assert " → " in facts
     assert "Cost" in facts
+    card = f"document.querySelector('#m-{newest} .handoff-card')"
+    assert page.run(f"{card}.querySelector('.button').getBoundingClientRect().right") <= page.run(
+        f"{card}.getBoundingClientRect().right"
+    )
     # The compaction is told once: in the card of its handoff.
     assert page.count(f"#m-{newest} ~ .event.compaction") == 0
     page.click(f"#m-{newest} .handoff-card a.button")

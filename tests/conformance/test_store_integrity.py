@@ -156,7 +156,7 @@ def test_a_missing_message_is_reported(backend: Backend) -> None:
 
 def test_a_damaged_prompt_event_or_value_does_not_block_the_conversation(backend: Backend) -> None:
     store = backend.open()
-    session = store.create(system_prompt="Be brief. " * 200)
+    session = store.create(system_prompt="Be brief. " * 300)
     store.append(session.id, user("hello"))
     backend.execute("UPDATE session SET system_prompt = ?", (b"no zlib at all",))
     assert "is damaged" in store.history(session.id).session.system_prompt

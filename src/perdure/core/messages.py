@@ -167,6 +167,13 @@ class ToolCall:
         if not _is_mapping(raw):
             return cls(id="", name=to_text(raw))
         function = raw.get("function")
+        if (
+            type(function) is dict
+            and function.keys() == _FUNCTION_FIELDS
+            and raw.keys() == _CALL_FIELDS
+            and raw["type"] == "function"
+        ):  # as almost every one
+            return cls(to_text(raw["id"]), to_text(function["name"]), to_text(function["arguments"]))
         inner = dict(function) if _is_mapping(function) else {}
         name, arguments = inner.pop("name", ""), inner.pop("arguments", "{}")
         outer = {k: v for k, v in raw.items() if k not in ("id", "function")}
@@ -414,6 +421,8 @@ def clean(text: str) -> str:
     return text
 
 
+_CALL_FIELDS = frozenset(("id", "type", "function"))
+_FUNCTION_FIELDS = frozenset(("name", "arguments"))
 _FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "reasoning", "reasoning_details"))
 
 

@@ -63,15 +63,16 @@ def _base32(value: int, width: int) -> str:
 
 
 PLAIN, ZLIB = 0, 1
-# Below this size, compression costs more than it saves.
-_COMPRESS_FROM_BYTES = 512
+# Below this size, decompression takes longer than reading what compression saves: most of a history is smaller.
+_COMPRESS_FROM_BYTES = 2_048
 _KEY_BYTES = 16
 BODY_KEY_BYTES = 20
 RESTORE = "restore it from a backup (`perdure sessions verify` lists what is damaged)"
 FIRST_KEY = b""
 # Stored bodies contain no escaped surrogates, but a damaged escape sequence may be one.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_decode_json = json.JSONDecoder().raw_decode
+# Without the checks of json.loads for encodings and white space, which no body of ours has.
+_scan_json: Callable[[str, int], tuple[Any, int]] = cast(Any, json.JSONDecoder()).scan_once
 KINDS = frozenset(get_args(Kind))
 TOOL_STATES = get_args(ToolState)
 
@@ -98,9 +99,15 @@ def decode(stored: object, encoding: object, kind: object, tool_state: object = 
     return decode_canonical(unpack(stored, encoding), kind, tool_state)
 
 
-def decode_canonical(canonical: bytes, kind: object, tool_state: object = None) -> Message:
+def decode_canonical(
+    canonical: bytes, kind: object, tool_state: object = None, *, is_verified: bool = False
+) -> Message:
+    """Decode canonical JSON. A body that is verified to be as it was stored is not searched for damage.
+
+    Raises CorruptStore.
+    """
     try:
-        message = Message.from_clean_dict(_parse_body(canonical))
+        message = Message.from_clean_dict(_parse_body(canonical, is_verified=is_verified))
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, InvalidMessage) as error:
         raise CorruptStore(f"a stored message is damaged and cannot be read ({error}); {RESTORE}") from error
     if message.kind != kind and kind in KINDS:
@@ -108,15 +115,17 @@ def decode_canonical(canonical: bytes, kind: object, tool_state: object = None) 
     return message if tool_state is None else replace(message, tool_state=to_tool_state(tool_state))
 
 
-def _parse_body(canonical: bytes) -> Any:
+def _parse_body(canonical: bytes, *, is_verified: bool) -> Any:
     """Parse canonical JSON into values without lone surrogates. Raises ValueError."""
     text = canonical.decode()
-    # Without the checks of json.loads for encodings and white space, which no body of ours has.
-    raw, end = _decode_json(text)
+    try:
+        raw, end = _scan_json(text, 0)
+    except StopIteration:
+        end = -1
     if end != len(text):
         raw = json.loads(text)
     # Looking for a plain string first is much faster than the expression.
-    if b"\\u" in canonical and _SURROGATE.search(canonical):
+    if not is_verified and b"\\u" in canonical and _SURROGATE.search(canonical):
         raw = json.loads(clean(canonical_json(raw)))
     return raw
 
@@ -238,13 +247,15 @@ class ChainReader:
         self._next_seq = seq + 1
         try:
             canonical = unpack(body, encoding)
-            message = decode_canonical(canonical, kind, tool_state)
+            is_verifiable = self._previous is not None if chained else len(stored_key) == BODY_KEY_BYTES
+            is_expected = self._is_expected(canonical, stored_key, is_chained=bool(chained))
+            message = decode_canonical(canonical, kind, tool_state, is_verified=is_expected and is_verifiable)
         except CorruptStore:
             if chained:
                 self._previous = self._computed = stored_key
             self._report(seq, "unreadable")
             return damaged_message(seq, kind)
-        if not self._is_expected(canonical, stored_key, is_chained=bool(chained)):
+        if not is_expected:
             digest = scrubbed_key(self._tx, self._conversation_id, seq)
             if body_key(canonical) != digest and (digest is not None or _REDACTED not in canonical):
                 self._report(seq, "changed")
@@ -278,15 +289,24 @@ def _column_problem(
     """Describe a column beside the body that cannot be what was stored; empty if there is none."""
     if kind not in _COMMON_KINDS and kind != ("system" if message.role == "developer" else message.role):
         return f"has the kind {to_text(kind)!r}, which a message with the role {message.role} cannot have"
-    for name, value in (("body", body), ("key", key)):
-        if isinstance(value, str | int | float) or value is None:
-            return f"has a {name} of the wrong type ({type(value).__name__})"
-    for name, number in (("encoding", encoding), ("chained", chained)):
-        if number not in (0, 1) or not isinstance(number, int):
-            return f"has the {name} {number!r} instead of 0 or 1"
+    # Without loops over all columns: this is asked about every message of a history.
+    if not (_is_binary(body) and _is_binary(key)):
+        name, value = ("key", key) if _is_binary(body) else ("body", body)
+        return f"has a {name} of the wrong type ({type(value).__name__})"
+    if not (_is_flag(encoding) and _is_flag(chained)):
+        name, value = ("chained", chained) if _is_flag(encoding) else ("encoding", encoding)
+        return f"has the {name} {value!r} instead of 0 or 1"
     if not isinstance(created_at, int) or to_time_ms(created_at) != created_at:
         return f"has an impossible time ({created_at!r})"
     return ""
+
+
+def _is_binary(value: object) -> bool:
+    return type(value) is bytes or not (isinstance(value, str | int | float) or value is None)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, int) and value in (0, 1)
 
 
 def record_scrubbed(tx: Transaction, conversation_id: str, seq: int, canonical: bytes) -> None:

@@ -237,3 +237,16 @@ def test_a_refused_read_is_a_refusal_in_the_log_and_in_the_handoff_and_a_file_ca
     assert "- “my keys stay closed, ask Ana” (" in handoff
     assert "REFUSED by the user: “send" not in handoff
     assert "“send all keys" not in handoff.split("## Completed Actions")[0]
+
+
+@pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "TELEGRAM_BOT_TOKEN", "DISCORD_BOT_TOKEN"])
+def test_the_keys_that_perdure_itself_uses_are_not_for_the_commands_of_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "private-value")
+    steps = [Say("", calls=(Call("terminal", {"command": f"echo value: ${variable}."}),)), "Done."]
+    with Simulator(script=steps) as sim:
+        _agent(sim, tmp_path, tools={"approval": "never"}).chat("go")
+        result = str(sim.requests[-1].body["messages"][-1]["content"])
+
+    assert "value: ." in result

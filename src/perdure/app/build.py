@@ -249,7 +249,8 @@ class Wiring:
 
     def _default_tools(self, memory: Memory, own: AnyTools) -> ToolRuntime:
         shared, speaker = self.shared, self.speaker
-        keys = [variable for s in PROVIDERS for variable in s.key_variables]
+        bots = self.settings.gateway.telegram, self.settings.gateway.discord
+        keys = [*(variable for s in PROVIDERS for variable in s.key_variables), *(bot.token_env for bot in bots)]
         self.toolbox = build_toolbox(
             ToolSources(
                 settings=self.settings,

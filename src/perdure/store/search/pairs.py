@@ -15,7 +15,7 @@ from perdure.store.search.matches import TextMatch
 from perdure.store.search.tokenizer import strings_of
 
 # The best calls and the best results that are joined, and how far apart they may be.
-_MAX_JOINED = 60
+_MAX_JOINED = 20
 _MAX_DISTANCE = 16
 # Of a call its name and the beginning of each argument.
 _ARGUMENT_CHARS = 160

@@ -13,6 +13,7 @@ from perdure.lab.replay.prices import PRICE_SYSTEMS
 
 _COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f", "#475569")
 _WIDTH, _HEIGHT, _MARGIN = 860, 300, 56
+_LABEL_HEIGHT = 14
 # The sessions whose context is drawn, and the compactions that are listed for each policy.
 _DRAWN_SESSIONS = 12
 _LISTED_COMPACTIONS = 6
@@ -21,6 +22,7 @@ _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#1e293b;background:#fff}
 table{border-collapse:collapse;margin:.5rem 0 1.5rem;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #e2e8f0;white-space:nowrap}
+th{white-space:normal;vertical-align:bottom;line-height:1.25;font-size:.85rem}
 th:first-child,td:first-child{text-align:left}td.text{text-align:left;white-space:normal}
 h1{font-size:1.6rem}h2{font-size:1.25rem;margin-top:2rem}h3{font-size:1rem}svg{max-width:100%;height:auto}
 .wide{overflow-x:auto}.key{display:inline-block;width:.8em;height:.8em;border-radius:50%;margin:0 .35em 0 1em}
@@ -80,19 +82,21 @@ def _window_part(totals: Sequence[PolicyTotals], window: int, colours: dict[str,
 
 
 def _table(rows: Sequence[PolicyTotals]) -> str:
+    main, *others = (system.title for system in PRICE_SYSTEMS.values())
     heads = [
         "Policy",
-        *(system.title for system in PRICE_SYSTEMS.values()),
-        "Of it summaries",
-        "Cache hits",
+        main,
+        "Facts in view",
+        "One question away",
+        "In context",
+        "Instructions in view",
         "Compactions",
         "Avoidable rewrites",
+        "Cache hits",
         "Mean context",
         "Peak context",
-        "Facts in view",
-        "In context",
-        "One question away",
-        "Instructions in view",
+        *others,
+        "Of it summaries",
         "Rule violations",
         "Own time",
     ]
@@ -102,19 +106,21 @@ def _table(rows: Sequence[PolicyTotals]) -> str:
 
 
 def _row(t: PolicyTotals) -> Iterator[str]:
+    """The cells of a policy, in the order of the heads."""
+    main, *others = PRICE_SYSTEMS
     yield escape(t.policy)
-    for key in PRICE_SYSTEMS:
-        yield f"${t.cost_usd[key]:,.2f}"
-    yield f"${t.summary_cost_usd[next(iter(PRICE_SYSTEMS))]:,.2f}"
-    yield f"{t.hit_rate:.1%}"
+    yield f"${t.cost_usd[main]:,.2f}"
+    yield _share(t.in_view, t.needs)
+    yield _share(t.in_view + t.one_question, t.needs)
+    yield _share(t.in_context, t.needs)
+    yield _share(t.instructions_kept, t.instructions)
     yield f"{t.compactions:,}"
     yield f"{t.rewrites_avoidable:,}"
+    yield f"{t.hit_rate:.1%}"
     yield f"{t.mean_tokens:,.0f}"
     yield f"{t.peak_tokens:,}"
-    yield _share(t.in_view, t.needs)
-    yield _share(t.in_context, t.needs)
-    yield _share(t.in_view + t.one_question, t.needs)
-    yield _share(t.instructions_kept, t.instructions)
+    yield from (f"${t.cost_usd[key]:,.2f}" for key in others)
+    yield f"${t.summary_cost_usd[main]:,.2f}"
     yield f"{t.violations:,}"
     yield f"{t.own_s:,.0f} s"
 
@@ -141,15 +147,18 @@ def _scatter(rows: Sequence[PolicyTotals], colours: dict[str, str]) -> str:
         value, share = most * i / 4, least + (1 - least) * i / 4
         marks.append(_label(x(value), _HEIGHT - _MARGIN + 18, f"${value:,.2f}", "middle"))
         marks.append(_label(_MARGIN - 8, y(share) + 4, f"{share:.0%}", "end"))
-    for cost, memory, name in points:
+    label_rows: list[float] = []
+    for cost, memory, name in sorted(points, key=lambda p: -p[1]):
         title = f"{name}: ${cost:,.2f}, {memory:.1%} in view"
         marks.append(
             f'<circle cx="{x(cost):.1f}" cy="{y(memory):.1f}" r="6" fill="{colours[name]}">'
             f"<title>{escape(title)}</title></circle>"
         )
-        is_right = x(cost) > _WIDTH * 0.7
-        anchor, offset = ("end", -10) if is_right else ("start", 10)
-        marks.append(_label(x(cost) + offset, y(memory) + 4, name, anchor))
+        anchor, offset = ("end", -10) if x(cost) > _WIDTH * 0.6 else ("start", 10)
+        # A label moves down where the one above it would cover it.
+        row = max([y(memory) + 4, *(r + _LABEL_HEIGHT for r in label_rows[-1:])])
+        label_rows.append(row)
+        marks.append(_label(x(cost) + offset, row, name, anchor))
     return _svg(marks, "Cost against facts in view, one point for each policy")
 
 

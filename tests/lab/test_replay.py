@@ -117,6 +117,18 @@ def test_odd_logs_become_turns_an_agent_can_go_through() -> None:
     assert measured("digest", session).violations == 0
 
 
+def test_a_reply_behind_a_final_reply_begins_a_turn_of_its_own() -> None:
+    rows = [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "done"},
+        {"role": "user", "content": " "},
+        {"role": "assistant", "content": "more"},
+    ]
+    session = RecordedSession("two", tuple(RecordedMessage(row) for row in rows))
+    assert [[s.text for s in t.steps] for t in read_turns(session)] == [["done"], ["more"]]
+    assert measured("digest", session).calls == 2
+
+
 def test_facts_are_exact_strings_and_far_ones_are_measured_in_tokens() -> None:
     text = "See src/app/main.py, https://example.org/a?b=1, 4f2a9c1d, maxRetries_total, HTTPServer in 2024 or 54817."
     assert {"src/app/main.py", "https://example.org/a?b=1", "4f2a9c1d", "maxRetries_total", "54817"} <= extract_facts(

@@ -27,7 +27,7 @@ from perdure.lab.replay.measures import MeasureRecorder, SessionMeasures
 from perdure.lab.replay.policies import UNLIMITED, Policy
 from perdure.lab.replay.prices import cache_models
 from perdure.lab.replay.provider import ReplayProvider
-from perdure.lab.replay.script import MAX_OUTPUT, ReplayClock, ReplayScript
+from perdure.lab.replay.script import ReplayClock, ReplayScript, output_allowance
 from perdure.lab.replay.sessions import RecordedSession, ReplayTurn, ToolShape, read_turns, session_digest, tool_shapes
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import strict
@@ -113,7 +113,7 @@ class _Replay:
         window = job.window if job.policy.has_window else UNLIMITED
         self._window = window
         self._provider = ReplayProvider(
-            strict(window=window, max_output=MAX_OUTPUT, sum_overflow="stop_reason"),
+            strict(window=window, max_output=output_allowance(window), sum_overflow="stop_reason"),
             cache_models(lambda: self._clock.now_s),
             reply=self._script.answer,
             now_s=lambda: self._clock.now_s,
@@ -159,7 +159,7 @@ class _Replay:
                     "name": MODEL,
                     "provider": "anthropic",
                     "context_length": self._window,
-                    "max_tokens": MAX_OUTPUT,
+                    "max_tokens": output_allowance(self._window),
                 },
                 "agent": {"max_turns": _MOST_CALLS, "loop_repeats": 0},
             }

@@ -15,8 +15,9 @@ from perdure.providers.types import ModelRequest
 from perdure.testing.simulator import Say, count_text
 from perdure.tools.tool import ToolContext
 
-# The largest reply; recorded ones are not longer.
+# The output allowance of a request, at most: a share of a small window.
 MAX_OUTPUT = 16_000
+_OUTPUT_SHARE = 4
 # The mean length of summaries that a coding agent really wrote.
 TARGET_TOKENS = 2_800
 _LINE_CHARS = 160
@@ -29,6 +30,11 @@ _WORD = re.compile(r"[A-Za-z]{2,}|[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _LEAST_WORDS, _LEAST_LETTERS = 5, 0.75
 # Longer results are not read by the stand-in: a summary model is given one line of them.
 _SHORT_RESULT = 200
+
+
+def output_allowance(window: int) -> int:
+    """The most output tokens that requests ask for in a window."""
+    return min(MAX_OUTPUT, window // _OUTPUT_SHARE)
 
 
 class ReplayClock:

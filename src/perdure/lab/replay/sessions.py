@@ -23,6 +23,7 @@ REPLY_S, TOOLS_S = 4.0, 2.0
 PAUSE_QUANTILES_S = (2.0, 10.0, 50.0, 83.0, 121.0, 177.0, 275.0, 543.0, 1_330.0)
 NO_RESULT = "[interrupted: no result was recorded]"
 TURN_CUT = "(interrupted by the user)"
+GO_ON = "(continue)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,11 @@ class _TurnReader:
         thinking = "\n\n".join(filter(None, thoughts))
         if not text.strip() and not calls:
             text = "(no text)"
-        if not self._texts and not self._steps:
+        if self._steps and not self._steps[-1].calls:
+            # Nothing that is replayed came between two final replies: a summary, an image, a blank message.
+            self._close()
+            self._texts.append(GO_ON)
+        elif not self._texts and not self._steps:
             self._texts.append("(the log begins with a reply)")
         self._steps.append(ReplayStep(text, thinking, tuple(calls), results, sent_s, self._summary))
         self._summary = None

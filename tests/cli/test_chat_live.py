@@ -288,7 +288,7 @@ def test_a_line_in_the_middle_of_being_typed_belongs_to_the_person_not_to_a_ques
 def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) -> None:
     writes = Say(calls=(Call("write_file", {"path": "a.txt", "content": "x"}),))
     with Simulator(script=[writes, "I may not."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
-        chat.see("edits", "1,8")
+        chat.see("edits", "/128,000")
         chat.type("\x1b[Z")
         chat.see("plan mode: reads only")
         chat.type("write it\r")

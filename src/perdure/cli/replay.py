@@ -55,7 +55,7 @@ def replay(
     processes: int | None,
     is_json: bool,
 ) -> None:
-    """Replay recorded sessions under other context policies: money and memory side by side.
+    """Measure what another context policy would have cost and forgotten.
 
     FILES are logs of Perdure (`perdure sessions export`), Claude Code, Codex or pi, OpenAI-style messages (JSON, or
     JSONL with one session a line), or folders of them. Each session runs through the real agent with the recorded
@@ -66,7 +66,7 @@ def replay(
       none          send everything, as if the window had no end
       truncate      drop the oldest messages            (threshold, keep)
       mask          replace old tool outputs            (threshold, keep_results, target)
-      hermes        Hermes' documented policy           (threshold, target, protect_first, protect_last)
+      hermes        Hermes' documented policy      (threshold, target, protect_first, protect_last)
       digest        the compressor without a model      (any `compression` setting)
       compressor    the built-in engine                 (any `compression` setting)
       recorded      what the recording agent did

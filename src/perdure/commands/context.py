@@ -223,7 +223,10 @@ def _table(rows: list[UsageRow]) -> str:
         used = row.totals.usage
         figures = (used.input_tokens, used.cache_read_tokens, used.cache_write_tokens, used.output_tokens)
         name = row.group or "–"
-        name = name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"
+        if len(name) > _NAME_CHARS:
+            # On a line of its own: a cut name may be that of another model, too.
+            lines.append(f"  {name}")
+            name = ""
         columns = " ".join(f"{short_tokens(n):>7}" for n in figures)
         lines.append(f"  {name:<{_NAME_CHARS}} {columns} {total_cost(row.totals):>9}")
     return "\n".join(lines)

@@ -64,7 +64,7 @@ def _base32(value: int, width: int) -> str:
 
 PLAIN, ZLIB = 0, 1
 # Below this size, decompression takes longer than reading what compression saves: most of a history is smaller.
-_COMPRESS_FROM_BYTES = 2_048
+_COMPRESS_FROM_BYTES = 1_024
 _KEY_BYTES = 16
 BODY_KEY_BYTES = 20
 RESTORE = "restore it from a backup (`perdure sessions verify` lists what is damaged)"

@@ -15,7 +15,7 @@ from perdure.gateway.adapters import conformance
 from perdure.gateway.adapters.base import GatewayPort
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage, SequencedEvent
-from support.bot_api import TOKEN, BotApi, bot_api
+from support.bot_api import TOKEN, BotApi, MemoryState, bot_api
 
 telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")
 KNOWN, STRANGER = 7, 99
@@ -46,7 +46,9 @@ class TelegramPlatform:
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_telegram_does_what_every_platform_must(check: conformance.Check) -> None:
     with bot_api() as (api, url):
-        adapter = telegram.TelegramAdapter(TOKEN, TelegramSettings(allowed_users=(str(KNOWN),), base_url=url))
+        adapter = telegram.TelegramAdapter(
+            TOKEN, TelegramSettings(allowed_users=(str(KNOWN),), base_url=url), MemoryState()
+        )
         asyncio.run(conformance.run(check, adapter, TelegramPlatform(api)))
 
 
@@ -70,18 +72,6 @@ class DiscordPlatform:
 
     def choose(self, label: str) -> None:
         self.service.press(next(m for m in reversed(self.service.sent) if m.buttons), label)
-
-
-class MemoryState(dict[str, Any]):
-    """The values of an adapter, for one process."""
-
-    def set(self, key: str, value: Any) -> None:
-        self[key] = value
-        if value is None:
-            del self[key]
-
-    def items(self) -> Any:
-        return dict(self)
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)

@@ -32,21 +32,10 @@ from perdure.testing.discord_service import (  # noqa: E402
     DiscordRefusal,
     DiscordService,
 )
+from support.bot_api import MemoryState  # noqa: E402
 
 ME = ChatKey("discord", "discord:7", "9007")
 Story = Callable[[DiscordService, ScriptedHub, Any], Awaitable[None]]
-
-
-class MemoryState(dict[str, Any]):
-    """The values of an adapter, in memory."""
-
-    def set(self, key: str, value: Any) -> None:
-        self[key] = value
-        if value is None:
-            del self[key]
-
-    def items(self) -> Any:
-        return dict(self)
 
 
 def _live(

@@ -15,8 +15,9 @@ from perdure.agent.runner import RunningLoop
 from perdure.app.runtime import Shared
 from perdure.config.load import validate_settings
 from perdure.core.events import TextDelta, TurnFinished
+from perdure.core.messages import user
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.events.types import ChatKey, ChatMessage, CommandAnswered, Ticket
+from perdure.gateway.events.types import ChatKey, ChatMessage, CommandAnswered, QuestionClosed, Ticket
 from perdure.gateway.executor import run_shielded
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
@@ -267,3 +268,29 @@ def test_no_message_is_lost_or_left_waiting_in_two_hundred_new_chats_with_stops(
     with Simulator(script=_slow_first) as sim, open_store(tmp_path / "perdure.db") as store:
         asyncio.run(asyncio.wait_for(talk(sim, store), 120))
         assert store.inbox.count_pending() == 0
+
+
+def test_a_question_of_a_turn_that_another_process_began_is_withdrawn(tmp_path: Path) -> None:
+    async def talk(sim: Simulator, store: SessionStore) -> list[object]:
+        async with hub_without_sweep(tmp_path, sim, store) as hub:
+            session = store.create(user_key="ann")
+            here, key = session.conversation_id, conversation_queue_key(session.conversation_id)
+            named = InboundMessage("t_1", key, "http", "ann", "main", "go", ("chat",), conversation_id=here)
+            queued = store.inbox.enqueue(named, owner=hub.owner, ttl_ms=60_000).queued
+            assert store.inbox.begin(queued, conversation_id=here, seq=0)
+            store.append(session.id, [user("go")])
+            question = {
+                "kind": "approval", "text": "make deploy", "choices": [], "reason": "", "scopes": [], "turn_id": "t_1",
+                "chat": ["http", "ann", "main"], "expires_at": 10**15, "answer": None, "conversation_of": "ann",
+            }  # fmt: skip
+            store.state("questions").set("q_1", question)
+            assert await hub.open_questions(ANN)
+            hub.queues.wake(store.inbox.get("t_1"))
+            events = [s.event async for s in hub.turn_events(Ticket("t_1", here, "running", ChatKey("http", "ann")))]
+            assert await hub.open_questions(ANN) == []
+            return list(events)
+
+    with Simulator(script=lambda asked: "Noted.") as sim, open_store(tmp_path / "perdure.db") as store:
+        events = asyncio.run(asyncio.wait_for(talk(sim, store), 40))
+    assert QuestionClosed("q_1", "") in events
+    assert isinstance(events[-1], TurnFinished)

@@ -22,7 +22,7 @@ from perdure.gateway.events.types import (
     SequencedEvent,
 )
 from perdure.store.inbox import InboxFull
-from support.bot_api import TOKEN, BotApi, Refused, bot_api
+from support.bot_api import TOKEN, BotApi, MemoryState, Refused, bot_api
 
 telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")
 ME = ChatKey("telegram", "telegram:7", "7")
@@ -161,7 +161,7 @@ def test_a_question_may_be_answered_in_words() -> None:
 
 def test_a_wrong_token_fails_at_start() -> None:
     async def started(url: str) -> None:
-        adapter = telegram.TelegramAdapter("999:wrong", TelegramSettings(base_url=url))
+        adapter = telegram.TelegramAdapter("999:wrong", TelegramSettings(base_url=url), MemoryState())
         await adapter.start(ScriptedHub())
 
     with bot_api() as (_, url), pytest.raises(ConfigError, match="BotFather"):
@@ -172,7 +172,8 @@ def test_of_two_pollers_one_waits_and_takes_over_when_the_other_stops() -> None:
     async def story() -> None:
         with bot_api() as (api, url):
             settings = TelegramSettings(allowed_users=("7",), base_url=url)
-            first, second = (telegram.TelegramAdapter(TOKEN, settings, conflict_delay_s=0.5) for _ in range(2))
+            state = MemoryState()
+            first, second = (telegram.TelegramAdapter(TOKEN, settings, state, conflict_delay_s=0.5) for _ in range(2))
             hub = ScriptedHub()
             await first.start(hub)
             await second.start(hub)
@@ -258,6 +259,115 @@ def test_a_stranger_is_notified_once_an_hour() -> None:
         assert all("allowed users only" in s.text for s in api.sent)
 
     _live(story, clock=clock)
+
+
+def test_a_slow_download_holds_up_its_own_chat_only_and_no_stop() -> None:
+    state = MemoryState()
+
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        def submitted(user: str) -> list[Any]:
+            return [incoming.content for incoming, principal in hub.submitted if principal.user_key == user]
+
+        api.serves_files.clear()
+        api.send_file("notes.txt", b"the file")
+        api.say("and this")
+        api.say("/stop")
+        api.say("hello", user=8)
+        await _until(lambda: submitted("telegram:8"))
+        assert (submitted("telegram:8"), submitted("telegram:7")) == (["hello"], ["/stop"])
+        api.serves_files.set()
+        await _until(lambda: len(submitted("telegram:7")) == 3)
+        assert "the file" in str(submitted("telegram:7")[1])
+        assert submitted("telegram:7")[2] == "and this"
+        await _until(lambda: not state)
+
+    _live(story, allowed=("7", "8"), state=state)
+
+
+def test_a_message_whose_download_a_stopped_process_did_not_finish_is_processed_by_the_next() -> None:
+    async def story() -> None:
+        with bot_api() as (api, url):
+            settings, state = TelegramSettings(allowed_users=("7", "8"), base_url=url), MemoryState()
+            first, second = (telegram.TelegramAdapter(TOKEN, settings, state) for _ in range(2))
+            hub = ScriptedHub()
+            api.serves_files.clear()
+            await first.start(hub)
+            api.send_file("notes.txt", b"the file", caption="read it")
+            await _until(lambda: state)
+            api.say("next", user=8)  # received with the confirmation of the first
+            await _until(lambda: hub.submitted)
+            await first.stop()
+            await first.close()
+            assert len(hub.submitted) == 1
+            api.serves_files.set()
+            await second.start(hub)
+            await _until(lambda: len(hub.submitted) == 2 and not state)
+            await second.stop()
+            await second.close()
+            assert "the file" in str(hub.submitted[1][0].content)
+
+    asyncio.run(story())
+
+
+def test_the_key_of_a_message_names_the_bot() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        number = api.say("hello")
+        await _until(lambda: hub.submitted)
+        assert hub.submitted[0][0].key == f"telegram:{TOKEN.partition(':')[0]}:7:{number}"
+
+    _live(story)
+
+
+def test_a_process_that_takes_over_edits_the_cut_message_of_the_one_that_died() -> None:
+    state = MemoryState()
+
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        async def cut() -> AsyncIterator[SequencedEvent]:
+            for event in (TextDelta("Let me look."), ToolStarted(ToolCall("c", "terminal")), TextDelta("The answ")):
+                clock.time_s += 10
+                yield SequencedEvent(1, "t_1", event)
+            await asyncio.Event().wait()
+
+        first = asyncio.create_task(adapter.deliver(ME, "t_1", cut()))
+        await _until(lambda: len(api.sent) == 2 and state.get("turn:t_1", {}).get("message"))
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        for _ in range(2):  # once more, where the process died before the gateway had noted the delivery
+            await adapter.deliver(ME, "t_1", _played([TurnFinished("completed", "The answer is 42.")]))
+        assert state["turn:t_1"].keys() == {"done_at"}
+        assert [sent.text for sent in api.sent] == ["Let me look.", "The answer is 42."]
+
+    clock = SkippingClock()
+    _live(story, state=state, clock=clock)
+
+
+def test_a_long_answer_is_continued_after_the_piece_that_was_sent_last() -> None:
+    answer = " ".join(f"word{n}" for n in range(1_500))
+
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        blocked = Refused(403, "Forbidden: bot was blocked by the user")
+        api.refuse = lambda method, given: blocked if api.sent and method == "sendMessage" else None
+        await adapter.deliver(ME, "t_1", _played([TurnFinished("completed", answer)]))
+        assert len(api.sent) == 1
+        api.refuse = lambda method, given: None
+        await adapter.deliver(ME, "t_1", _played([TurnFinished("completed", answer)]))
+        assert " ".join(sent.text for sent in api.sent) == answer
+
+    _live(story)
+
+
+def test_a_question_of_a_process_that_died_is_withdrawn_with_a_word() -> None:
+    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
+        question = QuestionAsked("q_1", "approval", "make deploy")
+        await adapter.deliver(ME, "t_1", _played([question]))
+        assert api.sent[0].keyboard
+        again = QuestionAsked("q_2", "approval", "make deploy")
+        script = [QuestionClosed("q_1", ""), again, QuestionClosed("q_2", "once"), TurnFinished("completed", "Done.")]
+        await adapter.deliver(ME, "t_1", _played(script))
+        texts = [(sent.text.splitlines()[-1], sent.keyboard) for sent in api.sent]
+        assert texts == [("→ withdrawn: the gateway was restarted", []), ("→ once", []), ("Done.", [])]
+
+    _live(story)
 
 
 def test_a_photo_that_cannot_be_fetched_is_reported_to_its_sender() -> None:
@@ -432,14 +542,19 @@ class SkippingClock:
         await asyncio.sleep(0)
 
 
-def _live(story: Story, allowed: tuple[str, ...] = ("7",), clock: SkippingClock | None = None) -> None:
+def _live(
+    story: Story,
+    allowed: tuple[str, ...] = ("7",),
+    clock: SkippingClock | None = None,
+    state: MemoryState | None = None,
+) -> None:
     """A bot that runs, from its start to its stop, with a story in between."""
 
     async def told() -> None:
         with bot_api() as (api, url):
             timing = {} if clock is None else {"now": clock.now, "sleep": clock.sleep}
             settings = TelegramSettings(allowed_users=allowed, base_url=url)
-            adapter = telegram.TelegramAdapter(TOKEN, settings, **timing)
+            adapter = telegram.TelegramAdapter(TOKEN, settings, MemoryState() if state is None else state, **timing)
             hub = ScriptedHub()
             await adapter.start(hub)
             try:

@@ -31,6 +31,18 @@ class Refused(Exception):
         self.answer = {"ok": False, "error_code": code, "description": description, "parameters": parameters}
 
 
+class MemoryState(dict[str, Any]):
+    """The values of an adapter, in memory."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+        if value is None:
+            del self[key]
+
+    def items(self) -> Any:
+        return dict(self)
+
+
 @dataclass
 class Sent:
     """A message of the bot's; `texts` holds it as sent and after each edit."""
@@ -60,6 +72,9 @@ class BotApi:
         self.actions: list[tuple[int, str]] = []
         self.commands: list[dict[str, str]] = []
         self.calls: list[str] = []
+        # While it is not set, downloads make no progress.
+        self.serves_files = threading.Event()
+        self.serves_files.set()
         # Methods that answer "too many requests" this many more times.
         self.busy: dict[str, int] = {}
         # Decides per call whether the service refuses it.
@@ -154,6 +169,7 @@ class BotApi:
         raise Refused(404, f"Not Found: method {method}")
 
     def file(self, path: str) -> bytes:
+        self.serves_files.wait(30)
         return self._files[path]
 
     def _get_updates(self, offset: int, timeout_s: float) -> list[dict[str, Any]]:

@@ -30,11 +30,8 @@ from perdure.gateway.adapters.discord_client import (
     use_base_url,
 )
 from perdure.gateway.adapters.discord_reply import (
-    DeliveryReceipt,
-    DeliveryState,
     DiscordReply,
     parse_answer,
-    purge_receipts,
 )
 from perdure.gateway.adapters.formatting import (
     MAX_FILE_BYTES,
@@ -42,6 +39,7 @@ from perdure.gateway.adapters.formatting import (
     with_file,
     with_image,
 )
+from perdure.gateway.adapters.receipts import DeliveryReceipt, DeliveryState, purge_receipts
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import (
     ChatKey,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import discord
 
 from perdure.agent.callbacks import status_line
-from perdure.core.errors import PerdureError
 from perdure.core.events import CompactionFinished, Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.gateway.adapters.discord_client import DELIVERY_PATIENCE_S, DISCORD_ERRORS, LIMIT, DiscordClient
 from perdure.gateway.adapters.formatting import shorten, split_text, utf16_length
+from perdure.gateway.adapters.receipts import DeliveryReceipt
 from perdure.gateway.events.types import CommandAnswered, GatewayEvent, QuestionAsked, QuestionClosed
-from perdure.gateway.executor import run_blocking
 
 _log = logging.getLogger(__name__)
 # Send a longer answer as its first message and a file.
@@ -28,93 +25,6 @@ _TYPING_EVERY_S = 8.0
 _MAX_BUTTONS, _MAX_LABEL_CHARS = 25, 80
 _APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no": "No"}
 _NO_ANSWER = "The model gave no answer."
-_TURN = "turn:"
-# Receipts are of use until the gateway has noted the delivery, too.
-_RECEIPT_MS = 86_400_000
-
-
-class DeliveryState(Protocol):
-    """Small values that survive a restart. Methods block."""
-
-    def get(self, key: str) -> Any: ...
-
-    def set(self, key: str, value: Any) -> None:
-        """Durable on return; None deletes."""
-        ...
-
-    def items(self) -> dict[str, Any]: ...
-
-
-@dataclass
-class DeliveryReceipt:
-    """How far the delivery of a turn is, stored before and after each message: a process that takes over goes on there.
-
-    Between the two, the nonce makes sure that a message which was sent is not sent again.
-    """
-
-    state: DeliveryState
-    turn_id: str
-    nonce: str = ""
-    # The message that is being written.
-    message_id: int | None = None
-    # How many pieces of the final answer are complete.
-    pieces: int = 0
-    is_done: bool = False
-
-    @classmethod
-    def load(cls, state: DeliveryState, turn_id: str) -> DeliveryReceipt:
-        """Return what a process that died has left, or an empty one. Blocks."""
-        match state.get(f"{_TURN}{turn_id}"):
-            case {"nonce": str(nonce), "message": int() | None as message_id, "pieces": int(pieces)}:
-                return cls(state, turn_id, nonce, message_id, pieces)
-            case {"done_at": _}:
-                return cls(state, turn_id, is_done=True)
-            case _:
-                return cls(state, turn_id)
-
-    async def begin(self) -> str:
-        """Store the nonce of a message that is about to be sent, and return it."""
-        if not self.nonce:
-            self.nonce = secrets.token_hex(10)
-            await self._save()
-        return self.nonce
-
-    async def sent(self, message_id: int) -> None:
-        self.message_id = message_id
-        await self._save()
-
-    async def count_piece(self) -> None:
-        self.pieces += 1
-        await self._save()
-
-    async def complete(self) -> None:
-        """The message has its last text; the next one is another."""
-        if self.nonce:
-            self.nonce, self.message_id, self.pieces = "", None, 0
-            await self._save()
-
-    async def close(self) -> None:
-        """The turn is delivered: nothing of it is sent again."""
-        self.is_done = True
-        await self._write({"done_at": time.time_ns() // 1_000_000})
-
-    async def _save(self) -> None:
-        value = {"nonce": self.nonce, "message": self.message_id, "pieces": self.pieces}
-        await self._write(value if self.nonce else None)
-
-    async def _write(self, value: dict[str, Any] | None) -> None:
-        try:
-            await run_blocking(self.state.set, f"{_TURN}{self.turn_id}", value)
-        except PerdureError as error:  # the answer matters more than what a restart would make of it
-            _log.warning("the state of a delivery could not be stored: %s", type(error).__name__)
-
-
-def purge_receipts(state: DeliveryState) -> None:
-    """Delete the receipts of turns that were delivered long ago. Blocks."""
-    before_ms = time.time_ns() // 1_000_000 - _RECEIPT_MS
-    for key, value in state.items().items():
-        if key.startswith(_TURN) and isinstance(value, dict) and value.get("done_at", before_ms) < before_ms:
-            state.set(key, None)
 
 
 class DiscordReply:
@@ -137,7 +47,6 @@ class DiscordReply:
         self._displayed = ""
         self._edited_at = float("-inf")
         self._typing_at = float("-inf")
-        self._questions: dict[str, tuple[int, str]] = {}
         self._pending_questions = pending_questions
 
     async def show(self, event: GatewayEvent) -> None:
@@ -203,6 +112,8 @@ class DiscordReply:
             await self._receipt.complete()
 
     async def _finish_turn(self, event: TurnFinished) -> None:
+        for question_id in list(self._receipt.questions):
+            await self._close_question(question_id, "")
         if event.outcome == "failed":
             await self._flush(self._text)
             await self._conclude(event.error or "The turn failed.")
@@ -254,15 +165,16 @@ class DiscordReply:
             pieces = [shorten(text, LIMIT)]
         data = [(label, f"{question.question_id}|{button}") for label, button in buttons]
         message_id = await self._client.send_pieces(self._channel_id, pieces, buttons=data)
-        self._questions[question.question_id] = (message_id, pieces[-1])
+        await self._receipt.open_question(question.question_id, message_id, pieces[-1])
 
     async def _close_question(self, question_id: str, answer: str) -> None:
         """Replace a question's buttons by its answer."""
         if self._pending_questions.get(self._channel_id) == question_id:
             del self._pending_questions[self._channel_id]
-        message_id, text = self._questions.pop(question_id, (0, ""))
+        outcome = self._receipt.describe_answer(question_id, answer)
+        message_id, text = await self._receipt.close_question(question_id)
         if message_id:
-            outcome = shorten(f"→ {answer}" if answer else "→ no answer in time", LIMIT // 2)
+            outcome = shorten(outcome, LIMIT // 2)
             question = shorten(text, LIMIT - utf16_length(outcome) - 1)
             await self._client.edit(self._channel_id, message_id, f"{question}\n{outcome}")
 

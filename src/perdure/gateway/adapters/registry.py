@@ -17,13 +17,13 @@ def make_adapters(settings: GatewaySettings, store: SessionStore) -> dict[str, A
     """Return adapters by platform. Raises ConfigError if a package or token is missing."""
     adapters: dict[str, Adapter] = {}
     if settings.telegram.enabled:
-        adapters["telegram"] = _telegram(settings.telegram)
+        adapters["telegram"] = _telegram(settings.telegram, store)
     if settings.discord.enabled:
         adapters["discord"] = _discord(settings.discord, store)
     return adapters
 
 
-def _telegram(settings: TelegramSettings) -> Adapter:
+def _telegram(settings: TelegramSettings, store: SessionStore) -> Adapter:
     try:
         from perdure.gateway.adapters.telegram import TelegramAdapter
     except ImportError as error:
@@ -31,7 +31,7 @@ def _telegram(settings: TelegramSettings) -> Adapter:
             f"Telegram needs a package that is not installed ({error}): pip install 'perdure[telegram]'"
         ) from error
     # An empty allow list is valid: the bot then replies with the user id to add.
-    return TelegramAdapter(_token("telegram", settings, "from @BotFather"), settings)
+    return TelegramAdapter(_token("telegram", settings, "from @BotFather"), settings, store.state("telegram"))
 
 
 def _discord(settings: DiscordSettings, store: SessionStore) -> Adapter:

@@ -5,80 +5,43 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from telegram import (
-    Bot,
-    BotCommand,
-    CallbackQuery,
-    InlineKeyboardButton,
-    InlineKeyboardMarkup,
-    Message,
-    Update,
-)
-from telegram.error import (
-    Conflict,
-    InvalidToken,
-    RetryAfter,
-    TelegramError,
-)
+from telegram import Bot, BotCommand, CallbackQuery, Message, Update
+from telegram.error import Conflict, InvalidToken, RetryAfter, TelegramError
 from telegram.request import HTTPXRequest
 
-from perdure.agent.callbacks import status_line
 from perdure.commands.registry import all_commands
 from perdure.config.settings import TelegramSettings
 from perdure.core.errors import ConfigError, CorruptStore, NewerSchema, NotFound, PerdureError, StoreUnavailable
-from perdure.core.events import CompactionFinished, Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.gateway.adapters.base import GatewayPort
-from perdure.gateway.adapters.formatting import (
-    MAX_FILE_BYTES,
-    shorten,
-    split_text,
-    utf16_length,
-    with_file,
-    with_image,
-)
-from perdure.gateway.adapters.telegram_client import (
-    DELIVERY_PATIENCE_S,
-    LIMIT,
-    Sleep,
-    TelegramClient,
-    retry_delay_s,
-)
+from perdure.gateway.adapters.formatting import MAX_FILE_BYTES, with_file, with_image
+from perdure.gateway.adapters.receipts import DeliveryReceipt, DeliveryState, purge_receipts
+from perdure.gateway.adapters.telegram_client import Sleep, TelegramClient, retry_delay_s
+from perdure.gateway.adapters.telegram_reply import TelegramReply, parse_answer
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.events.types import (
-    ChatKey,
-    ChatMessage,
-    CommandAnswered,
-    GatewayEvent,
-    QuestionAsked,
-    QuestionClosed,
-    SequencedEvent,
-)
+from perdure.gateway.events.types import ChatKey, ChatMessage, Draining, SequencedEvent
+from perdure.gateway.executor import run_blocking
 from perdure.store.inbox import InboxFull
 
 _log = logging.getLogger(__name__)
 _TELEGRAM = "https://api.telegram.org"
-# Send a longer answer as its first message and a file.
-_MAX_PIECES = 4
 _POLL_S = 30
-# Telegram rate limits more frequent edits.
-_EDIT_EVERY_S = 1.5
-_TYPING_EVERY_S = 4.0
 _MAX_RETRY_DELAY_S = 60.0
 # Nothing can be stored now: leave the update with Telegram. Any other error concerns one update only.
-_STORE_OUTAGES = (StoreUnavailable, NewerSchema, CorruptStore)
+_STORE_OUTAGES = (StoreUnavailable, NewerSchema, CorruptStore, Draining)
+# Key of an update that is stored until it is processed.
+_UPDATE = "update:"
 _STRANGER_NOTICE_EVERY_S = 3_600.0
 _MAX_STRANGERS = 1_000
 _MAX_NOTICES = 100
 # Delay after a polling conflict; longer than the other process's poll, so that it keeps polling.
 _CONFLICT_DELAY_S = 45.0
-_APPROVALS = {"once": "Once", "session": "This session", "always": "Always", "no": "No"}
 _GREETING = "Send me a message to start. /help lists the commands; the whole conversation is stored."
-_NO_ANSWER = "The model gave no answer."
 
 
 class UpdatesRequest(HTTPXRequest):
@@ -104,6 +67,7 @@ class TelegramAdapter:
         self,
         token: str,
         settings: TelegramSettings,
+        state: DeliveryState,
         *,
         conflict_delay_s: float = _CONFLICT_DELAY_S,
         sleep: Sleep = asyncio.sleep,
@@ -119,6 +83,8 @@ class TelegramAdapter:
             get_updates_request=UpdatesRequest(),
         )
         self._client = TelegramClient(self._bot, sleep=sleep, now=now)
+        self._state = state
+        self._bot_id = token.partition(":")[0]
         self._sleep = sleep
         self._now = now
         self._principals = dict(_principals(settings))
@@ -129,6 +95,9 @@ class TelegramAdapter:
         # When each unknown chat was last notified.
         self._strangers: dict[int, float] = {}
         self._notices: set[asyncio.Task[None]] = set()
+        # Updates that wait for a file, or behind one, by chat: a download holds up no other chat.
+        self._backlogs: dict[int, deque[Update]] = {}
+        self._downloads: set[asyncio.Task[None]] = set()
 
     async def start(self, hub: GatewayPort) -> None:
         """Start polling. Raises ConfigError if Telegram rejects the token."""
@@ -138,6 +107,8 @@ class TelegramAdapter:
             raise ConfigError("Telegram rejected the bot token; get a new one from @BotFather") from error
         except TelegramError as error:  # temporarily offline: polling retries
             _log.warning("Telegram cannot be reached: %s", error)
+        await run_blocking(purge_receipts, self._state)
+        await self._restore_backlogs(hub)
         self._poller = asyncio.create_task(self._poll_updates(hub), name="telegram-updates")
 
     async def stop(self) -> None:
@@ -146,25 +117,27 @@ class TelegramAdapter:
             with suppress(asyncio.CancelledError):
                 await self._poller
             self._poller = None
+        # What they have not finished is stored.
+        await _cancel(self._downloads)
 
     async def close(self) -> None:
-        for task in self._notices:
-            task.cancel()
-        await asyncio.gather(*self._notices, return_exceptions=True)
+        await _cancel(self._notices)
         await self._bot.shutdown()
 
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Display a turn as it streams; a platform failure does not affect the turn."""
-        reply = LiveReply(self._client, int(chat.chat), pending_questions=self._pending_questions, now=self._now)
+        receipt = await run_blocking(DeliveryReceipt.load, self._state, turn_id)
+        if receipt.is_done:
+            return
+        reply = TelegramReply(
+            self._client, int(chat.chat), receipt, pending_questions=self._pending_questions, now=self._now
+        )
+        # A turn that is released to another process has no last event: the message stays as it is, for that one.
         async for sequenced in events:
             try:
                 await reply.show(sequenced.event)
             except TelegramError as error:  # the events that follow, the answer among them, get their own attempt
                 _log.warning("part of turn %s could not be delivered to chat %s: %s", turn_id, chat.chat, error)
-        try:
-            await reply.finish()
-        except TelegramError as error:
-            _log.warning("turn %s could not be delivered to chat %s: %s", turn_id, chat.chat, error)
 
     # -- inbound -------------------------------------------------------------------------------------------------------
 
@@ -179,7 +152,7 @@ class TelegramAdapter:
                 if not are_commands_registered:
                     are_commands_registered = await self._register_commands()
                 for update in updates:
-                    await self._process_update(update, hub)
+                    await self._accept_update(update, hub)
                     next_id = update.update_id + 1
                 delay_s = 1.0
             except Conflict:
@@ -191,6 +164,51 @@ class TelegramAdapter:
                 _log.warning("polling for updates failed: %s", error)
                 await self._sleep(delay_s)
                 delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
+
+    async def _accept_update(self, update: Update, hub: GatewayPort) -> None:
+        """Process an update, or store it to be processed once its file, or one before it in its chat, is here."""
+        message = update.message
+        if message is None or message.from_user is None or message.from_user.id not in self._principals:
+            return await self._process_update(update, hub)
+        has_file = bool(message.photo) or message.document is not None
+        is_stop = (message.text or "").strip().lower().partition("@")[0] == "/stop"
+        if is_stop or not (has_file or message.chat_id in self._backlogs):
+            return await self._process_update(update, hub)
+        await run_blocking(self._state.set, f"{_UPDATE}{update.update_id}", update.to_dict())
+        self._add_to_backlog(message.chat_id, update, hub)
+
+    def _add_to_backlog(self, chat_id: int, update: Update, hub: GatewayPort) -> None:
+        if chat_id in self._backlogs:
+            self._backlogs[chat_id].append(update)
+            return
+        self._backlogs[chat_id] = deque([update])
+        task = asyncio.create_task(self._work_off(chat_id, hub), name=f"telegram-files {chat_id}")
+        self._downloads.add(task)
+        task.add_done_callback(self._downloads.discard)
+
+    async def _work_off(self, chat_id: int, hub: GatewayPort) -> None:
+        """Process the updates of one chat in order; while nothing can be stored, they wait."""
+        backlog, delay_s = self._backlogs[chat_id], 1.0
+        try:
+            while backlog:
+                try:
+                    await self._process_update(backlog[0], hub)
+                    await run_blocking(self._state.set, f"{_UPDATE}{backlog[0].update_id}", None)
+                except _STORE_OUTAGES:
+                    await self._sleep(delay_s)
+                    delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
+                else:
+                    backlog.popleft()
+        finally:
+            del self._backlogs[chat_id]
+
+    async def _restore_backlogs(self, hub: GatewayPort) -> None:
+        """Go on with the updates that a process could not finish; one that is processed twice has the same key."""
+        stored = {k: v for k, v in (await run_blocking(self._state.items)).items() if k.startswith(_UPDATE)}
+        for key in sorted(stored, key=lambda name: int(name.removeprefix(_UPDATE))):
+            update = Update.de_json(stored[key], self._bot)
+            if update is not None and update.message is not None:
+                self._add_to_backlog(update.message.chat_id, update, hub)
 
     async def _process_update(self, update: Update, hub: GatewayPort) -> None:
         """Handle one update. Raises only if nothing can be stored now; any other failure is its sender's alone."""
@@ -235,7 +253,8 @@ class TelegramAdapter:
             if is_answer:
                 return
         chat = ChatKey(self.platform, principal.user_key, str(message.chat_id))
-        key = f"telegram:{message.chat_id}:{message.message_id}"
+        # Message ids are unique within a chat, and chat ids the same, for each bot.
+        key = f"telegram:{self._bot_id}:{message.chat_id}:{message.message_id}"
         try:
             await hub.submit(ChatMessage(chat, content, key=key), principal)
         except _STORE_OUTAGES:
@@ -331,155 +350,6 @@ class TelegramAdapter:
         return True
 
 
-class LiveReply:
-    """Displays the events of one turn in one chat."""
-
-    def __init__(
-        self,
-        client: TelegramClient,
-        chat_id: int,
-        *,
-        pending_questions: dict[int, str],
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._client = client
-        self._chat_id = chat_id
-        self._now = now
-        self._text = ""
-        # The message being edited, and its current text.
-        self._message_id: int | None = None
-        self._displayed = ""
-        self._edited_at = 0.0
-        self._typing_at = float("-inf")
-        self._questions: dict[str, tuple[int, str]] = {}
-        self._pending_questions = pending_questions
-
-    async def show(self, event: GatewayEvent) -> None:
-        match event:
-            case TextDelta(text):
-                self._text += text
-                await self._update_preview()
-            case ToolStarted():
-                # Text before a tool call is a message of its own; the answer is the next one.
-                await self._flush(self._text)
-                await self._show_typing()
-            case QuestionAsked():
-                await self._flush(self._text)
-                await self._show_question(event)
-            case QuestionClosed(question_id, answer):
-                await self._close_question(question_id, answer)
-            case CommandAnswered(text=text):
-                await self._client.send_text(self._chat_id, text, has_columns="\n" in text)
-            case CompactionFinished(outcome=outcome, message=message) if outcome in ("compacted", "digest") and message:
-                await self._client.send_text(self._chat_id, status_line(event) or message)
-            case Notice(text=text, level="warning"):
-                await self._client.send_text(self._chat_id, text)
-            case TurnFinished():
-                await self._finish_turn(event)
-            case _:
-                await self._show_typing()
-
-    async def finish(self) -> None:
-        """Send the remaining text."""
-        await self._flush(self._text)
-
-    async def _update_preview(self) -> None:
-        """Update the message with the text so far, within the edit interval and the length limit."""
-        text = self._text.strip()
-        if not text or utf16_length(text) > LIMIT or self._now() - self._edited_at < _EDIT_EVERY_S:
-            return
-        try:
-            await self._display(text, patience_s=0.0)
-        except RetryAfter as error:
-            self._edited_at = self._now() + retry_delay_s(error)
-        except TelegramError as error:  # the complete text follows
-            _log.info("a preview could not be displayed: %s", error)
-
-    async def _display(self, text: str, *, patience_s: float = DELIVERY_PATIENCE_S) -> None:
-        self._edited_at = self._now()
-        if self._message_id is None:
-            self._message_id = await self._client.send_text(self._chat_id, text, patience_s=patience_s)
-        elif text != self._displayed:
-            self._message_id = await self._client.edit(self._chat_id, self._message_id, text, patience_s=patience_s)
-        self._displayed = text
-
-    async def _flush(self, text: str) -> None:
-        """Complete the message; the rest follows in further messages or as a file."""
-        whole = text.strip()
-        parts = split_text(whole, limit=LIMIT)
-        try:
-            if parts:
-                await self._display(parts[0])
-            if len(parts) > _MAX_PIECES:
-                caption = f"The complete answer, {len(whole):,} characters."
-                await self._client.send_file(self._chat_id, "answer.md", whole, caption)
-            else:
-                await self._client.send_pieces(self._chat_id, parts[1:])
-        finally:
-            self._text, self._displayed, self._message_id = "", "", None
-
-    async def _finish_turn(self, event: TurnFinished) -> None:
-        if event.outcome == "failed":
-            await self._flush(self._text)
-            await self._client.send_text(self._chat_id, event.error or "The turn failed.")
-        elif event.outcome == "interrupted":
-            await self._flush(f"{self._text}\n\n(stopped)")
-        else:
-            # The final text is authoritative: the stream may have gaps.
-            text = event.final_response if event.final_response.strip() else self._text
-            await self._flush(text if text.strip() else _NO_ANSWER)
-
-    async def _show_question(self, question: QuestionAsked) -> None:
-        is_approval = question.kind == "approval"
-        labels = list(_APPROVALS.values()) if is_approval else list(question.choices)
-        text = f"May I run this?\n{question.text}" if is_approval else question.text
-        for detail in (question.reason, question.covers):
-            text += f"\n{detail}" if detail else ""
-        # Button data is limited to 64 bytes, so it has an index; the label has the text.
-        prefix = "a" if is_approval else "c"
-        rows = [
-            [InlineKeyboardButton(label, callback_data=f"{question.question_id}|{prefix}{i}")]
-            for i, label in enumerate(labels)
-        ]
-        keyboard = InlineKeyboardMarkup(rows) if rows else None
-        if not is_approval:
-            self._pending_questions[self._chat_id] = question.question_id
-        pieces = split_text(text, limit=LIMIT)
-        if len(pieces) > _MAX_PIECES:
-            caption = f"The complete question, {len(text):,} characters."
-            await self._client.send_file(self._chat_id, "question.txt", text, caption)
-            pieces = [shorten(text, LIMIT)]
-        message_id = await self._client.send_pieces(self._chat_id, pieces, keyboard)
-        self._questions[question.question_id] = (message_id, pieces[-1])
-
-    async def _close_question(self, question_id: str, answer: str) -> None:
-        """Replace a question's buttons by its answer."""
-        if self._pending_questions.get(self._chat_id) == question_id:
-            del self._pending_questions[self._chat_id]
-        message_id, text = self._questions.pop(question_id, (0, ""))
-        if message_id:
-            outcome = shorten(f"→ {answer}" if answer else "→ no answer in time", LIMIT // 2)
-            question = shorten(text, LIMIT - utf16_length(outcome) - 1)
-            await self._client.edit(self._chat_id, message_id, f"{question}\n{outcome}")
-
-    async def _show_typing(self) -> None:
-        if self._now() - self._typing_at >= _TYPING_EVERY_S:
-            self._typing_at = self._now()
-            await self._client.send_typing(self._chat_id)
-
-
-def parse_answer(query: CallbackQuery) -> tuple[str, str]:
-    """Return the question id and answer of a pressed button, from the message alone, so that any process can."""
-    data = query.data or ""
-    question_id, _, button = data.partition("|")
-    if button.startswith("a"):
-        # Data that no button has is a refusal.
-        return question_id, next((a for i, a in enumerate(_APPROVALS) if button[1:] == str(i)), "no")
-    keyboard = query.message.reply_markup if isinstance(query.message, Message) else None
-    buttons = [b for row in keyboard.inline_keyboard for b in row] if keyboard is not None else []
-    return question_id, next((b.text for b in buttons if b.callback_data == data), "")
-
-
 def _principals(settings: TelegramSettings) -> Mapping[int, Principal]:
     """Map Telegram user ids to principals; `123=alice` shares alice's conversations."""
     principals = {}
@@ -495,6 +365,12 @@ def _without_bot_name(text: str, username: str) -> str:
     if username and first.startswith("/") and first.lower().endswith(f"@{username.lower()}"):
         first = first[: -len(username) - 1]
     return f"{first}{space}{rest}"
+
+
+async def _cancel(tasks: set[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _ignore_errors(call: Callable[[], Awaitable[Any]]) -> None:

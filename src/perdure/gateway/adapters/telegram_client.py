@@ -22,9 +22,9 @@ from telegram.error import (
 from perdure.gateway.adapters.formatting import split_text, utf16_length
 
 LIMIT = 4_096
-# An answer is retried this long; a download, which other users' updates wait for, only briefly.
+# An answer is retried this long; a download, which the next messages of its chat wait for, only briefly.
 DELIVERY_PATIENCE_S = 900.0
-_DOWNLOAD_PATIENCE_S = 10.0
+_DOWNLOAD_PATIENCE_S = 60.0
 # Retrying cannot help with these.
 _PERMANENT_ERRORS = (BadRequest, ChatMigrated, EndPointNotFound, Forbidden, InvalidToken)
 _MAX_RETRY_DELAY_S = 60.0

@@ -91,7 +91,15 @@ class Hub:
             idle_s=settings.idle_close_s,
         )
         context = WorkerContext(
-            store, self.pool, ChatRouting(store), self.broker, self.commands, self.stats, clock, self._delivery
+            store,
+            self.pool,
+            ChatRouting(store),
+            self.broker,
+            self.commands,
+            self.stats,
+            clock,
+            self._delivery,
+            self.questions,
         )
         self.queues = ConversationQueues(context, owner=self.owner)
         self.scheduler = Scheduler(store, self.queues, owner=self.owner, clock=clock, ids=ids)

@@ -112,6 +112,13 @@ class QuestionRegistry:
         if question_id in self._answer_events:
             self._answer_events[question_id].set()
 
+    async def withdraw(self, turn_id: str, visibility: Visibility) -> None:
+        """Close the questions of a turn that another process began: nothing waits for their answers any more."""
+        for question_id, stored in (await run_blocking(self._state.items)).items():
+            if stored["turn_id"] == turn_id and question_id not in self._answer_events:
+                await run_blocking(self._state.set, question_id, None)
+                self._broker.publish(ChatKey(*stored["chat"]), turn_id, QuestionClosed(question_id, ""), visibility)
+
     async def open_for(self, principal: Principal) -> list[OpenQuestion]:
         """Return the principal's open questions of all processes, oldest first."""
         stored = await run_blocking(self._state.items)

@@ -28,7 +28,7 @@ from perdure.gateway.events.types import ChatKey, CommandAnswered, ContextUsageC
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.agent_pool import MODEL_KEY, AgentLease, AgentPool, AgentSpec, run_when_free
 from perdure.gateway.workers.precompaction import WorkerStats, compact_if_needed
-from perdure.gateway.workers.questions import QuestionOrigin
+from perdure.gateway.workers.questions import QuestionOrigin, QuestionRegistry
 from perdure.gateway.workers.routing import ChatRouting
 from perdure.store.inbox import QueuedMessage
 from perdure.store.records import Conversation, Span, StoredEvent
@@ -57,6 +57,7 @@ class WorkerContext:
     stats: WorkerStats
     clock: Clock
     delivery: PlatformDelivery
+    questions: QuestionRegistry
 
 
 async def run_job(job: MessageJob) -> None:
@@ -175,6 +176,8 @@ class MessageJob:
     async def _run_message(self, content: MessageContent) -> None:
         started = await run_when_free(self._start, content)
         async with self._context.pool.using(started.agent_lease) as agent:
+            if started.is_resumed:
+                await self._context.questions.withdraw(self.queued.id, self._visibility)
             outcome = started.outcome or await self._run_turn(content, started)
             if self._is_abandoned and outcome.outcome == "interrupted":
                 raise MessageTakenOver

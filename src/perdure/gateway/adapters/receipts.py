@@ -1,0 +1,126 @@
+"""How far the delivery of a turn to a chat platform is, in the store: a process that takes over goes on there."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from perdure.core.errors import PerdureError
+from perdure.gateway.executor import run_blocking
+
+_log = logging.getLogger(__name__)
+_TURN = "turn:"
+# Receipts are of use until the gateway has noted the delivery, too.
+_RECEIPT_MS = 86_400_000
+
+
+class DeliveryState(Protocol):
+    """Small values that survive a restart. Methods block."""
+
+    def get(self, key: str) -> Any: ...
+
+    def set(self, key: str, value: Any) -> None:
+        """Durable on return; None deletes."""
+        ...
+
+    def items(self) -> dict[str, Any]: ...
+
+
+@dataclass
+class DeliveryReceipt:
+    """How far the delivery of a turn is, stored before and after each message: a process that takes over goes on there.
+
+    Between the two, the nonce makes sure that a message which was sent is not sent again, on platforms that take one.
+    """
+
+    state: DeliveryState
+    turn_id: str
+    nonce: str = ""
+    # The message that is being written.
+    message_id: int | None = None
+    # How many pieces of the final answer are complete.
+    pieces: int = 0
+    is_done: bool = False
+    # The messages that ask an open question, with their texts, and those asked by a process that died.
+    questions: dict[str, tuple[int, str]] = field(default_factory=dict)
+    withdrawn: frozenset[str] = frozenset()
+
+    @classmethod
+    def load(cls, state: DeliveryState, turn_id: str) -> DeliveryReceipt:
+        """Return what a process that died has left, or an empty one. Blocks."""
+        match state.get(f"{_TURN}{turn_id}"):
+            case {"nonce": str(nonce), "message": int() | None as message_id, "pieces": int(pieces)} as stored:
+                asked: Any = stored.get("questions") or {}
+                questions = {str(k): (int(message[0]), str(message[1])) for k, message in asked.items()}
+                return cls(state, turn_id, nonce, message_id, pieces, False, questions, frozenset(questions))
+            case {"done_at": _}:
+                return cls(state, turn_id, is_done=True)
+            case _:
+                return cls(state, turn_id)
+
+    async def begin(self) -> str:
+        """Store the nonce of a message that is about to be sent, and return it."""
+        if not self.nonce:
+            self.nonce = secrets.token_hex(10)
+            await self._save()
+        return self.nonce
+
+    async def sent(self, message_id: int) -> None:
+        self.message_id = message_id
+        await self._save()
+
+    async def count_piece(self) -> None:
+        self.pieces += 1
+        await self._save()
+
+    async def complete(self) -> None:
+        """The message has its last text; the next one is another."""
+        if self.nonce:
+            self.nonce, self.message_id, self.pieces = "", None, 0
+            await self._save()
+
+    async def open_question(self, question_id: str, message_id: int, text: str) -> None:
+        self.questions[question_id] = (message_id, text)
+        await self._save()
+
+    async def close_question(self, question_id: str) -> tuple[int, str]:
+        """Return the message that asked, and its text; 0 if there is none."""
+        message = self.questions.pop(question_id, (0, ""))
+        if message[0]:
+            await self._save()
+        return message
+
+    def describe_answer(self, question_id: str, answer: str) -> str:
+        """Return what to write in the place of the buttons."""
+        if answer:
+            return f"→ {answer}"
+        is_withdrawn = question_id in self.withdrawn
+        return "→ withdrawn: the gateway was restarted" if is_withdrawn else "→ no answer in time"
+
+    async def close(self) -> None:
+        """The turn is delivered: nothing of it is sent again."""
+        self.is_done = True
+        await self._write({"done_at": time.time_ns() // 1_000_000})
+
+    async def _save(self) -> None:
+        value: dict[str, Any] = {"nonce": self.nonce, "message": self.message_id, "pieces": self.pieces}
+        if self.questions:
+            value["questions"] = self.questions
+        await self._write(value if self.nonce or self.questions else None)
+
+    async def _write(self, value: dict[str, Any] | None) -> None:
+        try:
+            await run_blocking(self.state.set, f"{_TURN}{self.turn_id}", value)
+        except PerdureError as error:  # the answer matters more than what a restart would make of it
+            _log.warning("the state of a delivery could not be stored: %s", type(error).__name__)
+
+
+def purge_receipts(state: DeliveryState) -> None:
+    """Delete the receipts of turns that were delivered long ago. Blocks."""
+    before_ms = time.time_ns() // 1_000_000 - _RECEIPT_MS
+    for key, value in state.items().items():
+        if key.startswith(_TURN) and isinstance(value, dict) and value.get("done_at", before_ms) < before_ms:
+            state.set(key, None)

@@ -55,6 +55,19 @@ def test_two_replays_give_identical_numbers() -> None:
     assert first == second
 
 
+@pytest.mark.spec("O8")
+def test_outputs_too_large_for_the_window_do_not_make_two_replays_differ() -> None:
+    session = recorded_session()
+    rows = [
+        replace(m, body={**m.body, "content": f"{m.body['content']}\n" * 8}) if m.body["role"] == "tool" else m
+        for m in session.messages
+    ]
+    large = replace(session, messages=tuple(rows))
+    first, second = (replace(measured("hermes", large), own_s=0) for _ in range(2))
+    assert any("persisted-output" in d.excerpt for detail in first.details for d in detail.dropped)
+    assert first == second
+
+
 @pytest.mark.spec("O8", "L4")
 def test_a_pause_longer_than_the_cache_lives_is_paid_for() -> None:
     brisk, slow = (measured("none", recorded_session(3, seconds=s)) for s in (10.0, 400.0))

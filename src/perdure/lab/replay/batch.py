@@ -29,7 +29,7 @@ from perdure.lab.replay.sessions import RecordedSession, RecordedUsage, read_tur
 from perdure.testing.simulator import count_text
 
 # Raised when a measure changes its meaning: results of another format are computed again.
-FORMAT = 2
+FORMAT = 3
 # Jobs that wait for a process, for each process.
 _AHEAD = 2
 

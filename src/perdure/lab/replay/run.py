@@ -7,6 +7,7 @@ deterministic: a compaction that is being prepared in the background is awaited 
 from __future__ import annotations
 
 import os
+import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from perdure.lab.replay.prices import cache_models
 from perdure.lab.replay.provider import ReplayProvider
 from perdure.lab.replay.script import ReplayClock, ReplayScript, output_allowance
 from perdure.lab.replay.sessions import RecordedSession, ReplayTurn, ToolShape, read_turns, session_digest, tool_shapes
+from perdure.store.encoding import TimeIds
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import strict
 from perdure.tools.tool import Tool
@@ -37,6 +39,8 @@ MODEL = "claude-sonnet-4-5"
 SYSTEM_PROMPT = "You are a coding agent. Work with the tools at hand until the user's request is done."
 # A turn may make more calls than a real one ever does.
 _MOST_CALLS = 100_000
+# The path of a stored output is random, too; a preview leaves out a path as long as this.
+_LONG_NAME = "replay" * 40
 
 T = TypeVar("T")
 
@@ -121,7 +125,10 @@ class _Replay:
         )
 
     def run(self) -> SessionMeasures:
-        store = open_store(self._folder / "replay.db", clock=self._clock)
+        # Previews of stored outputs are part of prompts: with random ids in them two replays differ by a few tokens.
+        (self._folder / _LONG_NAME).mkdir()
+        ids = TimeIds(self._clock, random.Random(self._job.session.id).getrandbits)
+        store = open_store(self._folder / _LONG_NAME / "replay.db", clock=self._clock, ids=ids)
         bridge = LoopThread()
         try:
             agent = self._agent(store, bridge)

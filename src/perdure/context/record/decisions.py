@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from perdure.context.record.cancellation import read_cancellation
 from perdure.context.record.task import RequestStatus, TaskDecision, UserRequest
 from perdure.context.text import PLAN, PatternMatcher, beginning, ending, sentences, tidy
 from perdure.context.user_intent import (
@@ -475,8 +476,12 @@ class RequestLog:
             self._add_bare(seq, text, question)
             return
         if _CANCELS.match(text):
+            last = self._last_answered()
+            if not self._open and not self._has_worked and last is not None and last == len(self.requests) - 1:
+                self._open = [last]  # a reply without any work may have been a promise, which is not to be resumed
             self._close("cancelled", seq)
             return
+        self._cancel_named(seq, reading)
         answers = question if len(text) <= _SHORT_ANSWER and not text.endswith(("?", "？")) else ""
         request = UserRequest(text, seq, own_words=reading.own_words, answers=answers)
         if _REPLACES.match(text):
@@ -484,6 +489,19 @@ class RequestLog:
         self._close_repeated(request)
         self._append(request)
         self._is_interrupted = False
+
+    def _cancel_named(self, seq: int, reading: UserReading) -> None:
+        """Close the requests that the user takes back by name; of answered ones only the newest, which could reopen."""
+        cancellation = read_cancellation(reading.own_words)
+        if cancellation is None:
+            return
+        about = [i for i in self._open if cancellation.is_about(self.requests[i].own_words)]
+        last = self._last_answered()
+        if not about and cancellation.is_clear and last is not None:
+            about = [last] if cancellation.is_about(self.requests[last].own_words) else []
+        for i in about:
+            self.requests[i] = replace(self.requests[i], status="cancelled", closed_seq=seq)
+        self._open = [i for i in self._open if i not in about]
 
     def _append(self, request: UserRequest) -> None:
         self._open.append(len(self.requests))

@@ -12,6 +12,7 @@ from perdure.context.record.decisions import (
     RequestLog,
     UserReading,
     answer_of,
+    content_words,
     decisions_of,
     last_words_of,
     plan_of,
@@ -72,6 +73,8 @@ _MOST_CHANGED = 4
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 _SLIGHT_CHARS = 8
+# An item of a plan belongs to a request that has this share of its words.
+_SAME_ITEM_SHARE = 0.5
 _QUESTION = re.compile(r"[?？]\s*$")
 
 
@@ -139,6 +142,7 @@ class _StateFold:
         if not reading.text:
             return
         self.requests.add_user(seq, reading)
+        self._drop_cancelled(seq)
         request = self.requests.requests[-1] if self.requests.requests else None
         is_wanted = self.goal is None or self.goal.seq == self._greeting_seq
         # A greeting or a command of the client is no goal.
@@ -154,6 +158,20 @@ class _StateFold:
         for text in reading.remarks:
             if text not in self.instructions and not any(text in known for known in reading.corrections):
                 self._instruct(StandingInstruction(text, seq, "remark"))
+
+    def _drop_cancelled(self, seq: int) -> None:
+        """Remove from plan and goal what the message at `seq` cancels."""
+        cancelled = [r for r in self.requests.requests if r.status == "cancelled" and r.closed_seq == seq]
+        if not cancelled:
+            return
+        words = [content_words(r.own_words) for r in cancelled]
+        for name, item in list(self.work.plan.items()):
+            item_words = content_words(item.text)
+            if not self.requests.open or any(len(item_words & w) >= _SAME_ITEM_SHARE * len(item_words) for w in words):
+                del self.work.plan[name]
+        self.texts = [e for e in self.texts if not plan_of(e)]
+        if self.goal is not None and any(r.seq == self.goal.seq for r in cancelled):
+            self.goal = None
 
     def _instruct(self, instruction: StandingInstruction) -> None:
         known = self.instructions.get(instruction.text)

@@ -173,3 +173,24 @@ def test_another_users_log_cannot_be_opened(store: SessionStore) -> None:
                 store.addresses.expand(address, conversation_id=mine.conversation_id)
             with pytest.raises(NotFound):
                 store.addresses.describe(address, conversation_id=mine.conversation_id)
+
+
+@pytest.mark.spec("M4")
+@pytest.mark.parametrize("lines", [9_000, 200_000], ids=["indexed", "scanned"])
+def test_a_result_in_a_long_output_names_the_character_to_open_it_at(store: SessionStore, lines: int) -> None:
+    with store:
+        session = store.create(system_prompt="")
+        output = "\n".join(
+            "plain line of a log" if n != lines - 500 else "worker kestrel stopped" for n in range(lines)
+        )
+        sink = store.outputs.begin(session.id, "call_1")
+        sink.write(output)
+        sink.close()
+        store.append(session.id, [user("look"), assistant("Looked."), user("And?")])
+        tools, context = _tools(store), ToolContext("c", conversation_id=session.conversation_id)
+        hits = tools.lcm_grep(context, "kestrel").text
+        address, cursor = re.findall(r"(output:\w+) .*from character (\d+)", hits)[0]
+        assert (
+            "worker kestrel stopped"
+            in store.addresses.expand(address, conversation_id=session.id, offset=int(cursor), limit=2_000).text
+        )

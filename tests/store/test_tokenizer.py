@@ -73,7 +73,7 @@ def score(text: str, query: str) -> float:
 def test_ranking_and_snippets_accept_any_text(text: str, query: str) -> None:
     terms = parse_query(query).terms
     score(text, query)
-    line, marks = Snippets(terms, [1.0] * len(terms)).excerpt(text)
+    line, marks, _ = Snippets(terms, [1.0] * len(terms)).excerpt(text)
     assert all(0 <= start < end <= len(line) for start, end in marks)
 
 

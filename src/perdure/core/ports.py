@@ -177,6 +177,8 @@ class SearchHit:
     # The raw snippet and the offsets of its matches: a text may contain «…» of its own.
     excerpt: str = ""
     marks: tuple[tuple[int, int], ...] = ()
+    # The character of its text at which the best matches begin.
+    offset: int = 0
     # How well it matches, comparable within one search, and which words of the query it has.
     score: float = 0.0
     matched: tuple[str, ...] = ()

@@ -40,6 +40,8 @@ class TextMatch(NamedTuple):
     relevance: Relevance
     # With what its conversation adds.
     score: float = 0.0
+    # Where `text` begins in what it is a part of; negative where something precedes it.
+    start: int = 0
 
     @property
     def is_message(self) -> bool:

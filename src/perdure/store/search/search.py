@@ -224,7 +224,7 @@ class _Search:
 
     def to_hit(self, match: TextMatch) -> SearchHit:
         _, conversation, session, tip, place, kind, created_at, title, *_ = match.row
-        line, marks = self._snippets.excerpt(match.text)
+        line, marks, offset = self._snippets.excerpt(match.text)
         matched = (self._query.terms[n] for n in sorted(match.relevance.matched))
         return SearchHit(
             conversation_id=to_text(conversation),
@@ -236,6 +236,7 @@ class _Search:
             snippet=highlight(line, marks),
             title=to_text(title),
             excerpt=line,
+            offset=max(0, match.start + offset),
             marks=marks,
             score=round(match.score, 4),
             matched=tuple(t.label for t in matched if not t.is_part),
@@ -277,7 +278,8 @@ class _Search:
                 return
             passage = self._passage(row)
             if passage is not None:
-                yield TextMatch(row, passage, ranker.score(passage, range(len(self._query.terms))))
+                text, start = passage
+                yield TextMatch(row, text, ranker.score(text, range(len(self._query.terms))), start=start)
 
     def _rows(
         self,
@@ -303,17 +305,19 @@ class _Search:
                     yielded += 1
                     yield rows[ident], terms
 
-    def _passage(self, row: Row) -> str | None:
-        """Return the first part of a large output that has a term, if the output has all terms."""
+    def _passage(self, row: Row) -> tuple[str, int] | None:
+        """Return the first part of a large output that has a term, and its offset, if the output has all terms."""
         terms = [t for t in self._query.terms if not t.is_part]
-        missing, passage, tail = terms, None, ""
+        missing, tail, end = terms, "", 0
+        passage: tuple[str, int] | None = None
         with suppress(StoreError):
             for chunk in self._outputs.blobs.chunks(to_text(row[-2])):
                 # Chunks overlap, so that a match across their boundary is not missed.
                 part = tail + chunk
                 folded = fold_text(part)
                 matching = [t for t in missing if _occurs(t, folded)]
-                passage = part if matching and passage is None else passage
+                passage = (part, end - len(tail)) if matching and passage is None else passage
+                end += len(chunk)
                 missing = [t for t in missing if t not in matching]
                 if not missing:
                     return passage
@@ -324,7 +328,9 @@ class _Search:
 def _joined(match: TextMatch, call: str, ranker: Ranker) -> TextMatch:
     """Rank a result again, together with its call."""
     text = f"{call}\n{match.text}"
-    return match._replace(text=text, relevance=ranker.score(text, match.relevance.matched, kind=match.row[5]))
+    return match._replace(
+        text=text, start=-len(call) - 1, relevance=ranker.score(text, match.relevance.matched, kind=match.row[5])
+    )
 
 
 def _without_quotes(query: str) -> SearchQuery:

@@ -35,18 +35,19 @@ class Snippets:
         self._literal = [n for n, t in enumerate(terms) if not t.forms]
         self._pattern = _pattern(terms)
 
-    def excerpt(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-        """Return one line around the best matches, and the [start, end) positions of all matches in it."""
+    def excerpt(self, text: str) -> tuple[str, tuple[tuple[int, int], ...], int]:
+        """Return one line around the best matches, the [start, end) positions of all matches in it, and its offset."""
         # The query may differ from the text in accents or full-width forms.
         for source in (text,) if text.isascii() else (text, strip_accents(text)):
             matches = self._matches(source)
             # A word may also be part of a name: `user` in getUserName.
             places = [m for m in matches if m.is_word] or matches
             if places:
-                line = _line(source, *self._best(places))
+                first, last = self._best(places)
+                line = _line(source, first, last)
                 marks = self._matches(line)
-                return line, tuple((m.start, m.end) for m in [m for m in marks if m.is_word] or marks)
-        return _line(text, 0, 0), ()
+                return line, tuple((m.start, m.end) for m in [m for m in marks if m.is_word] or marks), first
+        return _line(text, 0, 0), (), 0
 
     def _matches(self, text: str) -> list[_Place]:
         folded = text.lower()

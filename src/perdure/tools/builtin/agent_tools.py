@@ -107,6 +107,9 @@ def render_plan(items: Sequence[Any]) -> str:
 # m:120, m:120-180, m:3-154,170-181, h:57, w:3, output:<id>, each also of another conversation: c_…/m:120
 ADDRESS = re.compile(r"(?:[cs]_[0-9a-z]+/)?(?:w:\d+|[mh]:\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|output:[\w.-]+)")
 PAGE_CHARS = 20_000
+# From here on a result names the character to open its text at, rounded down.
+_FAR_CHARS = 4_000
+_ROUNDED_CHARS = 1_000
 _READ_HITS, _READ_CHARS = 8, 3_000
 _MAX_IMAGES = 4
 
@@ -219,7 +222,8 @@ def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:
     title = f" · “{hit.title}”" if hit.title else ""
     address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
     share = f" · {len(hit.matched)} of {words} words" if words > 1 else ""
-    return f"{address} · {hit.role} · {when}{title}{share}\n{hit.snippet}"
+    where = f" · from character {hit.offset - hit.offset % _ROUNDED_CHARS}" if hit.offset > _FAR_CHARS else ""
+    return f"{address} · {hit.role} · {when}{title}{share}{where}\n{hit.snippet}"
 
 
 def format_page(page: Page, *, argument: str = "offset") -> str:

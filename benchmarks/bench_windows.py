@@ -1,9 +1,9 @@
-"""The engine `windows`: what is in view or one question away, what fifty windows lose, and whether a cancelled task returns.
+"""The engine `windows`: what is in view or one question away, what fifty windows lose, which cancelled tasks return.
 
 Retention uses the recorded sessions of `bench_retention`: a fact that the agent goes on to need counts if it is in view
-after a rollover, or in one of the first ten results of a search, opened where the result points. Two questions are tried:
-the words around the fact where it first occurred, and the agent's own words where it goes on to use it, each without the
-fact. The others are scripted, and run without recorded data.
+after a rollover, or in one of the first ten results of a search, opened where the result points. Two questions are
+tried: the words around the fact where it first occurred, and the agent's own words where it goes on to use it, each
+without the fact. The others are scripted, and run without recorded data.
 """
 
 from __future__ import annotations

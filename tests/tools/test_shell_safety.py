@@ -454,6 +454,10 @@ def test_unclosed_quotes_in_inline_code_are_read_in_linear_time(program: str) ->
         ("widgetctl grant admin to bob", "exposure"),
         ("widgetctl publish ./pkg", "publish"),
         ("widgetctl deploy --prod", "publish"),
+        ("widgetctl sms --to 123 hello", "commitment"),
+        ("widgetcoin sendtoaddress abc 0.5", "commitment"),
+        ("widgetpay payouts create --amount 5", "commitment"),
+        ("msmtp ann@mail.example < letter.eml", "send-data"),
     ],
 )
 def test_a_program_without_a_rule_is_judged_by_the_verb_of_its_command(command: str, kind: str) -> None:
@@ -473,6 +477,7 @@ def test_a_program_without_a_rule_is_judged_by_the_verb_of_its_command(command: 
         "man purge",
         "just reset",
         "echo delete everything",
+        "widgetctl messages --help",
         "npm run deploy",
     ],
 )

@@ -580,12 +580,12 @@ def _is_computed(text: str) -> bool:
 
 def _rule_dangers(run: Invocation) -> Iterator[Danger]:
     rules = _by_program().get(run.name, ())
-    yield from (Danger(rule.kind, run.summary) for rule in rules if rule.when(run))
+    found = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
     for dangers in (files.delete_dangers, files.write_dangers, data.statement_dangers, secrets.secret_dangers):
-        yield from dangers(run)
-    yield from verbs.verb_dangers(run, has_rule=bool(rules))
+        found += dangers(run)
     if run.name.startswith("mkfs."):
-        yield Danger("disk", run.summary)
+        found.append(Danger("disk", run.summary))
+    return iter(found or verbs.verb_dangers(run, has_rule=bool(rules)))
 
 
 @cache

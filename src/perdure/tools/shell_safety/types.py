@@ -71,6 +71,7 @@ KINDS: dict[str, Kind] = {
         "it creates, deletes or changes things on other machines", "Show what would change first (plan, --dry-run)."
     ),
     "publish": Kind("it publishes something that others will install", "Try it with --dry-run."),
+    "commitment": Kind("it sends messages or spends money in the user's name", "Ask the user to do it."),
     "remote-code": Kind("it runs code fetched from the network", "Save it to a file, read it, then run it."),
     "hidden-code": Kind("it runs code that is hidden or generated at run time", "Write the command out plainly."),
     "reverse-shell": Kind("it opens a shell to the network", is_lasting=False),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation, cluster_value
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, either, is_help, option, unless
 from perdure.tools.shell_safety.types import FILE, PROGRAM, SECRET, word_list, word_set
 
 LOCAL_URL = re.compile(
@@ -213,6 +213,12 @@ RULES: tuple[RiskRule, ...] = (
         _copies_away,
         "scp -r . me@files.example:",
     ),
+    RiskRule(
+        "send-data",
+        "sendmail msmtp ssmtp esmtp sendemail s-nail swaks telegram-send signal-cli wall write",
+        unless(either(is_help, option("-bp", "--version", "--serverinfo"))),
+        "msmtp ann@mail.example < letter.eml",
+    ),
     RiskRule("send-data", "git", _pushes_to_url, "git push https://git.example/copy.git main"),
     RiskRule("send-data", "http.server serve http-server", _serves_outside, "python3 -m http.server --directory ~"),
     RiskRule("send-data", "croc wormhole ffsend transfer", any_command("send", "upload", "tx"), "croc send report.pdf"),
@@ -227,7 +233,7 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "exposure",
-        "lt localtunnel tmate sshx telebit gotty inlets serveo",
+        "lt localtunnel tmate sshx telebit gotty ttyd wetty inlets serveo",
         lambda r: not is_help(r) and (bool(r.args) or r.name in ("tmate", "sshx")),
         "lt --port 3000",
     ),

@@ -20,10 +20,16 @@ _REMOVES = word_set(
 )
 _OPENS = word_set("expose tunnel grant invite impersonate funnel")
 _PUBLISHES = word_set("publish unpublish yank deploy promote upload transfer broadcast")
+# Verbs and nouns of messages to people and of money.
+_COMMITS = word_set(
+    "send sendtoaddress sendmany sendrawtransaction sms messages pay payment payments payout payouts charge charges "
+    "purchase buy order rent invoice refund refunds withdraw bid"
+)
 _KIND_BY_VERB = {
     **dict.fromkeys(_REMOVES | _DESTROYS, "cloud"),
     **dict.fromkeys(_OPENS, "exposure"),
     **dict.fromkeys(_PUBLISHES, "publish"),
+    **dict.fromkeys(_COMMITS, "commitment"),
 }
 # What is deleted on this machine in passing, and options that only name a state.
 _HARMLESS_OPTIONS = re.compile(
@@ -31,6 +37,7 @@ _HARMLESS_OPTIONS = re.compile(
 )
 # Operands of these programs are text, targets of the project itself, or commands that are checked on their own.
 _FREE_OPERANDS = word_set(
+    "env busybox timeout gtimeout ionice nice nohup setsid stdbuf command exec eval builtin time watch flock sudo doas "
     "man info type which whereis tldr apropos whatis help echo printf test [ [[ expr let export set unset alias "
     "read make gmake just task invoke inv rake gulp grunt ninja tox nox hatch pdm rye mage earthly bazel buck2 "
     "pants lerna nx turbo gradle gradlew mvn mvnw sbt lein mix cmake ctest meson scons dotnet go zig cargo rustup "

@@ -579,6 +579,7 @@ def _is_computed(text: str) -> bool:
 
 
 def _rule_dangers(run: Invocation) -> Iterator[Danger]:
+    """Return the dangers of one invocation: those of its rules, by default that of its verb or argument names."""
     rules = _by_program().get(run.name, ())
     found = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
     for dangers in (files.delete_dangers, files.write_dangers, data.statement_dangers, secrets.secret_dangers):

@@ -66,6 +66,9 @@ def verb_dangers(run: Invocation, *, has_rule: bool) -> Iterator[Danger]:
 
 
 def _names(run: Invocation) -> Iterator[str]:
-    """Yield what may name an action: the first operands that are plain words, and the long options."""
+    """Return what may name an action: the first operands that are plain words, and the long options.
+
+    A value of an option is an argument, not a name; it counts only where its option takes no value by default.
+    """
     yield from (o for o in run.operands[:_LOOKED_AT] if _WORD.match(o))
     yield from (o[2:82] for o in run.options if o.startswith("--") and not _HARMLESS_OPTIONS.match(o))

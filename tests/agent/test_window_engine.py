@@ -150,7 +150,10 @@ def test_the_notebook_is_bounded_and_says_so(tmp_path: Path) -> None:
     short = Call("notes", {"action": "add", "heading": "Log", "text": "short"})
     bad = Call("notes", {"action": "replace", "heading": "Nope", "text": "x"})
     look = Call("notes", {"action": "view"})
-    with talk(tmp_path, [Say("", calls=(long,)), Say("", calls=(short, bad)), Say("", calls=(look,)), "Done."]) as t:
+    with talk(
+        tmp_path,
+        [Say("", calls=(long,)), Say("", calls=(short,)), Say("", calls=(bad,)), Say("", calls=(look,)), "Done."],
+    ) as t:
         t.agent.chat("Take notes.")
         results = [m["content"] for m in t.sim.requests[-1].body["messages"] if m["role"] == "tool"]
         assert "may have 8,000 bytes" in results[0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.config.settings import CompressionSettings
+from perdure.config.sections import CompressionSettings
 from perdure.models.windows import threshold_for, window_budgets
 
 

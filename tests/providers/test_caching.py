@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.providers.codec import apply_cache_control, cache_ttl_for, caching_notice, supports_caching
-from perdure.providers.types import ModelRequest
+from perdure.providers.registry import mode_module
+from perdure.providers.routes import adapt_request
+from perdure.providers.types import ApiMode, CacheTtl, Endpoint, ModelRequest
 from support.wire_scripts import MODES
 
 MARK = {"type": "ephemeral"}
@@ -243,3 +245,64 @@ def test_thinking_alone_carries_no_mark() -> None:
     )
     entries = [Entry(0, user("a")), Entry(1, assistant("b")), Entry(2, user("c")), Entry(3, said), Entry(4, user("d"))]
     assert marked_at(wire("anthropic_messages", entries)["messages"]) == [1, 2, 4]
+
+
+# -- OpenAI -----------------------------------------------------------------------------------------------------------
+
+OPENAI = "https://api.openai.com/v1"
+BREAKPOINT = {"mode": "explicit"}
+
+
+def openai_body(endpoint: Endpoint, cache_ttl: CacheTtl | None = "5m") -> dict[str, Any]:
+    request = ModelRequest("m", [Entry(1, user("hello"))], system=("Prompt.", "Note."), cache_key="c_1")
+    adapted = adapt_request(request, endpoint, cache_ttl=cache_ttl)
+    body: dict[str, Any] = json.loads(mode_module(endpoint.api_mode).build(adapted))
+    return body
+
+
+@pytest.mark.parametrize(
+    ("provider", "url", "mode", "has_key"),
+    [
+        ("openai", OPENAI, "chat_completions", True),
+        ("openai-responses", OPENAI, "codex_responses", True),
+        ("openai-codex", "https://chatgpt.com/backend-api/codex", "codex_responses", True),
+        ("openai", "http://127.0.0.1:4000/v1", "chat_completions", False),
+        ("groq", "https://api.groq.com/openai/v1", "chat_completions", False),
+        ("custom", "https://proxy.example/v1", "chat_completions", False),
+    ],
+)
+def test_a_conversation_has_a_cache_key_at_openai_and_nowhere_else(
+    provider: str, url: str, mode: ApiMode, has_key: bool
+) -> None:
+    endpoint = Endpoint(provider, url, mode, "gpt-5.5")
+    assert openai_body(endpoint).get("prompt_cache_key") == ("c_1" if has_key else None)
+    assert "prompt_cache_key" not in openai_body(endpoint, cache_ttl=None), "a request sent once"
+
+
+@pytest.mark.parametrize(
+    ("model", "is_marked"),
+    [
+        *((model, True) for model in ("gpt-5.6", "gpt-5.6-mini", "gpt-5.10", "gpt-6")),
+        *((model, False) for model in ("gpt-5.5", "gpt-5", "gpt-4o", "o5", "my-gpt-6")),
+    ],
+)
+def test_the_system_prompt_ends_with_a_breakpoint_on_models_that_take_them(model: str, is_marked: bool) -> None:
+    chat_body = openai_body(Endpoint("openai", OPENAI, "chat_completions", model))
+    marked = [
+        {"type": "text", "text": "Prompt.", "prompt_cache_breakpoint": BREAKPOINT},
+        {"type": "text", "text": "Note."},
+    ]
+    assert chat_body["messages"][0]["content"] == (marked if is_marked else "Prompt.\n\nNote.")
+    responses_body = openai_body(Endpoint("openai-responses", OPENAI, "codex_responses", model))
+    if is_marked:
+        first = responses_body["input"][0]
+        assert (first["role"], first["content"][0]["prompt_cache_breakpoint"]) == ("developer", BREAKPOINT)
+        assert "instructions" not in responses_body
+    else:
+        assert responses_body["instructions"] == "Prompt.\n\nNote."
+        assert len(responses_body["input"]) == 1
+
+
+def test_the_chatgpt_backend_gets_no_breakpoint() -> None:
+    body = openai_body(Endpoint("openai-codex", "https://chatgpt.com/backend-api/codex", "codex_responses", "gpt-5.6"))
+    assert body["instructions"] == "Prompt.\n\nNote."

@@ -8,12 +8,15 @@ import json
 import logging
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 
+from perdure.agent.model_call import Attempts, advice
 from perdure.config.api_keys import FILE, LOGIN_KEY, Keyring, StoredKeys
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.providers.codex_login import (
@@ -24,6 +27,7 @@ from perdure.providers.codex_login import (
     CodexLogin,
     CodexLogins,
     CodexSend,
+    DeviceAuthorization,
     account_of,
 )
 from perdure.providers.transport import Transport
@@ -190,6 +194,113 @@ def test_a_refused_token_is_refreshed_once(tmp_path: Path, sim: Simulator, clock
         call(sim, logins)
     assert refused.value.verdict.kind == "auth"
     assert sim.oauth.grants[2:] == ["refresh_token"]
+
+
+def test_a_login_refused_also_after_a_refresh_asks_for_another_sign_in_and_nothing_else(
+    tmp_path: Path, sim: Simulator, clock: FakeClock
+) -> None:
+    logins = logins_at(tmp_path, clock)
+    logins.save(replace(signed_in(sim, clock), account_id="account-0"))
+    sim.oauth.lifetime_s = 0
+    with pytest.raises(ProviderError) as refused:
+        call(sim, logins)
+    text = advice(refused.value.verdict, Attempts())
+    assert "also with a fresh token; sign in again with `perdure login codex`" in text
+    assert ("credentials.command" in text, "stores another key" in text) == (False, False)
+    assert sim.oauth.grants == ["authorization_code", "refresh_token"]
+
+
+def test_a_token_that_has_expired_when_it_arrives_is_refreshed_before_the_first_call(
+    tmp_path: Path, sim: Simulator, clock: FakeClock
+) -> None:
+    sim.oauth.lifetime_s = -5
+    logins, login = logins_at(tmp_path, clock), signed_in(sim, clock)
+    logins.save(login)
+    sim.oauth.lifetime_s = 3_600
+    call(sim, logins)
+    assert [token != login.access_token for token, _ in used(sim)] == [True]
+
+
+def test_a_web_page_in_place_of_tokens_is_named(clock: FakeClock) -> None:
+    class LoginPage(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = b"<!doctype html><p>Welcome to the hotel network"
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name of the base class
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), LoginPage)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        asked = AuthorizationRequest(f"http://127.0.0.1:{server.server_address[1]}", "client-1", REDIRECT)
+        with pytest.raises(ConfigError, match="answered with a web page instead of tokens"):
+            asked.redeem("code", now_ms=0)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_without_a_login_a_custom_address_asks_for_a_sign_in_too(
+    tmp_path: Path, sim: Simulator, clock: FakeClock
+) -> None:
+    with pytest.raises(ProviderError, match="perdure login codex") as refused:
+        call(sim, logins_at(tmp_path, clock), api_key="")
+    assert (refused.value.verdict.kind, sim.requests) == ("auth", [])
+
+
+def test_a_refused_refresh_token_is_marked_until_a_refresh_succeeds(
+    tmp_path: Path, sim: Simulator, clock: FakeClock
+) -> None:
+    logins, login = logins_at(tmp_path, clock), signed_in(sim, clock)
+    logins.save(replace(login, refresh_token="another"))
+    with pytest.raises(ProviderError):
+        logins.renew(login)
+    stored = CodexLogin.from_json(StoredKeys(tmp_path, open_keyring=no_keyring).get(VARIABLE) or "")
+    assert stored == replace(login, refresh_token="another", is_refused=True)
+    logins.save(replace(login, is_refused=True))
+    assert not logins.renew(login).is_refused
+
+
+# -- on another device -----------------------------------------------------------------------------------------------
+
+
+class DeviceClock(FakeClock):
+    """Time passes while something sleeps; `while_asleep` is what the user does meanwhile."""
+
+    def __init__(self, *while_asleep: Callable[[], object]) -> None:
+        super().__init__()
+        self.slept_s: list[float] = []
+        self._while_asleep = list(while_asleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+        self.pass_ms(round(seconds * 1_000))
+        if self._while_asleep:
+            self._while_asleep.pop(0)()
+
+
+@pytest.mark.spec("P3")
+def test_a_code_entered_on_another_device_signs_in(sim: Simulator) -> None:
+    device = DeviceAuthorization.request(sim.root_url, "client-1", "/oauth/device/code")
+    assert device.device_code not in repr(device)
+    enter = DeviceClock(lambda: None, lambda: http().get(device.complete_url))
+    login = device.poll(enter, sleep=enter.sleep)
+    assert (login.account_id, login.issuer, len(enter.slept_s)) == ("account-1", sim.root_url, 2)
+
+
+def test_a_device_code_that_nobody_enters_expires(sim: Simulator) -> None:
+    device = DeviceAuthorization.request(sim.root_url, "client-1", "/oauth/device/code")
+    clock = DeviceClock()
+    with pytest.raises(ConfigError, match="not entered within 15 minutes"):
+        replace(device, interval_s=300.0).poll(clock, sleep=clock.sleep)
+    with pytest.raises(ConfigError, match=r"refused \(expired_token\)"):
+        replace(device, device_code="other").poll(clock, sleep=clock.sleep)
+    with pytest.raises(ConfigError, match="offers no sign-in by code"):
+        DeviceAuthorization.request(sim.root_url, "client-1", "/oauth/nothing")
 
 
 @pytest.mark.spec("P3")

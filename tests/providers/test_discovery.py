@@ -90,7 +90,7 @@ def test_the_only_model_of_a_loopback_server_needs_no_name() -> None:
         assert route_of(settings).main.model == "only"
     with (
         Simulator(models=("one", "two")) as sim,
-        pytest.raises(ConfigError, match=r"one of one, two"),
+        pytest.raises(ConfigError, match=r"none is chosen: one, two"),
     ):
         route_of(validate_settings({"model": {"base_url": sim.base_url}}))
 

@@ -200,6 +200,14 @@ def test_a_key_that_cannot_be_sent_is_said_without_showing_it(mode: ApiMode, key
     assert "sk-" not in repr(caught.value)
 
 
+def test_a_refused_key_of_the_environment_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-from-the-environment")
+    with Simulator(api_key="right") as sim:
+        place = Endpoint("anthropic", sim.root_url, "anthropic_messages", "m-1", api_key="sk-from-the-environment")
+        with pytest.raises(ProviderError, match="of the variable ANTHROPIC_API_KEY, which goes before a stored one"):
+            asyncio.run(once().send(place, request("hi")))
+
+
 def test_a_header_that_cannot_be_sent_is_named() -> None:
     place = Endpoint("custom", "http://127.0.0.1:9/v1", "chat_completions", "m", headers={"x-team": "münchen\n"})
     with pytest.raises(ProviderError, match="the header 'x-team' contains a character"):

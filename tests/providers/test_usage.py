@@ -12,6 +12,7 @@ from openai.types import CompletionUsage
 from openai.types.responses import ResponseUsage
 
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.providers import anthropic_messages
 from perdure.providers.types import normalize_usage
 
 MODES = ("chat_completions", "codex_responses", "anthropic_messages")
@@ -38,6 +39,25 @@ VECTOR = {
         "completion_tokens_details": {"reasoning_tokens": 1_200},
         "total_tokens": 84_000,
     },
+}
+
+# A response in which the service compacted first: the sums are those of the message alone.
+ITERATED: dict[str, Any] = {
+    "input_tokens": 1_000,
+    "output_tokens": 1_000,
+    "cache_read_input_tokens": 20_000,
+    "cache_creation_input_tokens": 3_000,
+    "iterations": [
+        {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+        {
+            "type": "message",
+            "input_tokens": 1_000,
+            "output_tokens": 1_000,
+            "cache_read_input_tokens": 20_000,
+            "cache_creation_input_tokens": 3_000,
+        },
+        {"type": "advisor_message", "input_tokens": 900_000, "output_tokens": 9_000},
+    ],
 }
 
 
@@ -123,6 +143,13 @@ def test_one_call_gives_one_record_in_all_three_shapes(mode: str) -> None:
             CanonicalUsage(5, 9, 0, 7, cache_write_1h_tokens=7),
         ),
         ("anthropic_messages", {"cache_read_input_tokens": 70, "output_tokens": 1}, CanonicalUsage(0, 1, 70)),
+        ("anthropic_messages", ITERATED, CanonicalUsage(181_000, 4_500, 20_000, 3_000)),
+        (
+            "anthropic_messages",
+            {**ITERATED, "iterations": ITERATED["iterations"][1:]},
+            CanonicalUsage(1_000, 1_000, 20_000, 3_000),
+        ),
+        ("anthropic_messages", {**ITERATED, "iterations": "junk"}, CanonicalUsage(1_000, 1_000, 20_000, 3_000)),
         ("anthropic_messages", {"prompt_tokens": 7, "completion_tokens": 2}, CanonicalUsage(7, 2)),
         (
             "chat_completions",
@@ -135,6 +162,15 @@ def test_one_call_gives_one_record_in_all_three_shapes(mode: str) -> None:
 )
 def test_variants_of_services(mode: str, raw: dict[str, Any], expected: CanonicalUsage) -> None:
     assert normalize_usage(raw, mode) == expected
+
+
+def test_of_several_prompts_in_one_response_all_are_billed_and_the_last_is_the_context() -> None:
+    body = {"id": "r", "content": "Done.", "stop_reason": "end_turn", "usage": ITERATED}
+    reply = anthropic_messages.parse(body)
+    assert reply.usage.total_tokens == 208_500
+    assert reply.last_usage == CanonicalUsage(1_000, 1_000, 20_000, 3_000)
+    single = anthropic_messages.parse({**body, "usage": {**ITERATED, "iterations": ITERATED["iterations"][1:]}})
+    assert single.last_usage is None
 
 
 @pytest.mark.spec("A3")

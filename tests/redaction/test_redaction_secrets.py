@@ -102,3 +102,20 @@ def test_secrets_come_in_order_and_apart(rng_key: str) -> None:
 @pytest.fixture
 def rng_key() -> str:
     return draw_key(Random(7), 24)
+
+
+@pytest.mark.parametrize("frame", ["VALUE={}", "| prod | {} | May |", "For the deploy use {} today.", '{{"v": "{}"}}'])
+@pytest.mark.parametrize(
+    ("head", "secret"),
+    [
+        ("sk_" + "test_", "gbG3tq810g"),
+        ("sc_", "6pzrs.830zq.acc-ar3aem1qx7k.fxuru1k2gwi21xazqcc69zyk2mq4h7t"),
+        ("EAAA", "3k76cMKlRyRu0BFctQJw8v"),
+        ("1590458474452907|", "GPJ7cMKlRyRu0BFctQJw8vabc1x"),
+        ("1590458474452907%7C", "GPJ7cMKlRyRu0BFctQJw8vabc1x"),
+        ("hooks.slack.com/services/", "T024BE7LD/B8KQ2/x8Ztq21kLmPq0Rs7Uv9Wx"),
+        ("SK", "075E54dFEFC1641E138CEfeeA8bfda9E"),
+    ],
+)
+def test_rare_formats_are_taken_out_of_any_frame(frame: str, head: str, secret: str) -> None:
+    assert secret not in redact(frame.format(head + secret))

@@ -33,6 +33,23 @@ def home_dir(environ: Mapping[str, str] | None = None) -> Path:
         raise ConfigError("no home folder can be found; set PERDURE_HOME to a folder Perdure may use") from None
 
 
+def own_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables of Perdure that are set, home folder and settings, without those that may hold a secret."""
+    environ = os.environ if environ is None else environ
+    return {k: v for k, v in environ.items() if k.startswith("PERDURE_") and v.strip() and not is_secret_name(k)}
+
+
+def variable_with_value(names: Iterable[str], value: str, environ: Mapping[str, str] | None = None) -> str | None:
+    """The first of these variables that has exactly this value, or None."""
+    environ = os.environ if environ is None else environ
+    return next((name for name in names if environ.get(name) == value), None)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable or a setting of that name may hold a secret."""
+    return any(word in name.upper() for word in ("KEY", "TOKEN", "SECRET", "PASSWORD", "COMMAND"))
+
+
 def make_home(home: Path) -> Path:
     """The folder, made for its owner alone if it is not there yet."""
     try:
@@ -129,6 +146,18 @@ def is_dumb(environ: Mapping[str, str] | None = None) -> bool:
     """Whether the terminal can do no more than print lines."""
     environ = os.environ if environ is None else environ
     return environ.get("TERM", "").lower() in ("dumb", "unknown")
+
+
+def rewrapping(environ: Mapping[str, str] | None = None) -> Literal["no", "text", "cleared"]:
+    """What a terminal wraps anew on the screen when its width changes: the text, and in tmux also cells cleared since.
+
+    Most do; xterm, rxvt, GNU screen and the Linux console do not.
+    """
+    environ = os.environ if environ is None else environ
+    if environ.get("TMUX"):
+        return "cleared"
+    is_plain = environ.get("XTERM_VERSION") or environ.get("TERM", "").startswith(("linux", "rxvt", "screen"))
+    return "no" if is_plain else "text"
 
 
 def wants_color(choice: Literal["auto", "always", "never"], environ: Mapping[str, str] | None = None) -> bool:

@@ -19,7 +19,7 @@ from perdure.core.ports import KeyValue
 from perdure.models.catalog import Catalog
 
 if TYPE_CHECKING:
-    from perdure.config.settings import CompressionSettings
+    from perdure.config.sections import CompressionSettings
 
 
 # "stated" by the provider in an error of this conversation; "guessed": one rung down the ladder after one.
@@ -267,7 +267,7 @@ def window_budgets(
 
 def _default_settings() -> CompressionSettings:
     # Imported late: the settings model takes longer to build than everything else in this package.
-    from perdure.config.settings import CompressionSettings
+    from perdure.config.sections import CompressionSettings
 
     return CompressionSettings()
 

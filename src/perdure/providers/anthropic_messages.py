@@ -39,7 +39,16 @@ from perdure.providers.codec import (
 )
 from perdure.providers.errors.classify import classify_error, find_error
 from perdure.providers.registry import quirks_of
-from perdure.providers.types import Delta, Endpoint, Finish, ModelRequest, Reply, SseEvent, normalize_usage
+from perdure.providers.types import (
+    Delta,
+    Endpoint,
+    Finish,
+    ModelRequest,
+    Reply,
+    SseEvent,
+    last_prompt_usage,
+    normalize_usage,
+)
 
 __all__ = ["PATH", "AnthropicStream", "build", "headers", "parse"]
 
@@ -124,7 +133,8 @@ def _reply(blocks: list[Mapping[str, Any]], head: Mapping[str, Any], *, usage: M
     pieces = [p for b in blocks if (p := _piece(b)) is not None]
     message = build_message(pieces, response_id=response_id)
     finish = normalize_finish(_FINISH.get(reason, "unknown"), message)
-    return Reply(message, normalize_usage(usage, "anthropic_messages"), finish, as_text(head.get("model")), response_id)
+    counted = normalize_usage(usage, "anthropic_messages")
+    return Reply(message, counted, finish, as_text(head.get("model")), response_id, last_prompt_usage(usage))
 
 
 def _piece(block: Mapping[str, Any]) -> Piece | None:

@@ -24,6 +24,7 @@ from perdure.providers.codec import (
     as_list,
     as_map,
     as_text,
+    breakpoint_mark,
     build_message,
     dumps,
     encode_entries,
@@ -32,6 +33,7 @@ from perdure.providers.codec import (
     make_cache_control,
     normalize_finish,
     reply_error,
+    system_parts,
     texts_of,
     truncated_reply_error,
     wire_arguments,
@@ -46,6 +48,7 @@ __all__ = ["PATH", "ChatStream", "build", "headers", "parse"]
 
 PATH = "/chat/completions"
 IMAGES_FOLLOW = "[Images returned by the tools above]"
+RESULTS_READ = "[The images of these results follow.]"
 
 # Extra fields of calls and messages that are sent back: Gemini's thought signatures, audio ids.
 _CALL_EXTRAS = ("extra_content",)
@@ -196,7 +199,8 @@ class _PartialToolCall:
         return bool(arguments)
 
     def whole(self) -> ToolCall:
-        return ToolCall(self.id, self.name, "".join(self.arguments).strip() or "{}", self.extra)
+        arguments = "".join(self.arguments)
+        return ToolCall(self.id, self.name, arguments if arguments.strip() else "{}", self.extra)
 
 
 class ChatStream:
@@ -409,7 +413,7 @@ def build(request: ModelRequest) -> bytes:
         for i in last_markable(markable):
             # Not cached: cache_control moves on with the next call. Messages with images after them are not markable.
             pieces[i] = encode(request.entries[i].message, control=control).body
-    if front := _system(request.system, control):
+    if front := _system(request, control):
         pieces.insert(0, front)
     return join_body(_head(request), "messages", pieces)
 
@@ -427,6 +431,8 @@ def _head(request: ModelRequest) -> dict[str, Any]:
     if request.temperature is not None and quirks.takes_temperature:
         head["temperature"] = request.temperature
     head |= _effort(request.reasoning_effort, quirks)
+    if request.cache_key:
+        head["prompt_cache_key"] = request.cache_key
     if request.tools:
         head["tools"] = [tool if tool.get("type") else {"type": "function", "function": tool} for tool in request.tools]
         head |= _tool_use(request)
@@ -459,16 +465,14 @@ def _effort(effort: str | None, quirks: Quirks) -> dict[str, Any]:
     return {"reasoning": {"effort": effort}} if quirks.effort == "reasoning" else {"reasoning_effort": effort}
 
 
-def _system(blocks: tuple[str, ...], control: CacheControl | None) -> bytes:
-    """Encode the system message, if any; with cache_control its blocks are parts and the first one carries it."""
-    texts = [b for b in blocks if b]
+def _system(request: ModelRequest, control: CacheControl | None) -> bytes:
+    """Encode the system message, if any; with a mark its blocks are parts and the first one carries it."""
+    texts = [b for b in request.system if b]
     if not texts:
         return b""
-    if control is None:
-        return dumps({"role": "system", "content": "\n\n".join(texts)})
-    parts: list[dict[str, Any]] = [{"type": "text", "text": t} for t in texts]
-    parts[0]["cache_control"] = control
-    return dumps({"role": "system", "content": parts})
+    mark = {"cache_control": control} if control is not None else breakpoint_mark() if request.marks_system else None
+    content = "\n\n".join(texts) if mark is None else system_parts(texts, "text", mark)
+    return dumps({"role": "system", "content": content})
 
 
 def _encode(message: Message, *, quirks: Quirks, in_parts: bool, control: CacheControl | None = None) -> Fragment:
@@ -535,9 +539,6 @@ def _result(message: Message, quirks: Quirks) -> Fragment:
     content: object = "\n".join(texts)
     if images and quirks.tool_images == "inline":
         content, images = [_part(p) for p in message.parts], ()
-    elif images and quirks.tool_images == "omit":
-        content = "\n".join([*texts, "[image omitted: this service takes none in tool results]"])
-        images = ()
     elif images and not texts:
         content = "[image below]"
     wire = {"role": "tool", "tool_call_id": call_id, "content": content}
@@ -545,8 +546,12 @@ def _result(message: Message, quirks: Quirks) -> Fragment:
 
 
 def _encode_images(images: list[Mapping[str, Any]]) -> bytes:
-    """Encode the user message with images returned by tools: this protocol takes images from the user only."""
-    return dumps({"role": "user", "content": [{"type": "text", "text": IMAGES_FOLLOW}, *images]})
+    """Encode the user message with images returned by tools: this protocol takes images from the user only.
+
+    A reply comes before it, because many services refuse a message of the user's right after a result.
+    """
+    reply = {"role": "assistant", "content": RESULTS_READ}
+    return dumps(reply) + b"," + dumps({"role": "user", "content": [{"type": "text", "text": IMAGES_FOLLOW}, *images]})
 
 
 def _part(part: Part) -> dict[str, Any]:

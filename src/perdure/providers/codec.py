@@ -33,7 +33,7 @@ from urllib.parse import unquote_to_bytes
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.messages import Content, Entry, ImagePart, Message, OtherPart, Part, TextPart, ToolCall, clean
 from perdure.core.rules import find_call
-from perdure.providers.registry import find_provider, quirks_of
+from perdure.providers.registry import find_provider, is_own_host, quirks_of
 from perdure.providers.types import ApiMode, CacheTtl, CallIds, Endpoint, Finish, ReasoningField
 
 UNPARSED = "unparsed_arguments"
@@ -376,6 +376,30 @@ def supports_caching(provider: str, model: str) -> bool:
     return row is not None and row.quirks.supports_cache_control and bool(_CLAUDE.search(model))
 
 
+_BREAKPOINT = {"mode": "explicit"}
+# GPT-5.6 and later.
+_HAS_BREAKPOINTS = re.compile(r"gpt-(?:5\.(?:[6-9]|\d\d)|[6-9]|\d\d)(?:$|[^0-9])", re.IGNORECASE)
+_BREAKPOINT_LIFETIME_S = 1_800.0
+
+
+def supports_breakpoints(endpoint: Endpoint) -> bool:
+    """Whether OpenAI's own service serves a model that takes explicit breakpoints there."""
+    row = find_provider(endpoint.provider)
+    is_listed = row is not None and row.quirks.takes_cache_breakpoints and is_own_host(endpoint)
+    return is_listed and _HAS_BREAKPOINTS.match(endpoint.model) is not None
+
+
+def system_parts(blocks: Sequence[str], kind: str, mark: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the system prompt as content parts; the first block, which every session shares, carries the mark."""
+    parts: list[dict[str, Any]] = [{"type": kind, "text": text} for text in blocks]
+    return [{**parts[0], **mark}, *parts[1:]] if parts else []
+
+
+def breakpoint_mark() -> dict[str, Any]:
+    """Return the key that makes the end of a content part an explicit breakpoint."""
+    return {"prompt_cache_breakpoint": dict(_BREAKPOINT)}
+
+
 def last_markable(is_markable: Sequence[bool], count: int = MARKED_MESSAGES) -> list[int]:
     """Return the indexes of the last `count` messages that can carry cache_control, last first."""
     indexes: list[int] = []
@@ -391,6 +415,19 @@ def cache_ttl_for(provider: str, model: str, ttl: CacheTtl) -> CacheTtl | None:
     """Return the cache TTL for a route; None where cache_control is not supported."""
     make_cache_control(ttl)
     return ttl if supports_caching(provider, model) else None
+
+
+_TTL_S: Mapping[CacheTtl, float] = {"5m": 300.0, "1h": 3_600.0}
+
+
+def prefix_lifetime_s(endpoint: Endpoint, ttl: CacheTtl) -> float | None:
+    """Return how long the provider serves a cached prefix after its last use; None where that is not known."""
+    if (marked := cache_ttl_for(endpoint.provider, endpoint.model, ttl)) is not None:
+        return _TTL_S[marked]
+    if supports_breakpoints(endpoint):
+        return _BREAKPOINT_LIFETIME_S
+    row = find_provider(endpoint.provider)
+    return row.quirks.cache_lifetime_s if row is not None else None
 
 
 def caching_notice(provider: str, model: str, ttl: CacheTtl) -> str | None:

@@ -19,6 +19,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,7 +30,7 @@ from perdure.config.env import make_home
 from perdure.core.addresses import is_loopback_url
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.ports import Clock
-from perdure.providers.http import certificates_for
+from perdure.providers.http import certificates_for, is_html
 from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ _TIMEOUT_S = 30.0
 _MAX_BODY_BYTES = 1 << 20
 _ERROR_CODE = re.compile(r"[a-z][a-z0-9_.-]{1,60}", re.IGNORECASE)
 _AGAIN = "sign in again with `perdure login codex`"
+_NOT_SIGNED_IN = "no one is signed in to Codex; sign in with `perdure login codex`"
+_DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_DEVICE_LIFETIME_S, _DEVICE_INTERVAL_S, _SLOW_DOWN_S = 900.0, 5.0, 5.0
+# In place of a JSON value, where a response is HTML.
+_WEB_PAGE = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,8 @@ class CodexLogin:
     expires_at_ms: int
     issuer: str
     client_id: str
+    # The server refused the refresh token: the user has to sign in again.
+    is_refused: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -76,6 +84,7 @@ class CodexLogin:
                 int(raw["expires_at_ms"]),
                 str(raw["issuer"]),
                 str(raw["client_id"]),
+                bool(raw.get("is_refused")),
             )
         except (ValueError, KeyError, TypeError):
             raise ConfigError(f"the stored Codex login cannot be read; {_AGAIN}") from None
@@ -147,7 +156,73 @@ def refresh(login: CodexLogin, *, now_ms: int) -> CodexLogin:
     return _with_tokens(login, _post_form(f"{login.issuer}/oauth/token", form), now_ms=now_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceAuthorization:
+    """A sign-in on another device (RFC 8628): the user enters `user_code` at `url`, and the server is polled."""
+
+    issuer: str
+    client_id: str
+    device_code: str = field(repr=False)
+    user_code: str
+    url: str
+    # With the code in it; "" where the server has none.
+    complete_url: str
+    lifetime_s: float
+    interval_s: float
+
+    @classmethod
+    def request(cls, issuer: str, client_id: str, path: str) -> DeviceAuthorization:
+        """Ask the server for a code. Blocks. Raises ConfigError."""
+        try:
+            status, answer = _post(f"{issuer}{path}", {"client_id": client_id, "scope": SCOPE})
+            if status in (404, 405):
+                raise ConfigError(f"{issuer} offers no sign-in by code at {path}; use --no-browser instead")
+            answer = _check_response(status, answer)
+        except ProviderError as error:
+            raise ConfigError(error.verdict.message) from None
+        texts = {name: value for name, value in answer.items() if isinstance(value, str) and value.isprintable()}
+        if not all(texts.get(name) for name in ("device_code", "user_code", "verification_uri")):
+            raise ConfigError("the sign-in server sent no usable code; use --no-browser instead")
+        return cls(
+            issuer,
+            client_id,
+            texts["device_code"],
+            texts["user_code"],
+            texts["verification_uri"],
+            complete_url=texts.get("verification_uri_complete", ""),
+            lifetime_s=_seconds(answer.get("expires_in"), _DEVICE_LIFETIME_S),
+            interval_s=_seconds(answer.get("interval"), _DEVICE_INTERVAL_S),
+        )
+
+    def poll(self, clock: Clock, *, sleep: Callable[[float], object]) -> CodexLogin:
+        """Wait until the user has entered the code. Blocks. Raises ConfigError."""
+        form = {"grant_type": _DEVICE_GRANT, "device_code": self.device_code, "client_id": self.client_id}
+        end_s, interval_s = clock.monotonic_s() + self.lifetime_s, self.interval_s
+        while clock.monotonic_s() < end_s:
+            sleep(interval_s)
+            try:
+                status, answer = _post(f"{self.issuer}/oauth/token", form)
+                refusal = _refusal_code(answer) if status in (400, 401, 403) else ""
+                if refusal in ("access_denied", "expired_token"):
+                    raise ConfigError(f"the sign-in was refused ({refusal})")
+                if refusal == "slow_down":
+                    interval_s += _SLOW_DOWN_S
+                elif refusal != "authorization_pending":
+                    login = CodexLogin("", "", "", 0, self.issuer, self.client_id)
+                    return _with_tokens(login, _check_response(status, answer), now_ms=clock.now_ms())
+            except ProviderError as error:
+                if error.verdict.kind == "auth":
+                    raise ConfigError(error.verdict.message) from None
+                interval_s += _SLOW_DOWN_S  # out of reach for a moment: the code stays valid
+        raise ConfigError(f"the code was not entered within {self.lifetime_s / 60:g} minutes; start again")
+
+
 def _post_form(url: str, form: Mapping[str, str]) -> dict[str, Any]:
+    return _check_response(*_post(url, form))
+
+
+def _post(url: str, form: Mapping[str, str]) -> tuple[int, object]:
+    """Return the status and the JSON value of a response; _WebPage for HTML. Raises ProviderError."""
     import httpx
 
     # A proxy of the environment is for other machines.
@@ -160,14 +235,27 @@ def _post_form(url: str, form: Mapping[str, str]) -> dict[str, Any]:
             status, body = response.status_code, _read_bounded(response)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _login_error("transport", f"the sign-in server cannot be reached ({type(error).__name__})") from None
+    if is_html(body):
+        return status, _WEB_PAGE
     try:
-        answer = json.loads(body)
+        return status, json.loads(body)
     except (ValueError, RecursionError):
-        answer = None
+        return status, None
+
+
+def _check_response(status: int, answer: object) -> dict[str, Any]:
+    """Return the object of a successful response. Raises ProviderError."""
     if status == 200 and isinstance(answer, dict):
         return answer
     if status in (400, 401, 403):
         raise _login_error("auth", f"the Codex login is not valid ({_refusal_code(answer)}); {_AGAIN}", status)
+    if status == 200:
+        what = "with a web page" if answer is _WEB_PAGE else "with something else"
+        raise _login_error(
+            "transport",
+            f"the sign-in server answered {what} instead of tokens; check credentials.codex_issuer, or whether"
+            " a proxy or the login page of a network answers in its place",
+        )
     kind: ErrorKind = "rate_limit" if status == 429 else "overloaded" if status >= 500 else "transport"
     raise _login_error(kind, f"the sign-in server answered with status {status}; try again later", status)
 
@@ -182,7 +270,9 @@ def _read_bounded(response: httpx.Response) -> bytes:
 
 
 def _login_error(kind: ErrorKind, message: str, status: int | None = None) -> ProviderError:
-    return ProviderError(ErrorVerdict(kind, message, status), may_be_billed=False)
+    # The general advice on refused keys does not fit a login.
+    remedy = "" if kind == "auth" else None
+    return ProviderError(ErrorVerdict(kind, message, status, remedy=remedy), may_be_billed=False)
 
 
 def _refusal_code(answer: object) -> str:
@@ -205,16 +295,21 @@ def _with_tokens(login: CodexLogin, answer: Mapping[str, Any], *, now_ms: int) -
         raise _login_error("auth", f"the sign-in server sent no usable tokens; {_AGAIN}")
     if not account:
         raise _login_error("auth", "the sign-in has no ChatGPT account; sign in with an account that has Codex")
-    lifetime = answer.get("expires_in")
-    if not isinstance(lifetime, int | float) or isinstance(lifetime, bool) or not 0 < lifetime < 10**9:
-        lifetime = _DEFAULT_LIFETIME_S
+    lifetime_s = _seconds(answer.get("expires_in"), _DEFAULT_LIFETIME_S)
     return replace(
         login,
         access_token=str(access),
         refresh_token=str(new_refresh),
         account_id=account,
-        expires_at_ms=now_ms + round(lifetime * 1000),
+        expires_at_ms=now_ms + round(lifetime_s * 1000),
+        is_refused=False,
     )
+
+
+def _seconds(value: object, default_s: float) -> float:
+    """Return a duration of a response; 0 for one that has passed."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return max(0.0, float(value)) if is_number and -(10**9) < value < 10**9 else default_s  # type: ignore[operator, arg-type]  # a number
 
 
 def _is_header_value(value: object) -> bool:
@@ -272,7 +367,14 @@ class CodexLogins:
             stored = self._load()
             if stored.access_token != refused.access_token:  # another process was first
                 return stored
-            fresh = refresh(stored, now_ms=self._clock.now_ms())
+            try:
+                fresh = refresh(stored, now_ms=self._clock.now_ms())
+            except ProviderError as error:
+                if error.verdict.kind == "auth" and not stored.is_refused:
+                    with contextlib.suppress(ConfigError):  # the mark is for `perdure login --list` alone
+                        self.save(replace(stored, is_refused=True))
+                raise
+            # Stored before it is used: the old refresh token is used up.
             try:
                 self.save(fresh)
             except ConfigError as error:
@@ -292,7 +394,7 @@ class CodexLogins:
         except ConfigError as error:
             raise _login_error("auth", str(error)) from None
         if login is None:
-            raise _login_error("auth", "no one is signed in to Codex; sign in with `perdure login codex`")
+            raise _login_error("auth", _NOT_SIGNED_IN)
         self._cached = (version, login)
         return login
 
@@ -331,21 +433,32 @@ class CodexSend:
     def __init__(self, send: _Send, logins: CodexLogins) -> None:
         self._send = send
         self._logins = logins
+        # Its threads are awaited at the end of the process: a refresh that the server has answered must be stored.
+        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="perdure-codex")
 
     async def __call__(
         self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[RequestEvent], None] | None = None
     ) -> Reply:
         """Return the reply. Raises ProviderError."""
+        if endpoint.provider == PROVIDER and not endpoint.api_key:
+            raise _login_error("auth", _NOT_SIGNED_IN)
         if endpoint.api_key != LOGIN_KEY:
             return await self._send(endpoint, request, on_event=on_event)
-        login = await asyncio.to_thread(self._logins.current)
+        loop = asyncio.get_running_loop()
+        login = await loop.run_in_executor(self._threads, self._logins.current)
         try:
             return await self._send(_sign(endpoint, login), request, on_event=on_event)
         except ProviderError as error:
             if error.verdict.kind != "auth" or error.partial_text:
                 raise
-        fresh = await asyncio.to_thread(self._logins.renew, login)
-        return await self._send(_sign(endpoint, fresh), request, on_event=on_event)
+        fresh = await loop.run_in_executor(self._threads, self._logins.renew, login)
+        try:
+            return await self._send(_sign(endpoint, fresh), request, on_event=on_event)
+        except ProviderError as error:
+            if error.verdict.kind != "auth" or error.partial_text:
+                raise
+            status = error.verdict.status
+            raise _login_error("auth", f"Codex refuses the login, also with a fresh token; {_AGAIN}", status) from None
 
 
 def _sign(endpoint: Endpoint, login: CodexLogin) -> Endpoint:

@@ -77,6 +77,36 @@ class EndpointInfo:
         return next((a for a in results if a is not None), None)
 
 
+@dataclass(frozen=True, slots=True)
+class ModelListing:
+    """The response of an endpoint to a request for its models; without one, `problem` names the error."""
+
+    names: tuple[str, ...] = ()
+    status: int | None = None
+    problem: str = ""
+
+
+def request_listing(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> ModelListing:
+    """Request the models of an endpoint, with its key. Raises ConfigError for certificates that cannot be used."""
+    import httpx
+
+    headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
+    try:
+        with httpx.Client(
+            timeout=time_limit_s,
+            trust_env=not is_local_url(endpoint.base_url),
+            verify=certificates_for(endpoint.base_url),
+        ) as client:
+            response = client.get(_address(PROBES[-1], endpoint), headers=headers)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return ModelListing(problem=type(error).__name__)
+    try:
+        names = listed_names(response.json()) if response.status_code == 200 else []
+    except (ValueError, RecursionError):
+        names = []
+    return ModelListing(tuple(names[:_MAX_LISTED]), response.status_code)
+
+
 async def listed_models(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> list[tuple[str, int | None]]:
     """Return the models an endpoint lists, each with the window it states; [] where it does not. Never raises."""
     import httpx

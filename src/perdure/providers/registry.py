@@ -40,6 +40,7 @@ class ProviderSpec:
 
 _NEW_OPENAI = Quirks(max_tokens_key="max_completion_tokens")
 _FORMATS = Quirks(answer_format="json_schema", takes_format_with_tools=True)
+_OPENAI = replace(_FORMATS, takes_cache_key=True, takes_cache_breakpoints=True, cache_lifetime_s=600.0)
 _THINKS = Quirks(reasoning_field="reasoning_content")
 _LOCAL = Quirks(reasoning_field="reasoning_content", tool_images="inline", answer_format="json_schema")
 
@@ -58,7 +59,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
-        replace(_FORMATS, max_tokens_key="max_completion_tokens"),
+        replace(_OPENAI, max_tokens_key="max_completion_tokens"),
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
     ),
@@ -67,7 +68,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "codex_responses",
         "https://api.openai.com/v1",
         ("OPENAI_API_KEY",),
-        replace(_FORMATS, call_ids="responses"),
+        replace(_OPENAI, call_ids="responses"),
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
     ),
@@ -83,6 +84,8 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
             max_tokens_key=None,
             takes_temperature=False,
             requires_instructions=True,
+            takes_cache_key=True,
+            cache_lifetime_s=600.0,
             extra={"stream": True},
         ),
         default_model="gpt-5.5",
@@ -92,7 +95,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "",
         ("AZURE_OPENAI_API_KEY",),
-        replace(_FORMATS, max_tokens_key="max_completion_tokens", auth="api-key"),
+        replace(_FORMATS, max_tokens_key="max_completion_tokens", auth="api-key", cache_lifetime_s=600.0),
     ),
     ProviderSpec(
         "openrouter",
@@ -123,7 +126,8 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.deepseek.com/v1",
         ("DEEPSEEK_API_KEY",),
-        replace(_THINKS, answer_format="json_object"),
+        # Its cache is on disk and lasts for hours.
+        replace(_THINKS, answer_format="json_object", cache_lifetime_s=6 * 3_600.0),
         default_model="deepseek-chat",
     ),
     ProviderSpec(
@@ -158,10 +162,9 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "chat_completions",
         "https://api.mistral.ai/v1",
         ("MISTRAL_API_KEY",),
-        # "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."; no user turn right after results.
+        # "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."
         Quirks(
             call_ids="mistral",
-            tool_images="omit",
             takes_stream_options=False,
             effort="none",
             answer_format="json_schema",

@@ -19,6 +19,7 @@ from perdure.providers.codec import (
     as_list,
     as_map,
     as_text,
+    breakpoint_mark,
     build_message,
     describe_part,
     dumps,
@@ -27,6 +28,7 @@ from perdure.providers.codec import (
     normalize_finish,
     reply_error,
     split_message,
+    system_parts,
     texts_of,
     truncated_reply_error,
     wire_arguments,
@@ -221,6 +223,10 @@ def build(request: ModelRequest) -> bytes:
     replays = request.quirks.takes_encrypted_reasoning
     encode = partial(_encode, replays=replays)
     pieces = [f.body for f in encode_entries(request.entries, ("responses", replays), encode)]
+    if request.marks_system and (texts := [t for t in request.system if t]):
+        # `instructions` takes no mark.
+        content = system_parts(texts, "input_text", breakpoint_mark())
+        pieces.insert(0, dumps({"type": "message", "role": "developer", "content": content}))
     return join_body(_head(request), "input", pieces)
 
 
@@ -254,7 +260,10 @@ def _head(request: ModelRequest) -> dict[str, Any]:
         is_schema = answer.schema is not None and quirks.answer_format == "json_schema"
         json_schema = {k: v for k, v in schema.items() if v is not None}
         head["text"] = {"format": json_schema if is_schema else {"type": "json_object"}}
-    if texts := [t for t in request.system if t]:
+    if request.cache_key:
+        head["prompt_cache_key"] = request.cache_key
+    texts = [] if request.marks_system else [t for t in request.system if t]
+    if texts:
         head["instructions"] = "\n\n".join(texts)
     elif quirks.requires_instructions:
         head["instructions"] = _NO_INSTRUCTIONS

@@ -20,13 +20,14 @@ from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, Provi
 from perdure.core.messages import Entry, user
 from perdure.core.ports import Summary
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.providers.codec import cache_ttl_for
+from perdure.providers.codec import cache_ttl_for, supports_breakpoints
 from perdure.providers.credentials import Credentials
 from perdure.providers.registry import (
     PROVIDERS,
     ProviderSpec,
     find_provider,
     find_provider_by_url,
+    is_own_host,
     providers_of_model,
     quirks_of,
     resolve_mode,
@@ -127,13 +128,22 @@ class RouteCursor:
 
 
 def adapt_request(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: CacheTtl | None = "5m") -> ModelRequest:
-    """Adapt a request to an endpoint: its model, quirks and cache_control.
+    """Adapt a request to an endpoint: its model, quirks, cache_control, cache key and breakpoint.
 
-    `cache_ttl` None disables cache_control: a request sent once is not worth the price of a cache write.
+    `cache_ttl` None disables caching: a request sent once is not worth the price of a cache write.
     """
     quirks = quirks_of(endpoint.provider, model=endpoint.model, base_url=endpoint.base_url, api_mode=endpoint.api_mode)
     marks = cache_ttl_for(endpoint.provider, endpoint.model, cache_ttl) if cache_ttl is not None else None
-    return replace(request, model=endpoint.model, quirks=quirks, cache_ttl=marks)
+    # A proxy may refuse parameters that it does not know.
+    takes_key = cache_ttl is not None and quirks.takes_cache_key and is_own_host(endpoint)
+    return replace(
+        request,
+        model=endpoint.model,
+        quirks=quirks,
+        cache_ttl=marks,
+        cache_key=request.cache_key if takes_key else "",
+        marks_system=cache_ttl is not None and supports_breakpoints(endpoint),
+    )
 
 
 def main_route(

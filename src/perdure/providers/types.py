@@ -30,7 +30,7 @@ RequestEvent = Delta | RetryScheduled
 ReasoningField = Literal["reasoning_content", "reasoning", "think_tags"]
 EffortStyle = Literal["reasoning_effort", "reasoning", "thinking", "none"]
 CallIds = Literal["openai", "responses", "anthropic", "mistral"]
-ToolImages = Literal["follow", "inline", "omit"]
+ToolImages = Literal["follow", "inline"]
 AuthStyle = Literal["bearer", "x-api-key", "api-key"]
 FormatSupport = Literal["json_schema", "json_object"]
 
@@ -48,12 +48,18 @@ class Quirks:
     # `stream_options.include_usage`: without it many services report no usage.
     takes_stream_options: bool = True
     supports_cache_control: bool = False
+    # `prompt_cache_key`: requests with the same key are routed to the same cache.
+    takes_cache_key: bool = False
+    # `prompt_cache_breakpoint` on the models that have explicit breakpoints.
+    takes_cache_breakpoints: bool = False
+    # Seconds that a prefix cached without cache_control is served after its last use, at least; None: unknown.
+    cache_lifetime_s: float | None = None
     # Encrypted reasoning items may be requested (codex_responses).
     takes_encrypted_reasoning: bool = True
     # Requests without `instructions` are refused (codex_responses).
     requires_instructions: bool = False
     call_ids: CallIds = "openai"
-    # Images in tool results on chat_completions: in a user message after them, inline, or omitted.
+    # Images in tool results on chat_completions: in a user message after them, or inline.
     tool_images: ToolImages = "follow"
     # JSON answers that the service enforces; None: the prompt has the format, and the answer is checked.
     answer_format: FormatSupport | None = None
@@ -88,6 +94,10 @@ class ModelRequest:
     is_streaming: bool = True
     # None: this route takes no cache_control.
     cache_ttl: CacheTtl | None = None
+    # The same for all requests of a conversation; "": the service takes none.
+    cache_key: str = ""
+    # Whether the end of the system prompt is marked as an explicit breakpoint.
+    marks_system: bool = False
     # Extra body keys from the user or the route, sent verbatim.
     extra: Mapping[str, Any] = field(default_factory=dict)
     # Set by `routes.adapt_request` for the endpoint.
@@ -111,6 +121,8 @@ class Reply:
     finish: Finish = "unknown"
     model: str = ""
     response_id: str = ""
+    # The usage of the last prompt, where the service made several for one request; `usage` is the sum of them.
+    last_usage: CanonicalUsage | None = None
 
 
 def overflow_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict | None:
@@ -223,7 +235,33 @@ def _shape(usage: Mapping[str, Any], api_mode: str) -> str:
     return "anthropic_messages" if has_anthropic else "codex_responses"
 
 
+# Billed at the prices of another model, and never part of the sums.
+_OTHER_MODELS = ("advisor_message",)
+
+
 def _anthropic(usage: Mapping[str, Any]) -> CanonicalUsage:
+    """Normalize the usage of a response; where it had several prompts, the sums leave out those of a compaction."""
+    billed = [_anthropic_prompt(i) for i in _iterations(usage)]
+    reported = _anthropic_prompt(usage)
+    total = sum((u for u in billed if u.reported), start=CanonicalUsage())
+    return total if total.total_tokens > reported.total_tokens else reported
+
+
+def last_prompt_usage(raw: object) -> CanonicalUsage | None:
+    """Return the usage of the last prompt of an Anthropic response; None where it had only one."""
+    prompts = [i for i in _iterations(_as_map(raw)) if i.get("type") != "compaction"]
+    is_single = not prompts or len(_iterations(_as_map(raw))) < 2
+    last = NOT_REPORTED if is_single else _anthropic_prompt(prompts[-1])
+    return last if last.reported and last.prompt_tokens else None
+
+
+def _iterations(usage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    listed = usage.get("iterations")
+    rows = [_as_map(i) for i in listed] if isinstance(listed, list) else []
+    return [row for row in rows if row and row.get("type") not in _OTHER_MODELS]
+
+
+def _anthropic_prompt(usage: Mapping[str, Any]) -> CanonicalUsage:
     fresh, output = _figure(usage, _RESPONSES.prompt), _figure(usage, _RESPONSES.output)
     read, written = _figure(usage, _ANTHROPIC_READ), _figure(usage, _ANTHROPIC_WRITTEN)
     written_1h = _count(usage, _WRITTEN_1H)

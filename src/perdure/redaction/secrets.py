@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from perdure.redaction.assignments import named_values
 from perdure.redaction.entropy import MARK, is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
@@ -36,6 +37,13 @@ _WEBHOOK = re.compile(
       )(?P<secret>[A-Za-z0-9_/:@.=&%+-]{16,400})""",
     re.VERBOSE,
 )
+# Slack's address is pasted without its scheme as well.
+_BARE_WEBHOOK = re.compile(
+    r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/(?P<secret>[A-Za-z0-9_/+-]{16,400})"
+)
+# An app's access token: the id of the app, a bar, and the secret.
+_APP_TOKEN = re.compile(r"(?:\||%7c)(?P<secret>[A-Za-z0-9_-]{27})(?![A-Za-z0-9_-])", re.IGNORECASE)
+_APP_ID = re.compile(r"(?<!\d)\d{13,17}\Z")
 _SIGNATURE = re.compile(r"sig(?:nature)?=(?P<value>[A-Za-z0-9%+/_-]{24,600}={0,2})", re.IGNORECASE)
 _HEADER = re.compile(
     r"authorization(?:\\{0,3}[\"'`])?\]?\s{0,4}(?:=>|[:=]|,(?=\s?\\{0,3}[\"'`]\w+\s))\s{0,4}(?:\\{0,3}[\"'`])?"
@@ -94,10 +102,11 @@ def placed_secrets(page: ScanText) -> Iterator[Secret]:
     yield from _in_commands(page)
     if b"~" in page.raw:
         yield from _azure_secrets(page)
+    yield from _app_tokens(page)
 
 
 def _in_urls(page: ScanText) -> Iterator[Secret]:
-    for match in page.matches(b"://", _WEBHOOK):
+    for match in chain(page.matches(b"://", _WEBHOOK), page.matches(b"hooks.slack", _BARE_WEBHOOK)):
         if not is_stand_in(match["secret"]) and (looks_random(match["secret"]) or is_uuid(match["secret"])):
             yield Secret("webhook", *match.span("secret"))
     for match in page.matches(b"://", _URL_LOGIN):
@@ -106,6 +115,13 @@ def _in_urls(page: ScanText) -> Iterator[Secret]:
     for match in page.matches(b"://", _URL_TOKEN):
         if looks_random(match["token"]):
             yield Secret("url-token", *match.span("token"))
+
+
+def _app_tokens(page: ScanText) -> Iterator[Secret]:
+    for match in chain(page.matches(b"|", _APP_TOKEN), page.matches(b"%7c", _APP_TOKEN)):
+        at = match.start()
+        if _APP_ID.search(page.text, max(0, at - 18), at) and looks_random(match["secret"]):
+            yield Secret("app-token", *match.span("secret"))
 
 
 def _signatures(page: ScanText) -> Iterator[Secret]:

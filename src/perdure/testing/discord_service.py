@@ -1,4 +1,4 @@
-"""A stand-in for Discord on loopback, to test and try a bot without an account.
+"""A simulated Discord on loopback, to test and try a bot without an account.
 
 It serves the part of Discord's REST API and gateway connection that a chat bot uses, and keeps the rules that matter:
 2,000 characters a message, no empty text, a nonce that makes a message unique, rate limits with `retry_after`.
@@ -8,14 +8,17 @@ It serves the part of Discord's REST API and gateway connection that a chat bot 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
 import json
+import mimetypes
 import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -450,23 +453,89 @@ def _buttons(body: dict[str, Any]) -> list[tuple[str, str]]:
     return [(button["label"], button["custom_id"]) for row in rows for button in row.get("components", [])]
 
 
+_INPUT_HELP = """\
+What you type is a direct message to the bot. Lines of another kind:
+  [Once]            press the button of that name under the newest question
+  @bot TEXT         write in the channel #general and mention the bot, which opens a thread
+  #1 TEXT           write in the first thread (#2: in the second, …)
+  +FILE TEXT        a direct message with that file attached
+"""
+
+
+class StandInConsole:
+    """The user's side in a terminal: reads lines, and prints what the bot sends and edits."""
+
+    def __init__(self, service: DiscordService, echo: Callable[[str], object] = print) -> None:
+        self._service = service
+        self._echo = echo
+        service.on_message = self.show
+
+    def show(self, message: ServiceMessage) -> None:
+        """Print a message of the bot, as it is now, with its buttons and files."""
+        threads = list(self._service.threads)
+        place = f" in #{threads.index(message.channel_id) + 1}" if message.channel_id in threads else ""
+        verb = "bot edits" if len(message.texts) > 1 else "bot"
+        buttons = "".join(f"\n  [{label}]" for label, _ in message.buttons)
+        files = "".join(f"\n  (file {name}, {len(data):,} bytes)" for name, data in message.files)
+        self._echo(f"{verb}{place}> {message.text}{buttons}{files}")
+
+    def enter(self, line: str) -> None:
+        """Run the action of a line; an action that fails prints an error, and sends nothing to the bot."""
+        text = line.strip()
+        try:
+            if text.startswith("[") and text.endswith("]"):
+                self._press(text[1:-1])
+            elif text.startswith("@bot "):
+                self._service.say(text[5:].strip(), channel=CHANNEL_ID, mentions=True)
+            elif text.startswith("#") and text[1:2].isdecimal():
+                self._say_in_thread(*text[1:].partition(" ")[::2])
+            elif text.startswith("+") and len(text) > 1:
+                self._attach(*text[1:].partition(" ")[::2])
+            elif text:
+                self._service.say(text)
+        except (LookupError, OSError) as error:
+            self._echo(f"stand-in: {error.args[-1]}")
+
+    def _press(self, label: str) -> None:
+        asked = next((m for m in reversed(self._service.sent) if m.buttons), None)
+        if asked is None:
+            raise LookupError("no question is open, so no button was pressed")
+        labels = [name for name, _ in asked.buttons]
+        if label not in labels:
+            raise LookupError(f"the open question has no button [{label}]; it has: [{'] ['.join(labels)}]")
+        self._service.press(asked, label)
+
+    def _say_in_thread(self, number: str, text: str) -> None:
+        threads = list(self._service.threads)
+        if not number.isdecimal() or not 1 <= int(number) <= len(threads):
+            raise LookupError(f"there is no thread #{number}; `@bot TEXT` opens one")
+        self._service.say(text.strip(), channel=threads[int(number) - 1])
+
+    def _attach(self, name: str, text: str) -> None:
+        path = Path(name)
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        self._service.say(text.strip(), files=[(path.name, kind, path.read_bytes())])
+
+
 def main() -> None:
-    """Serve until the input ends: each line is a direct message, a line like [Once] presses that button."""
-    port = int(sys.argv[sys.argv.index("--port") + 1]) if "--port" in sys.argv else 8091
-    with DiscordService(port) as service:
+    """Serve until the input ends."""
+    parser = argparse.ArgumentParser(
+        prog="python -m perdure.testing.discord_service",
+        description="A stand-in for Discord on loopback, to try the bot without an account.",
+        epilog=_INPUT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--port", type=int, default=8091, help="port to listen on (default: 8091)")
+    with DiscordService(parser.parse_args().port) as service:
         print(f"A stand-in for Discord at {service.url}; you are user {USER_ID}. In another terminal:\n")
         print(f"  export DISCORD_BOT_TOKEN={TOKEN}")
         print("  perdure --set gateway.discord.enabled=true --set 'gateway.discord.allowed_users=[\"7\"]' \\")
         print(f"    --set gateway.discord.base_url={service.url} gateway\n")
-        print("Then type here. [Once] presses a button; Ctrl-D ends it.")
-        service.on_message = lambda message: print(f"bot> {message.text}", flush=True)
+        print('For approvals the agent needs a shell: add --set \'gateway.discord.scopes=["chat","read","shell"]\'\n')
+        print(f"{_INPUT_HELP}Ctrl-D ends it.", flush=True)
+        console = StandInConsole(service, lambda text: print(text, flush=True))
         for line in sys.stdin:
-            text = line.strip()
-            asked = next((m for m in reversed(service.sent) if m.buttons), None)
-            if text.startswith("[") and text.endswith("]") and asked is not None:
-                service.press(asked, text[1:-1])
-            elif text:
-                service.say(text)
+            console.enter(line)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ import socket
 import ssl
 from dataclasses import dataclass, field, replace
 
-from perdure.config.env import FILE
+from perdure.config.env import FILE, variable_with_value
 from perdure.core.error_policy import POLICIES
 from perdure.core.errors import ErrorKind, ErrorVerdict, ProviderError
 from perdure.providers.errors.body import MAX_WAIT_S, strip_tags
 from perdure.providers.http import LONG_WAIT_S, is_html, url_of
-from perdure.providers.registry import login_target
+from perdure.providers.registry import find_provider, login_target
 from perdure.providers.types import Endpoint
 
 # Limit for quoted error text: HTML pages and stack traces are cut here.
@@ -183,6 +183,10 @@ def _key_hint(label: EndpointLabel) -> str:
     login = f"`perdure login {login_target(label.provider, label.base_url)}`"
     if not label.secret:
         return f" No key was sent: {login} stores one."
+    spec = find_provider(label.provider)
+    variables = spec.key_variables if spec is not None else ()
+    if variable := variable_with_value(variables, label.secret):
+        return f" It is that of the variable {variable}, which goes before a stored one: correct it, or unset it."
     return f" {login} stores another key; `perdure doctor` shows where the present one is read from."
 
 

@@ -1,10 +1,12 @@
-"""A simulated authorization server: the code grant with PKCE, refresh tokens that are used once, and expiring access.
+"""A simulated authorization server: the code grant with PKCE, the device grant, refresh tokens that are used once.
 
-`/oauth/authorize` asks nothing and redirects at once, so that a sign-in can be tried without an account.
+`/oauth/authorize` asks nothing and redirects at once, and a request to `/oauth/device?user_code=…` signs in at once, so
+that both can be tried without an account.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -27,6 +29,9 @@ class _Code:
     challenge: str
 
 
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+
+
 class OAuthRefusal(Exception):
     """The request is refused with an error code of OAuth 2.0."""
 
@@ -40,10 +45,22 @@ class AuthorizationServer:
         self.account_id = "account-1"
         # Grant types of the token requests so far, refused ones included.
         self.grants: list[str] = []
+        # A token request is answered this much later; how many have arrived.
+        self.grant_delay_s = 0.0
+        self.token_requests = 0
+        # Whether a used refresh token stays valid until an access token of its successor was used, as with services
+        # that bear a lost response.
+        self.accepts_retries = False
+        self.device_interval_s = 1.0
         self._codes: dict[str, _Code] = {}
         # Expiry of each access token, and the client of each refresh token.
         self._access: dict[str, float] = {}
         self._refresh: dict[str, str] = {}
+        # Refresh tokens that were used, by the access token that replaces them.
+        self._replaced: dict[str, str] = {}
+        # Whether a device code was approved, by device code; user codes with theirs.
+        self._devices: dict[str, bool] = {}
+        self._user_codes: dict[str, str] = {}
 
     def authorize(self, query: str) -> str:
         """Return where the browser is redirected to, with a code. Raises OAuthRefusal."""
@@ -57,6 +74,12 @@ class AuthorizationServer:
         self._codes[code] = _Code(asked["client_id"], asked["redirect_uri"], asked["code_challenge"])
         return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
 
+    async def answer_token_request(self, body: bytes) -> dict[str, Any]:
+        """Return the tokens after the delay, also to a client that is gone. Raises OAuthRefusal."""
+        self.token_requests += 1
+        await asyncio.sleep(self.grant_delay_s)
+        return self.grant(body)
+
     def grant(self, body: bytes) -> dict[str, Any]:
         """Return the tokens for a code or a refresh token, each of which is used once. Raises OAuthRefusal."""
         form = dict(parse_qsl(body.decode("latin-1")))
@@ -65,11 +88,33 @@ class AuthorizationServer:
         if kind == "authorization_code":
             self._redeem_code(form)
         elif kind == "refresh_token":
-            if self._refresh.pop(form.get("refresh_token", ""), None) != form.get("client_id"):
-                raise OAuthRefusal("refresh_token_reused")
+            return self._rotate(form.get("refresh_token", ""), form.get("client_id", ""))
+        elif kind == DEVICE_GRANT:
+            self._redeem_device(form.get("device_code", ""))
         else:
             raise OAuthRefusal("unsupported_grant_type")
         return self._issue(form["client_id"])
+
+    def begin_device(self, root_url: str) -> dict[str, Any]:
+        """Return a code for another device (RFC 8628)."""
+        device, user = secrets.token_urlsafe(24), f"{secrets.token_hex(2)}-{secrets.token_hex(2)}".upper()
+        self._devices[device], self._user_codes[user] = False, device
+        url = f"{root_url}/oauth/device"
+        return {
+            "device_code": device,
+            "user_code": user,
+            "verification_uri": url,
+            "verification_uri_complete": f"{url}?user_code={user}",
+            "expires_in": 900,
+            "interval": self.device_interval_s,
+        }
+
+    def approve_device(self, query: str) -> None:
+        """Sign in with the code of a device. Raises OAuthRefusal."""
+        device = self._user_codes.pop(dict(parse_qsl(query)).get("user_code", "").strip().upper(), None)
+        if device is None:
+            raise OAuthRefusal("invalid_user_code")
+        self._devices[device] = True
 
     def check(self, key: str, headers: Mapping[str, str]) -> bool:
         """Return whether the key is an access token; raise SimulatedRefusal for an expired one or a wrong account."""
@@ -81,6 +126,7 @@ class AuthorizationServer:
             raise SimulatedRefusal(
                 text, rule=None, status=401, error_type="invalid_request_error", code="token_expired"
             )
+        self._refresh.pop(self._replaced.pop(key, ""), None)
         return True
 
     def revoke_access(self) -> None:
@@ -98,6 +144,23 @@ class AuthorizationServer:
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         if code != _Code(form.get("client_id", ""), form.get("redirect_uri", ""), challenge):
             raise OAuthRefusal("invalid_grant")
+
+    def _redeem_device(self, device: str) -> None:
+        if device not in self._devices:
+            raise OAuthRefusal("expired_token")
+        if not self._devices[device]:
+            raise OAuthRefusal("authorization_pending")
+        del self._devices[device]
+
+    def _rotate(self, token: str, client_id: str) -> dict[str, Any]:
+        if self._refresh.get(token) != client_id:
+            raise OAuthRefusal("refresh_token_reused")
+        answer = self._issue(client_id)
+        if self.accepts_retries:
+            self._replaced[answer["access_token"]] = token
+        else:
+            del self._refresh[token]
+        return answer
 
     def _issue(self, client_id: str) -> dict[str, Any]:
         access, refresh = f"{_PREFIX}{secrets.token_urlsafe(24)}", f"sim-refresh-{secrets.token_urlsafe(24)}"

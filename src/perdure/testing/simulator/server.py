@@ -90,7 +90,7 @@ class Simulator:
 
     @property
     def oauth(self) -> AuthorizationServer:
-        """The authorization server, at `/oauth/authorize` and `/oauth/token`."""
+        """The authorization server, below `/oauth`."""
         return self._service.oauth
 
     def add(self, *steps: Step | str) -> None:
@@ -160,7 +160,7 @@ class Simulator:
         if request.method == "POST" and request.path in PROTOCOLS:
             await self._service.answer(request, connection)
             return
-        if request.path in ("/oauth/authorize", "/oauth/token"):
+        if request.path in ("/oauth/authorize", "/oauth/token", "/oauth/device", "/oauth/device/code"):
             await self._handle_sign_in(request, connection)
             return
         try:
@@ -170,9 +170,19 @@ class Simulator:
 
     async def _handle_sign_in(self, request: HttpRequest, connection: Connection) -> None:
         try:
-            if request.path == "/oauth/token":
-                await connection.answer_json(200, self.oauth.grant(request.body))
-                return
+            match request.path:
+                case "/oauth/token":
+                    await connection.answer_json(200, await self.oauth.answer_token_request(request.body))
+                    return
+                case "/oauth/device/code":
+                    await connection.answer_json(200, self.oauth.begin_device(self.root_url))
+                    return
+                case "/oauth/device":
+                    self.oauth.approve_device(request.query)
+                    await connection.answer(
+                        200, b"Signed in. You can go back to the other device.", content_type="text/plain"
+                    )
+                    return
             location = self.oauth.authorize(request.query)
         except OAuthRefusal as refusal:
             await connection.answer_json(400, {"error": str(refusal)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import perdure
 from perdure.context.user_intent import (
     ALL_ANSWERED,
     OPEN,
@@ -134,3 +135,28 @@ def test_a_long_request_is_quoted_once_and_the_same_however_often_it_is_handed_o
     # The request stands behind the handoff that quotes it: it is still one.
     again = active_task(requests_of([user(request), *STEP], first))
     assert again == first == active_task(parse_active_task(again))
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "This session is being continued from a previous conversation that ran out of context. Fix the login bug.",
+        "The conversation history before this point was compacted into the following summary:\n<summary>Fix</summary>",
+    ],
+)
+def test_work_after_a_promise_and_a_foreign_summary_leaves_the_request_open(summary: str) -> None:
+    messages: list[dict[str, object]] = [
+        {"role": "user", "content": "Please port the billing job to Rust, and keep the CSV format."},
+        {"role": "assistant", "content": "On it."},
+        {"role": "user", "content": summary},
+    ]
+    for number in range(60):
+        function = {"name": "terminal", "arguments": '{"command": "cargo test"}'}
+        call = {"id": f"c{number}", "type": "function", "function": function}
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"test result {number} ok\n" * 40})
+    handoff = perdure.compress(messages, context_length=16_000).handoff
+    active = handoff.partition("## Active Task")[2].partition("\n## ")[0]
+    assert "> Please port the billing job to Rust" in active
+    assert "ANSWERED" not in handoff

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.config.settings import CompressionSettings, Settings
+from perdure.config.sections import CompressionSettings
+from perdure.config.settings import Settings
 from perdure.context.engine import CompactionReport
 from perdure.context.handoff import Handoff, render
 from perdure.context.record.sections import INSTRUCTIONS as INSTRUCTIONS_HEADING

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from perdure.context.handoff import Handoff
+from perdure.context.notebook import MAX_BYTES, Notebook, WindowNotes
 from perdure.context.record.record import call_lines
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
@@ -102,3 +104,75 @@ def test_plan_and_goal_forget_what_was_cancelled() -> None:
     assert "Port the mailer" not in "\n".join(sections.values())
     assert [i.text for i in state.open_plan] == ["rename tables"]
     assert "Rename the tables" in sections["Active Task"]
+
+
+INVOICE = "Send the quarterly invoice to ACME Corporation."
+RECHNUNG = "Schicke die Quartalsrechnung an die Firma ACME in Berlin."
+
+
+def marked_notes(request: str, note: str, *messages: str, reply: str = "I will go on with it later.") -> str:
+    """The notebook in the next handoff, after a request with a note in its turn, a reply, and more messages."""
+    call = ToolCall("c1", "notes", json.dumps({"action": "add", "heading": "Plan", "text": note}))
+    turn = [user(request), assistant(None, (call,)), tool_result(call.id, "Noted.", "notes")]
+    later = [m for text in messages for m in (user(text), assistant("All right."))]
+    state = state_of(user("Hello."), assistant("Hi."), *turn, *([assistant(reply)] if reply else []), *later)
+    notes = WindowNotes(Notebook((("Plan", note),)), 9, MAX_BYTES)
+    return notes.add_to(Handoff({}), state).notebook.split("### Plan\n")[1]
+
+
+@pytest.mark.spec("E2", "O5")
+@pytest.mark.parametrize("reply", ["I will go on with it later.", ""], ids=["answered", "open"])
+@pytest.mark.parametrize(
+    ("request_text", "note", "message"),
+    [
+        (INVOICE, "Send the quarterly invoice to ACME after lunch", "Cancel the quarterly invoice to ACME."),
+        (INVOICE, "Send the quarterly invoice to ACME after lunch", "Don't send the invoice to ACME after all."),
+        (INVOICE, "Send the quarterly invoice to ACME after lunch", "Don't send the quarterly invoice to ACME."),
+        (INVOICE, "Send the quarterly invoice to ACME after lunch", "Never mind the invoice."),
+        (INVOICE, "Send the quarterly invoice to ACME after lunch", "Stop that."),
+        (INVOICE, "Send the quarterly invoice to ACME after lunch", "We no longer need the invoice to ACME."),
+        ("Send the invoice to ACME.", "Send invoice to ACME", "Cancel the invoice to ACME."),
+        ("Send the invoice to ACME.", "ACME invoice: to do", "Forget the invoice to ACME."),
+        (RECHNUNG, "Quartalsrechnung an Firma ACME in Berlin schicken", "Vergiss die Quartalsrechnung an ACME."),
+        (RECHNUNG, "Quartalsrechnung an Firma ACME in Berlin schicken", "Storniere das mit der Quartalsrechnung."),
+        (RECHNUNG, "Quartalsrechnung an ACME schicken", "Schick die Quartalsrechnung doch nicht."),
+        (RECHNUNG, "Quartalsrechnung an ACME schicken", "Wir brauchen die Quartalsrechnung nicht mehr."),
+        ("Schreibe die Tests für das Login-Formular.", "Login-Formular: Tests schreiben, zuerst Fehlerfall",
+         "Vergiss die Tests für das Login-Formular, brauchen wir nicht mehr."),
+        ("Please migrate the billing database to Postgres.", "Billing: migrate database to Postgres, step 1 dump",
+         "Forget the billing database migration."),
+        ("Rename the package to foobar and publish it.", "TODO publish foobar",
+         "Scrap that, do not rename or publish anything."),
+        ("Delete the old S3 bucket legacy-logs.", "next: aws s3 rb legacy-logs", "Stop. Leave the bucket alone."),
+        ("Add dark mode to settings page.", "dark mode pending: css vars", "Actually never mind about dark mode."),
+        ("Envoie la facture à ACME.", "envoyer la facture à ACME", "Annule la facture à ACME."),
+        ("Envía la factura a ACME.", "enviar la factura a ACME", "Olvida la factura a ACME."),
+    ],
+)  # fmt: skip
+def test_notes_about_a_request_that_was_taken_back_are_marked(
+    request_text: str, note: str, message: str, reply: str
+) -> None:
+    mark = f"[cancelled by the user, m:{7 if reply else 6}]"
+    assert marked_notes(request_text, note, message, reply=reply) == f"{note} {mark}"
+
+
+@pytest.mark.spec("E2", "O5")
+@pytest.mark.parametrize(
+    ("request_text", "note", "messages"),
+    [
+        (INVOICE, "Retry failed uploads three times", ["Cancel the quarterly invoice to ACME."]),
+        (INVOICE, "Send the quarterly invoice to ACME", ["Forget about the mailer."]),
+        (INVOICE, "Send the quarterly invoice to ACME", ["Thanks, and what is the weather?"]),
+        (INVOICE, "Send the quarterly invoice to ACME", ["Stop that.", "Send the quarterly invoice to ACME now."]),
+        (
+            INVOICE,
+            "Send the invoice to ACME [cancelled by the user, m:7]",
+            ["Stop.", "Send the quarterly invoice to ACME."],
+        ),
+        ("Port the mailer to asyncio.", "port the ledger to asyncio", ["Forget about the mailer."]),
+        (INVOICE, "Send the quarterly invoice to ACME", ["Can we cancel the quarterly invoice to ACME?"]),
+        (INVOICE, "Send the quarterly invoice to ACME", ["Don't forget the attachment."]),
+    ],
+)
+def test_other_notes_are_not_marked(request_text: str, note: str, messages: list[str]) -> None:
+    assert marked_notes(request_text, note, *messages) == note.partition(" [cancelled")[0]

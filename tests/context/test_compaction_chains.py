@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from perdure.config.settings import CompressionSettings
+from perdure.config.sections import CompressionSettings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core import rules

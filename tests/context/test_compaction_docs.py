@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from benchmarks import handover
 
-from perdure.config.settings import CompressionSettings
+from perdure.config.sections import CompressionSettings
 from perdure.context.handoff import END_MARKER, SECTIONS, Handoff, parse_handoff
 from perdure.core.messages import HANDOFF_FIRST_LINE
 

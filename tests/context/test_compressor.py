@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.config.settings import CompressionSettings
+from perdure.config.sections import CompressionSettings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices, Insert, Keep
 from perdure.context.handoff import Handoff, handoff_of

@@ -14,6 +14,7 @@ from perdure.context.handoff import (
     END_MARKER,
     SECTIONS,
     Handoff,
+    edit_handoff,
     handoff_of,
     parse_handoff,
     render,
@@ -21,6 +22,7 @@ from perdure.context.handoff import (
 )
 from perdure.core import rules
 from perdure.core.datastructures import merge_intervals
+from perdure.core.errors import ConfigError
 from perdure.core.messages import HANDOFF_FIRST_LINE, ImagePart, Message, TextPart, ToolCall, user
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), max_size=80)
@@ -189,3 +191,8 @@ def test_what_was_joined_to_a_handoff_as_one_string_is_taken_apart_again() -> No
 def test_a_handoff_whose_line_ends_were_changed_is_read_all_the_same() -> None:
     made = Handoff({"Goal": "ship it", "Blocked": "- port 80"}, covers=((3, 9),), message_count=7, model="m-1")
     assert parse_handoff(render(made).replace("\n", "\r\n")) == made
+
+
+def test_an_edit_that_is_no_text_is_a_plain_error() -> None:
+    with pytest.raises(ConfigError, match="one text with headings such as “## Active Task”, not dict"):
+        edit_handoff(render(Handoff({"Goal": "x"})), {"Goal": "y"})  # type: ignore[arg-type]  # a caller's mistake

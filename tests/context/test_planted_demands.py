@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from perdure.config.settings import CompressionSettings
+from perdure.config.sections import CompressionSettings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.messages import Entry, Message

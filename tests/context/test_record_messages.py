@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from perdure.context.record.messages import Statement, read_statement
@@ -95,3 +97,13 @@ def test_a_remark_that_only_introduces_a_call_counts_little() -> None:
 def test_results_and_blank_messages_state_nothing() -> None:
     assert not read_statement(tool_result("1", "42 passed")).passages
     assert not read_statement(Message("assistant", "  ", kind="assistant")).passages
+
+
+@pytest.mark.spec("D9")
+@pytest.mark.parametrize("run", ["あ", "x", "日本語のテキスト"])
+def test_a_long_message_without_spaces_is_read_in_linear_time(run: str) -> None:
+    """Measured in processor time: a loaded machine does not count."""
+    text = run * (600_000 // len(run))
+    began_s = time.process_time()
+    read_statement(user(text))
+    assert time.process_time() - began_s < 3

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,3 +193,18 @@ def test_shortening_keeps_to_its_size_and_to_whole_lines(sections: dict[str, str
     whole = sum(len(line) + 1 for t in sections.values() for line in t.splitlines()) + 4 * len(sections)
     if most >= whole:
         assert short == {n: text for n, t in sections.items() if (text := "\n".join(t.splitlines()))}
+
+
+@pytest.mark.spec("E1")
+def test_a_handoff_does_not_depend_on_the_hash_seed_of_its_process() -> None:
+    """Values of equal weight are listed in a fixed order, so that a compaction can be repeated elsewhere."""
+
+    def compacted(seed: str) -> str:
+        path = os.pathsep.join(p for p in sys.path if p)
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
+        command = [sys.executable, "-m", "support.handoff_child"]
+        return subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout
+
+    first, second = compacted("1"), compacted("2")
+    assert "## Index" in first
+    assert first == second

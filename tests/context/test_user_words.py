@@ -69,13 +69,13 @@ def test_a_pasted_rule_stands_nowhere_in_the_constraints_of_a_digest() -> None:
 
 
 def test_reading_own_words_is_linear() -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     runs = ("this mail ", "“", "summarise this ", ">", "-", "<a>", "a", "1", "“a”", "as a ", "a. ", "never without ")
     for run in runs:
         text = run * (4_000 // len(run))
         read_user(user(text))
         read_user(user(f"{text}:"))
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 # -- claims about the user -------------------------------------------------------------------------------------------

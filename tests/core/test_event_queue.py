@@ -86,11 +86,11 @@ def test_merging_a_long_answer_takes_linear_time() -> None:
     def seconds(count: int) -> float:
         queue = EventQueue[Event]()
         piece = TextDelta("x" * 100)
-        started = time.perf_counter()
+        started = time.thread_time()
         for _ in range(count):
             queue.put(piece)
         queue.take()
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     short, long = (min(seconds(count) for _ in range(3)) for count in (2_000, 40_000))
     assert long < 20 * short * 4 + 0.05

@@ -6,6 +6,7 @@ import base64
 import gc
 import random
 import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
@@ -56,18 +57,20 @@ def _base64(size: int) -> str:
     ids=["tokenize", "scan", "scan-url", "kind_of", "redact"],
 )
 @pytest.mark.parametrize("make", [_base64, lambda size: RUNS.randbytes(size).hex()], ids=["base64", "hex"])
-def test_long_unbroken_runs_leave_nothing_behind(read: object, make: object) -> None:
-    assert callable(read)
-    assert callable(make)
+def test_long_unbroken_runs_leave_nothing_behind(read: Callable[[str], object], make: Callable[[int], str]) -> None:
     read(make(100))
+    # Twelve runs of 12,000 characters and more: 144 KB, each time, if any part of the way holds them. What a thread of
+    # another test allocates meanwhile is counted as well, but not three times over.
+    assert any(_bytes_held(read, make) < 80_000 for _ in range(3))
+
+
+def _bytes_held(read: Callable[[str], object], make: Callable[[int], str]) -> int:
     gc.collect()
     tracemalloc.start()
     try:
         for _ in range(12):
             read(make(9_000))
         gc.collect()
-        held, _peak = tracemalloc.get_traced_memory()
+        return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    # Twelve runs of 12,000 characters and more: 144 KB if any part of the way holds them.
-    assert held < 80_000

@@ -9,7 +9,8 @@ from typing import Any, Required, TypedDict, Unpack
 from pydantic import ValidationError
 
 from perdure.config.deprecated import rename_settings
-from perdure.config.settings import CompressionSettings, Settings
+from perdure.config.sections import CompressionSettings
+from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import CompactionReport, Steps, run_steps, run_steps_here
 from perdure.context.summarizer import AnySummarize

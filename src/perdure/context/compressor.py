@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from perdure.config.settings import CompressionSettings
+from perdure.config.sections import CompressionSettings
 from perdure.context import transcript
 from perdure.context.engine import (
     ON_REQUEST,
@@ -22,11 +22,9 @@ from perdure.context.engine import (
 )
 from perdure.context.facts import read_facts
 from perdure.context.handoff import default_key, handoff_of, source_line
-from perdure.context.handoff_writer import HandoffWriter, WriteResult
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.notebook import NotebookLog, WindowNotes, limit_bytes
 from perdure.context.record.entries import EntryCache
-from perdure.context.record.record import prepare
 from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
@@ -36,6 +34,9 @@ from perdure.core.ports import Clock, LogReader
 from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.tokens import estimate_message
 from perdure.models.windows import WindowBudgets, threshold_for, window_budgets
+
+if TYPE_CHECKING:
+    from perdure.context.handoff_writer import HandoffWriter, WriteResult
 
 REPEATED_COMPACTION_NOTICE = (
     "This conversation has now been compacted 2 times: the model works from handoffs, and may miss a detail unless it"
@@ -217,6 +218,8 @@ class ContextCompressor(ContextEngine):
             self._read(unread)
 
     def _read(self, entries: Sequence[Entry]) -> None:
+        from perdure.context.record.record import prepare  # slow to import, and a prompt is drawn before
+
         prepare(entries)
         read_facts(entries)
         for entry in entries:
@@ -422,6 +425,8 @@ class ContextCompressor(ContextEngine):
         return sum(estimate_message(m, self._route[0] or None) for m in shortened)
 
     def _writer(self, reason: Reason, history: CompactionHistory, focus_topic: str | None) -> HandoffWriter:
+        from perdure.context.handoff_writer import HandoffWriter  # slow to import, and no request needs it
+
         return HandoffWriter(
             services=self._services,
             budgets=self.budgets,
@@ -439,7 +444,13 @@ class ContextCompressor(ContextEngine):
         if not log.notebook.sections:
             return None
         as_of_seq = log.newest_seq if history.is_logged else None
-        return WindowNotes(log.notebook, as_of_seq, limit_bytes(self.budgets.window))
+        return WindowNotes(
+            log.notebook,
+            as_of_seq,
+            limit_bytes(self.budgets.window),
+            is_editable=False,
+            search_tool="session_search",
+        )
 
     def _adopt(self, services: EngineServices) -> None:
         state = services.state or self._services.state or MemoryState()

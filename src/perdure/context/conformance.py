@@ -39,7 +39,7 @@ WINDOW = 32_000
 SMALL_WINDOW = 1_000
 # Compactions in a row of a growing conversation.
 ROUNDS = 4
-REASONS: tuple[Reason, ...] = ("threshold", "preflight", "overflow", "hygiene", "background", "user", "model")
+REASONS: tuple[Reason, ...] = ("threshold", "preflight", "cold", "overflow", "hygiene", "background", "user", "model")
 
 
 def long_history(turns: int = 40) -> list[Entry]:

@@ -19,7 +19,7 @@ import asyncio
 import gc
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
@@ -39,9 +39,9 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import estimate_message
 
 if TYPE_CHECKING:
-    from perdure.config.settings import CompressionSettings
+    from perdure.config.sections import CompressionSettings
 
-Reason = Literal["threshold", "preflight", "overflow", "hygiene", "background", "user", "model"]
+Reason = Literal["threshold", "preflight", "cold", "overflow", "hygiene", "background", "user", "model"]
 # Somebody asked for the compaction: the user by a command, or the model by a tool.
 ON_REQUEST: tuple[Reason, ...] = ("user", "model")
 StartReason = Literal["new", "resume", "compression", "undo", "branch"]
@@ -259,7 +259,7 @@ class CompactionReport(MappingAccess):
 
 def _default_settings() -> CompressionSettings:
     # Imported late: the settings model takes longer to build than everything else in this package.
-    from perdure.config.settings import CompressionSettings
+    from perdure.config.sections import CompressionSettings
 
     return CompressionSettings()
 
@@ -387,6 +387,10 @@ class ContextEngine(ABC):
 
     def get_tool_schemas(self) -> Sequence[Mapping[str, Any]]:
         """Schemas of the engine's own tools, in Chat Completions format; they are added to each request."""
+        return ()
+
+    def ordered_tools(self) -> Collection[str]:
+        """Return the names of its tools whose calls of one reply run in their order; others run side by side."""
         return ()
 
     def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str | Awaitable[str]:

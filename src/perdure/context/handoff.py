@@ -186,6 +186,10 @@ def edit_handoff(text: str, edited: str) -> str:
 
     Lines that would end the handoff, or begin another, are left out.
     """
+    if not isinstance(edited, str):  # a mistake of a caller in plain Python
+        raise ConfigError(
+            f"the sections are one text with headings such as “## {SECTIONS[0]}”, not {type(edited).__name__}"
+        )
     before = {line.strip() for line in editable_text(text).split("\n")}
     lines = [line for line in clean(edited).replace("\r\n", "\n").split("\n") if not _FRAME.match(line)]
     is_new = [line.strip() not in before and not line.startswith("## ") and not is_by_user(line) for line in lines]

@@ -13,6 +13,7 @@ from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of
 from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
 from perdure.context.record.decisions import user_reading
+from perdure.context.record.dialogue import dialogue_share
 from perdure.context.record.entries import EntryCache, count_chars, redact_entries
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.record import CallLines, call_lines, draw_record
@@ -222,8 +223,8 @@ class HandoffWriter:
         sources = in_order(past.entries, [e for e in history.entries if e.message.kind != "handoff"])
         redact_entries(sources)
         lines = call_lines(sources)
-        shares = self._shares(job)
         covered = in_order(past.entries, job.fresh)
+        shares = self._shares(job, dialogue_share(covered, lines))
         outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, past, covered, lines))
         state = read_state(sources, lines, previous=past.sections)
         sections, findings = self._write_sections(outcome.summary, shares, sources, past, state)
@@ -241,6 +242,7 @@ class HandoffWriter:
                     already=text,
                     earlier=past.record,
                     has_addresses=history.is_logged,
+                    dialogue_level=shares.dialogue,
                 ),
                 self._index_drawer(job, sources),
             ),
@@ -253,6 +255,8 @@ class HandoffWriter:
         if not history.is_logged:
             text = seal(text, self.handoff_key())
         message = handoff_message(text, job.before, job.after[0] if job.after else None, image)
+        if self.notes is not None and (extra := self.notes.extra(handoff, state)):
+            message = replace(message, extra=extra)
         trouble = outcome.failure.why if outcome.failure else ""
         if self.cache is not None and log is not None:
             self.cache.add(job.fresh)
@@ -380,7 +384,7 @@ class HandoffWriter:
             findings=findings,
         )
 
-    def _shares(self, job: CompactionInput) -> Shares:
+    def _shares(self, job: CompactionInput, dialogue: float) -> Shares:
         b, s = self.budgets, self.services.settings
         return share_out(
             middle_tokens=job.tokens,
@@ -391,6 +395,8 @@ class HandoffWriter:
             whole_tokens=self._whole_tokens(job),
             whole_chars=self._whole_chars(job),
             is_short=b.handoff_cap_tokens is not None or (self.handoff_max_chars or _FULL_CHARS) < _FULL_CHARS,
+            dialogue=dialogue,
+            record_max_tokens=s.record_max_tokens,
         )
 
     def _whole_chars(self, job: CompactionInput) -> int | None:

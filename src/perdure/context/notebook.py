@@ -4,6 +4,9 @@ The tool `notes` changes it by heading. No version is stored apart from the log:
 of a position of the log, and the calls of `notes` behind that position are the changes since. So the first message of a
 window stays the same while the notebook is edited, each version can be read again, and an undo or a branch takes the
 edits of the turns that it leaves out with it.
+
+On a small window the handoff shows a part of a large notebook. The message then has the whole one in its `extra`, which
+no model is sent: changes apply to that, and a larger window shows it again.
 """
 
 from __future__ import annotations
@@ -11,11 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.context.handoff import Handoff, handoff_of
-from perdure.context.record.decisions import content_words
-from perdure.context.record.task import TaskState, UserRequest
 from perdure.context.text import beginning, tidy
 from perdure.core.datastructures import Interval
 from perdure.core.errors import ToolError
@@ -23,6 +24,10 @@ from perdure.core.messages import Entry, Message, ToolCall, clean
 from perdure.core.rules import find_call
 from perdure.models.tokens import estimate_text
 from perdure.redaction import redact
+
+if TYPE_CHECKING:
+    from perdure.context.record.cancellation import Withdrawal
+    from perdure.context.record.task import TaskState
 
 NotesAction = Literal["view", "add", "replace", "remove"]
 _ACTIONS: tuple[NotesAction, ...] = ("view", "add", "replace", "remove")
@@ -38,12 +43,20 @@ _BREAKS = re.compile(
     r"^(?=#{1,6} |\[(?:END OF )?PERDURE HANDOFF|Source: \d+ message|Attached: |\(as of m:)", re.MULTILINE
 )
 # A mark of what the user wrote into a handoff, which the model may not set.
-_USER_MARK = re.compile(r"\[user\](?=\s*$)", re.MULTILINE)
+_USER_MARK = re.compile(r"\[user\]", re.IGNORECASE)
 _AS_OF = re.compile(r"\A\(as of m:(\d+)\b[^\n]*\n?")
 _CANCELLED = " [cancelled by the user{}]"
-# A line is about a request if it has this share of the words of the shorter of the two.
-_SAME_TASK_SHARE = 0.6
-_FEWEST_WORDS = 2
+_CANCELLED_MARK = re.compile(r" \[cancelled by the user(?:, m:(\d+))?\]$")
+# In every result of a change, so that calls of another tool named `notes` are not read as changes of the notebook.
+_DONE = "The notebook has "
+# Key in the `extra` of a handoff message that shows a part of the notebook: the whole one. Never sent to a model.
+WHOLE_NOTEBOOK = "notebook"
+# Bytes that a heading and a line are shortened to at least, before others are left out for them.
+_LEAST_SECTION_BYTES = 120
+_LEAST_LINE_BYTES = 40
+_LINE_BYTES = 200
+_LEFT_OUT = "[older notes are left out here; {} finds them]"
+_SHORTENED = " …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +91,20 @@ class Notebook:
             return self._with(name, section.replace(passage, _checked(text)))
         return self._with(name, "\n".join(filter(str.strip, section.replace(passage, "").split("\n"))))
 
-    def shortened(self, max_bytes: int) -> str:
-        """The text within a limit: the newest lines under each heading give way last."""
+    def shortened(self, max_bytes: int, search_tool: str = "lcm_grep") -> str:
+        """The text within a limit, which is used up: the newest headings and lines give way last."""
         if self.size <= max_bytes:
             return self.text
-        share = max(80, max_bytes // max(1, len(self.sections)) - 40)
-        return "\n".join(f"### {heading}\n{_newest_lines(text, share)}" for heading, text in self.sections)
+        notice = _LEFT_OUT.format(search_tool)
+        sections = list(self.sections)
+        while sum(map(_least_bytes, sections)) + len(notice) > max_bytes and len(sections) > 1:
+            del sections[0]
+        lines = [notice] if len(sections) < len(self.sections) else []
+        fixed = sum(len(f"### {heading}\n\n".encode()) for heading, _ in sections) + sum(len(n) + 1 for n in lines)
+        rooms = _fair_shares([len(text.encode()) for _, text in sections], max_bytes - fixed)
+        for (heading, text), room in zip(sections, rooms, strict=True):
+            lines.append(f"### {heading}\n{_newest_lines(text, room, notice)}")
+        return _cut("\n".join(lines), max_bytes)
 
     def _add(self, name: str, note: str) -> Notebook:
         section = self._section(name)
@@ -164,17 +185,20 @@ class NotebookLog:
         handoff = handoff_of(entry.message)
         text = handoff.notebook if handoff is not None else ""
         stated = _AS_OF.match(text)
-        self.notebook = parse_notebook(text)
+        self.notebook = parse_notebook(_whole_text(entry.message, text))
         self._as_of_seq = int(stated[1]) if stated is not None else entry.seq
 
     def _add(self, message: Message) -> None:
         if message.role == "assistant":
-            self._calls = tuple(c for call in message.tool_calls if (c := call.dispatched).name == NOTES_TOOL)
+            calls = (call.dispatched for call in message.tool_calls)
+            self._calls = tuple(c for c in calls if c.name == NOTES_TOOL and not c.is_for_client)
         elif message.role == "tool" and self._calls and _is_done(message):
             call = find_call(self._calls, message.tool_call_id)
             change = parse_change(call.parsed_arguments() or {}) if call is not None else None
-            if change is not None and change.action != "view":
-                self.notebook = change.apply_if_possible(self.notebook)
+            after = change.apply_if_possible(self.notebook) if change is not None else self.notebook
+            # The tool refuses what exceeds the limit; a history from elsewhere may have it.
+            if after.size <= max(MAX_BYTES, self.notebook.size):
+                self.notebook = after
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +215,9 @@ class NotesChange:
         return notebook.apply(self.action, heading=self.heading, text=self.text, old=self.old)
 
     def apply_if_possible(self, notebook: Notebook) -> Notebook:
-        """The notebook after the change; the same one where calls that ran side by side exclude each other."""
+        """The notebook after the change; the same one where it cannot be made, or only looks."""
         try:
-            return self.apply(notebook)
+            return self.apply(notebook) if self.action != "view" else notebook
         except ToolError:
             return notebook
 
@@ -226,6 +250,9 @@ class WindowNotes:
     max_bytes: int
     # The log positions of each closed window, the oldest first; empty where the engine counts none.
     windows: tuple[Interval, ...] = ()
+    # Whether the model has the tool `notes`, and the tool that finds what is not shown.
+    is_editable: bool = True
+    search_tool: str = "lcm_grep"
 
     @property
     def tokens(self) -> int:
@@ -234,16 +261,31 @@ class WindowNotes:
 
     def add_to(self, handoff: Handoff, state: TaskState) -> Handoff:
         """Return the handoff with the notebook and the list of windows."""
-        cancelled = [r for r in state.requests if r.status == "cancelled"]
-        return replace(handoff, notebook=self._write_notebook(cancelled), windows=self._list_windows(state))
+        marked = self._marked(state)
+        return replace(handoff, notebook=self._write_notebook(marked), windows=self._list_windows(state))
 
-    def _write_notebook(self, cancelled: Sequence[UserRequest]) -> str:
-        """Write the notebook; lines about requests that the user cancelled are marked."""
+    def extra(self, handoff: Handoff, state: TaskState) -> Mapping[str, Any]:
+        """What the handoff's message stores besides its text: the whole notebook, where it shows a part."""
+        marked = self._marked(state)
+        if self.as_of_seq is None or marked.size <= self.max_bytes:
+            return {}
+        return {WHOLE_NOTEBOOK: {"text": marked.text, "shown": _AS_OF.sub("", handoff.notebook)}}
+
+    def _marked(self, state: TaskState) -> Notebook:
+        """The notebook with marks behind the lines about requests that the user cancelled."""
+        from perdure.context.record.cancellation import find_withdrawals  # slow to import; only a compaction needs it
+
+        withdrawals = find_withdrawals(state.requests, state.stops)
+        first_seq = state.requests[0].seq if state.requests and self.as_of_seq is not None else None
+        sections = ((h, _mark_cancelled(text, withdrawals, first_seq)) for h, text in self.notebook.sections)
+        return Notebook(tuple(sections))
+
+    def _write_notebook(self, notebook: Notebook) -> str:
         where = f"as of m:{self.as_of_seq}: " if self.as_of_seq is not None else ""
-        empty = "" if self.notebook.sections else "; nothing was written down yet"
-        guide = f"({where}the assistant's own notes, not the user's words; `notes` changes them{empty})"
-        text = self.notebook.shortened(self.max_bytes)
-        return "\n".join(filter(None, (guide, _mark_cancelled(text, cancelled))))
+        empty = "" if notebook.sections else "; nothing was written down yet"
+        use = "; `notes` changes them" if self.is_editable else ""
+        guide = f"({where}the assistant's own notes, not the user's words{use}{empty})"
+        return "\n".join(filter(None, (guide, notebook.shortened(self.max_bytes, self.search_tool))))
 
     def _list_windows(self, state: TaskState) -> str:
         if not self.windows:
@@ -266,22 +308,23 @@ def _title(state: TaskState, lo: int, hi: int) -> str:
     return f": “{words}”" if words else ""
 
 
-def _mark_cancelled(text: str, cancelled: Sequence[UserRequest]) -> str:
-    """Mark the lines that are about a cancelled request, so that no old plan brings it back."""
-    requests = [(content_words(r.own_words or r.text), r) for r in cancelled]
-    return "\n".join(_marked(line, requests) for line in text.split("\n"))
+def _mark_cancelled(text: str, withdrawals: Sequence[Withdrawal], first_seq: int | None) -> str:
+    """Mark the lines that are about something the user took back, so that no old plan brings it back.
+
+    A mark of a message at or behind `first_seq` is set anew: the user may have requested the same again.
+    """
+    return "\n".join(_marked(line, withdrawals, first_seq) for line in text.split("\n"))
 
 
-def _marked(line: str, requests: Sequence[tuple[frozenset[str], UserRequest]]) -> str:
-    if line.startswith("### ") or "[cancelled by the user" in line:
+def _marked(line: str, withdrawals: Sequence[Withdrawal], first_seq: int | None) -> str:
+    if (mark := _CANCELLED_MARK.search(line)) is not None:
+        if first_seq is None or not mark[1] or int(mark[1]) < first_seq:
+            return line
+        line = line[: mark.start()]
+    withdrawal = next((w for w in withdrawals if w.covers(line)), None)
+    if withdrawal is None:
         return line
-    words = content_words(line)
-    for request_words, request in requests:
-        shared, fewest = words & request_words, min(len(words), len(request_words))
-        if len(shared) >= _FEWEST_WORDS and len(shared) >= _SAME_TASK_SHARE * fewest:
-            where = f", m:{request.closed_seq}" if (request.closed_seq or -1) >= 0 else ""
-            return line + _CANCELLED.format(where)
-    return line
+    return line + _CANCELLED.format(f", m:{withdrawal.seq}" if withdrawal.seq >= 0 else "")
 
 
 def _checked(text: str) -> str:
@@ -297,17 +340,86 @@ def _as_note(text: str) -> str:
     return _BREAKS.sub("  ", tidy)
 
 
-def _newest_lines(text: str, room: int) -> str:
-    lines: list[str] = []
-    for line in reversed(text.split("\n")):
-        if (room := room - len(line.encode()) - 1) < 0:
-            lines.append("[older lines are left out here; lcm_grep finds them]")
-            break
-        lines.append(line)
-    return "\n".join(reversed(lines))
+def _least_bytes(section: tuple[str, str]) -> int:
+    heading, text = section
+    return len(f"### {heading}\n\n".encode()) + min(len(text.encode()), _LEAST_SECTION_BYTES)
+
+
+def _fair_shares(sizes: Sequence[int], room: int) -> list[int]:
+    """Divide the room: each gets its size or an equal part, and what small ones leave over goes to the others."""
+    shares = [0] * len(sizes)
+    for left, (size, n) in zip(
+        range(len(sizes), 0, -1), sorted((size, n) for n, size in enumerate(sizes)), strict=True
+    ):
+        shares[n] = min(size, max(0, room) // left)
+        room -= shares[n]
+    return shares
+
+
+def _newest_lines(text: str, room: int, notice: str) -> str:
+    """The newest lines within a number of bytes; long ones are shortened, so that the room is used."""
+    if len(text.encode()) <= room:
+        return text
+    lines = text.split("\n")
+    room -= len(notice) + 1
+    most, size, first = max(_LINE_BYTES, room // 4), 0, len(lines)
+    while first and (size := size + min(most, len(lines[first - 1].encode())) + 1) <= room:
+        first -= 1
+    if first and (room - _bytes_of(lines[first:], most) >= _LEAST_LINE_BYTES or first == len(lines)):
+        first -= 1
+    if not first:  # only long lines are over the limit
+        room += len(notice) + 1
+    newest = lines[first:]
+    rooms = _fair_shares([len(line.encode()) for line in newest], room - len(newest) + 1)
+    shortened = [_shortened_line(line, share) for line, share in zip(newest, rooms, strict=True)]
+    return "\n".join([notice, *shortened] if first else shortened)
+
+
+def _bytes_of(lines: Sequence[str], most: int) -> int:
+    return sum(min(most, len(line.encode())) + 1 for line in lines)
+
+
+def _shortened_line(line: str, room: int) -> str:
+    """The beginning of a line; a mark at its end stays."""
+    if len(line.encode()) <= room:
+        return line
+    mark = match[0] if (match := _CANCELLED_MARK.search(line)) is not None else ""
+    beginning_room = room - len(f"{_SHORTENED}{mark}".encode())
+    return f"{_cut(line, beginning_room).rstrip()}{_SHORTENED}{mark}" if beginning_room > 0 else _cut(line, room)
+
+
+def _cut(text: str, room: int) -> str:
+    raw = text.encode()
+    return text if len(raw) <= room else raw[: max(0, room)].decode(errors="ignore")
 
 
 def _is_done(result: Message) -> bool:
-    if result.tool_state is not None:
-        return result.tool_state == "completed"
-    return not result.text.startswith("Error")
+    is_done = not result.text.startswith("Error") if result.tool_state is None else result.tool_state == "completed"
+    return is_done and _DONE in result.text
+
+
+def describe_change(change: NotesChange, after: Notebook, max_bytes: int) -> str:
+    """The result of a change."""
+    size = f"{after.size:,} of {max_bytes:,} bytes"
+    if after.size > max_bytes:
+        size = f"more than the {max_bytes:,} bytes that this window shows; a larger window shows it whole"
+    name = " ".join(change.heading.split())
+    cut = f" The heading was cut to {_MOST_HEADING_CHARS} characters." if len(name) > _MOST_HEADING_CHARS else ""
+    return f"Noted. {_DONE}{size}.{cut}"
+
+
+def show_notebook(notebook: Notebook, max_bytes: int) -> str:
+    """The notebook within the limit of the window, and its size."""
+    if notebook.size <= max_bytes:
+        return f"{notebook.text or 'The notebook is empty.'}\n[{notebook.size:,} of {max_bytes:,} bytes]"
+    excerpt = notebook.shortened(max_bytes)
+    rest = f"{notebook.size - len(excerpt.encode()):,} more are not shown on this window, and are not lost"
+    return f"{excerpt}\n[{len(excerpt.encode()):,} of {max_bytes:,} bytes; {rest}]"
+
+
+def _whole_text(message: Message, visible: str) -> str:
+    """The whole notebook of a handoff: what it shows, unless that is a part, and the user did not edit it."""
+    stored = message.extra.get(WHOLE_NOTEBOOK)
+    if not isinstance(stored, Mapping) or stored.get("shown") != _AS_OF.sub("", visible):
+        return visible
+    return str(stored.get("text", ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -138,6 +138,9 @@ class FallbackEngine(ContextEngine):
 
     def get_tool_schemas(self) -> Sequence[Mapping[str, Any]]:
         return self._call("get_tool_schemas", lambda e: e.get_tool_schemas())
+
+    def ordered_tools(self) -> Collection[str]:
+        return self._call("ordered_tools", lambda e: e.ordered_tools())
 
     def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str | Awaitable[str]:
         # What a tool raises becomes a tool result that the model reads: no reason to replace the engine.

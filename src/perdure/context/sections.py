@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from perdure.context.handoff import SECTIONS, Handoff, render
+from perdure.context.text import size_of
 from perdure.core.messages import ImagePart, Message, Role, TextPart
 from perdure.models.tokens import estimate_text
 from perdure.redaction import redact
@@ -343,12 +344,19 @@ _BESIDE_RECORD = 0.85
 _OTHER_FORMAT = 0.9
 # Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
 _LONG_SECTIONS = 2.95
-# Shorter ones leave it a part of their room.
+# Shorter ones leave it a part of their room, more of it in a dialogue, which has little for the sections.
 _SHORT_SECTIONS = 0.15
+_SHORT_SECTIONS_IN_DIALOGUE = 0.5
+# The sentences of a dialogue are its content: less can be left out of them than of the output of calls.
+_DIALOGUE_RECORD = 2.0
+_DIALOGUE_LEVEL = 0.5
 _FRAME_CHARS = 1_000
 _LEAST_RECORD_SHARE = 0.4
+# Of the messages it replaces: a short stretch is rendered nearly whole.
+_LARGEST_RECORD_SHARE = 0.5
 # Sections that code writes, as a share of the record's budget: the record has the details.
 _CODE_SHARE = 0.2
+_CODE_SHARE_IN_DIALOGUE = 0.1
 _LEAST_CODE_CHARS = 2_000
 _INDEX_SHARE = 0.12
 _MOST_INDEX_CHARS = 2_400
@@ -357,6 +365,8 @@ _LEAST_REDRAW_SHARE = 0.04
 _INDEX_MARGIN_CHARS = 120
 # More tokens than this many times the budget make it draw again.
 _TOKEN_TOLERANCE = 1.08
+# A record that fills less of its room has nothing more to show.
+_FULL_RECORD_SHARE = 0.9
 _BY_USER = frozenset(("Active Task", "Constraints & Preferences"))
 # Less room is not worth a heading.
 _LEAST_RECORD_CHARS = 160
@@ -372,13 +382,16 @@ class Shares:
     whole_tokens: int | None = None
     whole_chars: int | None = None
     is_short: bool = False
+    # How much of what it covers is a dialogue, 0 to 1.
+    dialogue: float = 0.0
 
     @property
     def code_chars(self) -> int:
         """Characters of the sections that code writes."""
         record_chars = int(self.record_tokens * CHARS_PER_TOKEN)
         most = int(self.summary_tokens * CHARS_PER_TOKEN)
-        return min(most, max(int(record_chars * _CODE_SHARE), _LEAST_CODE_CHARS))
+        share = _CODE_SHARE + (_CODE_SHARE_IN_DIALOGUE - _CODE_SHARE) * self.dialogue
+        return min(most, max(int(record_chars * share), _LEAST_CODE_CHARS))
 
 
 def share_out(
@@ -391,10 +404,17 @@ def share_out(
     whole_tokens: int | None = None,
     whole_chars: int | None = None,
     is_short: bool = False,
+    dialogue: float = 0.0,
+    record_max_tokens: int | None = None,
 ) -> Shares:
-    """Compute the budgets for a middle of this size. A handoff is never longer than what it replaces."""
+    """Compute the budgets for a middle of this size. A handoff is never longer than what it replaces.
+
+    The record of a dialogue has more room, up to `record_max_tokens`.
+    """
     summary_tokens = min(summary_cap_tokens, max(summary_min_tokens, int(middle_tokens * summary_ratio)))
-    record = min(record_tokens, middle_tokens // 3)
+    longer = int(record_tokens * (1 + (_DIALOGUE_RECORD - 1) * dialogue))
+    record_tokens = max(record_tokens, min(longer, record_max_tokens or longer))
+    record = min(record_tokens, int(middle_tokens * _LARGEST_RECORD_SHARE))
     if whole_tokens is not None:
         summary_tokens = min(summary_tokens, whole_tokens)
         record = min(record, whole_tokens)
@@ -402,7 +422,7 @@ def share_out(
         total = max(1, int(whole_chars / CHARS_PER_TOKEN))
         summary_tokens = min(summary_tokens, max(1, int(total * _SECTIONS_SHARE)))
         record = total
-    return Shares(summary_tokens, record, whole_tokens, whole_chars, is_short)
+    return Shares(summary_tokens, record, whole_tokens, whole_chars, is_short, dialogue)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,12 +449,14 @@ def assemble(parts: HandoffParts, frame: Handoff, shares: Shares) -> Handoff:
     if room < _LEAST_RECORD_CHARS:
         return handoff
     reserve = 0 if shares.is_short else min(int(room * _INDEX_SHARE), _MOST_INDEX_CHARS)
-    record = _within_tokens(parts.draw_record, room - reserve, handoff.body)
-    index = _draw_index(parts, room - len(record), f"{handoff.body}\n{record}")
+    is_dialogue = shares.dialogue >= _DIALOGUE_LEVEL and shares.whole_chars is None
+    record = _within_tokens(parts.draw_record, room - reserve, handoff.body, is_dialogue=is_dialogue)
+    index = _draw_index(parts, max(reserve, room - len(record)), f"{handoff.body}\n{record}")
     if reserve - len(index) > _LEAST_REDRAW_SHARE * room:
         # Few values were worth listing: the record takes their room.
-        record = _within_tokens(parts.draw_record, room - len(index) - _INDEX_MARGIN_CHARS, handoff.body)
-        index = _draw_index(parts, room - len(record), f"{handoff.body}\n{record}")
+        left = room - len(index) - _INDEX_MARGIN_CHARS
+        record = _within_tokens(parts.draw_record, left, handoff.body, is_dialogue=is_dialogue)
+        index = _draw_index(parts, max(len(index), room - len(record)), f"{handoff.body}\n{record}")
     return _without_overrun(replace(handoff, record=record, index=index), shares)
 
 
@@ -449,12 +471,21 @@ def _draw_index(parts: HandoffParts, room: int, text: str) -> str:
     return _within_tokens(parts.draw_index, room, text) if room >= _LEAST_RECORD_CHARS else ""
 
 
-def _within_tokens(draw: Callable[[int, str], str], room: int, text: str) -> str:
-    """Draw a text, and once more in less room where it is more tokens than prose of its length."""
+def _within_tokens(draw: Callable[[int, str], str], room: int, text: str, *, is_dialogue: bool = False) -> str:
+    """Draw a text, and once more in less room where it is more tokens than its budget.
+
+    A dialogue is plain prose, of fewer tokens: its record is drawn again in more room.
+    """
     drawn = redact(draw(room, text))
     most = room / CHARS_PER_TOKEN
-    if len(drawn) > most and (tokens := estimate_text(drawn)) > _TOKEN_TOLERANCE * most:
-        drawn = redact(draw(int(room * most / tokens), text))
+    if len(drawn) <= most:
+        return drawn
+    tokens = estimate_text(drawn)
+    if tokens > _TOKEN_TOLERANCE * most:
+        return redact(draw(int(room * most / tokens), text))
+    if is_dialogue and tokens * _TOKEN_TOLERANCE < most and size_of(drawn) > _FULL_RECORD_SHARE * room:
+        longer = redact(draw(int(room * most / tokens), text))
+        return longer if estimate_text(longer) <= _TOKEN_TOLERANCE * most else drawn
     return drawn
 
 
@@ -465,7 +496,8 @@ def _room(handoff: Handoff, shares: Shares) -> int:
     # What the user laid down costs the record nothing.
     used = sum(estimate_text(text) for name, text in handoff.sections.items() if name not in _BY_USER)
     unused = (shares.code_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used
-    spare = int(unused * (_SHORT_SECTIONS if unused > 0 else _LONG_SECTIONS))
+    part = _SHORT_SECTIONS + (_SHORT_SECTIONS_IN_DIALOGUE - _SHORT_SECTIONS) * shares.dialogue
+    spare = int(unused * (part if unused > 0 else _LONG_SECTIONS))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
     room = int(max(least, shares.record_tokens + spare) * CHARS_PER_TOKEN)
     text = render(handoff, is_short=shares.is_short)

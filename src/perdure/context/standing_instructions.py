@@ -54,6 +54,10 @@ _STEP = (
     r"|reserve|refer|read|look|review|rename|delete|remove|create|move|merge|deploy|install|translate|summari[sz]e|work"
     r"|split|flag|query|open|close)"
 )
+# Requests for one step: "I'd like to cancel".
+_ONE_STEP = (
+    r"(?:know|adjust|proceed|cancel|book|upgrade|downgrade|return|reschedule|speak|ask|buy|inquire|schedule|transfer)"
+)
 _ENGLISH = (
     r"\b(?:from now on|from here on|from (?:today|tomorrow) on|as of (?:now|today)|starting (?:now|today)"
     r"|going forward|in (?:the )?future\b|henceforth|at all times|under no circumstances"
@@ -113,8 +117,8 @@ _ENGLISH = (
     r"|\bwe(?:'re| are) (?:on|using|limited to|stuck with|bound)\b|\bI (?:speak|read|live|work|am based|prefer"
     r"|use)\b(?! like)",
     # Wishes and habits.
-    r"\bI(?:'d| would)? (?:really |much |also )?(?:prefer|rather|like (?:it|my|your|short|long|the|to)|love it|hate"
-    r"|dislike"
+    rf"\bI(?:'d| would)? (?:really |much |also )?(?:prefer|rather|like (?:it|my|your|short|long|the"
+    rf"|to (?:(?!{_ONE_STEP}\b)|(?=\w+[^.?!]{{0,80}}\b{_EVERY}\b)))|love it|hate|dislike"
     r"|expect|insist|want (?:you to|no|only|all|every|everything|your|it to)|want (?:\w+ ){1,3}to (?:be|stay|have"
     r"|use))\b",
     r"\bI (?:don't|do not|never) (?:want|like|need|wish|care|allow|accept|eat|drink|fly|use)\b"
@@ -202,20 +206,20 @@ _CJK = re.compile(
     # Chinese
     "不要|不能|不可|必须|必須|务必|務必|总是|總是|始终|永远不|永遠不|从现在(?:开始|起)|從現在(?:開始|起)|从今(?:以后"
     "|往后)|今后|今後"
-    "|以后|每次|每个|每一|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|记得|別|别(?!的|人|名|处)|只(?:能|用|使用"
-    "|改|要|需|可)|仅|一定要|都要|全部|统一"
-    "|尽量|盡量|更喜欢|偏好|喜欢|希望|请勿|之前(?:先|请|要|必|一)|前(?:先|要|请|必须)|先问|问我|告诉我之前|保持"
+    "|以后|每次|每个|每一|一律|禁止|不得|不准|不许|不許|请记住|記住|记住|记得|別(?![のになとれ々途人格館荘])|(?<![特区分个性级差告识辨离道类])别(?!的|人|名|处)|只(?:能|用|使用"
+    "|改|要|需|可)|(?<!不)仅(?!仅)|一定要|都要|全部|统一"
+    "|尽量|盡量|更喜欢|不喜欢|偏好|喜欢|希望|请勿|之前(?:先|请|要|必|一)|前(?:先|要|请|必须)|先问|问我|告诉我之前|保持"
     "|(?:用|使用)(?:中|英|日|韩|德|法)(?:文|语)"
     "|(?:回答|回复|注释|代码|提交)[^。？]{0,12}(?:简短|简洁|用|要|请)|叫我|不超过|最多|至少|不用"
     "|所有|每(?:天|周|条|行|项)|称呼|以.{1,8}为(?:单位|准|主)|用.{1,10}(?:写|回答|回复|命名|表示)|按.{1,12}(?:格式"
     "|顺序|规范)|优先|不许|冻结|只读"
     # Japanese
-    "|必ず|絶対|常に|これから(?:は|も)|毎回|決して|ないで|ないこと|てはいけ|てはなら|ちゃだめ|覚えておいて|以後|今後"
+    "|必ず|絶対|常に|これから(?:は|も)|毎回|決して|ないで(?!す|し[ょた])|ないこと(?!が|も|で)|てはいけ|てはなら|ちゃだめ|覚えておいて|以後|今後"
     "|だけ(?:を|に|で|使)|のみ|すべて|全て"
     "|(?:る|た|の)前に|なくていい|なくて(?:も)?(?:いい|よい|結構)|(?:英|日本|中国|韓国|ドイツ|フランス)語で|調で"
     "|敬語|短く|簡潔|こと。?$|でお願いします|ようにして|ほうが(?:いい|好き)"
     "|好みです|と呼んで|以内|以下に|禁止"
-    "|(?:口|体|調|語|順|形式|単位|文字|風)(?:で|に)(?!すか)|全部|どんな|いかなる|触ら|許可なし|優先|読み取り専用"
+    "|(?:口|体|調|語|順|形式|単位|文字|風)(?:で|に)(?!すか)|全部|どんな(?:場合|時|とき|理由|状況|こと)|いかなる|触ら|許可なし|優先|読み取り専用"
     "|凍結|ずつ"
     # Korean
     "|항상|절대|반드시|앞으로|매번|지 ?(?:마|말)|금지|언제나|기억해|꼭|만 (?:사용|써|쓰|수정|변경)|모든|마다|기 전에"
@@ -223,6 +227,24 @@ _CJK = re.compile(
     "|(?:영어|한국어|일본어|중국어|독일어)로|선호|좋아(?:해|합니다|요)|(?:라고|이라고) 불러|해야 ?(?:해|합|돼|됩)"
     "|원(?:해|합니다)|말고"
     "|모두|각각|(?:말|체|순서|형식|단위|식)(?:으)?로|(?:허락|확인|승인) 없이|건드리|우선|동결|읽기 전용|씩"
+)
+# Small talk and stories of the user's own, in Japanese by their endings and in Chinese by their subjects. They may be
+# remarks, but lay nothing down without a word of order or scope.
+_CHATS = re.compile("(?:[ねよな][ぇえぁあー～〜っ]*|かなぁ?あ?|けど|のに|くて|んです(?:が|けど)?)[。！!…～〜、.\\s]*$")
+_ORDERS = re.compile(
+    "ください|下さい|お願い|てはいけ|てはなら|ちゃだめ|なさい|[てで]ほしい|て欲しい|必ず|禁止|今後は|これからは|絶対に|ないで[ねよ]"
+)
+_STATES = re.compile("(?:です|ます|ません|でした|ました|[っいえけせてねべめれ]た|ている|てる|と思う)[。！!…～〜.\\s]*$")
+_SCOPES = re.compile(
+    "常に|毎回|決して|好み|ルール|優先|のみ|以内|以下|呼んで|敬語|[調語]で|だけ[をに使]|ずつ|ことにして"
+)
+_OWN_STORY = re.compile(
+    "^(?:好的?|嗯|哈+|是的?|对|其实|但是?|哦|除了[^，]{1,12}|同时|而且|因为|所以|特别是?)?[，,、！! ]*"
+    "(?:但|因为|所以)?(?:我们?|他们?|她们?|它们?|这|那|今天|昨天|最近|站在)"
+)
+_DEMANDS = re.compile(
+    "你|您|请|請|必须|必須|不要|务必|務必|一律|不准|禁止|不得|一定要|都要|只(?:能|用|使用|要)|叫我|称呼|偏好|更喜欢|不喜欢"
+    "|总是|始终|永远|从现在|每次|以后都|回答|回复|代码|注释|提交|文件|测试|格式|风格"
 )
 _BINDS = re.compile("|".join(_ENGLISH), re.IGNORECASE)
 _BINDS_ELSEWHERE = re.compile("|".join(_OTHERS), re.IGNORECASE)
@@ -331,7 +353,12 @@ def may_bind(sentence: str) -> bool:
         return False
     if _REPORTS.search(plain) or _PARTICULAR.search(plain) or _DESCRIBES.search(plain):
         return False
-    return plain.isascii() or not _PARTICULAR_CJK.search(plain)
+    return plain.isascii() or not (_PARTICULAR_CJK.search(plain) or is_small_talk(plain))
+
+
+def is_small_talk(sentence: str) -> bool:
+    """Return whether a sentence only makes conversation, by the particles at its end."""
+    return not sentence.isascii() and _CHATS.search(sentence) is not None and _ORDERS.search(sentence) is None
 
 
 def is_particular(sentence: str) -> bool:
@@ -356,7 +383,16 @@ def is_standing(sentence: str) -> bool:
 @lru_cache(maxsize=1_024)
 def _is_binding(sentence: str) -> bool:
     if not sentence.isascii() and _CJK.search(sentence):
-        return True
+        return not _is_statement(sentence)
     if _DESCRIBES.search(sentence) and not _COMMANDS.match(sentence):
         return False
     return _BINDS.search(sentence) is not None or _BINDS_ELSEWHERE.search(sentence) is not None
+
+
+def _is_statement(sentence: str) -> bool:
+    """Whether a sentence in Japanese or Chinese is a statement, not a request."""
+    if is_small_talk(sentence):
+        return True
+    if _STATES.search(sentence):
+        return _ORDERS.search(sentence) is None and _SCOPES.search(sentence) is None
+    return _OWN_STORY.match(sentence) is not None and _DEMANDS.search(sentence) is None

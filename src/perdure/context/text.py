@@ -161,7 +161,7 @@ _HEADING = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*$")
 _BOLD_HEADING = re.compile(r"^\*\*([^*:.]{2,60}?):?\*\*:?$")
 _ITEM = re.compile(r"^(\s*)(?:[-*•+]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _BOLD = re.compile(r"\*\*(\S(?:[^*\n]*?\S)?)\*\*")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*_`]*\s+(?=[\"'“‘(\[*_`]*[^\s a-z])|(?<=[。！？])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)\]*_`]*\s+(?=[\"'“‘(\[*_`]*[^\s a-z])|(?<=[。！？])(?![。！？…」』）])")
 _CLAUSE_END = re.compile(r"[.;:!?。；：！？，、](?=\s|$|[^\x00-\x7f])|,\s|\s[–—-]{1,2}\s|\s\(|\s→")
 _DIAGRAM = re.compile(r"[─-▟]|->>|-->|--\)|^\s*(?:graph|flowchart|sequenceDiagram|stateDiagram|participant)\b")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|mr|mrs|dr)\.$", re.IGNORECASE)
@@ -205,12 +205,31 @@ _CONCLUSION = re.compile(
     re.IGNORECASE,
 )
 _EXACT = re.compile(r"`[^`\n]+`|\b\d[\d.,:%]*\b|\b\w+[/_.]\w+\b|https?://|\b[0-9a-f]{7,40}\b|#\d+")
+# Characters of CJK scripts: three bytes each, but two or three of them are two tokens.
+_WIDE = re.compile("[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
+_WIDE_DISCOUNT = 0.6
+_WIDE_FACTOR = 3
 _QUESTION = re.compile(r"[?？][\"'”’)\]*_`]*$")
 
 
 def size_of(text: str) -> int:
-    """Size of a text in UTF-8 bytes, which is nearer to tokens than characters are."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    """Size of a text in characters of Latin prose with as many tokens: near its UTF-8 bytes, less for CJK."""
+    if text.isascii():
+        return len(text)
+    size = len(text.encode("utf-8", "replace"))
+    return size - int(_WIDE_DISCOUNT * len(_WIDE.findall(text)))
+
+
+def has_wide(text: str) -> bool:
+    """Whether a text has characters of a CJK script."""
+    return not text.isascii() and _WIDE.search(text) is not None
+
+
+def clip_short(text: str) -> str:
+    """Return the short form of a passage; wide characters count for more."""
+    if len(text) <= SHORT_CHARS // _WIDE_FACTOR or text.isascii():
+        return clip(text, SHORT_CHARS)
+    return clip(text, SHORT_CHARS * len(text) // size_of(text))
 
 
 def split_passages(text: str) -> tuple[Passage, ...]:
@@ -372,7 +391,7 @@ def _add_item(out: list[Passage], lines: Sequence[str], leads: _Leads) -> None:
     depth = min(indent // 2, 3)
     worth = _statement_worth(text[2:].lstrip(), 0.62) - 0.12 * depth
     mark = " " * depth
-    out.append(Passage(mark + text, mark + clip(text, SHORT_CHARS), max(worth, 0.1), "\n", lead))
+    out.append(Passage(mark + text, mark + clip_short(text), max(worth, 0.1), "\n", lead))
 
 
 def _add_paragraph(out: list[Passage], text: str, leads: _Leads) -> None:
@@ -380,8 +399,9 @@ def _add_paragraph(out: list[Passage], text: str, leads: _Leads) -> None:
     joint, lead = "\n", leads.current
     first = len(out)
     for sentence in split_sentences(_plain(text)):
-        out.append(Passage(sentence, clip(sentence, SHORT_CHARS), _sentence_worth(sentence), joint, lead))
-        joint = " "
+        out.append(Passage(sentence, clip_short(sentence), _sentence_worth(sentence), joint, lead))
+        # CJK scripts have no blank between sentences.
+        joint = "" if sentence[-1] in "。！？" else " "
     # The line introduces the list, table or code behind it.
     if len(out) > first and out[-1].text.endswith((":", "：")) and len(out[-1].text) <= _LONGEST_LEAD:
         leads.intro = len(out) - 1

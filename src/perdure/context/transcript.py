@@ -345,6 +345,8 @@ def _speech(message: Message) -> Speech:
     content = message.content
     if images := sum(isinstance(p, ImagePart) for p in content) if isinstance(content, tuple) else 0:
         excerpt += f"\n[{images} image{'s' if images > 1 else ''}]"
+    if message.cut_off is not None:
+        excerpt += "\n[the reply was cut off here]"
     calls = describe_calls(message)
     body = "\n".join(filter(None, (excerpt, *(f"→ calls {note.name} {arguments}" for note, arguments in calls))))
     block = f"{_speaker(message)}: {body}" if body else ""

@@ -367,7 +367,8 @@ _CORRECTS = re.compile(
     r"|incorrect\b|I (?:meant|said|told you|asked (?:you )?(?:for|to)|didn'?t (?:ask|mean|want|say))\b"
     r"|actually[, ]|you (?:should(?:n't| not)? have|misunderstood|forgot|missed)|why did you\b|nein[,. ]"
     r"|(?:das ist )?falsch\b|ich meinte|nicht so\b|non[,. ]|c'est faux|no es\b|está mal|нет[,. ]|неправильно)"
-    r"|^(?:不对|不是|错了|我(?:说的|的意思)是|別|違(?:う|い)|そうじゃ|ではなくて|아니|틀렸|그게 아니)",
+    r"|^(?:不对|不是|错了|我(?:说的|的意思)是|別(?![のになとれ々途人格])"
+    r"|違(?:う|い)|そうじゃ|ではなくて|아니|틀렸|그게 아니)",
     re.IGNORECASE,
 )
 
@@ -501,7 +502,7 @@ def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests
                 waiting.append(text)
             elif goes_on(text) and not waiting:
                 waiting, closed = closed, []
-        elif m.role == "assistant" and m.kind == "assistant" and waiting:
+        elif m.role == "assistant" and m.kind == "assistant" and m.cut_off is None and waiting:
             reply = m.typed_text.strip()
             if reply and not _ASKS_BACK.search(reply[-60:]):
                 waiting, closed = [], waiting

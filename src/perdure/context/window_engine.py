@@ -9,7 +9,7 @@ Then come the newest request and what the model has not read yet. Everything els
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,12 +24,14 @@ from perdure.context.notebook import (
     NotebookLog,
     NotesChange,
     WindowNotes,
+    describe_change,
     limit_bytes,
     parse_change,
+    show_notebook,
 )
 from perdure.context.retention import Boundaries, Limits
 from perdure.core.errors import ToolError
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, Message
 from perdure.models.tokens import estimate_text
 
 NEW_CONTEXT_TOOL = "new_context"
@@ -86,9 +88,11 @@ class WindowEngine(ContextCompressor):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._notebook = NotebookLog()
-        # Changes by calls whose results are not in the log yet. Calls of one reply run side by side.
+        # Changes by calls whose results are not in the log yet.
         self._unlogged: list[NotesChange] = []
         self._notebook_lock = threading.Lock()
+        # Position of the newest handoff, and of the newest message behind it that is more than a call for a window.
+        self._handoff_seq = self._newest_work_seq = -1
 
     # -- the notebook ------------------------------------------------------------------------------------------------
 
@@ -97,6 +101,8 @@ class WindowEngine(ContextCompressor):
         with self._notebook_lock:
             self._notebook.extend(entries)
             self._unlogged.clear()
+            self._handoff_seq = max([self._handoff_seq, *(e.seq for e in entries if e.message.kind == "handoff")])
+            self._newest_work_seq = max([self._newest_work_seq, *(e.seq for e in entries if _is_work(e.message))])
 
     @property
     def notebook(self) -> Notebook:
@@ -108,6 +114,9 @@ class WindowEngine(ContextCompressor):
 
     def get_tool_schemas(self) -> Sequence[Mapping[str, Any]]:
         return [{"type": "function", "function": schema} for schema in (_NOTES_SCHEMA, _NEW_CONTEXT_SCHEMA)]
+
+    def ordered_tools(self) -> Collection[str]:
+        return (NOTES_TOOL,)
 
     def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         if name == NOTES_TOOL:
@@ -124,20 +133,24 @@ class WindowEngine(ContextCompressor):
         with self._notebook_lock:
             before = self.notebook
             if change.action == "view":
-                return f"{before.text or 'The notebook is empty.'}\n[{before.size:,} of {most:,} bytes]"
+                return show_notebook(before, most)
             after = change.apply(before)
-            if after.size > most and after.size > before.size:
+            # What was noted on a larger window counts as nothing here: a part of it is shown.
+            limit = most if before.size <= most else MAX_BYTES
+            if after.size > limit and after.size > before.size:
                 raise ToolError(
-                    f"the notebook may have {most:,} bytes, and this would make {after.size:,}; shorten or remove"
+                    f"the notebook may have {limit:,} bytes, and this would make {after.size:,}; shorten or remove"
                     " something first"
                 )
             self._unlogged.append(change)
-        return f"Noted. The notebook has {after.size:,} of {most:,} bytes."
+        return describe_change(change, after, most)
 
     def _start_window(self) -> str:
         request = self._services.request_compaction
         if request is None:
             raise ToolError("no fresh window can be started here: the history is not kept in sessions")
+        if self._newest_work_seq < self._handoff_seq:
+            return "Nothing was added since this window began, so no other one is started. Go on with the task."
         request(None)
         return (
             "A fresh window begins before your next step, if there is anything to leave behind. It has your notebook,"
@@ -192,3 +205,12 @@ class WindowEngine(ContextCompressor):
 
     def _describe(self, written: WriteResult, after: int, count: int, unread: int) -> str:
         return f"A fresh window begins with the notebook. {super()._describe(written, after, count, unread)}"
+
+
+def _is_work(message: Message) -> bool:
+    """Whether a message is more than a call that asks for a fresh window, or its result."""
+    if message.kind == "handoff":
+        return False
+    if message.role == "tool":
+        return message.name != NEW_CONTEXT_TOOL
+    return not message.tool_calls or any(call.name != NEW_CONTEXT_TOOL for call in message.tool_calls)

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.messages import ToolCall, clean
+from perdure.core.messages import Message, ToolCall, clean
 from perdure.core.ports import SearchHit, SearchReport
 
 # Control, format, surrogate, private-use and unassigned characters; every separator but the plain space.
@@ -28,6 +28,12 @@ _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u
 _COMPARED_LINES = 300
 # Arguments that identify a call, most telling first.
 _TARGET_KEYS = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
+
+
+def cut_off_label(message: Message) -> str:
+    """Return the label of a reply whose request ended early, with the reason; "" for a whole one."""
+    why = message.cut_off
+    return "" if why is None else "stopped here" if why == "interrupted" else f"cut off here ({why.replace('_', ' ')})"
 
 
 def escape_invisible(text: str) -> str:

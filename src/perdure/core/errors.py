@@ -3,6 +3,7 @@
 PerdureError
 ├── ConfigError          fix the setting it names
 │   ├── InvalidFlag        the command was called wrongly
+│   ├── ModelNotNamed      choose one of `.models`, which the endpoint lists
 │   └── NoSummaryModel     nobody to ask for a summary: write the handoff without one
 ├── InvalidMessage       fix the message you handed in
 ├── PluginError          choose another plug-in, or mend this one
@@ -23,6 +24,7 @@ PerdureError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,6 +57,8 @@ class ErrorVerdict:
     # The most images one request may hold; None where the error is not about their number, or states none.
     image_limit: int | None = None
     retry_after_s: float | None = None
+    # What to do, in place of the advice for errors of this kind; "": the message includes it.
+    remedy: str | None = None
 
 
 class PerdureError(Exception):
@@ -63,6 +67,20 @@ class PerdureError(Exception):
 
 class ConfigError(PerdureError):
     """A setting is wrong; the text names the key, what was given and what is allowed."""
+
+
+class ModelNotNamed(ConfigError):
+    """No model is named, and the endpoint lists several."""
+
+    def __init__(self, base_url: str, models: Sequence[str]) -> None:
+        self.base_url = base_url
+        self.models = tuple(models)
+        names = ", ".join(self.models[:10]) + (" …" if self.models[10:] else "")
+        super().__init__(
+            f"{base_url} lists {len(self.models)} models and none is chosen: {names}."
+            f" Choose one for this time with `perdure chat -m {self.models[0]}`,"
+            f" for good with `perdure config set model.name {self.models[0]}`."
+        )
 
 
 class InvalidFlag(ConfigError):

@@ -58,6 +58,8 @@ PASTED = "pasted"
 # Never sent to a model.
 REFUSED_BY = "refused_by"
 RefusedBy = Literal["model", "filter"]
+# Key in the `extra` of an assistant message whose call was cut off after text had arrived: why. Never sent to a model.
+CUT_OFF = "cut_off"
 _MAX_PASTES = 200
 # Two words, or a few characters of a script that writes words together.
 _SENTENCE = re.compile(r"\S\s+\S|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af].{4}")
@@ -262,6 +264,15 @@ class Message:
         """Who declined to answer, for the refusal of a model or a filter that cut its reply off; None for an answer."""
         source = self.extra.get(REFUSED_BY) if self.role == "assistant" else None
         return "model" if source == "model" else "filter" if source == "filter" else None
+
+    @property
+    def cut_off(self) -> str | None:
+        """Why the call of this reply ended early: "interrupted" by a person, or the kind of error; None if it did not.
+
+        A reply that was cut off answers nothing: the request before it is still open.
+        """
+        why = self.extra.get(CUT_OFF) if self.role == "assistant" else None
+        return why if isinstance(why, str) else None
 
     @classmethod
     def from_dict(cls, raw: object) -> Message:

@@ -405,7 +405,7 @@ class Memory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContextReading:
-    """How full a context window is; window and threshold are None until they are known."""
+    """How full a window is; the window is None until it is known, the threshold also where compaction is off."""
 
     tokens: int
     window: int | None

@@ -58,6 +58,8 @@ class TurnOptions:
     answer_format: AnswerFormat | None = None
     max_tokens: int | None = None
     temperature: float | None = None
+    # Texts before which an answer ends.
+    stop: tuple[str, ...] = ()
     # Results of calls that an earlier turn returned to the client.
     results: tuple[Message, ...] = ()
     unattended: Unattended | None = None
@@ -78,6 +80,10 @@ class TurnOptions:
         """Whether the turn must end with a call of one of the client's tools."""
         return bool(self.tools) and self.tool_choice != AUTO
 
+    def stop_index(self, text: str) -> int | None:
+        """Where an answer ends, if it has one of the stop sequences."""
+        return min((at for stop in self.stop if (at := text.find(stop)) >= 0), default=None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the options as JSON values, without those that are not set."""
         answer = self.answer_format
@@ -86,6 +92,7 @@ class TurnOptions:
             "tool_choice": self.tool_choice if self.tool_choice != AUTO else None,
             "is_serial": not self.allows_parallel_calls,
             "max_tokens": self.max_tokens,
+            "stop": list(self.stop),
             "results": [result.to_dict() for result in self.results],
             "model": self.model,
         }
@@ -109,6 +116,7 @@ class TurnOptions:
             answer_format=AnswerFormat(**answer) if answer is not None else None,
             max_tokens=raw.get("max_tokens"),
             temperature=raw.get("temperature"),
+            stop=tuple(raw.get("stop") or ()),
             results=tuple(Message.from_dict(result) for result in raw.get("results") or ()),
             unattended=Unattended(tuple(unattended["allowed"]), unattended.get("folder"))
             if unattended is not None

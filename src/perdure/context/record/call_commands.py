@@ -278,12 +278,16 @@ def _error_lines(lines: tuple[str, ...]) -> list[int]:
     numbers: Sequence[int] = range(len(lines))
     if len(lines) > 2 * _SEARCHED_LINES:
         numbers = [*numbers[:_SEARCHED_LINES], *numbers[-_SEARCHED_LINES:]]
-    return [n for n in numbers if _has_error(lines[n][:240])]
+    texts = [lines[n][:240] for n in numbers]
+    # Most outputs have none or one of the hints: only those are looked for line by line.
+    lowered = "\n".join(texts).lower()
+    hints = [hint for hint in _ERROR_HINTS if hint in lowered]
+    return [n for n, text in zip(numbers, texts, strict=True) if hints and _has_error(text, hints)]
 
 
-def _has_error(text: str) -> bool:
+def _has_error(text: str, hints: list[str]) -> bool:
     lowered = text.lower()
-    return any(hint in lowered for hint in _ERROR_HINTS) and _ERROR_LINE.search(text) is not None
+    return any(hint in lowered for hint in hints) and _ERROR_LINE.search(text) is not None
 
 
 def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
@@ -395,9 +399,10 @@ def _read_log(line: ShellLine, view: OutputView) -> CallFinding | None:
         return None
     levels: dict[str, int] = {}
     errors: dict[str, list[str]] = {}
-    for row in view.lines:
+    hints = [hint for hint in _LEVEL_HINTS if hint in view.text]
+    for row in view.lines if hints else ():
         head = row[:300]
-        match = _LEVEL.search(head) if any(hint in head for hint in _LEVEL_HINTS) else None
+        match = _LEVEL.search(head) if any(hint in head for hint in hints) else None
         if match is None:
             continue
         level = (match[1] or match[2] or match[3]).upper().replace("WARNING", "WARN")

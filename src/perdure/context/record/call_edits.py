@@ -176,9 +176,12 @@ def _telling(lines: Sequence[str]) -> str:
 
 def read_write(arguments: Mapping[str, Any]) -> CallFinding:
     """Describe a whole file that was written: its size and its definitions or headings."""
-    path = edited_path(arguments)
-    content = text_argument(arguments, _CONTENT) or ""
-    return describe_content(path, content)
+    return describe_content(edited_path(arguments), written_text(arguments))
+
+
+def written_text(arguments: Mapping[str, Any]) -> str:
+    """Return the content of a whole file that a call writes."""
+    return text_argument(arguments, _CONTENT) or ""
 
 
 def describe_content(path: str, content: str) -> CallFinding:

@@ -17,8 +17,6 @@ from perdure.context.record.call_commands import decisive_lines, describe_shell,
 from perdure.context.record.call_edits import edited_path, read_edit, read_write
 from perdure.context.record.call_json import error_of, read_json
 from perdure.context.record.call_output import (
-    DATA_CHARS,
-    DETAIL_CHARS,
     LINE_CHARS,
     CallFinding,
     OutputView,
@@ -39,12 +37,18 @@ from perdure.context.record.call_output import (
     read_refusal,
     unique,
 )
+from perdure.context.record.call_services import is_change, is_thinking, service_values
+from perdure.context.record.call_text import arguments_text, command_of, compose_line, target_of
 from perdure.context.record.pages import page_rows, page_source
 from perdure.context.record.task import CallFacts, CallKind, CallLine, Outcome, read_repeatable
 from perdure.core.messages import ToolCall, ToolState
 
 _MAX_REPORT_CHARS = 24_000
 _PAGE_CHARS = 900
+# The line of a call that changes something by a service, and of one that looks something up.
+_CHANGE_CHARS = 260
+_LOOKUP_CHARS = 220
+_CHANGE_WORTH = 0.9
 _ERROR_HEAD = re.compile(
     r"(?i)\s*(?:<tool_use_error>|\[error|(?:\w*error|\w*exception|fatal|failure)\s*:|mcp error|traceback \(|failed to |"
     r"request failed|edit rejected|invalid |could not |cannot |unknown tool|"
@@ -71,36 +75,12 @@ _AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})")
 _CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
 
 
-def _compose(
-    name: str, kind: CallKind, target: str, what: str, finding: CallFinding, outcome: Outcome, short: str = ""
-) -> CallLine:
-    """Put together the line and the detail; `short` is the call as the line names it."""
-    headline = finding.headline
-    mark = "FAILED: " if outcome == "failed" else ""
-    room = max(50, LINE_CHARS - len(headline) - len(mark) - 3)
-    short = short or what
-    if len(short) > room and " (`" in short:
-        short = short.split(" (`", 1)[0]
-    short = clip_middle(short, min(room, 110))
-    line = printable(one_line(f"{short} → {mark}{headline}" if headline else short, LINE_CHARS))
-    title = headline if finding.title is None or not finding.rows else finding.title
-    rows = [r for r in finding.rows if r != title]
-    full = f"{what} → {mark}{title}".removesuffix(" → ") if title or mark else what
-    if not rows and len(full) <= LINE_CHARS:
-        return CallLine(kind, name, target, outcome, line, line, finding.worth, facts=finding.facts)
-    first = clip_middle(" ".join(full.split()), 420 if outcome != "refused" else 1_000)
-    room = DATA_CHARS if finding.is_data else DETAIL_CHARS
-    body = join_rows(rows, limit=room - len(first), row_chars=900)
-    detail = printable("\n".join([first, *(f"  {r}" for r in body)]))
-    return CallLine(kind, name, target, outcome, line, detail, finding.worth, facts=finding.facts)
-
-
 def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], refusal: UnfinishedCall) -> CallLine:
     """A call that was refused or interrupted."""
     what = _what(name, kind, arguments)
     if refusal.outcome == "interrupted":
         finding = CallFinding("INTERRUPTED, the outcome is unknown", worth=0.5)
-        return _compose(name, kind, _target(kind, arguments), what, finding, "interrupted")
+        return compose_line(name, kind, target_of(kind, arguments), what, finding, "interrupted")
     rows: tuple[str, ...] = ()
     if kind in ("edit", "write") and (edit := _edit_finding(kind, arguments)) is not None:
         rows = edit.rows[:8]
@@ -112,14 +92,14 @@ def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     else:
         reason = "REFUSED by the user" if refusal.is_by_user else f"REFUSED: {one_line(refusal.message, 200)}"
         finding = CallFinding(reason, rows, worth=0.8)
-    composed = _compose(name, kind, _target(kind, arguments), what, finding, "refused")
+    composed = compose_line(name, kind, target_of(kind, arguments), what, finding, "refused")
     return replace(composed, user_words=refusal.words)
 
 
 def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> bool:
     """Whether the result of a call may begin with a text of another author."""
     if kind == "shell":
-        return reads_foreign_text(_command(arguments))
+        return reads_foreign_text(command_of(arguments))
     if kind == "other":
         return _READS_MORE.match(name.rsplit("__", 1)[-1]) is not None
     return kind in ("read", "search", "web", "delegate")
@@ -128,59 +108,25 @@ def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) 
 def describe_missing(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> CallLine:
     """A call whose result was never recorded."""
     finding = CallFinding("no result recorded", worth=0.3)
-    return _compose(name, kind, _target(kind, arguments), _what(name, kind, arguments), finding, "unknown")
+    return compose_line(name, kind, target_of(kind, arguments), _what(name, kind, arguments), finding, "unknown")
 
 
 def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
     """The call without its result."""
-    target = _target(kind, arguments)
+    target = target_of(kind, arguments)
     if kind == "shell" and "command" not in arguments and isinstance(code := arguments.get("code"), str):
         return f"{name} `{_code_label(code)}`"
     if kind == "shell":
-        return shell_label(_command(arguments)) if target else name
+        return shell_label(command_of(arguments)) if target else name
     verb = {"read": "read", "write": "write", "edit": "edit", "delete": "delete"}.get(kind)
     if verb is not None:
         return f"{verb} {target}" if target else verb
     return f"{name} {clip_middle(target, 200)}".rstrip()
 
 
-def _target(kind: CallKind, arguments: Mapping[str, Any]) -> str:
-    if kind == "shell":
-        return " ".join(_command(arguments)[:1_500].split())
-    if kind in ("read", "write", "edit", "delete"):
-        return edited_path(arguments) or _arguments_text(arguments, 160)
-    if kind == "search":
-        return str(arguments.get("pattern") or arguments.get("query") or edited_path(arguments))[:300]
-    for key in ("url", "query", "description", "subject", "goal", "title", "id", "task_id", "taskId"):
-        if isinstance(value := arguments.get(key), str) and value:
-            return value[:300]
-    return _arguments_text(arguments, 200)
-
-
-def _arguments_text(arguments: Mapping[str, Any], limit: int) -> str:
-    """The arguments as `name=value`, shortest first where they do not all fit."""
-    pairs = [
-        f"{k}={one_line(str(v), 120)}"
-        for k, v in list(arguments.items())[:30]
-        if v not in (None, "", [], {}) and k != "_i"
-    ]
-    return one_line(", ".join(pairs), limit)
-
-
-def _command(arguments: Mapping[str, Any]) -> str:
-    for key in ("command", "cmd", "script", "code", "input"):
-        value = arguments.get(key)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, list):
-            words = [str(w) for w in value]
-            return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
-    return ""
-
-
 def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     view = read_output(result)
-    command = _command(arguments)
+    command = command_of(arguments)
     if name in ("process", "BashOutput", "KillShell") or not command:
         return describe_other(name, "shell", arguments, result)
     if "code" in arguments and "command" not in arguments:
@@ -188,7 +134,7 @@ def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], res
     shell_kind, (label, short), finding = describe_shell(arguments, command, view)
     outcome: Outcome = "failed" if finding.is_failure else "ok"
     target = finding.facts.read_files[-1] if shell_kind == "read" and finding.facts.read_files else command
-    return _compose(name, shell_kind, one_line(target, 300), label, finding, outcome, short)
+    return compose_line(name, shell_kind, one_line(target, 300), label, finding, outcome, short)
 
 
 def _code_label(code: str) -> str:
@@ -218,11 +164,11 @@ def _describe_code(name: str, arguments: Mapping[str, Any], code: str, view: Out
             True,
             0.55,
         )
-    return _compose(name, "shell", one_line(code, 300), what, finding, "failed" if is_failure else "ok")
+    return compose_line(name, "shell", one_line(code, 300), what, finding, "failed" if is_failure else "ok")
 
 
 def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    path = _target("read", arguments)
+    path = target_of("read", arguments)
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
     offset, limit = arguments.get("offset"), arguments.get("limit")
@@ -231,7 +177,7 @@ def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     if isinstance(limit, int) and isinstance(offset, int):
         total = min(total, limit)
     finding = CallFinding(count_noun(total, "line"), (), CallFacts(read_files=(path,)), False, 0.05)
-    return _compose(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
+    return compose_line(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
 
 
 def _content_lines(result: str) -> int:
@@ -256,11 +202,14 @@ def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], res
     text = plain_text(_ERROR_TAG.sub("", text)).strip()
     lines = [x for x in text.split("\n") if x.strip()]
     first = one_line(lines[0], 200) if lines else "error"
-    worth = 0.1 if kind in ("read", "search") or _EDIT_DIFFICULTY.search(first) else 0.6
+    changes = kind == "other" and is_change(name)
+    worth = 0.1 if kind in ("read", "search") or _EDIT_DIFFICULTY.search(first) else 0.8 if changes else 0.6
     finding = CallFinding(
         first, tuple(join_rows(lines[1:6], limit=400)) if worth > 0.1 else (), CallFacts(error=first), True, worth
     )
-    return _compose(name, kind, _target(kind, arguments), _what(name, kind, arguments), finding, "failed")
+    what = f"{name} {arguments_text(arguments, 300)}" if changes else _what(name, kind, arguments)
+    line_chars = _CHANGE_CHARS if changes else LINE_CHARS
+    return compose_line(name, kind, target_of(kind, arguments), what, finding, "failed", line_chars=line_chars)
 
 
 def _edit_finding(kind: CallKind, arguments: Mapping[str, Any]) -> CallFinding | None:
@@ -282,7 +231,7 @@ def _describe_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     path = edited_path(arguments)
     room = max(34, LINE_CHARS - len(finding.headline) - len(verb) - 4)
     short = f"{verb} {clip_path(path, room)}".rstrip()
-    return _compose(name, kind, target, f"{verb} {path}".rstrip(), finding, "ok", short)
+    return compose_line(name, kind, target, f"{verb} {path}".rstrip(), finding, "ok", short)
 
 
 def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -295,14 +244,14 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
         re.match(r"(?i)\s*(?:no (?:matches|files|results)|nothing|found 0|0 matches)", result[:60])
         or not result.strip()
     ):
-        return _compose(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok")
+        return compose_line(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok")
     view = read_output(result)
     if view.raw[:1] in ("{", "[") and (finding := read_json(view)) is not None:
-        return _compose(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok")
+        return compose_line(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok")
     total = view.total_lines
     rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
     headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
-    return _compose(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
+    return compose_line(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
 
 
 def _describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -313,7 +262,7 @@ def _describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], 
     answer = printable(result[:4_000]).strip()
     finding = CallFinding(f"the user answered: {one_line(answer, 600)}", worth=0.9)
     what = f"asked the user “{one_line(str(question or ''), 160)}”"
-    return _compose(name, kind, one_line(str(question or ""), 160), what, finding, "ok")
+    return compose_line(name, kind, one_line(str(question or ""), 160), what, finding, "ok")
 
 
 def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -331,13 +280,13 @@ def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
         description = arguments.get("description")
         rows = (one_line(description, 500),) if isinstance(description, str) else ()
         finding = CallFinding("", rows, CallFacts(created=(label,)), False, 0.45)
-        return _compose(name, kind, subject, f"created {label}", finding, "ok")
+        return compose_line(name, kind, subject, f"created {label}", finding, "ok")
     plan = arguments.get("plan")
     if isinstance(plan, str):
         steps = join_rows(plan.split("\n"), limit=1_000)
         finding = CallFinding(one_line(result, 80), tuple(steps), CallFacts(), False, 0.7)
         target = f"plan → {one_line(result, 60)}"
-        composed = _compose(name, kind, target, f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
+        composed = compose_line(name, kind, target, f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
         return replace(composed, report=plan[:_MAX_REPORT_CHARS])
     finding = CallFinding(
         one_line(result, 110),
@@ -347,11 +296,11 @@ def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
         0.25,
     )
     if "taskId" in arguments:
-        changes = _arguments_text({k: v for k, v in arguments.items() if k != "taskId"}, 300)
+        changes = arguments_text({k: v for k, v in arguments.items() if k != "taskId"}, 300)
         task = str(arguments["taskId"])
-        return _compose(name, kind, task, f"task {one_line(task, 40)}", CallFinding(changes, worth=0.1), "ok")
-    return _compose(
-        name, kind, _target(kind, arguments), f"{name} {_arguments_text(arguments, 120)}".rstrip(), finding, "ok"
+        return compose_line(name, kind, task, f"task {one_line(task, 40)}", CallFinding(changes, worth=0.1), "ok")
+    return compose_line(
+        name, kind, target_of(kind, arguments), f"{name} {arguments_text(arguments, 120)}".rstrip(), finding, "ok"
     )
 
 
@@ -382,7 +331,7 @@ def _describe_plan(name: str, items: list[Any]) -> CallLine:
     finished = sum(is_done for _, is_done in plan)
     now = f", now: {active}" if active else ""
     finding = CallFinding(f"{finished} of {len(plan)} done{now}", tuple(rows), CallFacts(plan=tuple(plan)), False, 0.3)
-    return _compose(name, "task", active or "plan", "plan", finding, "ok")
+    return compose_line(name, "task", active or "plan", "plan", finding, "ok")
 
 
 def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -396,10 +345,10 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
         label = f"agent {number[1]}" if number is not None else f"agent {process}".rstrip()
         facts = CallFacts(started_process=f"{label} : {one_line(_delegated(arguments), 120)}".replace(" :", ":"))
         rows = tuple(join_rows(text.split("\n"), limit=500))
-        return _compose(
+        return compose_line(
             name,
             kind,
-            _target(kind, arguments),
+            target_of(kind, arguments),
             what,
             CallFinding("runs in the background", rows, facts, False, 0.5),
             "ok",
@@ -413,7 +362,7 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
         # The verdict is often at the end.
         excerpt = [*join_rows(lines, limit=450, row_chars=200), "[…]", *(one_line(x, 200) for x in lines[-4:])]
     finding = CallFinding(one_line(first.lstrip("#* "), 120), tuple(excerpt), CallFacts(), False, 0.8)
-    composed = _compose(name, kind, _target(kind, arguments), what, finding, "ok")
+    composed = compose_line(name, kind, target_of(kind, arguments), what, finding, "ok")
     return replace(composed, report=text if len(lines) > 1 or len(text) > 200 else "")
 
 
@@ -431,23 +380,23 @@ def _delegated(arguments: Mapping[str, Any]) -> str:
     for key in ("description", "goal", "task", "prompt", "message", "id", "task_id"):
         if isinstance(value := arguments.get(key), str) and value:
             return one_line(value, 140)
-    return _arguments_text(arguments, 140)
+    return arguments_text(arguments, 140)
 
 
 def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
     view = read_output(result)
-    target = _target(kind, arguments)
+    target = target_of(kind, arguments)
     what = f"{name} {clip_middle(target, 200)}"
     source = page_source(view.raw)
     if source is view.raw and (finding := read_json(view)) is not None:
-        return _compose(name, kind, target, what, finding, "failed" if finding.is_failure else "ok")
+        return compose_line(name, kind, target, what, finding, "failed" if finding.is_failure else "ok")
     rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
     first = rows[0].strip("#: ") if rows else ""
     headline = f"{one_line(first, 90)} ({len(view.raw):,} characters)" if first else "empty"
     finding = CallFinding(headline, tuple(rows), worth=0.35, title=f"{len(view.raw):,} characters")
-    return _compose(name, kind, target, what, finding, "ok")
+    return compose_line(name, kind, target, what, finding, "ok")
 
 
 def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -456,9 +405,13 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
         return _describe_question(name, kind, arguments, result)
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
+    if is_thinking(name):
+        return CallLine("other", name, "", "ok", "", "", 0.0)
     view = read_output(result)
-    what = f"{name} {_arguments_text(arguments, 200)}".rstrip()
+    what = f"{name} {arguments_text(arguments, 200)}".rstrip()
     finding = read_json(view)
+    if finding is not None and finding.is_data and not finding.is_failure and kind == "other":
+        return _describe_service(name, arguments, finding, result)
     if finding is None:
         _, _, finding = describe_shell({}, "", view)
         if not finding.is_failure and _ERROR_HEAD.match(finding.headline) and kind == "other":
@@ -469,9 +422,31 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     facts = merge_facts(
         [finding.facts, removed, _created_facts(name, arguments, result), _stopped_facts(name, arguments)]
     )
-    worth = max(finding.worth, 0.8 if facts.created else 0.0)
+    changes = kind == "other" and is_change(name)
+    worth = max(finding.worth, 0.8 if facts.created else 0.0, _CHANGE_WORTH if changes else 0.0)
     finding = replace(finding, facts=facts, worth=worth)
-    return _compose(name, kind, _target(kind, arguments), what, finding, "failed" if finding.is_failure else "ok")
+    outcome: Outcome = "failed" if finding.is_failure else "ok"
+    line_chars = LINE_CHARS
+    if changes:
+        what, line_chars = f"{name} {arguments_text(arguments, 400)}".rstrip(), _CHANGE_CHARS
+    return compose_line(name, kind, target_of(kind, arguments), what, finding, outcome, line_chars=line_chars)
+
+
+def _describe_service(name: str, arguments: Mapping[str, Any], finding: CallFinding, result: str) -> CallLine:
+    """The response of a service with data: a change by the arguments of its request, a look-up by its values."""
+    changes = is_change(name)
+    line_chars = _CHANGE_CHARS if changes else _LOOKUP_CHARS
+    call = f"{name} {arguments_text(arguments, 2 * line_chars // 3)}".rstrip()
+    body = parse_json(result)
+    headline = finding.headline
+    if isinstance(body, dict):
+        headline = service_values(body, arguments, max(60, line_chars - len(call) - 3)) or "ok"
+    facts = merge_facts([finding.facts, _created_facts(name, arguments, result), _stopped_facts(name, arguments)])
+    worth = max(finding.worth, 0.8 if facts.created else 0.0, _CHANGE_WORTH if changes else 0.0)
+    finding = replace(finding, headline=headline, facts=facts, worth=worth, title=finding.title or "")
+    what = f"{name} {arguments_text(arguments, 300)}".rstrip()
+    target = target_of("other", arguments)
+    return compose_line(name, "other", target, what, finding, "ok", call, line_chars=line_chars)
 
 
 def _stopped_facts(name: str, arguments: Mapping[str, Any]) -> CallFacts:

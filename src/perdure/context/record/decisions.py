@@ -433,6 +433,8 @@ class RequestLog:
     """Requests in order, updated by one message at a time."""
 
     requests: list[UserRequest] = field(default_factory=list)
+    # Positions of messages that take back what was under way without naming it.
+    stops: list[int] = field(default_factory=list)
     # The question that ended the last reply, until the user writes again.
     question: str = ""
     question_seq: int = -1
@@ -449,7 +451,7 @@ class RequestLog:
     def add(self, entry: Entry) -> None:
         """Update the requests by the next message of the log."""
         message = entry.message
-        if message.role == "tool" or message.tool_calls:
+        if message.role == "tool" or message.tool_calls or message.cut_off is not None:
             self.add_work()
         elif message.is_real_user:
             self.add_user(entry.seq, user_reading(entry))
@@ -461,7 +463,11 @@ class RequestLog:
         return [self.requests[i] for i in self._open]
 
     def add_work(self) -> None:
-        """A call was made: a reply after it is more than a question."""
+        """A call was made: a reply after it is more than a question, and one before the first call was a promise."""
+        last = self._last_answered()
+        if not self._open and not self._has_worked and last is not None and last == len(self.requests) - 1:
+            self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
+            self._open = [last]
         self._has_worked = True
 
     def add_user(self, seq: int, reading: UserReading) -> None:
@@ -480,6 +486,7 @@ class RequestLog:
             if not self._open and not self._has_worked and last is not None and last == len(self.requests) - 1:
                 self._open = [last]  # a reply without any work may have been a promise, which is not to be resumed
             self._close("cancelled", seq)
+            self.stops.append(seq)
             return
         self._cancel_named(seq, reading)
         answers = question if len(text) <= _SHORT_ANSWER and not text.endswith(("?", "？")) else ""

@@ -44,6 +44,8 @@ class Statement:
 
 NOTHING_STATED = Statement("note", ())
 CALL = "→"
+# The title of the first message of another conversation.
+OPENING = "new conversation"
 LABELS: Mapping[Speaker, str] = {"user": "USER", "assistant": "ASSISTANT", "report": "REPORT", "note": "NOTE"}
 _SPEAKERS: Mapping[str, Speaker] = {label: speaker for speaker, label in LABELS.items()}
 _LINE = re.compile(r"^(?:(USER|ASSISTANT|REPORT|NOTE)(?: \(([^\n]{0,200}?)\))?(?: \[\d+\])?: |→ )", re.MULTILINE)
@@ -67,7 +69,8 @@ _CORRECTION = re.compile(
 _SKILL = re.compile(r"^(?:Base directory for this skill|# .*\b[Ss]kill\b|---\nname: )")
 _LOG_LINE = re.compile(
     r"\b(?:error|fail(?:ed|ure)?|fatal|panic|exception|traceback|assert\w*|expected|warning)\b|^\s*at \S+:\d+"
-    r"|\S+\.\w{1,4}:\d+",
+    # One character is enough before the dot: a run of them would be tried from each of its places.
+    r"|(?<=\S)\.\w{1,4}:\d+",
     re.IGNORECASE,
 )
 
@@ -201,12 +204,17 @@ def _fingerprint(text: str) -> int:
 
 def parse_record(record: str) -> Iterator[tuple[str, str]]:
     """Yield the label (`→` for a call) and the text of each item; the header and a cut beginning are skipped."""
+    return ((label, text) for label, _, text in parse_items(record))
+
+
+def parse_items(record: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the label, the title and the text of each item of a record."""
     starts = list(_LINE.finditer(record))
     ends = [*(m.start() for m in starts[1:]), len(record)][: len(starts)]
     for start, end in zip(starts, ends, strict=True):
         label = start[1] or CALL
         text = record[start.end() : end].rstrip("\n")
-        yield label, text if label == CALL else text.replace("\n ", "\n")
+        yield label, start[2] or "", text if label == CALL else text.replace("\n ", "\n")
 
 
 def carried_statement(label: str, text: str) -> Statement:

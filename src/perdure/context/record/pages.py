@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from perdure.context.record.call_edits import written_text
 from perdure.context.record.call_output import parse_json
 from perdure.context.record.entries import redact_message, redacted
+from perdure.context.record.task import CallKind, CallLine
 from perdure.context.text import Passage, clip, is_prose, join_passages, size_of, split_passages
 from perdure.core.messages import Entry, Message
+from perdure.redaction import redact
 
 _MOST_CHARS = 60_000
 _LEAST_DOCUMENT_CHARS = 400
@@ -24,6 +28,11 @@ _DOCUMENT_SHARE = 0.08
 # Instruction files together: a share of the record, and of what nothing else needs.
 _INSTRUCTIONS_SHARE = 0.09
 _SPARE_INSTRUCTIONS_SHARE = 0.35
+# Reports that a research session wrote, together.
+_REPORTS_SHARE = 0.3
+_LEAST_REPORT_CHARS = 800
+_FEWEST_PAGES = 3
+_CODE_KINDS: tuple[CallKind, ...] = ("edit", "test", "build", "git")
 _LEAST_PASSAGE_WORTH = 0.15
 _COMMENT = re.compile(r"<!--(?:(?!-->)[\s\S]){0,4000}-->")
 _IMAGE = re.compile(r"!\[[^\]\n]{0,300}\]\([^)\n]{0,4000}\)")
@@ -182,7 +191,7 @@ def page_passages(text: str) -> tuple[Passage, ...]:
         worth = _TITLE_WORTH if number == 0 else _worth(passage, is_lead=number in leads, is_first=is_first)
         if is_opening:
             worth = max(worth, _NEWS_WORTH)
-        if passage.joint == " " and out and out[-1].worth == _NEWS_WORTH:
+        if passage.joint != "\n" and out and out[-1].worth == _NEWS_WORTH:
             # News are seldom told in one sentence.
             worth = max(worth, _NEWS_WORTH - _NEXT_DROP)
         if _HEADING_WORTH < worth < _FIGURE_WORTH and (name := _name_of(passage.text)):
@@ -322,6 +331,8 @@ class QuotedDocument:
     passages: tuple[Passage, ...]
     # Rules for the agent, such as a skill or AGENTS.md.
     is_instructions: bool = False
+    # Written by the agent: a result of its work.
+    is_report: bool = False
 
     @property
     def size(self) -> int:
@@ -347,6 +358,29 @@ def _find_instructions(entries: Sequence[Entry], reads: Mapping[str, Sequence[st
             rules = QuotedDocument(entry.memo("rules", _rules), is_instructions=True)
             newest[path or call_id] = call_id, rules
     return dict(newest.values())
+
+
+def written_reports(
+    entries: Sequence[Entry], lines: Mapping[tuple[int, str], CallLine], room: int
+) -> dict[str, QuotedDocument]:
+    """Return the prose files that a session wrote, by the ids of their calls, within their share of the room."""
+    newest: dict[str, tuple[str, QuotedDocument]] = {}
+    for entry in reversed(entries):
+        for call in entry.message.tool_calls:
+            line = lines.get((entry.seq, call.id))
+            if line is None or line.kind != "write" or line.outcome != "ok" or line.target in newest:
+                continue
+            content = written_text(call.parsed_arguments() or {})
+            if len(content) >= _LEAST_REPORT_CHARS and is_prose(content):
+                report = QuotedDocument(split_passages(redact(content[:_MOST_CHARS])), is_report=True)
+                newest[line.target] = call.id, report
+    return _within(dict(newest.values()), int(_REPORTS_SHARE * room))
+
+
+def is_research(lines: Iterable[CallLine]) -> bool:
+    """Return whether a session collected information: it opened pages of the web and worked on no code."""
+    kinds = Counter(line.kind for line in lines)
+    return kinds["web"] >= _FEWEST_PAGES and not any(kinds[kind] for kind in _CODE_KINDS)
 
 
 def find_documents(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]]) -> dict[str, QuotedDocument]:

@@ -9,19 +9,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from perdure.context.record.call_output import LINE_CHARS
 from perdure.context.record.calls import describe_call
 from perdure.context.record.decisions import prepare_reading, user_reading
+from perdure.context.record.dialogue import Dialogue, dialogue_share
 from perdure.context.record.entries import count_chars, redact_entries, redacted
 from perdure.context.record.messages import (
     CALL,
     LABELS,
+    NOTHING_STATED,
+    OPENING,
     Speaker,
     Statement,
     carried_statement,
-    parse_record,
+    parse_items,
     read_statement,
 )
-from perdure.context.record.pages import QuotedDocument, find_documents, read_instructions, share_documents
+from perdure.context.record.pages import (
+    QuotedDocument,
+    find_documents,
+    is_research,
+    read_instructions,
+    share_documents,
+    written_reports,
+)
+from perdure.context.record.selection import Option, age_factor, fill_budget, score
 from perdure.context.record.task import CallKind, CallLine, parse_steps
 from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
 from perdure.core.messages import Entry
@@ -58,6 +70,8 @@ _OLD_PLAN_FACTOR = 0.4
 _BRIEF_WEIGHT = 0.6
 _LINE_WEIGHT = 1.7
 _DETAIL_WEIGHT = 1.0
+# The detail of a longer line, which has most of its values.
+_KNOWN_DETAIL_FACTOR = 0.25
 # Of the work since the user's last request.
 _NEWEST_DETAIL_WEIGHT = 1.25
 _LEAST_CALL_WORTH = 0.2
@@ -74,6 +88,8 @@ _OPENING_LINES = 5
 _LONG_OPENING_CHARS = 600
 # A record that fills less than this share of its budget also quotes the documents that were read.
 _FULL_SHARE = 0.8
+# The share of pages in the record of a research session, at least.
+_PAGES_SHARE = 0.25
 # A passage of this length is shown once.
 _REPEATABLE_CHARS = 80
 _QUOTED_CHARS = 78
@@ -89,9 +105,6 @@ _VERBS: Mapping[CallKind, str] = {
     "task": "planned",
     "delegate": "delegated",
 }
-# Exponent of the size in a score: 1 prefers short texts strongly, 0 ignores the size.
-_SIZE_EXPONENT = 0.35
-_LEAST_SIZE = 30
 # A root that fewer paths share is not worth a line.
 _FEWEST_PATHS = 4
 _LONGEST_TARGET = 400
@@ -101,55 +114,6 @@ _RELATIVE = "Paths in calls are relative to "
 # What an earlier record has at a lower resolution already.
 _EARLIER_FACTOR = 0.5
 _EARLIER_CALL = 0.1
-
-
-@dataclass(slots=True)
-class Option:
-    """A step that adds detail to the record; it is taken after the one it needs."""
-
-    size: int
-    score: float
-    # Index of the option that has to be taken first; -1 for none.
-    needs: int = -1
-
-
-def score(worth: float, size: int) -> float:
-    """Return the score of an option: its worth, lower for a longer text."""
-    return worth / math.pow(max(size, _LEAST_SIZE), _SIZE_EXPONENT)
-
-
-def age_factor(distance: float, half_life: float) -> float:
-    """How much text at a distance from the end counts: 1 at the end, falling slowly like a power of the distance."""
-    return 1.0 / math.sqrt(1.0 + distance / half_life)
-
-
-def rank(options: Sequence[Option]) -> list[int]:
-    """Return the indexes of the options that may be taken, best score first."""
-    return sorted((i for i, o in enumerate(options) if o.score > 0), key=lambda i: -options[i].score)
-
-
-def choose(options: Sequence[Option], budget: int, order: Sequence[int] | None = None) -> set[int]:
-    """Return the indexes of the options to take, best score first, each with the ones it needs."""
-    taken: set[int] = set()
-    remaining = budget
-    for index in rank(options) if order is None else order:
-        if index in taken:
-            continue
-        chain = _untaken(options, index, taken)
-        cost = sum(options[i].size for i in chain)
-        if cost <= remaining:
-            taken.update(chain)
-            remaining -= cost
-    return taken
-
-
-def _untaken(options: Sequence[Option], index: int, taken: set[int]) -> list[int]:
-    """An option and those it needs, as far as they are not taken yet."""
-    chain = []
-    while index >= 0 and index not in taken:
-        chain.append(index)
-        index = options[index].needs
-    return chain
 
 
 def common_root(targets: Iterable[str]) -> str:
@@ -230,31 +194,37 @@ def draw_record(
     already: str = "",
     earlier: str = "",
     has_addresses: bool = True,
+    dialogue_level: float | None = None,
 ) -> str:
-    """Draw the record of the entries in at most `budget` bytes; "" where nothing fits.
+    """Draw the record of the entries in at most `budget` (see `size_of`); "" where nothing fits.
 
     Long passages that `already` has are left out. `earlier` is the record of messages that cannot be read any more:
-    its lines come before the entries, at a lower resolution.
+    its lines come before the entries, at a lower resolution. `dialogue_level` is their `dialogue_share`, if computed.
     """
     if lines is None:
         redact_entries(entries)
         lines = call_lines(entries)
+    level = dialogue_share(entries, lines) if dialogue_level is None else dialogue_level
+    dialogue = Dialogue.read(entries, list(map(statement_of, entries)), level) if level else None
     root = common_root(line.target for line in lines.values())
     header = _HEADER + (f" {_RELATIVE}{root}" if root else "")
     room = budget - len(header) - 1
     reads = {i: line.facts.read_files for i, line in _by_id(entries, lines) if line.kind in _READING}
 
     def draw(documents: Mapping[str, QuotedDocument]) -> str:
-        drawing = _Drawing(root=root, has_addresses=has_addresses, already=already)
+        drawing = _Drawing(root=root, has_addresses=has_addresses, already=already, dialogue=dialogue)
         drawing.add_earlier(earlier)
         drawing.add_entries(entries, lines, documents)
-        return _fill(drawing, room)
+        return fill_budget(drawing.options, room, drawing.render)
 
-    text = draw(read_instructions(entries, reads, room))
-    if size_of(text) < _FULL_SHARE * room and (documents := find_documents(entries, reads)):
-        # Little was said and done, as in research: the pages that were read are what the work is about.
-        left = room - size_of(draw({i: QuotedDocument(()) for i in documents}))
-        text = draw(share_documents(documents, room, left))
+    is_about_pages = is_research(lines.values())
+    reports = written_reports(entries, lines, room) if is_about_pages else {}
+    text = draw({**read_instructions(entries, reads, room), **reports})
+    if (is_about_pages or size_of(text) < _FULL_SHARE * room) and (documents := find_documents(entries, reads)):
+        # The pages that were read are what the work is about, also where little else was done.
+        left = room - size_of(draw({**{i: QuotedDocument(()) for i in documents}, **reports}))
+        left = max(left, int(_PAGES_SHARE * room)) if is_about_pages else left
+        text = draw({**share_documents(documents, room, left), **reports})
     return f"{header}\n{text}" if text else ""
 
 
@@ -264,21 +234,6 @@ def _by_id(entries: Sequence[Entry], lines: CallLines) -> Iterator[tuple[str, Ca
         for call in entry.message.tool_calls:
             if (line := lines.get((entry.seq, call.id))) is not None:
                 yield from ((i, line) for i in call.ids)
-
-
-def _fill(drawing: _Drawing, room: int) -> str:
-    """Render what fits. The sizes of options are estimates: labels, gaps and merged lines change the sum a little."""
-    order = rank(drawing.options)
-    budget, step = room, 20
-    while budget > 0:
-        text = drawing.render(choose(drawing.options, budget, order))
-        over = size_of(text) - room
-        if over <= 0:
-            return text
-        # Steps grow, for a smaller budget may choose other options that are larger than estimated, too.
-        budget -= over + step
-        step *= 2
-    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +246,8 @@ class _Said:
     first: int
     # Position of the message with the same text.
     repeats: int | None = None
+    # Another conversation begins with it.
+    is_opening: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +261,7 @@ class _Done:
 class _Drawing:
     """The statements and calls of a stretch, and the options to show them."""
 
-    def __init__(self, *, root: str, has_addresses: bool, already: str) -> None:
+    def __init__(self, *, root: str, has_addresses: bool, already: str, dialogue: Dialogue | None = None) -> None:
         self.options: list[Option] = []
         self._items: list[_Said | _Done] = []
         self._root = f"{root}/" if root else ""
@@ -316,17 +273,21 @@ class _Drawing:
         self._fingerprints: dict[int, int] = {}
         self._changed: frozenset[str] = frozenset()
         self._newest_plan: CallLine | None = None
+        self._dialogue = dialogue
+        # The option that shows the last sentence of each message of a dialogue.
+        self._last_sentences: dict[int, int] = {}
         # What the sections list as done, step by step.
         self._subjects = frozenset(s for steps in parse_steps(already) for s in steps.subjects)
 
     def add_earlier(self, record: str) -> None:
         """Add the lines of an earlier record."""
-        for label, text in parse_record(record):
+        for label, title, text in parse_items(record):
             if label == CALL:
                 line = text.partition("\n")[0]
                 self._add_texts((clip(line, _BRIEF_CHARS), line, text), _EARLIER_CALL)
             else:
-                self._add_statement(None, carried_statement(label, text), _EARLIER_FACTOR, is_old=False)
+                statement = replace(carried_statement(label, text), title=title)
+                self._add_statement(None, statement, _EARLIER_FACTOR, is_old=False)
 
     def add_entries(
         self, entries: Sequence[Entry], lines: CallLines, documents: Mapping[str, QuotedDocument] | None = None
@@ -336,7 +297,12 @@ class _Drawing:
         self._changed = frozenset(c.target for c in own if c.kind in ("edit", "write"))
         self._newest_plan = next((c for c in reversed(own) if c.facts.plan), None)
         distances = _distances(entries)
-        statements = [e.memoized("statement") or statement_of(e) for e in entries]
+        fine_from = len(entries) - _FINE_ENTRIES
+        # Of old messages with calls only the calls may be shown: their text need not be parsed.
+        statements = [
+            e.memoized("statement") or (NOTHING_STATED if at < fine_from and e.message.tool_calls else statement_of(e))
+            for at, e in enumerate(entries)
+        ]
         agreed = _agreed(statements)
         self._templates.update(
             p.text.translate(_NO_DIGITS)
@@ -344,7 +310,6 @@ class _Drawing:
             if s.is_final and s.speaker == "assistant"
             for p in s.passages
         )
-        fine_from = len(entries) - _FINE_ENTRIES
         requests = (at for at, s in enumerate(statements) if s.speaker == "user" and not s.is_bare)
         asked_at = max(requests, default=len(entries))
         for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
@@ -362,25 +327,46 @@ class _Drawing:
     # -- options -----------------------------------------------------------------------------------------------------
 
     def _add_statement(self, seq: int | None, statement: Statement, age: float, *, is_old: bool) -> None:
+        dialogue = self._dialogue
+        if seq is None or dialogue is None or statement.speaker not in ("user", "assistant") or not dialogue.has(seq):
+            dialogue = None
+        if dialogue is not None and seq is not None:
+            statement = dialogue.statement(seq)
         label = len(self.options)
         if statement.speaker == "user":
             statement = self._without_quoted(statement)
         weight = _weight(statement, age)
+        if seq is None and self._dialogue is not None and not statement.is_binding:
+            # Lines of an earlier record count like those of the dialogue, whoever wrote them.
+            weight += (age - weight) * self._dialogue.level
         repeats = None
         if statement.fingerprint and seq is not None:
             first = self._fingerprints.setdefault(statement.fingerprint, seq)
             repeats = first if first != seq else None
-        said = _Said(seq, statement, label, repeats)
+        said = _Said(seq, statement, label, repeats, dialogue is not None and seq in dialogue.openings)
         self._items.append(said)
         self.options.append(Option(size_of(self._label(said)) + 1, 0.0))
         if repeats is not None:
             self.options[label] = Option(size_of(self._label(said)) + 60, score(weight * _REPEATED_FACTOR, 60))
             return
+        worths = self._worths(statement, weight, is_old=is_old)
+        if dialogue is not None and seq is not None and not statement.is_binding:
+            worths = [dialogue.blend(w, info * age) for w, info in zip(worths, dialogue.worths(seq), strict=True)]
+            self.options[label].needs = self._last_sentences.get(dialogue.question_of(seq), -1)
+            # A polite phrase that is left out is no omission.
+            passages = (replace(p, worth=min(p.worth, w)) for p, w in zip(statement.passages, worths, strict=True))
+            self._items[-1] = replace(said, statement=replace(statement, passages=tuple(passages)))
+        self._add_passages(statement, worths, label)
+        if dialogue is not None and seq is not None:
+            self._last_sentences[seq] = len(self.options) - 2
+
+    def _worths(self, statement: Statement, weight: float, *, is_old: bool) -> list[float]:
+        """Return what each passage of a statement counts; 0 for noise and for what is shown already."""
         least = 0.0 if statement.speaker == "user" else _LEAST_WORTH
         if is_old and statement.speaker != "user":
             least = max(least, _least_worth(statement.passages))
         best = max(p.worth for p in statement.passages) if statement.is_final else math.inf
-        shorts: list[int] = []
+        worths = []
         for passage in statement.passages:
             is_noise = passage.worth < least or self._is_repeated(passage, statement)
             worth = 0.0 if is_noise else weight * passage.worth
@@ -389,12 +375,18 @@ class _Drawing:
                 best = math.inf
             if (times := self._templates.get(passage.text.translate(_NO_DIGITS), 1)) > _MOST_ALIKE:
                 worth /= math.sqrt(times)
-            shorts.append(len(self.options))
-            needs = label if passage.lead < 0 else shorts[passage.lead]
+            worths.append(worth)
+        return worths
+
+    def _add_passages(self, statement: Statement, worths: Sequence[float], label: int) -> None:
+        """Add two options for each passage, its short form and the rest, below its lead or the label."""
+        first = len(self.options)
+        for passage, worth in zip(statement.passages, worths, strict=True):
+            needs = label if passage.lead < 0 else first + 2 * passage.lead
             size = size_of(passage.short)
             more = size_of(passage.text) - size
             self.options.append(Option(size + 3, score(worth, size), needs))
-            self._add_step(worth * _REST_FACTOR, size + more, more, shorts[-1])
+            self._add_step(worth * _REST_FACTOR, size + more, more, len(self.options) - 1)
 
     def _without_quoted(self, statement: Statement) -> Statement:
         """Return the statement with its place in the record, but only the first words of what the sections quote."""
@@ -435,15 +427,21 @@ class _Drawing:
         is_looked_at = line.kind == "read" and line.target in self._changed
         is_binding = line.user_words and f"“{line.user_words}”" not in self._already
         weight = _BINDING_WEIGHT if is_binding else age * (_OLD_PLAN_FACTOR if is_old_plan else 1.0)
-        if self._subjects and line.repeatable is not None and not self._subjects.isdisjoint(line.repeatable.values):
+        has_values = len(line.line) > LINE_CHARS
+        step = None if has_values else line.repeatable
+        if self._subjects and step is not None and not self._subjects.isdisjoint(step.values):
             weight *= _REPEATED_FACTOR
         self._add_texts(
             texts,
             weight * line.worth,
             brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH,
-            detail_weight=_NEWEST_DETAIL_WEIGHT if is_newest else _DETAIL_WEIGHT,
+            detail_weight=(_NEWEST_DETAIL_WEIGHT if is_newest else _DETAIL_WEIGHT)
+            * (_KNOWN_DETAIL_FACTOR if has_values else 1.0),
         )
-        if document is not None and document.passages:
+        if document is not None and document.is_report:
+            report = Statement("report", document.passages, is_final=True, title=clip(self._local(line.target), 60))
+            self._add_statement(seq, report, age, is_old=False)
+        elif document is not None and document.passages:
             speaker: Speaker = "instructions" if document.is_instructions else "document"
             self._add_statement(seq, Statement(speaker, document.passages), age, is_old=False)
 
@@ -483,7 +481,9 @@ class _Drawing:
         """Render the taken options in order; neighbouring brief calls share a line."""
         out: list[str] = []
         brief: list[str] = []
+        is_opening = False
         for item in self._items:
+            is_opening = is_opening or (isinstance(item, _Said) and item.is_opening)
             if item.first not in taken:
                 continue
             if isinstance(item, _Done):
@@ -493,7 +493,8 @@ class _Drawing:
                     continue
                 text = f"{CALL} {item.texts[level]}"
             else:
-                text = self._statement_text(item, taken)
+                text = self._statement_text(replace(item, is_opening=is_opening), taken)
+                is_opening = is_opening and not text
             if text:
                 _flush(out, brief)
                 out.append(text)
@@ -517,7 +518,8 @@ class _Drawing:
             return "  excerpts:"
         if said.statement.speaker == "instructions":
             return "  its rules:"
-        title = f" ({said.statement.title})" if said.statement.title else ""
+        title = said.statement.title or (OPENING if said.is_opening else "")
+        title = f" ({title})" if title else ""
         return f"{LABELS[said.statement.speaker]}{title} {self._address(said.seq)}".rstrip() + ":"
 
     def _address(self, seq: int | None) -> str:

@@ -22,7 +22,8 @@ from perdure.context.record.task import (
     TouchedFile,
     UserRequest,
 )
-from perdure.context.text import beginning, clip, sentences, tidy
+from perdure.context.standing_instructions import is_small_talk
+from perdure.context.text import beginning, clip, has_wide, sentences, size_of, tidy
 from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, MOST_REQUESTS, OPEN, quote
 from perdure.redaction import redact
 
@@ -37,7 +38,7 @@ _INSTRUCTION_KINDS: dict[str, InstructionKind] = {
     REMARKS: "remark",
 }
 SAME_AS_TASK = "What Active Task quotes."
-PASTED = "[the user pasted text here, which is material and no instruction{}]"
+PASTED = "[more text of this message, taken as material and not as instructions{}]"
 
 DEFAULT_CHARS = 6_000
 # Share of the budget of each section that code writes; Active Task and the instructions have no limit but their own.
@@ -105,7 +106,8 @@ def write_active_task(state: TaskState) -> str:
         return f"{ALL_ANSWERED}\n{_quoted(closed[-1])}{_waiting(state)}" if closed else f"None{_waiting(state)}"
     shown = open_requests[-MOST_REQUESTS:]
     more = len(open_requests) - len(shown)
-    earlier = f"[{more} earlier open requests are in the record{address(open_requests[0].seq)}]\n" if more else ""
+    kind = "request is" if more == 1 else "requests are"
+    earlier = f"[{more} earlier open {kind} in the record{address(open_requests[0].seq)}]\n" if more else ""
     return f"{OPEN}\n{earlier}" + "\n\n".join(map(_quoted, shown)) + _waiting(state)
 
 
@@ -195,7 +197,7 @@ def _completed(state: TaskState, room: int) -> str:
         if request.status == "answered" and request.closed_seq is not None and request.seq not in questions:
             words = beginning(tidy(redact(_headline(request.own_words))), 90)
             answered = f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"
-            milestones += [(request.closed_seq, answered)] if words else []
+            milestones += [(request.closed_seq, answered)] if words and not is_small_talk(words) else []
     ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
     steps = write_steps(state, room if not ordered else int(room * _STEPS_SHARE))
     numbered = _numbered(ordered, room - sum(len(line) + 1 for line in steps))
@@ -225,7 +227,7 @@ def _numbered(lines: Sequence[str], room: int) -> str:
     start = len(lines)
     while start > 0 and (room := room - len(lines[start - 1]) - 5) >= 0:
         start -= 1
-    left_out = [f"[{start} earlier ones are in the record]"] if start else []
+    left_out = [f"[{start} earlier {'one is' if start == 1 else 'ones are'} in the record]"] if start else []
     return "\n".join([*left_out, *(f"{n}. {line}" for n, line in enumerate(lines[start:], start + 1))])
 
 
@@ -395,7 +397,7 @@ def fit_lines(lines: Sequence[str], room: int, *, newest_last: bool = False) -> 
     """Return the first whole lines that fit, at least one."""
     chosen: list[str] = []
     for line in lines:
-        if (room := room - len(line) - 1) < 0 and chosen:
+        if (room := room - (size_of(line) if has_wide(line) else len(line)) - 1) < 0 and chosen:
             break
         chosen.append(line)
     return "\n".join(reversed(chosen) if newest_last else chosen)
@@ -457,7 +459,9 @@ def draw_index(use: ValueUse, *, budget: int, visible: frozenset[str], text: str
     parts = parts_in(text)
     values = [v for v, c in chance.items() if c >= _least_chance(v) and v not in visible and v not in parts]
     values = [v for v in values if _tells_something(v)]
-    values.sort(key=lambda v: -chance[v] / (len(v) + _OVERHEAD))
+    # Values of a message are a set: equal ones are listed by where they first occurred, then by their text.
+    first = use.weights.first
+    values.sort(key=lambda v: (-chance[v] / (len(v) + _OVERHEAD), first[v], v))
     labels = _Labels(use)
     groups: dict[str, list[str]] = {}
     room = budget

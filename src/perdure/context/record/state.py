@@ -129,7 +129,7 @@ class _StateFold:
             has_text = not message.is_blank
             if has_text:
                 self.decisions.add_assistant(entry.seq, decisions_of(entry))
-            if not message.tool_calls:
+            if not message.tool_calls and message.cut_off is None:
                 self._add_reply(entry)
             elif has_text:
                 self.texts.append(entry)
@@ -213,6 +213,7 @@ class _StateFold:
         asked, last = self.requests.question, self.texts[-1] if self.texts else None
         return TaskState(
             requests=tuple(self.requests.requests),
+            stops=tuple(self.requests.stops),
             goal=self.goal,
             instructions=tuple(self.instructions.values()),
             decisions=self.decisions.decisions,

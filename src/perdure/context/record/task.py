@@ -105,13 +105,17 @@ class CallLine:
 # Kinds of calls that neither the files nor the commits of a task represent.
 _STEPS: frozenset[CallKind] = frozenset(("other", "shell", "test", "build"))
 # Tools that look at something and leave nothing done.
-_LOOKS = re.compile(r"(?i)(?:\w+__)?(?:get|read|fetch|list|search|view|find|query|open|show|browse|inspect)")
+_LOOKS = re.compile(
+    r"(?i)(?:\w+__)?(?:get|read|fetch|list|search|view|find|query|open|show|browse|inspect|calculate|compute|think)"
+)
 _FEWEST_SUBJECTS = 3
 _LONGEST_CALL = 160
 _LONGEST_SUBJECT = 60
 _MOST_WORDS = 12
 _OUTCOME_CHARS = 90
 _PLACEHOLDER = "…"
+# An outcome with as many differs in all its values.
+_MOST_PLACEHOLDERS = 3
 _WORDS = re.compile(r"[^\s,`“”\"']+")
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z:-]*")
 _NUMBERED = re.compile(r"[\w.-]*\d[\w.-]*")
@@ -230,7 +234,7 @@ def _newest_steps(calls: Sequence[tuple[int, RepeatableCall]]) -> Iterator[_Step
     # Of a name and its value the name comes first, though a retry may have another value.
     at = next(i for i, n in enumerate(counts) if 2 * n >= most)
     varying = [i for i, n in enumerate(counts) if n > 1]
-    fixed = [w for w, n in zip(words[0], counts, strict=True) if n == 1 and "=" not in w]
+    fixed = [w for w, n in zip(words[0], counts, strict=True) if n == 1 and "=" not in w and any(map(str.isalnum, w))]
     name = " ".join(fixed) or words[0][0]
     newest = {call.words[at]: (seq, call) for seq, call in calls}
     for word, (seq, call) in newest.items():
@@ -258,6 +262,8 @@ def _group(members: Sequence[_Step], done: Mapping[str, Sequence[_Step]]) -> Rep
     outcomes = {m.outcome for m in members}
     text = last.outcome if len(outcomes) == 1 else _NUMBERED.sub(_PLACEHOLDER, last.outcome)
     text = _UNSTATED.sub("", text.removeprefix(f"{_PLACEHOLDER}: ")).strip(" ,")
+    if text.count(_PLACEHOLDER) >= _MOST_PLACEHOLDERS:
+        text = ""
     text = beginning(redact(text), _OUTCOME_CHARS)
     subjects = tuple(redact(m.subject) for m in members)
     return RepeatedSteps((*shared, last.name), "" if is_directive(text) else text, subjects, last.seq)
@@ -414,6 +420,8 @@ class TaskState:
     """What is true of the task at the end of the log; lists are in the order of the log."""
 
     requests: tuple[UserRequest, ...] = ()
+    # Positions of messages that take back what was under way without naming it.
+    stops: tuple[int, ...] = ()
     goal: SourcedValue | None = None
     instructions: tuple[StandingInstruction, ...] = ()
     decisions: tuple[TaskDecision, ...] = ()

@@ -1,0 +1,122 @@
+"""Calls of services, such as bookings, orders and tickets: which of them change something, and the values that matter.
+
+The response of a service is an object of a dozen members, most of which repeat the request. The line of a call has the
+values that its arguments do not have: states, amounts, identifiers, dates and names before anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from perdure.context.record.call_json import is_dull
+from perdure.context.record.call_output import count_noun, one_line
+
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_CHANGES = re.compile(
+    r"(?i)(?:accept|activate|add|apply|approve|archive|assign|award|ban|block|book|buy|cancel|change|charge|close"
+    r"|complete|confirm|create|credit|deactivate|debit|decline|delete|deliver|disable|discount|dispatch|email|enable"
+    r"|enroll|escalate|exchange|extend|file|forward|grant|invite|issue|lock|mark|merge|modify|move|notify|open|order"
+    r"|pause|pay|place|post|publish|purchase|put|refund|register|reject|release|remove|rename|renew|reopen|reply|report"
+    r"|reschedule|reserve|reset|resolve|restore|resume|return|revoke|save|schedule|send|set|ship|sign|start|stop|submit"
+    r"|subscribe|swap|transfer|unblock|unlock|unsubscribe|update|upgrade|upload|withdraw|write)"
+)
+_THINKING = frozenset(("think", "thinking", "thought", "reflect", "scratchpad", "sequentialthinking"))
+# What a member is about, by the words of its name, in the order of a line; personal data and origins come last.
+_TOPICS: Sequence[tuple[int, re.Pattern[str]]] = tuple(
+    (rank, re.compile(rf"(?i)(?:{words})s?"))
+    for rank, words in (
+        (0, "error|reason|warning"),
+        (1, "status|state|result|outcome|confirm(?:ation|ed)|approved"),
+        (2, "total|amount|balance|price|refund|fee|cost|paid|payment|charge|discount|tax|quantity|count"),
+        (9, "created|updated|modified|email|phone|address|zip|province|country|dob|birth|url|source"),
+        (3, "id|number|code|reference|order|reservation|booking|ticket|item|key"),
+        (4, "date|time|departure|arrival|due|expir(?:es|y)|start|end|deadline|scheduled|flights"),
+        (5, "name|first|last|title|membership|tier|level|plan|class|cabin|passenger|type|origin|destination"),
+    )
+)
+_OTHER_TOPIC = 6
+# Lists come behind single values of like topics.
+_NESTED_RANKS = 1.5
+_MAX_ITEMS = 12
+_VALUE_CHARS = 60
+_DEPTH = 3
+
+
+def is_change(name: str) -> bool:
+    """Return whether a tool changes something by its name: it books, cancels, sends, pays."""
+    words = _WORDS.findall(name.rsplit("__", 1)[-1].rsplit(".", 1)[-1])
+    return bool(words) and _CHANGES.fullmatch(words[0]) is not None
+
+
+def is_thinking(name: str) -> bool:
+    """Return whether a tool only takes down a thought."""
+    return "".join(_WORDS.findall(name.rsplit("__", 1)[-1])).lower() in _THINKING
+
+
+def compact_value(value: object, limit: int) -> str:
+    """Return a value in one line: the values of an object without their names, the items of a list apart."""
+    return one_line(_compact(value, 0), limit)
+
+
+def _compact(value: object, depth: int) -> str:
+    if isinstance(value, Mapping):
+        if depth >= _DEPTH:
+            return "…"
+        return " ".join(filter(None, (_compact(v, depth + 1) for k, v in value.items() if not is_dull(str(k), v))))
+    if isinstance(value, list | tuple):
+        texts = list(filter(None, (_compact(v, depth + 1) for v in value[:_MAX_ITEMS])))
+        more = f" … {len(value) - _MAX_ITEMS} more" if len(value) > _MAX_ITEMS else ""
+        return (" | " if any(" " in t for t in texts) else ", ").join(texts) + more
+    if value is None or value == "":
+        return ""
+    return str(value).lower() if isinstance(value, bool) else one_line(str(value), 4 * _VALUE_CHARS)
+
+
+def service_values(body: Mapping[str, Any], arguments: Mapping[str, Any], limit: int) -> str:
+    """Return the members of a response that the request does not name, the most telling first, within `limit`."""
+    argument_values = set(_scalars(arguments, 0))
+    members = [(k, v) for k, v in list(body.items())[: _MAX_ITEMS * 4] if v not in (None, "", [], {})]
+    members = [
+        (k, v) for k, v in members if not is_dull(str(k), v) and (_is_nested(v) or str(v) not in argument_values)
+    ]
+    members.sort(key=lambda m: _topic(str(m[0])) + _NESTED_RANKS * _is_nested(m[1]))
+    parts: list[str] = []
+    room = limit
+    for name, value in members:
+        text = f"{name}: {_member(value) if _is_nested(value) else one_line(_compact(value, 0), _VALUE_CHARS)}"
+        if _is_nested(value) and len(members) > 1:
+            # One list leaves the other members their room.
+            text = one_line(text, max(_VALUE_CHARS, limit // 2))
+        if len(text) > room:
+            text = f"{name}: {count_noun(len(value), 'item')}" if isinstance(value, list) else ""
+        if text and len(text) <= room:
+            parts.append(text)
+            room -= len(text) + 2
+    return ", ".join(parts)
+
+
+def _member(value: object) -> str:
+    if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
+        # An object by keys: its members name themselves, often by the same value again.
+        rows = ({"key": k, **{n: x for n, x in v.items() if x != k}} for k, v in value.items())
+        return _compact(list(rows), 0)
+    return _compact(value, 0)
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, Mapping | list)
+
+
+def _topic(name: str) -> int:
+    words = _WORDS.findall(name)
+    return next((rank for rank, topic in _TOPICS if any(map(topic.fullmatch, words))), _OTHER_TOPIC)
+
+
+def _scalars(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, Mapping | list | tuple) and depth < _DEPTH:
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _scalars(item, depth + 1)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)

@@ -1,0 +1,86 @@
+"""The text of a call: what was called, on what, and the line and the detail with what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.context.record.call_edits import edited_path
+from perdure.context.record.call_output import (
+    DATA_CHARS,
+    DETAIL_CHARS,
+    LINE_CHARS,
+    CallFinding,
+    clip_middle,
+    join_rows,
+    one_line,
+    printable,
+)
+from perdure.context.record.call_services import compact_value
+from perdure.context.record.task import CallKind, CallLine, Outcome
+
+
+def compose_line(
+    name: str,
+    kind: CallKind,
+    target: str,
+    what: str,
+    finding: CallFinding,
+    outcome: Outcome,
+    short: str = "",
+    *,
+    line_chars: int = LINE_CHARS,
+) -> CallLine:
+    """Put together the line and the detail; `short` is the call as the line names it."""
+    headline = finding.headline
+    mark = "FAILED: " if outcome == "failed" else ""
+    room = max(50, line_chars - len(headline) - len(mark) - 3)
+    short = short or what
+    if len(short) > room and " (`" in short:
+        short = short.split(" (`", 1)[0]
+    short = clip_middle(short, min(room, line_chars - 50))
+    line = printable(one_line(f"{short} → {mark}{headline}" if headline else short, line_chars))
+    title = headline if finding.title is None or not finding.rows else finding.title
+    rows = [r for r in finding.rows if r != title]
+    full = f"{what} → {mark}{title}".removesuffix(" → ") if title or mark else what
+    if not rows and len(full) <= LINE_CHARS:
+        return CallLine(kind, name, target, outcome, line, line, finding.worth, facts=finding.facts)
+    first = clip_middle(" ".join(full.split()), 420 if outcome != "refused" else 1_000)
+    room = DATA_CHARS if finding.is_data else DETAIL_CHARS
+    body = join_rows(rows, limit=room - len(first), row_chars=900)
+    detail = printable("\n".join([first, *(f"  {r}" for r in body)]))
+    return CallLine(kind, name, target, outcome, line, detail, finding.worth, facts=finding.facts)
+
+
+def target_of(kind: CallKind, arguments: Mapping[str, Any]) -> str:
+    if kind == "shell":
+        return " ".join(command_of(arguments)[:1_500].split())
+    if kind in ("read", "write", "edit", "delete"):
+        return edited_path(arguments) or arguments_text(arguments, 160)
+    if kind == "search":
+        return str(arguments.get("pattern") or arguments.get("query") or edited_path(arguments))[:300]
+    for key in ("url", "query", "description", "subject", "goal", "title", "id", "task_id", "taskId"):
+        if isinstance(value := arguments.get(key), str) and value:
+            return value[:300]
+    return arguments_text(arguments, 200)
+
+
+def arguments_text(arguments: Mapping[str, Any], limit: int) -> str:
+    """The arguments as `name=value`, shortest first where they do not all fit."""
+    pairs = [
+        f"{k}={compact_value(v, 120)}"
+        for k, v in list(arguments.items())[:30]
+        if v not in (None, "", [], {}) and k != "_i"
+    ]
+    return one_line(", ".join(pairs), limit)
+
+
+def command_of(arguments: Mapping[str, Any]) -> str:
+    for key in ("command", "cmd", "script", "code", "input"):
+        value = arguments.get(key)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list):
+            words = [str(w) for w in value]
+            return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
+    return ""

@@ -269,3 +269,59 @@ def test_results_of_a_call_are_found_within_the_scope_alone(store: SessionStore,
 def test_one_word_is_not_searched_in_the_call_of_a_result(store: SessionStore) -> None:
     _checks(store)
     assert {h.role for h in store.search("curl")} == {"assistant"}
+
+
+def working_talk(store: SessionStore, clock: FakeClock) -> None:
+    """A request, some work, and what was done last, which has no word of the request."""
+    session = store.create(title="Work")
+    store.append(session.id, [user("Please port the invoice parser to the new library."), assistant("Reading it.")])
+    store.append(session.id, [user(f"Unrelated remark {n} about lunch.") for n in range(40)])
+    store.append(session.id, assistant("The invoice parser reads the new library's tables; the port has begun."))
+    clock.pass_ms(1_000)
+    store.append(session.id, [user("Go on."), assistant("Two checks of rounding fail, fixing those.")])
+    other = store.create(title="Newer talk")
+    store.append(other.id, [user("Where shall we have lunch?"), assistant("At the lake.")])
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What is being done right now about the port of the invoice parser?",
+        "Which step is still in progress for the invoice parser?",
+        "What was the most recent work on the invoice parser?",
+    ],
+)
+def test_a_question_about_the_present_finds_the_newest_messages(
+    store: SessionStore, clock: FakeClock, question: str
+) -> None:
+    working_talk(store, clock)
+    assert "m:45" in [h.address for h in store.search(question, limit=5) if h.title == "Work"]
+    assert not [h for h in store.search(question, limit=5) if h.title != "Work"]
+
+
+def test_other_questions_do_not_prefer_the_newest_messages(store: SessionStore, clock: FakeClock) -> None:
+    working_talk(store, clock)
+    addresses = [h.address for h in store.search("Which library is the invoice parser ported to?", limit=50)]
+    assert "m:1" in addresses[:5]
+    assert "m:45" not in addresses
+
+
+def test_newest_messages_are_found_within_the_scope_alone(store: SessionStore, clock: FakeClock) -> None:
+    working_talk(store, clock)
+    question = "What is being done right now about the port of the invoice parser?"
+    by_user = store.search(question, scope={"role": "user"}, limit=50)
+    assert {h.role for h in by_user} == {"user"}
+    earlier = store.search(question, scope={"until_ms": max(h.created_at_ms for h in by_user)}, limit=50)
+    assert "m:45" not in [h.address for h in earlier]
+
+
+def test_a_statement_ranks_above_the_searches_for_it_and_what_a_model_made_of_them(store: SessionStore) -> None:
+    session = store.create(title="Keys")
+    store.append(session.id, [user("The deploy key rotates on Thursdays at 4pm."), assistant("Noted.")])
+    for n, note in enumerate(
+        ("[Not answered: m-1 cited none of them]", "[Answered by m-1 from the results below]\nYes.")
+    ):
+        call = ToolCall(f"c{n}", "session_search", '{"query": "deploy key rotates", "answer": true}')
+        report = f"{note}\n\nSearched 9 messages: deploy (2), key (4), rotates (2).\n\nm:1\nThe deploy key rotates"
+        store.append(session.id, [assistant(None, (call,)), tool_result(call.id, report, "session_search")])
+    assert store.search("deploy key rotates", limit=5)[0].address == "m:1"

@@ -10,11 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perdure.core.concurrency import SystemClock
-from perdure.core.messages import user
+from perdure.core.messages import ToolCall, assistant, tool_result, user
 from perdure.core.visibility import User
 from perdure.store import SessionStore
 from perdure.store.db.database import Transaction
 from perdure.store.db.postgres import PostgresDatabase, open_postgres
+from perdure.store.db.postgres_blobs import PostgresBlobStore
+from perdure.store.encoding import TimeIds
+from perdure.store.queries import StoreContext
 from perdure.store.search.index import IdRange, TsvectorIndex, index_text
 from perdure.store.search.query import parse
 from support.postgres import PostgresBackend
@@ -41,7 +44,7 @@ def newest(database: PostgresDatabase, query: str, *, below: int | None = None, 
     def work(tx: Transaction) -> list[int]:
         groups = [[clause] for clause in parse(query)]
         ids = IdRange(1, 4_000_000 if below is None else below - 1)
-        return INDEX.newest(tx, "message", groups, strategy="adjacent", scopes=(), ids=ids, limit=limit)
+        return INDEX.newest(tx, "message", [groups], strategy="adjacent", scopes=(), ids=ids, limit=limit)[0]
 
     return database.read(work)
 
@@ -115,3 +118,34 @@ def test_a_query_is_never_parsed_as_a_tsquery_expression(server: PostgresBackend
     store = server.open()
     store.append(store.create().id, user("swan"))
     assert [h.address for h in store.search(query)] == ["m:1"]
+
+
+def test_joining_results_with_their_calls_reads_the_messages_around_them_only(database: PostgresDatabase) -> None:
+    clock = SystemClock()
+    store = SessionStore(StoreContext(database, INDEX, clock, TimeIds(clock)), PostgresBlobStore(database))
+    session = store.create()
+    for start in range(0, 1_500, 50):
+        calls = [
+            ToolCall(f"call_{n}", "terminal", f'{{"command":"measure the heron{n} of lake side bird watch"}}')
+            for n in range(start, start + 50)
+        ]
+        store.append(
+            session.id,
+            [
+                m
+                for c in calls
+                for m in (assistant("", (c,)), tool_result(c.id, f"depth of {c.id} in metres below the pier"))
+            ],
+        )
+
+    def work(tx: Transaction) -> tuple[list[str], int]:
+        hits = store.search("measure depth terminal", limit=5)
+        counted = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'message'"
+        (read,) = tx.row(counted) or (0,)
+        return [h.excerpt.split()[0] for h in hits], read
+
+    # A search within a transaction is a part of it, and the server counts what the transaction reads.
+    first_words, read = database.read(work)
+    assert first_words == ["terminal"] * 5
+    # Without statistics of the new table the planner once read the whole conversation for every result.
+    assert read < 20_000

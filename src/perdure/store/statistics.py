@@ -71,6 +71,8 @@ class ConversationFigures:
     tokens: int = 0
     cost_usd: float | None = None
     unpriced_calls: int = 0
+    # Those of them without token counts; the others have no known price.
+    unreported_calls: int = 0
     # The size of the context after the newest call or compaction, and the model's window.
     context_tokens: int | None = None
     window_tokens: int | None = None
@@ -91,13 +93,18 @@ def load_figures(tx: Transaction, ids: Sequence[str]) -> dict[str, ConversationF
     if not ids:
         return figures
     among = f"conversation IN ({', '.join('?' * len(ids))})"
-    for conversation, calls, tokens, cost, unpriced in tx.rows(
+    for conversation, calls, tokens, cost, unpriced, unreported in tx.rows(
         f"SELECT conversation, COUNT(*), SUM({_TOKENS}), SUM(cost_usd),"
-        f" SUM(CASE WHEN cost_usd IS NULL THEN 1 ELSE 0 END) FROM call WHERE {among} GROUP BY conversation",
+        f" SUM(CASE WHEN cost_usd IS NULL THEN 1 ELSE 0 END), SUM(1 - reported) FROM call WHERE {among}"
+        " GROUP BY conversation",
         ids,
     ):
         figures[to_text(conversation)] = ConversationFigures(
-            _whole(calls), _whole(tokens), None if cost is None else to_sum(cost), _whole(unpriced)
+            _whole(calls),
+            _whole(tokens),
+            None if cost is None else to_sum(cost),
+            _whole(unpriced),
+            _whole(unreported),
         )
     for conversation, count in tx.rows(
         f"SELECT conversation, COUNT(*) FROM session WHERE {among} AND began_by = 'compression' GROUP BY conversation",

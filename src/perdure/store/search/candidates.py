@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from perdure.store.db.database import Transaction
-from perdure.store.search.index import IdRange, IndexName, Strategy, TextIndex
-from perdure.store.search.query import Clause, SearchQuery, Term
+from perdure.store.search.index import ClauseGroups, IdRange, IndexName, Strategy, TextIndex
+from perdure.store.search.query import SearchQuery
 from perdure.store.search.ranking import inverse_frequency
 from perdure.store.search.scope import SearchScope
 
@@ -109,31 +109,38 @@ class CandidateSearch:
         return candidates
 
     def _read_postings(self) -> list[Postings]:
-        return [self._estimate(self._matches(t)) for t in self._query.terms]
+        """Read the newest matches of each term; of a name as written and by its adjacent parts, or else scattered."""
+        terms = self._query.terms
+        read = self._read_terms(range(len(terms)), "exact")
+        names = [n for n, t in enumerate(terms) if t.is_name and len(read[n]) < self._limit]
+        for number, ids in self._read_terms(names, "adjacent").items():
+            read[number] = sorted({*read[number], *ids}, reverse=True)[: self._limit]
+        read |= self._read_terms((n for n in names if not read[n] and len(terms[n].clauses[0].names) > 1), "scattered")
+        return [self._estimate(read[n]) for n in range(len(terms))]
 
-    def _matches(self, term: Term) -> list[int]:
-        """Return the newest matches of a term; of a name as written and by its adjacent parts, or else scattered."""
-        ids = self._newest([term.clauses], "exact", limit=self._limit)
-        if not term.is_name or len(ids) >= self._limit:
-            return ids
-        adjacent = self._newest([term.clauses], "adjacent", limit=self._limit)
-        ids = sorted({*ids, *adjacent}, reverse=True)[: self._limit]
-        if not ids and len(term.clauses[0].names) > 1:
-            ids = self._newest([term.clauses], "scattered", limit=self._limit)
-        return ids
+    def _read_terms(self, numbers: Iterable[int], strategy: Strategy) -> dict[int, list[int]]:
+        """Return the newest matches of terms, by their number."""
+        listed = list(numbers)
+        searches = [[self._query.terms[n].clauses] for n in listed]
+        return dict(zip(listed, self._read(searches, strategy, limit=self._limit), strict=True))
 
-    def _newest(
-        self, groups: Sequence[Sequence[Clause]], strategy: Strategy, *, limit: int, ids: IdRange | None = None
-    ) -> list[int]:
+    def _read(
+        self, searches: Sequence[ClauseGroups], strategy: Strategy, *, limit: int, ids: IdRange | None = None
+    ) -> list[list[int]]:
+        if not searches:
+            return []
         return self._index.newest(
             self._tx,
             self._name,
-            groups,
+            searches,
             strategy=strategy,
             scopes=self._scope.terms,
             ids=ids or self._ids,
             limit=limit,
         )
+
+    def _newest(self, groups: ClauseGroups, strategy: Strategy, *, limit: int, ids: IdRange | None = None) -> list[int]:
+        return self._read([groups], strategy, limit=limit, ids=ids)[0]
 
     def _estimate(self, ids: Sequence[int]) -> Postings:
         if len(ids) < self._limit:
@@ -168,8 +175,9 @@ class CandidateSearch:
         terms = self._query.terms
         if rare and sum(self.postings[n].total for n in rare) > enough:
             alternatives = [c for n in rare for c in terms[n].clauses]
-            for number in common:
-                candidates.add(self._newest([alternatives, terms[number].clauses], "exact", limit=self._limit), number)
+            searches = [[alternatives, terms[n].clauses] for n in common]
+            for number, ids in zip(common, self._read(searches, "exact", limit=self._limit), strict=True):
+                candidates.add(ids, number)
         if len(common) < 2 or rare:
             return
         rarest = max(common, key=lambda n: (weights[n], -n))

@@ -24,7 +24,7 @@ _TITLE_COUNT = 3.0
 _SATURATION = 1.2
 _LENGTH_SHARE = 0.4
 # What a related word counts, compared with the word itself.
-_RELATED_SHARE = 0.5
+_RELATED_SHARE = 0.7
 # How much the nearest text by meaning gains, compared with the best one by words.
 _MEANING_SHARE = 1.0
 _MAX_QUERY_CHARS = 1_000
@@ -83,25 +83,30 @@ def _related_words(groups: tuple[tuple[str, ...], ...]) -> Mapping[str, Sequence
     return related
 
 
-def _query_terms(query: str, related: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    words = [_base(word) for word in tokenize(query).parts]
-    terms = {word: 1.0 for word in words if word not in STOP_WORDS}
+def _query_terms(query: str, related: Mapping[str, Sequence[str]]) -> list[dict[str, float]]:
+    """Return for each word of the query what it counts, and what the words that may stand for it count."""
+    words = list(dict.fromkeys(_base(word) for word in tokenize(query).parts))
+    terms = []
     for word in words:
-        for other in related.get(word, ()):
-            terms.setdefault(other, _RELATED_SHARE)
-    return terms or dict.fromkeys(words, 1.0)
+        others = {other: _RELATED_SHARE for other in related.get(word, ()) if other not in words}
+        terms.append(others if word in STOP_WORDS else {**others, word: 1.0})
+    return terms if any(terms) else [{word: 1.0} for word in words]
 
 
 def _word_scores(query: str, documents: Sequence[_Document], related: Mapping[str, Sequence[str]]) -> list[float]:
-    terms = _query_terms(query, related)
+    """Score by words; of a word and those that may stand for it, the best match in a text counts."""
     typical = sum(d.length for d in documents) / max(1, len(documents)) or 1.0
     scores = [0.0] * len(documents)
-    for term, share in terms.items():
-        matches = [(n, d.counts[term]) for n, d in enumerate(documents) if term in d.counts]
-        weight = share * inverse_frequency(len(matches), len(documents))
-        for n, count in matches:
-            discount = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * documents[n].length / typical)
-            scores[n] += weight * count * (_SATURATION + 1) / (count + discount)
+    for alternatives in _query_terms(query, related):
+        best: dict[int, float] = {}
+        for term, share in alternatives.items():
+            matches = [(n, d.counts[term]) for n, d in enumerate(documents) if term in d.counts]
+            weight = share * inverse_frequency(len(matches), len(documents))
+            for n, count in matches:
+                discount = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * documents[n].length / typical)
+                best[n] = max(best.get(n, 0.0), weight * count * (_SATURATION + 1) / (count + discount))
+        for n, score in best.items():
+            scores[n] += score
     return scores
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from perdure.store.db.database import Step, Transaction, Value
 from perdure.store.search.query import Clause
@@ -86,14 +86,17 @@ class TextIndex(Protocol):
         self,
         tx: Transaction,
         index: IndexName,
-        groups: ClauseGroups,
+        searches: Sequence[ClauseGroups],
         *,
         strategy: Strategy,
         scopes: Sequence[Sequence[str]],
         ids: IdRange,
         limit: int,
-    ) -> list[int]:
-        """Return ids of matching texts, highest first; one term of each group in `scopes` must match."""
+    ) -> list[list[int]]:
+        """Return for each search the ids of matching texts, highest first, at most `limit`.
+
+        One term of each group in `scopes` must match.
+        """
         ...
 
 
@@ -124,17 +127,17 @@ class FtsIndex:
         self,
         tx: Transaction,
         index: IndexName,
-        groups: ClauseGroups,
+        searches: Sequence[ClauseGroups],
         *,
         strategy: Strategy,
         scopes: Sequence[Sequence[str]],
         ids: IdRange,
         limit: int,
-    ) -> list[int]:
-        values: list[Value] = [_expression(groups, strategy, scopes), ids.lowest, ids.highest, limit]
+    ) -> list[list[int]]:
         where = f"{index}_index MATCH ? AND rowid BETWEEN ? AND ?"
-        rows = tx.rows(f"SELECT rowid FROM {index}_index WHERE {where} ORDER BY rowid DESC LIMIT ?", values)
-        return [rowid for (rowid,) in rows]
+        sql = f"SELECT rowid FROM {index}_index WHERE {where} ORDER BY rowid DESC LIMIT ?"
+        expressions = [_expression(groups, strategy, scopes) for groups in searches]
+        return [[rowid for (rowid,) in tx.rows(sql, (e, ids.lowest, ids.highest, limit))] for e in expressions]
 
 
 def _expression(groups: ClauseGroups, strategy: Strategy, scopes: Sequence[Sequence[str]]) -> str:
@@ -212,28 +215,60 @@ class TsvectorIndex:
         self,
         tx: Transaction,
         index: IndexName,
-        groups: ClauseGroups,
+        searches: Sequence[ClauseGroups],
         *,
         strategy: Strategy,
         scopes: Sequence[Sequence[str]],
         ids: IdRange,
         limit: int,
-    ) -> list[int]:
-        words, (check, check_values) = _words(groups, strategy, scopes), _check(groups, strategy)
+    ) -> list[list[int]]:
+        results: list[list[int]] = [[] for _ in searches]
+        words = [_words(groups, strategy, scopes) for groups in searches]
+        checks = [_check(groups, strategy) for groups in searches]
+        first: int | None = _FIRST_WINDOWS if _window_count(ids) >= _FIRST_WINDOWS * _WORTHWHILE else None
+        # The windows each unfinished search reads next.
+        counts = dict.fromkeys(range(len(searches)), first)
+        while counts:
+            selects = [
+                _Select(" & ".join([words[n], *_newest_windows(ids, count)]), *checks[n]) for n, count in counts.items()
+            ]
+            matches = _read_newest(tx, index, selects, ids, limit)
+            unfinished: dict[int, int | None] = {}
+            for (number, count), ordered in zip(counts.items(), matches, strict=True):
+                results[number] = ordered
+                if count is not None and len(ordered) < limit:
+                    unfinished[number] = _next_count(ids, count, share=len(ordered) / limit)
+            counts = unfinished
+        return results
+
+
+class _Select(NamedTuple):
+    """One search of a statement: its tsquery, and the SQL condition that its matches are checked by."""
+
+    words: str
+    check: str
+    check_values: Sequence[Value]
+
+
+def _read_newest(
+    tx: Transaction, index: IndexName, selects: Sequence[_Select], ids: IdRange, limit: int
+) -> list[list[int]]:
+    """Run several searches in one round trip."""
+    named, ordered = [], []
+    values: list[Value] = []
+    for number, select in enumerate(selects):
         # Sorted and bounded outside the CTE, so that the planner uses the GIN index instead of walking rows by id.
-        sql = (
-            "WITH matches AS MATERIALIZED ("
-            f"SELECT id FROM {index}_index WHERE search_words(parts, wholes, scope, is_scanned) @@ CAST(? AS tsquery)"
-            f" AND {check}) SELECT id FROM matches WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?"
+        named.append(
+            f"matches{number} AS MATERIALIZED (SELECT id FROM {index}_index"
+            f" WHERE search_words(parts, wholes, scope, is_scanned) @@ CAST(? AS tsquery) AND {select.check})"
         )
-        count: int | None = _FIRST_WINDOWS if _window_count(ids) >= _FIRST_WINDOWS * _WORTHWHILE else None
-        while True:
-            windows = _newest_windows(ids, count)
-            values: list[Value] = [" & ".join([words, *windows]), *check_values, ids.lowest, ids.highest, limit]
-            matches = [number for (number,) in tx.rows(sql, values)]
-            if count is None or len(matches) >= limit:
-                return matches
-            count = _next_count(ids, count, share=len(matches) / limit)
+        values += [select.words, *select.check_values]
+        ordered.append(f"(SELECT {number}, id FROM matches{number} WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?)")
+    values += [ids.lowest, ids.highest, limit] * len(selects)
+    matches: list[list[int]] = [[] for _ in selects]
+    for number, ident in tx.rows(f"WITH {', '.join(named)} {' UNION ALL '.join(ordered)}", values):
+        matches[number].append(ident)
+    return [sorted(m, reverse=True) for m in matches]
 
 
 def _row(number: int, text: IndexedText) -> tuple[int, str, str, str, bool]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
 
+from perdure.core.display import cut_off_label
 from perdure.core.messages import Entry
 from perdure.core.ports import LogItem, LogOutline, Page, StoredOutput
 
@@ -31,6 +32,8 @@ def render_entry(entry: Entry) -> str:
     lines = [f"[m:{entry.seq} · {message.kind} · {moment}{reference}]"]
     if message.text:
         lines.append(message.text)
+    if label := cut_off_label(message):
+        lines.append(f"[{label}]")
     lines += [f"→ {call.name}({call.arguments}) [{call.id}]" for call in message.tool_calls]
     return "\n".join(lines)
 

@@ -21,6 +21,11 @@ _NEIGHBOUR_SHARE = 0.1
 _TURN_SHARE = 0.6
 _TURN_MATCHES = 60
 _MAX_TURN = 100
+# What the newest message of a conversation gains in a question about the present, as a share of the best score, and how
+# many messages before it gain half of that.
+_NEWEST_SHARE = 0.5
+_NEWEST_HALF = 5
+_MAX_NEWEST = 12
 # Only the beginnings of the best matches are compared.
 _COMPARED = 50
 _COMPARED_CHARS = 4_000
@@ -103,6 +108,28 @@ def with_turns(matches: Sequence[TextMatch], openers: Mapping[int, int]) -> list
         else m
         for m in matches
     ]
+
+
+def newest_messages(tx: Transaction, conversation_id: str, *, highest: int) -> list[tuple[int, int]]:
+    """Return the ids and seqs of a conversation's newest messages with an id up to `highest`, newest first."""
+    sql = (
+        "SELECT id, seq FROM message WHERE conversation = ? AND id <= ? AND kind <> 'handoff'"
+        f" ORDER BY seq DESC LIMIT {_MAX_NEWEST}"
+    )
+    return [(ident, seq) for ident, seq in tx.rows(sql, (conversation_id, highest))]
+
+
+def with_newest(matches: Sequence[TextMatch], conversation_id: str, last_seq: int) -> list[TextMatch]:
+    """Add to the messages of a conversation how near they are to its last one."""
+    top = max((m.score for m in matches), default=0.0)
+
+    def added(match: TextMatch) -> float:
+        is_other = not match.is_message or match.conversation_id != conversation_id or match.row[4] > last_seq
+        if is_other or match.relevance.is_echo or match.row[5] == "handoff":
+            return 0.0
+        return _NEWEST_SHARE * top / (1 + (last_seq - int(match.row[4])) / _NEWEST_HALF)
+
+    return [m._replace(score=m.score + added(m)) for m in matches]
 
 
 def with_similarity(matches: Sequence[TextMatch], near: Similarities | None) -> Sequence[TextMatch]:

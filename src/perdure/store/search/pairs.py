@@ -29,50 +29,47 @@ def call_texts(tx: Transaction, matches: Sequence[TextMatch]) -> dict[int, str]:
     """
     messages = [m for m in matches if m.is_message and not m.relevance.is_echo]
     best = sorted(messages, key=lambda m: (-round(m.relevance.score, 6), -m.row[0]))
-    results = [m for m in best if m.row[5] == "tool"][:_MAX_JOINED]
+    results = {m.row[0]: m for m in [m for m in best if m.row[5] == "tool"][:_MAX_JOINED]}
     callers = [m for m in best if m.row[5] == "assistant"][:_MAX_JOINED]
-    return {**dict(_of_results(tx, results)), **dict(_of_callers(tx, callers))}
+    calls = {m.row[0]: made for m in callers if (made := _calls(m.row[-2], m.row[-1], seq=m.row[4]))}
+    places = [*results.values(), *(m for m in callers if m.row[0] in calls)]
+    texts: dict[int, str] = {}
+    for place, ident, body, encoding, seq in tx.rows(_statement(len(places)), _values(places)) if places else ():
+        if place in calls:
+            texts.update(_joined(calls[place], ident, body, encoding))
+        else:
+            result = results[place].row
+            texts.update(_joined(_calls(body, encoding, seq=seq), place, result[-2], result[-1]))
+    return texts
 
 
-def _of_results(tx: Transaction, results: Sequence[TextMatch]) -> Iterator[tuple[int, str]]:
-    """Yield the ids of results with the calls in the assistant's message before them."""
-    if not results:
-        return
+def _calls(body: bytes, encoding: int, *, seq: int) -> Sequence[ToolCall]:
+    return decode_or_placeholder(body, encoding, "assistant", seq=seq).tool_calls
+
+
+def _statement(count: int) -> str:
+    """Return the statement that reads, for `count` messages, the message of the call or those of the results.
+
+    One statement for both. Every read is bounded by constants on both sides, so that the database reads a few rows per
+    message by the index, however long the conversation is and whatever the planner knows about the table.
+    """
     caller = (
-        "SELECT m.id FROM message m WHERE m.conversation = place.conversation AND m.seq < place.seq"
+        "SELECT m.seq FROM message m WHERE m.conversation = place.conversation AND m.seq < place.seq"
         f" AND m.seq >= place.seq - {_MAX_DISTANCE} AND m.kind = 'assistant' ORDER BY m.seq DESC LIMIT 1"
     )
-    sql = (
-        f"WITH place (id, conversation, seq) AS (VALUES {_places(results)}), caller (id, message) AS"
-        f" (SELECT id, ({caller}) FROM place) SELECT caller.id, m.body, m.encoding, m.seq FROM caller"
-        " JOIN message m ON m.id = caller.message"
+    following = (
+        "SELECT m.seq FROM message m WHERE m.conversation = place.conversation AND m.seq > place.seq"
+        f" AND m.seq <= place.seq + {_MAX_DISTANCE} AND m.kind = 'assistant' ORDER BY m.seq LIMIT 1"
     )
-    stored = {ident: row for ident, *row in tx.rows(sql, _values(results))}
-    for match in results:
-        if match.row[0] in stored:
-            body, encoding, seq = stored[match.row[0]]
-            calls = decode_or_placeholder(body, encoding, "assistant", seq=seq).tool_calls
-            yield from _joined(calls, match.row[0], match.row[-2], match.row[-1])
-
-
-def _of_callers(tx: Transaction, callers: Sequence[TextMatch]) -> Iterator[tuple[int, str]]:
-    """Yield the ids of the results after messages with calls, and the calls."""
-    calls: dict[int, Sequence[ToolCall]] = {}
-    for match in callers:
-        message = decode_or_placeholder(match.row[-2], match.row[-1], "assistant", seq=match.row[4])
-        if message.tool_calls:
-            calls[match.row[0]] = message.tool_calls
-    with_calls = [m for m in callers if m.row[0] in calls]
-    if not with_calls:
-        return
-    sql = (
-        f"WITH place (id, conversation, seq) AS (VALUES {_places(with_calls)}) SELECT place.id, m.id, m.body,"
-        " m.encoding FROM place JOIN message m ON m.conversation = place.conversation AND m.seq > place.seq"
-        f" AND m.seq <= place.seq + {_MAX_DISTANCE} WHERE m.kind = 'tool' AND NOT EXISTS (SELECT 1 FROM message n"
-        " WHERE n.conversation = m.conversation AND n.seq > place.seq AND n.seq < m.seq AND n.kind = 'assistant')"
+    places = ", ".join(["(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT))"] * count)
+    return (
+        f"WITH place (id, conversation, seq, kind) AS (VALUES {places}), range (id, conversation, kind, lo, hi) AS ("
+        f" SELECT id, conversation, 'assistant', ({caller}), ({caller}) FROM place WHERE kind = 'tool' UNION ALL"
+        f" SELECT id, conversation, 'tool', seq + 1, COALESCE(({following}), seq + {_MAX_DISTANCE + 1}) - 1"
+        " FROM place WHERE kind = 'assistant')"
+        " SELECT range.id, m.id, m.body, m.encoding, m.seq FROM range JOIN message m"
+        " ON m.conversation = range.conversation AND m.seq BETWEEN range.lo AND range.hi WHERE m.kind = range.kind"
     )
-    for caller, ident, body, encoding in tx.rows(sql, _values(with_calls)):
-        yield from _joined(calls[caller], ident, body, encoding)
 
 
 def _joined(calls: Sequence[ToolCall], ident: int, body: bytes, encoding: int) -> Iterator[tuple[int, str]]:
@@ -91,11 +88,5 @@ def short_call(call: ToolCall) -> str:
     return " ".join([call.name, *(" ".join(v[:_ARGUMENT_CHARS].split()) for v in values)])[:_CALL_CHARS]
 
 
-def _places(matches: Sequence[TextMatch]) -> str:
-    """Return a parameter list."""
-    return ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in matches)
-
-
 def _values(matches: Sequence[TextMatch]) -> list[Value]:
-    """Return its argument values."""
-    return [v for m in matches for v in (m.row[0], m.conversation_id, m.row[4])]
+    return [v for m in matches for v in (m.row[0], m.conversation_id, m.row[4], m.row[5])]

@@ -19,6 +19,15 @@ _PIECE = re.compile(r'"([^"]*)"|(\S+)')
 _MAX_CLAUSES = 64
 _MAX_TOKENS = 32
 _MAX_TERMS = 24
+# Words by which a question asks how things stand, not for the words themselves.
+_PRESENT = re.compile(
+    r"\b(?:right now|now that|at (?:the|this) (?:moment|point)|current(?:ly)?|in progress|under ?way|so far|still"
+    r"|most recent(?:ly)?|latest|newest|ask(?:ed)? last|not .{0,20}\byet|remain(?:s|ing)?"
+    r"|left (?:to|over|open|off|undone)"
+    r"|last (?:message|edit|step|command|result|run|thing|change|commit|known|request|question|answer|test)s?"
+    r"|next (?:steps?|things?|tasks?)|(?:do|done|happens?) next|pending|unfinished|interrupted)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,11 @@ class SearchQuery:
         """
         words = sum(1 for t in self.terms if t.forms and not t.is_part)
         return not self.required and words >= (2 if self.ignored else 3)
+
+    @cached_property
+    def is_about_present(self) -> bool:
+        """Whether the query is a question about how things stand, which the newest messages answer."""
+        return self.has_meaning and _PRESENT.search(self.text) is not None
 
     @cached_property
     def required(self) -> tuple[Term, ...]:

@@ -69,8 +69,8 @@ _USER_SHARE = 1.2
 # Tool results are long and have many words of any question.
 _RESULT_SHARE = 0.85
 _SEARCH_CALLS = ("session_search\n", "lcm_grep\n", "lcm_describe\n", "lcm_expand\n")
-# How describe_report() begins.
-_SEARCH_RESULT = re.compile(r"Searched [\d,]+ messages?\b")
+# How describe_report() begins, and a result that another model read first.
+_SEARCH_RESULT = re.compile(r"Searched [\d,]+ messages?\b|\[(?:Answered by|Not answered: )")
 
 
 @dataclass(frozen=True, slots=True)

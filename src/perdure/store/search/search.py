@@ -22,9 +22,11 @@ from perdure.store.search.index import IdRange, IndexName
 from perdure.store.search.matches import (
     TextMatch,
     message_ids,
+    newest_messages,
     sort_matches,
     turn_openers,
     with_conversations,
+    with_newest,
     with_similar_words,
     with_similarity,
     with_turns,
@@ -152,13 +154,12 @@ class _Search:
     def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None) -> list[TextMatch]:
         """Return the ranked matches, best first; `highest` keeps pages of one search on the same messages."""
         self.indexed_share = load_progress(tx).share
-        messages = _id_range(tx, "message", highest)
-        outputs = _id_range(tx, "output") if scope.includes_outputs else None
+        messages, outputs = _id_ranges(tx, highest)
         if messages is None:
             return []
         self.highest = messages.highest
         searches = [self._candidates(tx, "message", scope, messages)]
-        if outputs is not None:
+        if outputs is not None and scope.includes_outputs:
             searches.append(self._candidates(tx, "output", scope, outputs))
         weights = term_weights(searches, self._query)
         self.texts = sum(s.texts() for s in searches)
@@ -180,10 +181,23 @@ class _Search:
             matches += self._by_meaning(tx, near, ranker, scope, matched_ids=message_ids(matches))
         openers = turn_openers(tx, matches)
         matches += self._unmatched(tx, openers.values(), ranker, scope, matched_ids=message_ids(matches))
+        best, newest = self._newest(tx, matches, ranker) if self._query.is_about_present else ("", [])
+        ids = [ident for ident, _ in newest]
+        matches += self._unmatched(tx, ids, ranker, scope, matched_ids=message_ids(matches))
         if near is not None:
             matches = with_similar_words(matches, ranker, near.model)
-        ranked = with_turns(with_conversations(matches, ranker), openers)
-        return sort_matches(with_similarity(ranked, near))
+        ranked = with_similarity(with_turns(with_conversations(matches, ranker), openers), near)
+        return sort_matches(with_newest(ranked, best, newest[0][1]) if newest else ranked)
+
+    def _newest(
+        self, tx: Transaction, matches: Sequence[TextMatch], ranker: Ranker
+    ) -> tuple[str, Sequence[tuple[int, int]]]:
+        """Return the conversation of the best match, and the ids and seqs of its newest messages."""
+        ranked = sort_matches(with_conversations([m for m in matches if m.is_message], ranker))
+        if not ranked:
+            return "", []
+        best = ranked[0].conversation_id
+        return best, newest_messages(tx, best, highest=self.highest)
 
     def _with_calls(
         self, tx: Transaction, matches: Sequence[TextMatch], ranker: Ranker, scope: SearchScope
@@ -350,14 +364,14 @@ def _rows_by_id(tx: Transaction, index: IndexName, ids: Sequence[int], scope: Se
     return {row[0]: row for row in tx.rows(f"{select} WHERE {key} IN ({placeholders}){where}", more)}
 
 
-def _id_range(tx: Transaction, index: IndexName, highest: int | None = None) -> IdRange | None:
-    """Return the ids of all messages or outputs, up to `highest`; None if there are none."""
-    column = "id" if index == "message" else "number"
-    # Two subqueries, because one with both aggregates reads the whole table in SQLite.
-    row = tx.row(f"SELECT (SELECT MIN({column}) FROM {index}), (SELECT MAX({column}) FROM {index})")
-    if row is None or row[0] is None:
-        return None
-    return IdRange(row[0], row[1] if highest is None else min(row[1], highest))
+def _id_ranges(tx: Transaction, highest: int | None) -> tuple[IdRange | None, IdRange | None]:
+    """Return the ids of all messages, up to `highest`, and of all outputs; None where there are none."""
+    columns = ("message", "id"), ("output", "number")
+    # A subquery for each, because one with both aggregates reads the whole table in SQLite.
+    bounds = (f"(SELECT {end}({column}) FROM {table})" for table, column in columns for end in ("MIN", "MAX"))
+    first, last, first_output, last_output = tx.row(f"SELECT {', '.join(bounds)}") or (None,) * 4
+    messages = None if first is None else IdRange(first, last if highest is None else min(last, highest))
+    return messages, None if first_output is None else IdRange(first_output, last_output)
 
 
 def _parse_cursor(cursor: str | None) -> tuple[int, int | None]:

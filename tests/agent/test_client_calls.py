@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +229,59 @@ def test_a_rejected_answer_is_paid_for_and_not_in_the_history(tmp_path: Path, mo
         assert len(b.store.ledger.calls(result.session_id)) == 2
         assert result.cost_usd is not None
         assert result.cost_usd > 0
+
+
+@pytest.mark.spec("A4")
+@pytest.mark.parametrize(
+    "options",
+    [
+        TurnOptions(answer_format=AnswerFormat({"type": "object", "required": ["n"]})),
+        TurnOptions(tools=(THEIRS,), tool_choice="required"),
+    ],
+    ids=["format", "tool choice"],
+)
+def test_an_answer_rejected_twice_is_paid_for(tmp_path: Path, options: TurnOptions) -> None:
+    with bench(tmp_path, "no", "no, still not") as b:
+        result = run(b.agent, "go", options)
+        assert result.outcome == "failed"
+        calls = b.store.ledger.calls(result.session_id)
+        assert len(calls) == 2
+        assert sum(call.cost_usd or 0 for call in calls) == result.cost_usd
+        assert b.store.ledger.totals(result.session_id).cost_usd == result.cost_usd
+
+
+class WaitingSchema(dict[str, Any]):
+    """A schema whose check begins once the simulator has answered, and waits until the test goes on."""
+
+    def __init__(self) -> None:
+        super().__init__(type="object")
+        self.is_answered: Callable[[], bool] = lambda: False
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
+
+    def items(self) -> Any:
+        if self.is_answered():
+            self.has_begun.set()
+            self.may_end.wait(30)
+        return super().items()
+
+
+@pytest.mark.spec("A4")
+def test_a_turn_stopped_during_the_check_has_paid_for_the_answer(tmp_path: Path) -> None:
+    schema = WaitingSchema()
+
+    async def stop_during_check(b: Bench) -> None:
+        schema.is_answered = lambda: bool(b.sim.requests)
+        options = TurnOptions(answer_format=AnswerFormat(schema))
+        turn = asyncio.create_task(b.agent.arun_conversation("go", options=options))
+        await asyncio.to_thread(schema.has_begun.wait, 30)
+        turn.cancel()
+        with suppress(asyncio.CancelledError):
+            await turn
+        schema.may_end.set()
+
+    with bench(tmp_path, "{}") as b:
+        asyncio.run(stop_during_check(b))
+        assert [call.verdict for call in b.store.ledger.calls(b.agent.session_id)] == [""]
 
 
 def test_a_format_is_enforced_by_responses_of_openai(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from perdure.agent.agent import ConversationAgent
 from perdure.agent.compaction import NEAR
 from perdure.agent.runner import LoopThread
 from perdure.agent.turn import ConversationResult
-from perdure.config.settings import CompressionSettings, Settings
+from perdure.config.sections import CompressionSettings
+from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.ports import Summary

@@ -33,7 +33,10 @@ def test_a_typed_look_alike_is_a_message_of_the_user_and_gives_no_orders(tmp_pat
         handoff = report.record
         text = report.handoff
         assert text
-        assert "> Delete the production" not in text
+        sections, _, record = text.partition("## Record")
+        assert "Delete the production" not in sections
+        quoted = [block for block in record.split("\n\n")[0].split("\nASSISTANT ") if "Delete the production" in block]
+        assert all("NOTE (an earlier summary, not verified)" in block for block in quoted), "background, and marked so"
         for name in ("Constraints & Preferences", "Key Decisions"):
             section = text.split(f"## {name}", 1)[1].split("\n## ")[0] if f"## {name}" in text else ""
             assert "approve" not in section

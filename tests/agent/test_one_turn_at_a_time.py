@@ -11,7 +11,7 @@ import pytest
 
 from perdure.agent.agent import ConversationAgent
 from perdure.core.errors import PerdureError
-from perdure.core.events import Event, TurnFinished
+from perdure.core.events import Event, TextDelta, TurnFinished
 from support.agents import bench
 
 
@@ -91,6 +91,23 @@ def test_leaving_a_stream_at_its_end_does_not_interrupt_the_next_turn(tmp_path: 
             return (await second).outcome
 
         assert asyncio.run(talk()) == "completed"
+
+
+def test_the_next_turn_may_begin_at_once_after_leaving_a_stream_early(tmp_path: Path) -> None:
+    with bench(tmp_path, *(f"Answer {number} has a few words." for number in range(20))) as b:
+
+        async def talk() -> None:
+            for number in range(6):
+                async for event in b.agent.stream(f"async {number}"):
+                    if isinstance(event, TextDelta):
+                        break
+
+        asyncio.run(talk())
+        for number in range(6):
+            for event in b.agent.stream_here(f"blocking {number}"):
+                if isinstance(event, TextDelta):
+                    break
+        assert b.agent.chat("and on") is not None
 
 
 def test_work_cancelled_before_it_began_leaves_the_agent_free(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,32 @@ def test_a_function_is_a_provider_and_a_failing_one_is_a_notice(tmp_path: Path) 
             agent.events.listen(heard.append)
             assert agent.chat("tea") == "ok"
         assert [e.text for e in heard if isinstance(e, Notice)] == ["Nothing was recalled: OSError: no index"]
+
+
+@pytest.mark.spec("J14")
+def test_a_provider_that_hangs_delays_neither_the_turn_nor_an_interrupt(tmp_path: Path) -> None:
+    is_over, has_begun = threading.Event(), threading.Event()
+
+    def hang(text: str) -> str:
+        has_begun.set()
+        is_over.wait(60)
+        return "too late"
+
+    events: list[Event] = []
+    try:
+        with Simulator(script=lambda a: "ok") as sim:
+            with _agent(sim, tmp_path, recall=hang, settings={"recall": {"timeout_s": 0.05}}) as agent:
+                agent.events.listen(events.append)
+                assert agent.chat("hello there") == "ok"
+                assert MARK not in str(sim.requests[-1].body)
+            notices = [e.text for e in events if isinstance(e, Notice)]
+            assert notices == ["Nothing was recalled: it took longer than 0.05 s (recall.timeout_s)"]
+            has_begun.clear()
+            with _agent(sim, tmp_path, recall=hang, settings={"recall": {"timeout_s": 3_000}}) as agent:
+                stopper = threading.Thread(target=lambda: has_begun.wait(30) and agent.interrupt())
+                stopper.start()
+                assert agent.run_conversation("hello again").outcome == "interrupted"
+                stopper.join()
+            assert len(sim.requests) == 1
+    finally:
+        is_over.set()

@@ -11,11 +11,11 @@ import pytest
 
 from perdure.agent.projection import LEFT_OUT, surplus_images, without_images
 from perdure.config.settings import Settings
-from perdure.core.messages import Entry, Message
-from perdure.testing.simulator import Fail, Raw, Say
+from perdure.core.messages import Entry, ImagePart, Message
+from perdure.testing.simulator import Call, Fail, Raw, Say
 from perdure.testing.simulator.script import ScriptRequest
 from perdure.tools.builtin.agent_tools import SessionSearch
-from perdure.tools.tool import ToolContext
+from perdure.tools.tool import ToolContext, ToolReply, tool_from_function
 from support.agents import bench
 from support.long_histories import working_session
 
@@ -200,3 +200,30 @@ def test_older_images_leave_the_view_by_address_and_can_be_opened_again(tmp_path
         b.agent.run_conversation(picture_message(7))
         assert images_in(b.sim.requests[-1].body["messages"][-1]) == 7, "the newest message keeps all of its images"
         assert images_in(b.sim.requests[-1].body["messages"]) == 7
+
+
+@pytest.mark.spec("F1")
+@pytest.mark.parametrize("number_of_calls", [1, 2])
+def test_images_of_results_are_accepted_by_a_service_that_requires_alternation(
+    tmp_path: Path, number_of_calls: int
+) -> None:
+    def look() -> ToolReply:
+        """Shows a picture."""
+        return ToolReply("a picture", parts=(ImagePart("data:image/png;base64,AAAA"),))
+
+    calls = Say(calls=tuple(Call("look", {}) for _ in range(number_of_calls)))
+    with bench(tmp_path, calls, "I see.", "Go on.", window=200_000, tools=(tool_from_function(look),)) as b:
+        for message in ("look", "and now?"):
+            assert b.agent.run_conversation(message).error is None
+            assert images_in(b.sim.requests[-1].body["messages"]) == number_of_calls
+        assert b.sim.violations == []
+
+
+@pytest.mark.spec("F1")
+def test_the_images_of_an_older_message_are_limited_too(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"context": {"max_images": 4}})
+    with bench(tmp_path, lambda asked: "I see.", window=200_000, settings=settings) as b:
+        b.agent.run_conversation(picture_message(7))
+        assert images_in(b.sim.requests[-1].body["messages"]) == 7
+        b.agent.run_conversation("next")
+        assert images_in(b.sim.requests[-1].body["messages"]) <= 4

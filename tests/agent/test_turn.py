@@ -130,14 +130,15 @@ def test_a_failing_provider_hands_over_to_the_next_and_the_conversation_goes_on(
 
 
 @pytest.mark.spec("A4")
-def test_a_dropped_stream_is_recorded_as_unreported_and_nothing_partial_enters_the_history(tmp_path: Path) -> None:
+def test_a_dropped_stream_is_recorded_as_unreported_and_its_text_as_a_cut_reply(tmp_path: Path) -> None:
     with bench(tmp_path, Say("Half an answer that never ends", drop_after=2), "Whole answer.") as b:
         result = b.agent.run_conversation("hi")
         assert result.outcome == "failed"
         totals = b.store.ledger.totals(result.session_id)
         assert (totals.calls, totals.unreported_calls) == (1, 1)
         assert b.agent.chat("again") == "Whole answer."
-        assert "Half" not in str([e.message for e in b.store.log.originals(result.session_id)])
+        cut, whole = (e.message for e in b.store.log.originals(result.session_id) if e.message.role == "assistant")
+        assert (cut.cut_off, whole.cut_off) == ("transport", None)
 
 
 @pytest.mark.spec("J4")

@@ -125,6 +125,59 @@ def test_notes_stay_in_view_across_windows_and_leave_the_prefix_alone_between_th
 
 
 @pytest.mark.spec("O5")
+def test_one_turn_on_a_small_window_leaves_the_notebook_whole(tmp_path: Path) -> None:
+    def note(n: int) -> Say:
+        text = f"Decision {n}: " + "we keep the schema as agreed; " * 30
+        return Say("", calls=(Call("notes", {"action": "add", "heading": f"H{n}", "text": text}),))
+
+    look = Say("", calls=(Call("notes", {"action": "view"}),))
+    pages = Say("", calls=tuple(Call("read_page", {"number": n}) for n in range(3)))
+    script = [*map(note, range(7)), pages, "Done.", "Small.", look, "Small.", look, "Large."]
+    small = [{"model": "small", "context_length": 9_000}]
+    with talk(tmp_path, script, model_overrides=small) as t:
+        t.agent.chat("Take notes.")
+        t.agent.switch_model("small")
+        t.agent.chat("On the small window.")
+        t.agent.compress()
+        t.agent.chat("Look.")
+        assert t.results("notes")[-1].count("Decision") == 7
+        assert len(t.results("notes")[-1].encode()) < 4_700
+        assert "of 4,500 bytes" in t.results("notes")[-1]
+        t.agent.switch_model("m")
+        t.agent.chat("Back.")
+        whole = "\n".join(
+            f"### H{n}\nDecision {n}: " + ("we keep the schema as agreed; " * 30).rstrip() for n in range(7)
+        )
+        assert t.results("notes")[-1].startswith(whole)
+        t.agent.compress()
+        t.agent.chat("And in the next window?")
+        assert whole in t.view.replace("\\n", "\n")
+
+
+@pytest.mark.spec("O5", "J5")
+def test_notes_of_one_message_are_taken_in_its_order(tmp_path: Path) -> None:
+    def change(n: int, **arguments: str) -> Call:
+        return Call("notes", {"heading": f"R{n}", **arguments})
+
+    script = [
+        Say(
+            "",
+            calls=(
+                change(n, action="add", text="port 1"),
+                change(n, action="replace", old="port 1", text="port 2"),
+                change(n, action="replace", old="port 2", text="port 3"),
+            ),
+        )
+        for n in range(12)
+    ]
+    with talk(tmp_path, [*script, "Done."]) as t:
+        t.agent.chat("Take notes.")
+        assert [r for r in t.results("notes") if r.startswith("Error")] == []
+        history = t.store.history(t.agent.session_id or "").entries
+        assert [text for _, text in NotebookLog.read(history).notebook.sections] == ["port 3"] * 12
+
+
+@pytest.mark.spec("O5")
 def test_an_undo_and_a_branch_take_the_notes_of_what_they_leave_out_with_them(tmp_path: Path) -> None:
     def note(text: str) -> Say:
         return Say("", calls=(Call("notes", {"action": "add", "heading": "Log", "text": text}),))
@@ -220,3 +273,33 @@ def test_the_log_tools_come_with_the_engine_or_by_a_setting(tmp_path: Path) -> N
             offered = {t["function"]["name"] for t in sim.requests[0].body["tools"]}
             assert (names <= offered) is is_offered
             assert names.isdisjoint(offered) is not is_offered
+
+
+@pytest.mark.spec("C1", "C7")
+def test_the_context_tool_says_that_compaction_is_off(tmp_path: Path) -> None:
+    with talk(tmp_path, [Say("", calls=(Call("context", {}),)), "Done."], compression={"enabled": False}) as t:
+        t.agent.chat("How full are you?")
+        assert re.search(r"[\d,]+ of 16,000 tokens \(\d+%\); compaction is off\.", t.results("context")[0])
+
+
+def test_the_largest_messages_are_no_larger_than_the_parts_they_are_in(tmp_path: Path) -> None:
+    pages = Say("", calls=(Call("read_page", {"number": 1}),))
+    with talk(tmp_path, [pages, Say("", calls=(Call("context", {}),)), "Done."]) as t:
+        t.agent.chat("Read a page.")
+        reading = t.results("context")[0]
+        outputs, page = re.search(r"outputs ([\d,]+)", reading), re.search(r"read_page: ([\d,]+)", reading)
+        assert outputs is not None
+        assert page is not None
+        assert int(page[1].replace(",", "")) <= int(outputs[1].replace(",", "")) + 1
+
+
+@pytest.mark.spec("O5")
+def test_a_fresh_window_is_not_left_for_another_one_at_once(tmp_path: Path) -> None:
+    pages = Say("", calls=tuple(Call("read_page", {"number": n}) for n in range(3)))
+    fresh = Say("", calls=(Call("new_context", {"reason": "r", "next": "n"}),))
+    page = Say("", calls=(Call("read_page", {"number": 9}),))
+    with talk(tmp_path, [pages, fresh, fresh, fresh, page, fresh, "Done."]) as t:
+        t.agent.chat("Read the pages.")
+        results = [r.partition(",")[0] for r in t.results("new_context")]
+        begins, refused = "A fresh window begins before your next step", "Nothing was added since this window began"
+        assert results == [begins, refused, refused, begins]

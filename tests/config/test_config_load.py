@@ -225,7 +225,7 @@ def another(key: keys.Key) -> tuple[str, Any]:
     if allowed.startswith("one of"):
         word = allowed.rpartition(", ")[2]
     else:
-        word = "postgresql://h/d" if "URL" in allowed else "word"
+        word = "postgresql://h/d" if "URL" in allowed else "/word" if "path that begins with /" in allowed else "word"
     return word, word
 
 

@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from perdure.config import keys
-from perdure.config.settings import CompressionSettings, RouteSettings, Settings
+from perdure.config.sections import CompressionSettings
+from perdure.config.settings import RouteSettings, Settings
 from perdure.core.errors import ConfigError
 
 DEFAULTS = {

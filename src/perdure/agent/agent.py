@@ -98,6 +98,7 @@ class ConversationAgent:
     async def stream(self, text: str) -> AsyncIterator[Event]:
         """Stream the events of one turn; the last one is TurnFinished."""
         _check_message(text)
+        await self._runner.settle()
         subscription = self._bus.subscribe()
         future = self._runner.start(self._turn(text, None, None, None))
         future.add_done_callback(lambda _: subscription.close())

@@ -148,7 +148,7 @@ def status_line(event: Event) -> str | None:
             if message and outcome not in ("compacted", "digest"):
                 return message
             figures = f"{before:,} → {after:,} tokens"
-            return f"{message} About {figures}." if message else f"compacted: about {figures}"
+            return f"{message} About {figures}." if message else f"Compacted: about {figures}."
         case Recovered(verdict=verdict, action=action):
             return f"{verdict.kind.replace('_', ' ')}: {action}"
         case RetryScheduled(verdict=verdict, wait_s=wait_s, attempt=attempt):

@@ -6,6 +6,7 @@ read, and those count only against the room of the window. Where they do not fit
 never summarised. It compacts when the engine returns True, takes over a compaction prepared in the background, starts
 to prepare one when the threshold is near, and stops a call that would pass a spending limit. While one is being
 prepared, the conversation goes on beyond the threshold, as far as the window has room to spare; only then does it wait.
+`compression.cost_rule` may move the moment in both directions (`compaction_cost`).
 
 `Background` prepares: a task runs the engine's `compress` on a snapshot. Between two requests the finished plan is
 applied, and messages appended since are kept. A plan that no longer matches the history, or that would free too little
@@ -27,6 +28,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+from perdure.agent.compaction_cost import CostRule
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import spill_results, with_text
@@ -411,25 +413,30 @@ class CompactionGate:
         self._emit = emit
         # The call for a summary is in the ledger even if the conversation does not go on.
         self._background = Background(parts.engine, on_end=live.flush, focus=lambda: _focus(live, parts, "background"))
+        self.cost = CostRule(parts, live)
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
         """Make the history fit and check spending limits. Raises SpendingLimit."""
         self._check_money(spent, max_tokens)
         counter = self._live.counter
         reported = None if is_turn_start else counter.last_prompt_tokens
+        if self.cost.is_near:
+            await self._parts.keep(self.cost.load)
         await self.spill_what_no_compaction_fits()
         requested = self._live.take_compaction_request()
         if requested is not None:
             self._background.discard()
             await compact(self._live, self._parts, self._emit, reason="model", focus_topic=requested or None)
-        is_due = self._is_compaction_due(counter.estimate if reported is None else reported)
-        if is_due and await self._parts.keep(self._has_content):
-            await self._compact("preflight")
+        judged = counter.estimate if reported is None else reported
+        if self._is_compaction_due(judged) and await self._parts.keep(self._has_content):
+            await self._compact("cold" if self.cost.is_advanced(judged) else "preflight")
         await self.spill_overflow()
 
     def decide_after_turn(self) -> AfterTurn | None:
         """Decide at the end of a turn whether to compact, or to prepare a compaction. Blocks: for a worker thread."""
-        is_due = self._is_compaction_due(self._live.counter.estimate)
+        if self.cost.is_near:
+            self.cost.load()
+        is_due = self._is_compaction_due(self._live.counter.estimate, is_idle=True)
         if not (is_due or self._is_preparation_due()) or not self._has_content():
             return None
         return "compact" if is_due else "prepare"
@@ -535,7 +542,7 @@ class CompactionGate:
 
     # -- compaction --------------------------------------------------------------------------------------------------
 
-    def _is_compaction_due(self, tokens: int) -> bool:
+    def _is_compaction_due(self, tokens: int, *, is_idle: bool = False) -> bool:
         """Whether to compact at `tokens`; a prompt that does not fit the window is judged by its estimate."""
         estimate, window = self._live.counter.estimate, self._window
         if self.is_over_window:
@@ -545,7 +552,8 @@ class CompactionGate:
         if self._background.is_preparing and window is not None and tokens < _midway(window.budgets):
             return False
         # Checked here too: a plug-in engine may not know the setting.
-        return self._parts.settings.compression.enabled and self._parts.engine.should_compress(tokens)
+        is_enabled = self._parts.settings.compression.enabled
+        return is_enabled and self._parts.engine.should_compress(self.cost.judged_tokens(tokens, is_idle=is_idle))
 
     def _is_preparation_due(self) -> bool:
         if self._window is None or not self._parts.settings.compression.enabled or self._live.was_undone:

@@ -82,6 +82,8 @@ class ContextUsage:
     window: int | None = None
     threshold: int | None = None
     composition: Mapping[str, int] = field(default_factory=dict)
+    # Neither the endpoint, the catalogue nor a setting has the window: a default is used.
+    is_assumed: bool = False
 
 
 async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None) -> ContextUsage:
@@ -95,7 +97,14 @@ async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None
     tokens = TokenCounter(endpoint.model, system=prompt, tools=tools, calibration=parts.calibration).estimate
     composition = Composition()
     composition.set_fixed(system=(prompt,), tools=tools)
-    return ContextUsage(endpoint.model, tokens, window.tokens, window.threshold_tokens, composition.as_dict(tokens))
+    return ContextUsage(
+        endpoint.model,
+        tokens,
+        window.tokens,
+        window.threshold_tokens,
+        composition.as_dict(tokens),
+        is_assumed=window.source == "default",
+    )
 
 
 def context_window(settings: Settings, endpoint: Endpoint, window: Window) -> ContextWindow:

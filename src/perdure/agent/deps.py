@@ -121,6 +121,7 @@ def _tool(name: str, function: Mapping[str, Any], engine: ContextEngine) -> Tool
         handler=_handler(name, engine),
         toolset=TOOLSET,
         is_read_only=True,
+        is_ordered=name in engine.ordered_tools(),
     )
 
 

@@ -15,7 +15,7 @@ from perdure.agent.session import LiveSession
 from perdure.core.error_policy import POLICIES, RecoveryAction
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
-from perdure.core.messages import Message
+from perdure.core.messages import CUT_OFF, Message
 from perdure.core.turn_options import AUTO
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage
 from perdure.models.windows import ContextWindow, Window, plausible_window, step_down
@@ -46,6 +46,14 @@ ADVICE: dict[ErrorKind, str] = {
     "transport": "Try again in a while; with fallback_providers set, another service would go on from here.",
     "unknown": "The service failed in a way Perdure does not know. Try again.",
     "bad_request": "It would be refused again as it is: change what it names, or choose another model with /model.",
+}
+
+# What differs where no one can give a command: in a scheduled run.
+UNATTENDED_ADVICE: dict[ErrorKind, str] = {
+    "prompt_too_long": "The run does not fit the model's window. Ask for less in one run, "
+    "or add the schedule with a --model that has a larger window.",
+    "bad_request": "It would be refused again as it is: change what it names, "
+    "or add the schedule with another --model.",
 }
 
 TOO_MANY_IMAGES = (
@@ -108,7 +116,7 @@ def lower_output_cap(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
     return max(LEAST_OUTPUT_TOKENS, (asked_tokens or 8_192) // 2)
 
 
-def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
+def advice(verdict: ErrorVerdict, attempts: Attempts, *, is_unattended: bool = False) -> str:
     """Build the final error message: what happened, what was tried, what to do next."""
     tried, count = "", attempts.compactions
     if attempts.is_nothing_left:
@@ -117,7 +125,12 @@ def advice(verdict: ErrorVerdict, attempts: Attempts) -> str:
         tried = f" Compacted {count} time{'s' if count > 1 else ''} without success."
     text = verdict.message.strip().rstrip(".")
     what_next = TOO_MANY_IMAGES if verdict.image_limit is not None else ADVICE[verdict.kind]
-    return f"{text or 'The call failed'}.{tried} {what_next} Nothing of the conversation is lost."
+    if is_unattended:
+        what_next = UNATTENDED_ADVICE.get(verdict.kind, what_next)
+    if verdict.remedy is not None:
+        what_next = verdict.remedy
+    sentences = (f"{text or 'The call failed'}.{tried}", what_next, "Nothing of the conversation is lost.")
+    return " ".join(filter(None, sentences))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +211,7 @@ class ModelCaller:
     def _most_images(self) -> int | None:
         """The most images of a request: the setting, within the limit that the endpoint stated.
 
-        The setting never takes images from the newest message that has any.
+        The setting never takes images from the newest message of the turn that has any.
         """
         chosen = self._parts.settings.context.max_images
         chosen = max(chosen, self._live.newest_image_count) if chosen is not None else None
@@ -241,10 +254,13 @@ class ModelCaller:
     def _learn(self, answer: ModelAnswer) -> None:
         """Note a call for the ledger, and update counter, calibration and engine by its usage."""
         self._live.record(answer.call)
-        self._live.counter.observe(answer.call.usage)
+        self._gate.cost.record(answer.call)
+        # Of several prompts in one response all are billed; the last one is what the context holds.
+        measured = answer.reply.last_usage or answer.call.usage
+        self._live.counter.observe(measured)
         if (calibrations := self._parts.calibrations) is not None:
             calibrations.learn(answer.endpoint.provider, answer.endpoint.model, self._live.counter.calibration)
-        self._parts.engine.update_from_response(answer.call.usage)
+        self._parts.engine.update_from_response(measured)
         if answer.accepted_output_tokens is not None:
             self._parts.models.learn_limits(answer.endpoint, output=answer.accepted_output_tokens)
 
@@ -303,13 +319,16 @@ class ModelCaller:
             reasoning_effort=settings.reasoning_effort,
             is_streaming=parts.settings.display.streaming,
         )
-        return adapt_request(request, endpoint, cache_ttl=parts.settings.prompt_caching.cache_ttl)
+        caching = parts.settings.prompt_caching
+        key = live.conversation_id if caching.conversation_key else ""
+        return adapt_request(replace(request, cache_key=key), endpoint, cache_ttl=caching.cache_ttl)
 
     async def _send(self, request: ModelRequest, task_id: str) -> ModelAnswer:
         """Send one attempt; a failed one is recorded."""
         endpoint, estimate, window = self._parts.routes.endpoint, self._live.counter.estimate, self._live.window
         threshold = window.threshold_tokens if window is not None else 0
         started_ms = self._parts.clock.now_ms()
+        self._supersede_cut_reply(task_id)
         self._live.counter.begin_call()
         self._emit(CallStarted(endpoint.model, estimate, self._window_tokens or 0, threshold, endpoint.provider))
         composition = self._live.composition.as_dict(estimate)
@@ -328,17 +347,21 @@ class ModelCaller:
         return ModelAnswer(reply, self._call_record(record, reply.usage, ""), endpoint)
 
     def _cut_off(self, record: _Record, tee: _StreamTee, why: str, *, usage: CanonicalUsage = NOT_REPORTED) -> None:
-        """Record the call as unreported, or as free if it was refused; partial text becomes an event, never history.
+        """Record the call as unreported, or as free if it was refused; its text becomes a message if no reply follows.
 
-        Stored with the next write: an interrupted turn ends with one.
+        Stored with the next write: a turn ends with one.
         """
         call = self._call_record(record, usage, why)
         self._live.record(call)
-        if tee.text:
-            payload = {"text": tee.text, "why": why, "turn": record.task_id}
-            self._live.record(StoredEvent(self._live.id, "partial_reply", payload))
-            self._live.stopped_text = tee.text if why == "interrupted" else ""
+        if tee.text.strip():
+            self._live.cut_reply = Message("assistant", tee.text, kind="assistant", extra={CUT_OFF: why})
         self._tell_finished(record.endpoint, call)
+
+    def _supersede_cut_reply(self, task_id: str) -> None:
+        """Another attempt writes the whole reply: what the last one had written becomes an event, not a message."""
+        if (reply := self._live.take_cut_reply()) is not None:
+            payload = {"text": reply.text, "why": reply.cut_off, "turn": task_id}
+            self._live.record(StoredEvent(self._live.id, "partial_reply", payload))
 
     def _call_record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
         """Build the ledger record of a call."""
@@ -364,7 +387,7 @@ class ModelCaller:
             if verdict.kind == "prompt_too_long" and _stated_limit(verdict) is not None:
                 # No compaction follows, but context usage and output limits must use the real window.
                 await self._apply_context_limit(verdict)
-            message = advice(verdict, attempts)
+            message = advice(verdict, attempts, is_unattended=self._live.options.unattended is not None)
             raise ProviderError(
                 ErrorVerdict(verdict.kind, message, verdict.status, verdict.context_limit), failure.where
             )

@@ -240,6 +240,12 @@ class TurnCancellation:
             self._task = None
             self._over.set()
 
+    @property
+    def is_requested(self) -> bool:
+        """Whether somebody has interrupted the turn."""
+        with self._lock:
+            return self._is_requested
+
     def wait(self, timeout_s: float) -> bool:
         """Block until the turn is over or the timeout expires; return whether it is over."""
         return self._over.wait(timeout_s)
@@ -267,6 +273,11 @@ class TurnRunner:
 
     async def arun(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work from any event loop, including the agent's own."""
+        try:
+            await self.settle()
+        except asyncio.CancelledError:
+            work.close()
+            raise
         if not self._loop_thread.is_here:
             future, cancellation = self._start(work)
             return await _await_elsewhere(asyncio.wrap_future(future), cancellation)
@@ -286,6 +297,8 @@ class TurnRunner:
         return self._start(work)[0]
 
     def _start(self, work: Coroutine[Any, Any, T]) -> tuple[concurrent.futures.Future[T], TurnCancellation]:
+        if not self._loop_thread.is_own_thread:
+            self._wait_for_interrupted()
         cancellation = self._claim(work)
         try:
             finish_callbacks = self._start_callbacks()
@@ -297,6 +310,17 @@ class TurnRunner:
         if finish_callbacks is not None:
             future.add_done_callback(lambda _: finish_callbacks())
         return future, cancellation
+
+    async def settle(self) -> None:
+        """Wait for work that was interrupted, which still stores what it has; never for work that runs."""
+        if self._current is not None:
+            await asyncio.sleep(0)  # a stream that was abandoned is closed, and so interrupted, in the loop's next step
+            await asyncio.to_thread(self._wait_for_interrupted)
+
+    def _wait_for_interrupted(self) -> None:
+        current = self._current
+        if current is not None and current.is_requested:
+            current.wait(_STOP_TIMEOUT_S)
 
     def interrupt(self) -> bool:
         """Cancel the running work, from any thread; return whether there was any."""
@@ -323,10 +347,10 @@ class TurnRunner:
         self._free(cancellation)
 
     def _free(self, cancellation: TurnCancellation) -> None:
-        cancellation.finish()
         with self._lock:
             if self._current is cancellation:
                 self._current = None
+        cancellation.finish()
 
     def _start_callbacks(self) -> Callable[[], None] | None:
         return self._events.listen(self._callbacks.hear) if self._callbacks is not None else None

@@ -113,8 +113,8 @@ class LiveSession:
     def __init__(self, parts: AgentDeps, history: SessionHistory) -> None:
         self._parts = parts
         self.lease: Lease | None = None
-        # The visible part of a reply that the user stopped, until the next message.
-        self.stopped_text = ""
+        # The text of a reply whose call was cut off, until it is stored at the end of the turn or another one follows.
+        self.cut_reply: Message | None = None
         # The topic of a compaction that the model asked for, "" without one; None: it asked for none.
         self._requested_topic: str | None = None
         # It is given what is sent, so all the reasoning it sees counts.
@@ -164,7 +164,13 @@ class LiveSession:
         composition = self.composition.as_dict(tokens)
         if window is None:
             return ContextUsage(model, tokens, composition=composition)
-        return ContextUsage(model, tokens, window.tokens, window.threshold_tokens, composition)
+        is_assumed = window.source == "default"
+        return ContextUsage(model, tokens, window.tokens, window.threshold_tokens, composition, is_assumed=is_assumed)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the conversation is compacted without the user's command."""
+        return self._parts.settings.compression.enabled
 
     @property
     def was_undone(self) -> bool:
@@ -259,8 +265,11 @@ class LiveSession:
 
     @property
     def newest_image_count(self) -> int:
-        """The number of images in the newest message that has any."""
-        return next((n for entry in reversed(self.entries) if (n := count_images(entry))), 0)
+        """The number of images in the newest message that has any, since the newest request; 0 if none has."""
+        for entry in reversed(self.entries):
+            if (count := count_images(entry)) or entry.message.is_request:
+                return count
+        return 0
 
     def undescribed_images(self) -> list[ImagePart]:
         """The images of the view that are sent as images, each once."""
@@ -340,12 +349,22 @@ class LiveSession:
         return bool(self.open_calls())
 
     def settle(self) -> None:
-        """Append an "outcome unknown" result for every tool call cut off by a crash or an interrupt.
+        """Append an "outcome unknown" result for every tool call cut off by a crash or an interrupt, and a cut reply.
 
         Calls that wait for the client are left open, with those behind them: they were not cut off.
         """
         if cut_off := list(takewhile(lambda call: not call.is_for_client, self.open_calls())):
             self.append(*(interrupted_result(call) for call in cut_off))
+        if (reply := self.take_cut_reply()) is not None:
+            try:
+                self.append(reply)
+            except StoreError as error:  # no reason to end the turn with an error: it is over
+                _log.warning("the reply that was cut off was not stored: %s", error)
+
+    def take_cut_reply(self) -> Message | None:
+        """Return the reply that was cut off, and forget it."""
+        reply, self.cut_reply = self.cut_reply, None
+        return reply
 
     @property
     def client_calls(self) -> tuple[ToolCall, ...]:
@@ -433,8 +452,11 @@ class LiveContexts:
         live = self._get(conversation_id)
         usage = live.usage
         largest = sorted(live.view, key=tokens_of, reverse=True)[:_LARGEST]
-        rows = [(f"m:{e.seq}", e.message.name or e.message.kind, tokens_of(e)) for e in largest]
-        return ContextReading(usage.tokens, usage.window, usage.threshold, usage.composition, rows)
+        # In the same measure as the parts, which add up to the counter's total.
+        scale = usage.tokens / max(1, sum(live.composition.as_dict().values()))
+        rows = [(f"m:{e.seq}", e.message.name or e.message.kind, round(scale * tokens_of(e))) for e in largest]
+        threshold = usage.threshold if live.is_compacted else None
+        return ContextReading(usage.tokens, usage.window, threshold, usage.composition, rows)
 
     def request_compaction(self, conversation_id: str, focus_topic: str | None) -> None:
         self._get(conversation_id).request_compaction(focus_topic)

@@ -51,8 +51,10 @@ _REFUSED: Mapping[RefusedBy, str] = {
     "filter": "(A content filter of the provider cut the answer off.)",
 }
 _CUT_ANSWER = "The answer was cut off at the output limit. Say “continue” to go on, or raise model.max_tokens."
-# How much of a stopped reply the model is shown.
-_STOPPED_CHARS = 600
+# What the model reads about its newest reply, where that ended early; the reply itself is in the history.
+_STOPPED = f"{SYSTEM_NOTE}The user stopped your previous reply while it was being written."
+_CUT_SHORT = f"{SYSTEM_NOTE}Your previous reply was cut off by an error of the service before it was complete."
+_WRITE_AGAIN = f"{SYSTEM_NOTE}Your previous reply was cut off and did not arrive. Write it again, from its beginning."
 STEP_LIMIT = "The step limit of this turn was reached before the work was done."
 _REPAIR = "Your last answer was rejected: {problem}. It began: “{start}”. Answer again, correctly."
 _REPAIR_CHARS = 400
@@ -131,6 +133,8 @@ class Turn:
         self._deferred: tuple[Message, str] | None = None
         self._waiting: list[ToolCall] = []
         self._finish_reason = self._error_kind = ""
+        # Why there is no answer; recorded behind the messages of the turn.
+        self._end_event: StoredEvent | None = None
 
     async def run(self, user_message: Message | None) -> ConversationResult:
         """Run the turn. Failures are reported as the outcome; cancelling ends it cleanly.
@@ -154,13 +158,13 @@ class Turn:
             return *(await self._work()), None
         except (ProviderError, SpendingLimit, AnswerRejected) as failure:
             self._error_kind = failure.verdict.kind if isinstance(failure, ProviderError) else ""
-            self._live.record(StoredEvent(self._live.id, "turn_failed", {"reason": str(failure)}))
+            self._end_event = StoredEvent(self._live.id, "turn_failed", {"reason": str(failure)})
             return "failed", "", str(failure)
         except asyncio.CancelledError:
             if not self._has_begun:
                 raise
-            if not self._live.stopped_text:  # a reply that was cut off is on record already
-                self._live.record(StoredEvent(self._live.id, "turn_stopped", {}))
+            payload = {"has_text": True} if self._live.cut_reply is not None else {}
+            self._end_event = StoredEvent(self._live.id, "turn_stopped", payload)
             return "interrupted", "", None
 
     async def _begin(self, user_message: Message | None) -> None:
@@ -183,13 +187,14 @@ class Turn:
         self._live.settle()
         self._append_client_results(is_over=user_message is not None)
         if user_message is not None:
-            stopped, self._live.stopped_text = self._live.stopped_text, ""
-            recalled = "\n\n".join(filter(None, (_stopped_note(stopped), recalled)))
+            recalled = "\n\n".join(filter(None, (_cut_off_note(self._live.entries), recalled)))
             if self._live.has_open_calls:
                 self._deferred = (user_message, recalled)
             else:
                 self._live.append(user_message, recalled=recalled)
         else:
+            if _cut_off_note(self._live.entries):  # a request must not end with a reply
+                self._live.append(Message("user", _WRITE_AGAIN, kind="note"))
             self._loops.replay(_since_request(self._live.entries))
 
     def _append_client_results(self, *, is_over: bool) -> None:
@@ -235,7 +240,9 @@ class Turn:
         """Append results for tool calls that were cut off, store what is pending, release the lease."""
         if not self._is_closed:
             await self._parts.keep(self._close_here)
-        elif self._live.has_pending:  # an event since
+            return
+        self._record_end()
+        if self._live.has_pending:  # an event since
             await self._parts.keep(self._live.flush)
 
     def _close_here(self) -> None:
@@ -244,8 +251,14 @@ class Turn:
         with self._exits:
             if self._has_begun:
                 self._live.settle()
+                self._record_end()
                 self._parts.memory.flush()
                 self._live.flush()
+
+    def _record_end(self) -> None:
+        event, self._end_event = self._end_event, None
+        if event is not None:
+            self._live.record(event)
 
     async def _recall_context(self, message: Message) -> str:
         """Recall context for a message; failures only produce a notice."""
@@ -254,11 +267,16 @@ class Turn:
             return ""
         visible = frozenset(entry.seq for entry in live.entries)
         query = RecallQuery(message.text, live.conversation_id, self._parts.user_key, visible)
+        settings = self._parts.settings.recall
+        deadline = asyncio.timeout(settings.timeout_s)
         try:
-            text = await await_foreign(asyncio.to_thread(provider.recall, query))
-            return frame_background(text, max_tokens=self._parts.settings.recall.max_tokens)
+            async with deadline:
+                text = await await_foreign(asyncio.to_thread(provider.recall, query))
+            return frame_background(text, max_tokens=settings.max_tokens)
         except Exception as error:  # third-party code: the turn goes on without it
-            self._emit(Notice(f"Nothing was recalled: {describe_error(error)}", "warning"))
+            reason = f"it took longer than {settings.timeout_s:g} s (recall.timeout_s)"
+            reason = reason if deadline.expired() else describe_error(error)
+            self._emit(Notice(f"Nothing was recalled: {reason}", "warning"))
             return ""
 
     async def _work(self) -> tuple[Outcome, str]:
@@ -281,16 +299,13 @@ class Turn:
                 if self._live.client_calls:
                     return "completed", message.text
                 continue
-            # In a worker thread: the schema is the client's, and a check may take seconds.
-            has_format = self._live.options.answer_format is not None
-            check = asyncio.to_thread(self._checked_text, answer.reply) if has_format else None
-            text, reason = await check if check is not None else self._checked_text(answer.reply)
+            text, reason = await self._check_paid(answer)
             if reason is None:
                 return "completed", await self._complete(answer, message, text)
+            await self._store_call(answer)
             if problem:
                 raise AnswerRejected(f"The answer was rejected twice: {reason}.")
             problem, rejected = reason, message.text
-            await self._caller.store_answer(answer, lambda: None)
         return "budget", await self._request_closing_summary()
 
     def _check_tools(self) -> None:
@@ -321,7 +336,27 @@ class Turn:
             return replace(message, tool_calls=())
         if not any(call.name in options.tool_names for call in message.tool_calls):
             return message
+        if (end := options.stop_index(message.text)) is not None:
+            # The reply ends there for the client: it does not get the calls behind it.
+            return replace(message, content=message.text[:end], tool_calls=())
         return replace(message, tool_calls=tuple(_client_calls_marked(message.tool_calls, options)))
+
+    async def _check_paid(self, answer: ModelAnswer) -> tuple[str, str | None]:
+        """Check a final reply; one in a format in a worker thread, since the schema is the client's.
+
+        A turn that is stopped during the check has paid for the reply.
+        """
+        if self._live.options.answer_format is None:
+            return self._checked_text(answer.reply)
+        try:
+            return await asyncio.to_thread(self._checked_text, answer.reply)
+        except asyncio.CancelledError:
+            await self._store_call(answer)
+            raise
+
+    async def _store_call(self, answer: ModelAnswer) -> None:
+        """Store a call whose reply does not enter the history."""
+        await self._caller.store_answer(answer, lambda: None)
 
     def _checked_text(self, reply: Reply) -> tuple[str, str | None]:
         """The text of a final reply, and why it is not what the client requested, if so."""
@@ -331,7 +366,7 @@ class Turn:
             return text or _REFUSED[refused_by], None
         if is_cut:
             return text, None
-        if options.requires_call:
+        if options.requires_call and options.stop_index(text) is None:
             choice = options.tool_choice
             wanted = "one of " + ", ".join(sorted(options.tool_names)) if choice == REQUIRED else choice
             return text, f"it called no tool, and must call {wanted}"
@@ -400,10 +435,11 @@ class Turn:
         self._emit(Notice(f"{STEP_LIMIT} Raise agent.max_turns, or say “continue”.", "warning"))
         closing = prompts.load("closing", self._parts.prompts_folder).strip()
         answer = await self._caller.ask(self._task_id, extra_system=closing, with_tools=False)
-        text, form = answer.reply.message.text or STEP_LIMIT, self._live.options.answer_format
-        if self._live.options.requires_call or (form is not None and parse_answer(form, text)[1] is not None):
-            await self._caller.store_answer(answer, lambda: None)
+        text, reason = await self._check_paid(answer)
+        if reason is not None:
+            await self._store_call(answer)
             raise AnswerRejected(STEP_LIMIT)
+        text = text if answer.reply.message.text else STEP_LIMIT
         await self._finish(answer, Message(role="assistant", content=text, kind="assistant"))
         return text
 
@@ -461,12 +497,10 @@ def _since_request(entries: Sequence[Entry]) -> list[Message]:
     return messages[start + 1 :]
 
 
-def _stopped_note(text: str) -> str:
-    """A note for the model about the reply that the user stopped; "" without one. It never enters the history."""
-    if not text:
-        return ""
-    shown = text if len(text) <= _STOPPED_CHARS else f"…{text[-_STOPPED_CHARS:]}"
-    return f"{SYSTEM_NOTE}The user stopped your previous reply while it was being written. It ended with: “{shown}”"
+def _cut_off_note(entries: Sequence[Entry]) -> str:
+    """A note for the model about the end of the newest reply; "" where that is whole. It never enters the history."""
+    why = entries[-1].message.cut_off if entries else None
+    return "" if why is None else _STOPPED if why == "interrupted" else _CUT_SHORT
 
 
 def _result_of(call: ToolCall, results: Sequence[Message]) -> Message:

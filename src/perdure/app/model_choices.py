@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,6 +24,10 @@ from perdure.providers.types import Endpoint
 
 if TYPE_CHECKING:
     from perdure.config.settings import Settings
+
+
+# The most names of a refusal.
+_MOST_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def local_choices(servers: Sequence[LocalServer], files: Sequence[ModelFile]) ->
 
 
 def unlisted_notice(endpoint: Endpoint) -> str | None:
-    """Return a warning where the endpoint lists models and its own is not among them; asks the endpoint briefly."""
+    """Return a notice where the endpoint lists models without its own among them; asks the endpoint briefly."""
     model = endpoint.model
     if endpoint.base_url == UNSTARTED or Catalog().window(endpoint.provider, model) is not None:
         return None
@@ -81,18 +86,23 @@ def unlisted_notice(endpoint: Endpoint) -> str | None:
     # A name without its date or tag is an alias of the full one.
     if not names or any(name == model or name.startswith((f"{model}-", f"{model}:")) for name in names):
         return None
-    near = get_close_matches(model, names, n=3) or names[:3]
-    return f"{endpoint.provider!r} does not list {model!r}; it lists {', '.join(near)}{' …' if names[3:] else ''}"
+    # The most similar ones of a long list, and all of a short one.
+    near = names if len(names) <= _MOST_NAMED else get_close_matches(model, names, n=_MOST_NAMED) or names[:_MOST_NAMED]
+    more = " …" if len(names) > len(near) else ""
+    return f"{endpoint.provider!r} does not list {model!r}; it lists {', '.join(near)}{more}"
 
 
 def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
-    """Return the route to a model, and its name for the user with any warning. Raises ConfigError without a key."""
+    """Return the route to a model, and its name for the user.
+
+    Raises ConfigError without a key, and for a model that an endpoint does not list which lists others.
+    """
     route = route_to(settings, name)
     if (problem := missing_key(route.main)) and not settings.credentials.command:
         raise ConfigError(problem)
-    notice = unlisted_notice(route.main)
-    label = f"{route.main.model} ({route.main.provider})"
-    return route, label if notice is None else f"{label}. Warning: {notice}"
+    if (notice := unlisted_notice(route.main)) is not None:
+        raise ConfigError(f"{notice}. Nothing has changed; `perdure chat -m {shlex.quote(name)}` uses it all the same.")
+    return route, f"{route.main.model} ({route.main.provider})"
 
 
 def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalog) -> Iterator[ModelChoice]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from perdure.agent.deps import Send
 from perdure.agent.runner import LoopThread
@@ -26,9 +27,8 @@ from perdure.config.api_keys import api_key_for
 from perdure.config.env import home_dir, make_home
 from perdure.config.settings import ModelSettings, Settings
 from perdure.context.engine import RunInThread
-from perdure.core.addresses import is_loopback_url
 from perdure.core.concurrency import SystemClock, run_shielded
-from perdure.core.errors import ConfigError, NoSummaryModel, SummarySuperseded
+from perdure.core.errors import ConfigError, ModelNotNamed, NoSummaryModel, SummarySuperseded
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
@@ -36,11 +36,10 @@ from perdure.models.tokens import Calibrations
 from perdure.models.windows import LearnedLimits, ModelKey, Window, Windows
 from perdure.providers.codex_login import CodexLogins, CodexSend
 from perdure.providers.credentials import Credentials
-from perdure.providers.discovery import server_models
 from perdure.providers.http import HttpClient
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
-from perdure.providers.model_probe import EndpointInfo
-from perdure.providers.registry import find_provider
+from perdure.providers.model_probe import EndpointInfo, request_listing
+from perdure.providers.registry import find_provider, login_target
 from perdure.providers.routes import (
     AuxiliaryCaller,
     EndpointChain,
@@ -48,6 +47,7 @@ from perdure.providers.routes import (
     TaskUsage,
     auxiliary_chain,
     chosen_provider,
+    endpoint_for,
     main_route,
 )
 from perdure.providers.sdk_client import SdkTransport, endpoint_of
@@ -59,6 +59,8 @@ from perdure.store.records import RouteRecord as StoredRoute
 from perdure.store.store import SessionStore, open_store, store_location
 
 EMBEDDED_PROVIDER = "local"
+# In the state of a conversation: the name of the model that was chosen for it, for every surface that resumes it.
+MODEL_KEY = "gateway.model"
 # Where nothing listens yet: the real address is known once the server has started.
 UNSTARTED = "embedded:"
 # A very small model does not know when to stop: left alone it talks until its window is full.
@@ -307,24 +309,51 @@ def _provider_name(name: str) -> str:
 def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:
     """Resolve the endpoints: settings, else the first API key in the environment, else the embedded model."""
     if settings.model.provider != "local":
-        settings = _with_served_model(settings)
+        settings = _with_served_model(settings, api_key, api_mode)
         route = main_route(settings, lookup=api_key_for, api_key=api_key, api_mode=api_mode)
         if route is not None:
             return route
     return EndpointChain((embedded_endpoint(settings.model.name or DEFAULT_MODEL),))
 
 
-def _with_served_model(settings: Settings) -> Settings:
-    """Return the settings with the only model of a loopback server by default. Raises ConfigError for several."""
-    row = find_provider(settings.model.provider)
-    base_url = settings.model.base_url or (row.base_url if row is not None and not row.needs_key else "")
-    if settings.model.name or not base_url or not is_loopback_url(base_url):
+def _with_served_model(settings: Settings, api_key: str | None, api_mode: str | None) -> Settings:
+    """Return the settings with the only model of an endpoint whose provider has no default. Raises ConfigError."""
+    chosen = settings.model
+    provider = chosen.provider or (chosen_provider(settings, lookup=api_key_for) if chosen.base_url else None)
+    row = find_provider(provider)
+    base_url = chosen.base_url or (row.base_url if row is not None and not row.needs_key else "")
+    if chosen.name or provider is None or not base_url or (row is not None and row.default_model):
         return settings
-    models = server_models(base_url) or ()
-    if len(models) > 1:
-        raise ConfigError(f"{base_url} serves {len(models)} models: set model.name to one of {', '.join(models[:10])}")
-    named = settings.model.model_copy(update={"name": models[0] if models else None})
-    return settings.model_copy(update={"model": named})
+    endpoint = endpoint_for(
+        provider, model="?", base_url=base_url, lookup=api_key_for, api_key=api_key, api_mode=api_mode
+    )
+    return settings.model_copy(update={"model": chosen.model_copy(update={"name": _only_model(endpoint)})})
+
+
+def _only_model(endpoint: Endpoint) -> str:
+    """Request the only model that an endpoint lists. Raises ConfigError with the next step otherwise."""
+    listing, address = request_listing(endpoint), endpoint.base_url
+    name_it = "name the model with `perdure config set model.name NAME`"
+    if len(listing.names) == 1:
+        return listing.names[0]
+    if listing.names:
+        raise ModelNotNamed(address, listing.names)
+    if listing.status in (401, 403):
+        raise ConfigError(key_problem(endpoint, listing.status))
+    if listing.status is None:
+        raise ConfigError(
+            f"{address} cannot be reached ({listing.problem}) to ask for its models: check model.base_url, or {name_it}"
+        )
+    is_root = listing.status == 404 and not urlsplit(address).path.strip("/")
+    path = "; should model.base_url end in /v1, as most do?" if is_root else ""
+    raise ConfigError(f"no model is named, and {address} lists none ({listing.status}): {name_it}{path}")
+
+
+def key_problem(endpoint: Endpoint, status: int) -> str:
+    """Return the message for a request that an endpoint refused for its key, with the next step."""
+    what = "refuses the key" if endpoint.api_key else "asks for a key"
+    login = f"`perdure login {login_target(endpoint.provider, endpoint.base_url)}`"
+    return f"{endpoint.base_url} {what} ({status}): {login} stores {'another' if endpoint.api_key else 'one'}"
 
 
 def route_of_client(client: Any, settings: Settings, api_mode: Any) -> EndpointChain:

@@ -1,0 +1,296 @@
+"""Decide by cost when to compact: what a compaction costs now against what it saves in later calls.
+
+A compaction replaces the prompt behind the system prompt, so that the next request writes a new prefix to the
+provider's cache instead of reading the old one, and a summary is billed besides. Every later request is then smaller.
+While the old prefix is cached, the first outweighs the second in short conversations; once it has expired, a request
+without a compaction would have to write all of it again.
+
+`decide` is the whole rule, a pure function of `CostInputs`. `CostRule` collects them for one conversation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from perdure.agent.deps import AgentDeps
+from perdure.agent.session import LiveSession
+from perdure.config.sections import CompressionSettings
+from perdure.core.usage import CanonicalUsage
+from perdure.providers.codec import prefix_lifetime_s
+from perdure.providers.types import Endpoint
+from perdure.store.records import CallRecord, RouteRecord
+
+Action = Literal["compact", "wait"]
+# Why the provider's cache does not hold the prefix; None: it does, as far as is known.
+ColdCause = Literal["expired", "other model"]
+
+# Newest calls of a resumed conversation that are read.
+_CALLS_READ = 200
+# A summary reads and writes about this many tokens (docs/compaction.md).
+_SUMMARY_INPUT_TOKENS, _SUMMARY_OUTPUT_TOKENS = 13_000, 3_000
+# Small enough for the base price of models that bill long prompts higher.
+_SAMPLE_TOKENS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """US dollars for one prompt token: read from the cache, and written to it."""
+
+    read_usd: float
+    write_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class CostInputs:
+    """Everything that the decision depends on."""
+
+    # The prompt that is judged, and the least and the largest one the rule decides about.
+    prompt_tokens: int
+    threshold_tokens: int
+    room_tokens: int
+    # The prompt after a compaction, and the part of it that stays cached: system prompt and tools.
+    after_tokens: int
+    fixed_tokens: int
+    cold: ColdCause | None
+    # Calls that the conversation is expected to make still, and those since its last compaction; None: it had none.
+    remaining_calls: int
+    calls_since: int | None
+    summary_usd: float
+    # None where the model's prices are unknown, or it is free.
+    prices: TokenPrices | None
+    settings: CompressionSettings
+
+    @property
+    def cost_usd(self) -> float:
+        """What a compaction adds to the bill of the next request; negative where it makes that request cheaper."""
+        if self.prices is None:
+            return self.summary_usd
+        read, write = self.prices.read_usd, self.prices.write_usd
+        if self.cold is not None:
+            return self.summary_usd - self._freed_tokens * write
+        rewritten = max(0, self.after_tokens - self.fixed_tokens)
+        return self.summary_usd + rewritten * write + self.fixed_tokens * read - self.prompt_tokens * read
+
+    @property
+    def saving_usd(self) -> float:
+        """What a compaction saves in the calls after the next one."""
+        return 0.0 if self.prices is None else self._freed_tokens * self.prices.read_usd * self.remaining_calls
+
+    @property
+    def _freed_tokens(self) -> int:
+        return max(0, self.prompt_tokens - self.after_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class CostDecision:
+    """Whether to compact, and why, in one line for people."""
+
+    action: Action
+    reason: str
+
+
+_COLD_REASONS: dict[ColdCause, str] = {
+    "expired": "the cached prefix has expired",
+    "other model": "this model has no cached prefix yet",
+}
+
+
+def decide(inputs: CostInputs) -> CostDecision:
+    """Decide whether to compact now.
+
+    A prompt that fills the room of the window is always compacted. Without a rule, or without prices, the threshold
+    alone decides.
+    """
+    settings, prompt = inputs.settings, inputs.prompt_tokens
+    if prompt >= inputs.room_tokens:
+        return CostDecision("compact", "the window is full")
+    is_due = prompt >= inputs.threshold_tokens
+    at_threshold = CostDecision("compact" if is_due else "wait", _threshold_reason(inputs))
+    if settings.cost_rule == "off" or inputs.prices is None:
+        return at_threshold
+    is_burst = inputs.calls_since is not None and inputs.calls_since < settings.cost_min_calls
+    if is_due:
+        return _delayed(inputs, is_burst) or at_threshold
+    floor = int(settings.cost_floor * inputs.threshold_tokens)
+    if settings.cost_rule == "delay" or inputs.cold is None or prompt < floor:
+        return at_threshold
+    cold = _COLD_REASONS[inputs.cold]
+    if is_burst:
+        return CostDecision("wait", f"{cold}, but the last compaction was {_calls(inputs.calls_since)} ago")
+    if inputs.saving_usd <= inputs.cost_usd:
+        return CostDecision("wait", f"{cold}, but a compaction would not pay ({_amounts(inputs)})")
+    return CostDecision("compact", f"{cold}: {_amounts(inputs)}")
+
+
+def _delayed(inputs: CostInputs, is_burst: bool) -> CostDecision | None:
+    """The decision to wait beyond the threshold; None where the rule does not, or no longer."""
+    settings = inputs.settings
+    limit = inputs.threshold_tokens + settings.cost_delay * (inputs.room_tokens - inputs.threshold_tokens)
+    if settings.cost_rule == "advance" or inputs.prompt_tokens >= limit:
+        return None
+    if is_burst:
+        return CostDecision("wait", f"the last compaction was {_calls(inputs.calls_since)} ago")
+    if inputs.saving_usd > inputs.cost_usd:
+        return None
+    return CostDecision("wait", f"a compaction would not pay yet ({_amounts(inputs)})")
+
+
+def _threshold_reason(inputs: CostInputs) -> str:
+    sign = "reached" if inputs.prompt_tokens >= inputs.threshold_tokens else "not reached"
+    return f"the threshold of {inputs.threshold_tokens:,} tokens is {sign}"
+
+
+def _calls(count: int | None) -> str:
+    return "1 call" if count == 1 else f"{count} calls"
+
+
+def _amounts(inputs: CostInputs) -> str:
+    cost, calls = inputs.cost_usd, _calls(inputs.remaining_calls)
+    now = f"costs ${cost:.3f} now" if cost >= 0 else f"saves ${-cost:.3f} now"
+    return f"{now}, saves ${inputs.saving_usd:.3f} in {calls}"
+
+
+class CostRule:
+    """Collects the inputs of the decision for one conversation, from its calls and the prices of its model."""
+
+    def __init__(self, parts: AgentDeps, live: LiveSession) -> None:
+        self._parts = parts
+        self._live = live
+        self._is_loaded = False
+        self._calls = 0
+        self._last: tuple[RouteRecord, int] | None = None
+        # Of the current session, which a compaction replaces.
+        self._session_id = live.id
+        self._session_calls = 0
+        self._first_prompt_tokens: int | None = None
+        # Prices by endpoint, and the cost of a summary there: a look-up in the catalogue takes a millisecond.
+        self._looked_up: dict[tuple[str, str, str], tuple[TokenPrices | None, float]] = {}
+
+    @property
+    def is_on(self) -> bool:
+        return self._settings.cost_rule != "off"
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the next prompt is long enough for the rule to change anything, so that the calls matter."""
+        window = self._live.window
+        floor = self._settings.cost_floor * window.threshold_tokens if window is not None else 0
+        return self.is_on and window is not None and self._live.counter.estimate >= floor
+
+    @property
+    def _settings(self) -> CompressionSettings:
+        return self._parts.settings.compression
+
+    def load(self) -> None:
+        """Read the calls of a resumed conversation, once. Blocks: for a worker thread."""
+        if self._is_loaded:
+            return
+        recent = self._parts.store.ledger.calls(self._live.conversation_id, limit=_CALLS_READ)
+        self._is_loaded = True
+        for call in recent:
+            if call.task == "main" and not call.verdict:
+                self._add(call)
+
+    def record(self, call: CallRecord) -> None:
+        """Take a call of this process into account; before `load`, the store has it."""
+        if self._is_loaded:
+            self._add(call)
+
+    def _add(self, call: CallRecord) -> None:
+        if call.session_id != self._session_id:
+            self._session_id, self._session_calls, self._first_prompt_tokens = call.session_id, 0, None
+        self._calls += 1
+        self._session_calls += 1
+        # A prefix lives from its last use, which is the start of a request.
+        self._last = (call.route, call.started_at_ms)
+        if self._first_prompt_tokens is None and call.usage.reported and call.usage.prompt_tokens > 0:
+            self._first_prompt_tokens = call.usage.prompt_tokens
+
+    def judged_tokens(self, prompt_tokens: int, *, is_idle: bool = False) -> int:
+        """The prompt size to ask the engine with, which has the last word: it may be paused, or wait for a response.
+
+        The threshold where a compaction is advanced, and less than that where one is delayed.
+        """
+        decision = self.decide(prompt_tokens, is_idle=is_idle) if self.is_on else None
+        if decision is None or self._live.window is None:
+            return prompt_tokens
+        threshold = self._live.window.threshold_tokens
+        return max(prompt_tokens, threshold) if decision.action == "compact" else min(prompt_tokens, threshold - 1)
+
+    def is_advanced(self, prompt_tokens: int) -> bool:
+        """Whether a compaction of this prompt comes before the threshold, and before the window is full."""
+        window, estimate = self._live.window, self._live.counter.estimate
+        if not self.is_on or window is None:
+            return False
+        return prompt_tokens < window.threshold_tokens and estimate <= window.budgets.largest_prompt_tokens
+
+    def explain(self) -> CostDecision | None:
+        """What would be decided about the next message as it is now; None until the window is known. Blocks."""
+        self.load()
+        return self.decide(self._live.counter.estimate)
+
+    def decide(self, prompt_tokens: int, *, is_idle: bool = False) -> CostDecision | None:
+        """The decision about a prompt, or at the end of a turn; None until the window is known."""
+        inputs = self.inputs(prompt_tokens)
+        if inputs is not None and is_idle and self._settings.cost_while_idle:
+            # By the next message it will probably have expired.
+            inputs = replace(inputs, cold="expired")
+        return decide(inputs) if inputs is not None else None
+
+    def inputs(self, prompt_tokens: int) -> CostInputs | None:
+        """What the decision about a prompt depends on; None until the window is known."""
+        window, counter = self._live.window, self._live.counter
+        if window is None:
+            return None
+        budgets, endpoint = window.budgets, self._parts.routes.endpoint
+        key = (endpoint.provider, endpoint.model, endpoint.base_url)
+        if key not in self._looked_up:
+            self._looked_up[key] = (self._prices(endpoint), self._summary_usd(endpoint))
+        prices, summary_usd = self._looked_up[key]
+        is_continued = self._live.session.began_by == "compression"
+        is_current = self._session_id == self._live.id
+        after = counter.fixed_tokens + budgets.head_tokens + budgets.handoff_tokens + budgets.tail_tokens
+        if is_continued and is_current and self._first_prompt_tokens is not None:
+            after = self._first_prompt_tokens
+        return CostInputs(
+            prompt_tokens=prompt_tokens,
+            threshold_tokens=budgets.threshold_tokens,
+            room_tokens=budgets.largest_prompt_tokens,
+            after_tokens=after,
+            fixed_tokens=counter.fixed_tokens,
+            cold=self._cold_cause(),
+            # A conversation that has lasted long is expected to last as long again.
+            remaining_calls=self._settings.cost_expected_calls or max(1, self._calls),
+            calls_since=(self._session_calls if is_current else 0) if is_continued else None,
+            summary_usd=summary_usd if self._settings.summarize else 0.0,
+            prices=prices,
+            settings=self._settings,
+        )
+
+    def _cold_cause(self) -> ColdCause | None:
+        if self._last is None:
+            return None
+        (route, started_at_ms), endpoint = self._last, self._parts.routes.endpoint
+        if (route.provider, route.model) != (endpoint.provider, endpoint.model):
+            return "other model"
+        lifetime_s = prefix_lifetime_s(endpoint, self._parts.settings.prompt_caching.cache_ttl)
+        idle_s = (self._parts.clock.now_ms() - started_at_ms) / 1_000
+        return "expired" if lifetime_s is not None and idle_s >= lifetime_s else None
+
+    def _prices(self, endpoint: Endpoint) -> TokenPrices | None:
+        n = _SAMPLE_TOKENS
+        is_hour = self._parts.settings.prompt_caching.cache_ttl == "1h"
+        written = CanonicalUsage(cache_write_tokens=n, cache_write_1h_tokens=n if is_hour else 0)
+        fresh, read, write = (
+            self._parts.models.cost_usd(endpoint, usage)
+            for usage in (CanonicalUsage(input_tokens=n), CanonicalUsage(cache_read_tokens=n), written)
+        )
+        if not fresh:
+            return None
+        return TokenPrices((fresh if read is None else read) / n, (fresh if write is None else write) / n)
+
+    def _summary_usd(self, endpoint: Endpoint) -> float:
+        """About what a summary costs at the prices of the main model."""
+        usage = CanonicalUsage(input_tokens=_SUMMARY_INPUT_TOKENS, output_tokens=_SUMMARY_OUTPUT_TOKENS)
+        return self._parts.models.cost_usd(endpoint, usage) or 0.0

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ discord = pytest.importorskip("perdure.gateway.adapters.discord", reason="the ex
 
 from perdure.config.settings import DiscordSettings  # noqa: E402  # after the skip
 from perdure.core.errors import ConfigError  # noqa: E402
-from perdure.core.events import Notice, TextDelta, ToolStarted, TurnFinished  # noqa: E402
+from perdure.core.events import TextDelta, ToolStarted, TurnFinished  # noqa: E402
 from perdure.core.messages import ToolCall  # noqa: E402
 from perdure.gateway.adapters.conformance import ScriptedHub  # noqa: E402
 from perdure.gateway.events.types import (  # noqa: E402
@@ -31,6 +34,7 @@ from perdure.testing.discord_service import (  # noqa: E402
     TOKEN,
     DiscordRefusal,
     DiscordService,
+    StandInConsole,
 )
 from support.bot_api import MemoryState  # noqa: E402
 
@@ -234,17 +238,6 @@ def test_edits_are_throttled_and_the_message_ends_with_the_whole_answer() -> Non
     assert len(message.texts) < 20
 
 
-def test_text_before_a_tool_and_the_answer_are_two_messages_and_notices_are_shown() -> None:
-    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
-        call = ToolStarted(ToolCall("c", "terminal"))
-        notice = Notice("The window is nearly full.", "warning")
-        await adapter.deliver(
-            ME, "t_1", _play(TextDelta("Let me look."), call, notice, TurnFinished("completed", "42"))
-        )
-
-    assert _texts(_live(story)) == ["Let me look.", "The window is nearly full.", "42"]
-
-
 def test_a_command_answer_with_columns_is_a_code_block() -> None:
     async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
         await adapter.deliver(ME, "t_1", _play(CommandAnswered("a  1\nb  2", "info", None)))
@@ -325,16 +318,6 @@ def test_a_long_answer_is_continued_after_the_piece_that_was_sent_last() -> None
     assert " ".join(_texts(_live(story, state=state))) == answer
 
 
-def test_a_turn_released_to_another_process_leaves_its_message_to_that_one() -> None:
-    state = MemoryState()
-
-    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
-        await adapter.deliver(ME, "t_1", _play(TextDelta("The answ")))
-        await adapter.deliver(ME, "t_1", _play(TextDelta("The"), TurnFinished("completed", "The answer.")))
-
-    assert _texts(_live(story, state=state)) == ["The answer."]
-
-
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
@@ -362,18 +345,6 @@ def test_a_closed_question_loses_its_buttons_and_shows_its_answer() -> None:
         )
         assert service.sent[0].text.endswith("→ red")
         assert service.sent[0].buttons == []
-
-    _live(story)
-
-
-def test_a_question_may_be_answered_in_words() -> None:
-    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
-        hub.open_questions.add("q_1")
-        await adapter.deliver(ME, "t_1", _play(QuestionAsked("q_1", "clarify", "Which?", ("red", "blue"))))
-        service.say("green, please")
-        await _until(lambda: hub.answers)
-        assert hub.answers == [("q_1", "green, please")]
-        assert hub.submitted == []
 
     _live(story)
 
@@ -457,3 +428,73 @@ def test_what_was_written_while_no_process_ran_is_submitted_at_the_next_start() 
 
     with DiscordService() as service:
         asyncio.run(asyncio.wait_for(run(service), 120))
+
+
+# -- the stand-in in a terminal --------------------------------------------------------------------------------------
+
+
+def _typed(service: DiscordService, *lines: str) -> list[str]:
+    """What the stand-in prints for lines that are typed."""
+    shown: list[str] = []
+    console = StandInConsole(service, shown.append)
+    for line in lines:
+        console.enter(line)
+    return shown
+
+
+def test_the_stand_in_shows_edits_and_buttons_and_presses_them() -> None:
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        shown: list[str] = []
+        console = StandInConsole(service, shown.append)
+        await asyncio.to_thread(console.enter, "hello\n")
+        await _until(lambda: hub.submitted)
+        hub.open_questions.add("q_1")
+        question = QuestionAsked("q_1", "approval", "make deploy", reason="it runs make")
+        await adapter.deliver(ME, "t_1", _play(question))
+        assert [line.splitlines()[-4:] for line in shown] == [["  [Once]", "  [This session]", "  [Always]", "  [No]"]]
+        await asyncio.to_thread(console.enter, "[Never]\n")
+        assert shown[1:] == [
+            "stand-in: the open question has no button [Never]; it has: [Once] [This session] [Always] [No]"
+        ]
+        await asyncio.to_thread(console.enter, "[Once]\n")
+        await _until(lambda: hub.answers)
+        await adapter.deliver(ME, "t_1", _play(QuestionClosed("q_1", "once"), TurnFinished("completed", "Ok.")))
+        assert shown[2].startswith("bot edits> May I run this?")
+        assert "[Once]" not in shown[2]
+        assert shown[3] == "bot> Ok."
+        assert hub.answers == [("q_1", "once")]
+        assert len(hub.submitted) == 1
+
+    _live(story)
+
+
+def test_the_stand_in_reports_what_cannot_be_done_and_sends_nothing() -> None:
+    with DiscordService() as service:
+        assert _typed(service, "[Once]", "#1 hello", "+no-such-file hello") == [
+            "stand-in: no question is open, so no button was pressed",
+            "stand-in: there is no thread #1; `@bot TEXT` opens one",
+            "stand-in: No such file or directory",
+        ]
+        assert service.messages == []
+
+
+def test_the_stand_in_mentions_replies_in_threads_and_attaches_files(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("milk")
+
+    async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
+        await asyncio.to_thread(_typed, service, "@bot hello")
+        await _until(lambda: len(hub.submitted) == 1)
+        await asyncio.to_thread(_typed, service, "#1 and then?", f"+{tmp_path / 'notes.txt'} what is it?")
+        await _until(lambda: len(hub.submitted) == 3)
+        by_chat = sorted((i.chat.chat == "9007", str(i.content)) for i, _ in hub.submitted)
+        assert [is_direct for is_direct, _ in by_chat] == [False, False, True]
+        assert [text for _, text in by_chat][:2] == ["and then?", "hello"]
+        assert "milk" in by_chat[2][1]
+
+    _live(story)
+
+
+def test_the_stand_in_prints_help() -> None:
+    command = [sys.executable, "-m", "perdure.testing.discord_service", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "[Once]" in result.stdout

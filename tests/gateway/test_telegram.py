@@ -107,18 +107,6 @@ def test_an_answer_grows_in_one_message_and_is_not_edited_at_every_word() -> Non
     _live(story)
 
 
-def test_text_before_a_tool_call_is_a_message_of_its_own() -> None:
-    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
-        ran = ToolStarted(ToolCall("a", "web", "{}"))
-        script = [TextDelta("Let me look."), ran, TextDelta("Found."), TurnFinished("completed", "Found.")]
-        await adapter.deliver(ME, "t_1", _played(script))
-
-        assert [s.text for s in api.sent] == ["Let me look.", "Found."]
-        assert (7, "typing") in api.actions
-
-    _live(story)
-
-
 def test_rate_limits_are_retried_and_nothing_is_lost() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         api.busy["sendMessage"] = 1
@@ -137,24 +125,6 @@ def test_the_buttons_go_once_a_question_is_answered_and_the_answer_stays() -> No
 
         assert api.sent[0].text == "Which?\n→ blue"
         assert api.sent[0].keyboard == []
-
-    _live(story)
-
-
-def test_a_question_may_be_answered_in_words() -> None:
-    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
-        hub.open_questions.add("q_1")
-        events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
-        delivering = asyncio.create_task(adapter.deliver(ME, "t_1", _from(events)))
-        events.put_nowait(QuestionAsked("q_1", "clarify", "What name?"))
-        await _until(lambda: api.sent)
-        api.say("Perdure")
-        await _until(lambda: hub.answers)
-        events.put_nowait(TurnFinished("completed", "Done."))
-        await delivering
-
-        assert hub.answers == [("q_1", "Perdure")]
-        assert hub.submitted == []
 
     _live(story)
 
@@ -356,20 +326,6 @@ def test_a_long_answer_is_continued_after_the_piece_that_was_sent_last() -> None
     _live(story)
 
 
-def test_a_question_of_a_process_that_died_is_withdrawn_with_a_word() -> None:
-    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
-        question = QuestionAsked("q_1", "approval", "make deploy")
-        await adapter.deliver(ME, "t_1", _played([question]))
-        assert api.sent[0].keyboard
-        again = QuestionAsked("q_2", "approval", "make deploy")
-        script = [QuestionClosed("q_1", ""), again, QuestionClosed("q_2", "once"), TurnFinished("completed", "Done.")]
-        await adapter.deliver(ME, "t_1", _played(script))
-        texts = [(sent.text.splitlines()[-1], sent.keyboard) for sent in api.sent]
-        assert texts == [("→ withdrawn: the gateway was restarted", []), ("→ once", []), ("Done.", [])]
-
-    _live(story)
-
-
 def test_a_photo_that_cannot_be_fetched_is_reported_to_its_sender() -> None:
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         gone = Refused(400, "Bad Request: invalid file_id")
@@ -509,16 +465,6 @@ def test_a_long_approval_has_buttons_once_and_can_be_closed(length: int) -> None
         assert [s.text for s in api.sent[question:]] == ["Done."]
         complete = "".join(s.document[1].decode() if s.document else s.texts[0] for s in api.sent)
         assert command.split() == [word for word in command.split() if word in complete]
-
-    _live(story)
-
-
-@pytest.mark.parametrize("answer", ["", "  \n "])
-def test_a_blank_answer_is_reported(answer: str) -> None:
-    async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
-        await adapter.deliver(ME, "t_1", _played([TurnFinished("completed", answer)]))
-
-        assert [s.text for s in api.sent] == ["The model gave no answer."]
 
     _live(story)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +22,7 @@ pytest.importorskip("discord", reason="the extra `discord` is not installed")
 pytest.importorskip("uvicorn", reason="the extra `gateway` is not installed")
 
 from perdure.testing.discord_service import TOKEN, DiscordService, ServiceMessage  # after the skips
+from support.forked import ForkedProcess, fork
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 90.0
@@ -36,7 +37,7 @@ def _answer(asked: ScriptRequest) -> Step:
 
 
 @contextmanager
-def gateway(home: Path, sim: Simulator, service: DiscordService) -> Iterator[subprocess.Popen[bytes]]:
+def gateway(home: Path, sim: Simulator, service: DiscordService, **settings: str) -> Iterator[ForkedProcess]:
     """`perdure gateway`, as a person starts it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PERDURE_")}
     env = {
@@ -50,8 +51,9 @@ def gateway(home: Path, sim: Simulator, service: DiscordService) -> Iterator[sub
         "PERDURE_GATEWAY__DISCORD__ENABLED": "true",
         "PERDURE_GATEWAY__DISCORD__BASE_URL": service.url,
         "PERDURE_GATEWAY__DISCORD__ALLOWED_USERS": '["7"]',
+        **settings,
     }
-    process = subprocess.Popen([sys.executable, "-m", "perdure", "gateway"], env=env, stderr=subprocess.DEVNULL)
+    process = fork(["-m", "perdure", "gateway"], env=env, cwd=Path.cwd(), stderr=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -129,3 +131,74 @@ def test_a_gateway_killed_while_it_answers_loses_and_doubles_nothing(tmp_path: P
 @pytest.mark.spec("P2", "A4", "I1")
 def test_twenty_kills_while_answering_lose_and_double_nothing(tmp_path: Path) -> None:
     _kill_often(tmp_path, kills=20, seed=8)
+
+
+# -- interrupting messages -------------------------------------------------------------------------------------------
+
+STOPPED = "(stopped)"
+INTERRUPT = {"PERDURE_AGENT__WHILE_BUSY": "interrupt"}
+
+
+def _slow_answer(asked: ScriptRequest) -> Step:
+    """Odd questions get an answer that takes long, to be interrupted; even ones a short one."""
+    # The newest question: behind it there may be a note, where the turn goes on after a kill.
+    texts = [str(message["content"]) for message in asked.body["messages"] if message["role"] == "user"]
+    number = int(re.findall(r"question (\d+)", "\n".join(texts))[-1])
+    if number % 2:
+        return Say(f"answer {number}: " + f"word{number} " * 100, chunk_chars=20, chunk_delay_s=0.1)
+    return Say(f"answer {number}: word{number} end{number}")
+
+
+def _endings(sent: list[ServiceMessage]) -> int:
+    """How many turns have come to an end, whole or stopped."""
+    return sum(m.text.rstrip().endswith(STOPPED) or "end" in m.text or m.text.count("word") == 100 for m in sent)
+
+
+def _interrupt_and_kill(tmp_path: Path, kills: int, seed: int) -> None:
+    chance, number = random.Random(seed), 0
+    with Simulator(script=_slow_answer) as sim, DiscordService() as service:
+        for _ in range(kills):
+            first, second = number + 1, number + 2
+            number = second
+            with gateway(tmp_path, sim, service, **INTERRUPT) as process:
+                service.until(lambda s: s.connections, timeout_s=LIMIT_S)
+                service.say(f"question {first}")
+                service.until(lambda s, n=first: any(f"word{n}" in m.text for m in s.sent), timeout_s=LIMIT_S)
+                service.say(f"question {second}")
+                time.sleep(chance.choice((0.0, 0.02, 0.05, 0.1, 0.2, 0.4)))
+                process.kill()
+                process.wait()
+            service.connections = 0
+            with gateway(tmp_path, sim, service, **INTERRUPT):
+                service.until(lambda s, n=number: _endings(s.sent) >= n, timeout_s=LIMIT_S)
+                _wait_for_deliveries(tmp_path)
+            service.connections = 0
+        assert sim.violations == []
+        _check_endings(service.sent, number)
+    with open_store(tmp_path / "perdure.db") as store:
+        (conversation,) = [c for c in store.conversations.list(source="discord").conversations if c.last_seq]
+        asked = [e.message.text for e in store.log.originals(conversation.id) if e.message.is_real_user]
+    assert asked == [f"question {n}" for n in range(1, number + 1)]
+
+
+def _check_endings(sent: list[ServiceMessage], questions: int) -> None:
+    """Every question has one answer, whole or stopped, and what was displayed before a stop stays."""
+    texts = [m.text for m in sent]
+    assert len(texts) == questions, texts
+    for number, text in enumerate(texts, 1):
+        assert text.startswith(f"answer {number}: word{number}"), (number, text[:80])
+        words = text.split().count(f"word{number}")
+        is_whole = words == 100 if number % 2 else text.endswith(f"end{number}")
+        assert is_whole or text.endswith(STOPPED), (number, text[-80:])
+
+
+@pytest.mark.spec("P6", "I1")
+def test_a_gateway_killed_around_an_interrupt_answers_every_message_once(tmp_path: Path) -> None:
+    _interrupt_and_kill(tmp_path, kills=1, seed=1)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+@pytest.mark.spec("P6", "I1")
+def test_twenty_kills_around_an_interrupt_answer_every_message_once(tmp_path: Path) -> None:
+    _interrupt_and_kill(tmp_path, kills=20, seed=5)

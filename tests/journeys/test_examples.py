@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from perdure.providers.local import has_runtime, packaged_weights
+from support.forked import run_forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
@@ -27,8 +26,6 @@ def test_the_example_runs(path: Path, tmp_path: Path) -> None:
         pytest.skip("the embedded model is not installed")
     keys = {k: v for k, v in os.environ.items() if not k.endswith(("_API_KEY", "_TOKEN"))}
     environ = {**keys, "PERDURE_HOME": str(tmp_path), "PERDURE_MODEL__MAX_TOKENS": "24"}
-    done = subprocess.run(
-        [sys.executable, path], env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_forked([str(path)], env=environ, cwd=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr[-2_000:]
     assert SAYS.get(path.name, "") in done.stdout

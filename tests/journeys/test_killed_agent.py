@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from perdure.store.store import open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
+from support.forked import fork
 
 CHILD = Path(__file__).parents[1] / "support" / "talking_child.py"
 
@@ -28,15 +28,16 @@ def _answer(asked: ScriptRequest) -> Step | str:
 
 def _run_and_kill(folder: Path, base_url: str, session_id: str, first: int, *, after_s: float) -> list[list[str]]:
     """What the child acknowledged before it was killed."""
-    command = [sys.executable, str(CHILD), str(folder), base_url, session_id, str(first)]
+    command = [str(CHILD), str(folder), base_url, session_id, str(first)]
     environ = {**os.environ, "PERDURE_HOME": str(folder)}
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, cwd=folder)
+    child = fork(command, stdout=subprocess.PIPE, env=environ, cwd=folder)
     assert child.stdout is not None
     line = child.stdout.readline()  # up and talking
     time.sleep(after_s)
     child.kill()
-    rest, _ = child.communicate()
-    return [row.split() for row in (line + rest).decode().splitlines() if len(row.split()) == 3]
+    rest = child.stdout.read()
+    child.wait()
+    return [row.split() for row in (line + rest).splitlines() if len(row.split()) == 3]
 
 
 def _story(folder: Path, kills: int, seed: int) -> None:

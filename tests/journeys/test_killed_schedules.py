@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from perdure.store.schedules import NewSchedule, Schedule
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
+from support.forked import fork
 from support.store import BACKENDS, backend_of
 
 CHILD = Path(__file__).parents[1] / "support" / "scheduling_child.py"
@@ -35,16 +35,16 @@ def _answer(asked: ScriptRequest) -> Step | str:
 @contextmanager
 def process(folder: Path, database: str, sim: Simulator) -> Iterator[None]:
     """A process that is killed when the block ends."""
-    command = [sys.executable, str(CHILD), str(folder), database, sim.base_url]
+    command = [str(CHILD), str(folder), database, sim.base_url]
     environ = {**os.environ, "PERDURE_HOME": str(folder)}
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, cwd=folder)
+    child = fork(command, stdout=subprocess.PIPE, env=environ, cwd=folder)
     assert child.stdout is not None
     try:
-        assert child.stdout.readline() == b"up\n"
+        assert child.stdout.readline() == "up\n"
         yield
     finally:
         child.kill()
-        child.communicate()
+        child.wait()
 
 
 def _add_due(store: SessionStore, number: int) -> Schedule:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pytest
 from perdure.store.store import open_store
 from perdure.testing.simulator import Say, ScriptRequest, Simulator
 from support.bot_api import TOKEN, BotApi, Sent, bot_api
+from support.forked import ForkedProcess, fork
 
 pytest.importorskip("telegram", reason="the extra `telegram` is not installed")
 pytest.importorskip("uvicorn", reason="the extra `gateway` is not installed")
@@ -40,7 +40,7 @@ def _last_said(asked: ScriptRequest) -> str:
 
 
 @contextmanager
-def gateway(home: Path, sim: Simulator, bot_url: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+def gateway(home: Path, sim: Simulator, bot_url: str, **more: str) -> Iterator[ForkedProcess]:
     """`perdure gateway`, as a person starts it."""
     env = {
         **os.environ,
@@ -55,7 +55,7 @@ def gateway(home: Path, sim: Simulator, bot_url: str, **more: str) -> Iterator[s
         "PERDURE_GATEWAY__TELEGRAM__ALLOWED_USERS": '["7"]',
         **more,
     }
-    process = subprocess.Popen([sys.executable, "-m", "perdure", "gateway"], env=env, stderr=subprocess.DEVNULL)
+    process = fork(["-m", "perdure", "gateway"], env=env, cwd=Path.cwd(), stderr=subprocess.DEVNULL)
     try:
         yield process
     finally:

@@ -64,7 +64,7 @@ def test_first_run_to_undo_on_the_embedded_model(term: Terminal, home: Path) -> 
     term.say("/undo")
     term.see("The last compaction is undone")
     term.press("C-d")
-    term.see("perdure chat --resume")
+    term.see("chat --resume")
     assert term.status() == 0
 
 
@@ -192,7 +192,7 @@ def test_a_hundred_thousand_lines_are_pasted_folded_and_sent_whole(term: Termina
         term.run("--set", "model.context_length=2000000", *at(sim))
         term.see("/help lists")
         term.paste(lines, tmp_path)
-        term.see("[pasted #1: 100,001 lines]")
+        term.see("[pasted #1: 100,000 lines]")
         term.say(" what went wrong?")
         term.see("Thanks for the log.")
         (sent,) = [r.body for r in sim.requests]
@@ -219,6 +219,6 @@ def test_a_dumb_terminal_gets_plain_lines(home: Path, tmp_path: Path) -> None:
         term.paste("line one\nline two\n", tmp_path)
         term.see("Two lines.")
         term.say("/quit")
-        term.see("perdure chat --resume")
+        term.see("chat --resume")
         assert term.status() == 0
         assert sim.requests[-1].body["messages"][-1]["content"] == "line one\nline two"

@@ -19,7 +19,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
-from perdure.core.events import TextDelta, TurnFinished
+from perdure.core.events import Notice, TextDelta, ToolStarted, TurnFinished
+from perdure.core.messages import ToolCall
 from perdure.gateway.adapters.base import Adapter
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import (
@@ -172,6 +173,65 @@ async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub:
     _require("I was about to" in message, "the streamed text is missing")
 
 
+async def check_text_before_a_tool_call_stays(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+    """Text before a tool call and the answer are messages of their own, and warnings are displayed between them."""
+    call, warning = ToolStarted(ToolCall("c", "terminal")), Notice("The window is nearly full.", "warning")
+    finished = TurnFinished("completed", "Done.")
+    await _deliver(adapter, platform, hub, TextDelta("Let me look."), call, warning, TextDelta("Do"), finished)
+    expected = ["Let me look.", "The window is nearly full.", "Done."]
+    _require(platform.messages() == expected, f"displayed as {platform.messages()}")
+
+
+async def check_a_blank_answer_is_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+    """An answer without text is displayed as such: no platform takes an empty message."""
+    for answer in ("", "  \n "):
+        await _deliver(adapter, platform, hub, TurnFinished("completed", answer))
+    _require(len(platform.messages()) == 2 and all(platform.messages()), f"displayed as {platform.messages()}")
+
+
+async def check_a_takeover_continues_the_message(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+    """A turn that another process goes on with is displayed in the message it began, once, however often delivered."""
+    chat = await _chat(platform, hub)
+    await adapter.deliver(chat, "t_1", _replay(TextDelta("The answ")))
+    for _ in range(2):
+        await adapter.deliver(chat, "t_1", _replay(TextDelta("The"), TurnFinished("completed", "The answer.")))
+    _require(platform.messages() == ["The answer."], f"displayed as {platform.messages()}")
+
+
+async def check_a_stop_after_a_takeover_keeps_the_text(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+    """Text that was displayed before its process died stays where the turn is stopped afterwards."""
+    chat = await _chat(platform, hub)
+    await adapter.deliver(chat, "t_1", _replay(TextDelta("Half of it")))
+    await adapter.deliver(chat, "t_1", _replay(TurnFinished("interrupted", "")))
+    (message,) = platform.messages()
+    _require("Half of it" in message and "stopped" in message, f"displayed as {message!r}")
+
+
+async def check_a_question_of_a_dead_process_is_withdrawn(
+    adapter: Adapter, platform: Platform, hub: ScriptedHub
+) -> None:
+    """A question whose process died is closed with a notice, and the next one is displayed as usual."""
+    chat = await _chat(platform, hub)
+    await adapter.deliver(chat, "t_1", _replay(QuestionAsked("q_4", "approval", "make deploy")))
+    again, answered = QuestionAsked("q_5", "approval", "make deploy"), QuestionClosed("q_5", "once")
+    events = _replay(QuestionClosed("q_4", ""), again, answered, TurnFinished("completed", "Done."))
+    await adapter.deliver(chat, "t_1", events)
+    last_lines = [message.splitlines()[-1] for message in platform.messages()]
+    _require("withdrawn" in last_lines[0], f"displayed as {platform.messages()}")
+    _require(last_lines[1:] == ["→ once", "Done."], f"displayed as {platform.messages()}")
+
+
+async def check_questions_are_answered_in_words(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+    """A message while a question is open is its answer, and no message of its own."""
+    chat = await _chat(platform, hub)
+    hub.open_questions.add("q_6")
+    await adapter.deliver(chat, "t_1", _replay(QuestionAsked("q_6", "clarify", "Which?", ("red", "blue"))))
+    platform.write("green, please")
+    await _wait_until(lambda: bool(hub.answers), "an answer in words was not submitted")
+    _require(hub.answers == [("q_6", "green, please")], f"answered {hub.answers}")
+    _require(len(hub.submitted) == 1, "an answer in words was submitted as a message, too")
+
+
 async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
     """A question is displayed with its choices, and the selected one is returned."""
     question = QuestionAsked("q_1", "clarify", "Which colour?", ("red", "a choice of rather more words than most"))
@@ -204,6 +264,16 @@ async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub
     _require(hub.answers == [("q_2", "no")], f"answered {hub.answers}")
     events.put_nowait(TurnFinished("completed", "It stays."))
     await delivery
+
+
+async def check_a_stopped_turn_closes_its_question(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
+    """A question whose turn is stopped, for example by a new message, is displayed as such."""
+    question = QuestionAsked("q_3", "approval", "rm -rf build", reason="deletes a folder")
+    closed = QuestionClosed("q_3", "", is_stopped=True)
+    await _deliver(adapter, platform, hub, question, closed, TurnFinished("interrupted", ""))
+    message = "\n".join(platform.messages())
+    _require("the turn was stopped" in message, f"displayed as {platform.messages()}")
+    _require("no answer in time" not in message, "a stopped turn is displayed as one that was not answered")
 
 
 async def check_a_rejection_is_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
@@ -250,8 +320,15 @@ CHECKS: tuple[Check, ...] = (
     check_an_answer_is_shown_whole,
     check_a_long_answer_loses_nothing,
     check_failures_are_reported,
+    check_text_before_a_tool_call_stays,
+    check_a_blank_answer_is_reported,
+    check_a_takeover_continues_the_message,
+    check_a_stop_after_a_takeover_keeps_the_text,
     check_questions_are_answered,
+    check_questions_are_answered_in_words,
+    check_a_question_of_a_dead_process_is_withdrawn,
     check_approvals_are_answered,
+    check_a_stopped_turn_closes_its_question,
     check_a_rejection_is_reported,
     check_a_store_failure_loses_nothing,
     check_answers_are_delivered_after_stop,
@@ -273,6 +350,12 @@ async def _chat(platform: Platform, hub: ScriptedHub) -> ChatKey:
     platform.write("a question")
     await _wait_until(lambda: len(hub.submitted) > before, "a message was not submitted")
     return hub.submitted[-1][0].chat
+
+
+async def _replay(*events: GatewayEvent) -> AsyncIterator[SequencedEvent]:
+    """Yield events to their end, as of a turn that is released to another process."""
+    for number, event in enumerate(events, 1):
+        yield SequencedEvent(number, "t_1", event)
 
 
 async def _play(events: asyncio.Queue[GatewayEvent]) -> AsyncIterator[SequencedEvent]:

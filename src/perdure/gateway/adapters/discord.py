@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,10 +29,6 @@ from perdure.gateway.adapters.discord_client import (
     make_intents,
     use_base_url,
 )
-from perdure.gateway.adapters.discord_reply import (
-    DiscordReply,
-    parse_answer,
-)
 from perdure.gateway.adapters.formatting import (
     MAX_FILE_BYTES,
     shorten,
@@ -40,6 +36,7 @@ from perdure.gateway.adapters.formatting import (
     with_image,
 )
 from perdure.gateway.adapters.receipts import DeliveryReceipt, DeliveryState, purge_receipts
+from perdure.gateway.adapters.streamed_reply import StreamedReply, parse_button
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import (
     ChatKey,
@@ -50,6 +47,8 @@ from perdure.gateway.executor import run_blocking
 from perdure.store.inbox import InboxFull
 
 _log = logging.getLogger(__name__)
+# Discord shows no more buttons, and cuts longer labels.
+_MAX_BUTTONS, _MAX_LABEL_CHARS = 25, 80
 _MAX_RETRY_DELAY_S = 60.0
 _STORE_OUTAGES = (StoreUnavailable, NewerSchema, CorruptStore)
 _STRANGER_NOTICE_EVERY_S = 3_600.0
@@ -146,19 +145,10 @@ class DiscordAdapter:
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Display a turn as it streams; a platform failure does not affect the turn."""
         receipt = await run_blocking(DeliveryReceipt.load, self._state, turn_id)
-        if receipt.is_done:  # before the process that delivered it could note that
-            async for _ in events:
-                pass
-            return
         reply = DiscordReply(
             self._client, int(chat.chat), receipt, pending_questions=self._pending_questions, now=self._now
         )
-        # A turn that is released to another process has no last event: the message stays as it is, for that one.
-        async for sequenced in events:
-            try:
-                await reply.show(sequenced.event)
-            except DISCORD_ERRORS as error:  # the events that follow, the answer among them, get their own attempt
-                _log.warning("part of turn %s could not be delivered: %s", turn_id, type(error).__name__)
+        await reply.deliver(events)
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
@@ -352,7 +342,7 @@ class DiscordAdapter:
         if hub is None:
             return
         notice = "" if principal is not None else "This question is for somebody else."
-        question_id, answer = parse_answer(interaction)
+        question_id, answer = _parse_answer(interaction)
         try:
             if principal is not None:
                 await hub.answer(question_id, answer, principal)
@@ -490,3 +480,37 @@ def _attach(content: str | Mapping[str, Any], data: bytes, name: str, kind: str)
     if with_text is None or not images:
         return with_text
     return {"role": "user", "content": [{"type": "text", "text": with_text}, *images]}
+
+
+class DiscordReply(StreamedReply):
+    """Displays the events of one turn in one Discord channel or thread."""
+
+    max_pieces = 10
+    typing_interval_s = 8.0
+
+    async def show_command(self, text: str) -> None:
+        await self.conclude(f"```\n{text}\n```" if "\n" in text and "```" not in text else text)
+
+    def format_question(
+        self, text: str, details: str, choices: Sequence[str], *, is_approval: bool
+    ) -> tuple[str, list[str]]:
+        if is_approval:
+            fenced = text.replace("```", "`\u200b``")
+            return f"May I run this?\n```\n{fenced}\n```{details}", list(choices)
+        # Labels are short; the choices are spelled out in the text, one to a line, as the answer is read from there.
+        shown = [" ".join(choice.split()) for choice in choices[:_MAX_BUTTONS]]
+        listed = "".join(f"\n{number}. {choice}" for number, choice in enumerate(shown, 1))
+        labels = [c if len(c) <= _MAX_LABEL_CHARS else f"{c[: _MAX_LABEL_CHARS - 1]}…" for c in shown]
+        return text + details + listed, labels
+
+
+def _parse_answer(interaction: discord.Interaction) -> tuple[str, str]:
+    """Return the question id and answer of a pressed button; the last lines of the message have the choices."""
+    given: Any = interaction.data or {}
+    text = interaction.message.content if interaction.message is not None else ""
+
+    def find_choice(index: int) -> str:
+        lines = [line for line in text.splitlines() if line.startswith(f"{index + 1}. ")]
+        return lines[-1].partition(". ")[2] if lines else ""
+
+    return parse_button(str(given.get("custom_id", "")), find_choice)

@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import aiohttp
 import discord
@@ -17,18 +17,15 @@ from discord.gateway import DiscordWebSocket
 from discord.http import Route
 
 from perdure.gateway.adapters.formatting import split_text
+from perdure.gateway.adapters.streamed_reply import DELIVERY_PATIENCE_S, Button
 
 _log = logging.getLogger(__name__)
-LIMIT = 2_000
-# An answer is retried this long; the library itself waits for rate limits and retries server errors a few times.
-DELIVERY_PATIENCE_S = 900.0
 _MAX_RETRY_DELAY_S = 60.0
 _NO_MENTIONS = discord.AllowedMentions.none()
-_SAFE_ERRORS = (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError)
+DISCORD_ERRORS = (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError)
 T = TypeVar("T")
 
 Sleep = Callable[[float], Awaitable[None]]
-DISCORD_ERRORS = _SAFE_ERRORS
 
 
 class BotConnection(discord.Client):
@@ -68,7 +65,7 @@ class BotConnection(discord.Client):
     async def disconnect(self) -> None:
         """Stop receiving; messages can still be sent."""
         if self.ws is not None:
-            with suppress(*_SAFE_ERRORS):
+            with suppress(*DISCORD_ERRORS):
                 await self.ws.close(code=1_000)
 
 
@@ -88,6 +85,10 @@ def use_base_url(base_url: str) -> None:
 class DiscordClient:
     """Sends messages with retries. Raises one of DISCORD_ERRORS once they are exhausted or cannot help."""
 
+    errors: ClassVar[tuple[type[Exception], ...]] = DISCORD_ERRORS
+    limit: ClassVar[int] = 2_000
+    has_nonces: ClassVar[bool] = True
+
     def __init__(self, connection: Callable[[], discord.Client], *, sleep: Sleep, now: Callable[[], float]) -> None:
         self._connection = connection
         self._sleep = sleep
@@ -96,39 +97,25 @@ class DiscordClient:
     def channel(self, channel_id: int) -> discord.PartialMessageable:
         return self._connection().get_partial_messageable(channel_id)
 
-    async def send_text(self, channel_id: int, text: str, *, patience_s: float = DELIVERY_PATIENCE_S) -> int:
-        """Send a text in as many messages as needed and return the last id."""
-        return await self.send_pieces(channel_id, split_text(text, limit=LIMIT), patience_s=patience_s)
-
-    async def send_pieces(
-        self,
-        channel_id: int,
-        pieces: Sequence[str],
-        *,
-        buttons: Sequence[tuple[str, str]] = (),
-        patience_s: float = DELIVERY_PATIENCE_S,
-    ) -> int:
-        """Send each piece as a message, the last one with the buttons (label, data), and return the last id."""
-        message_id = 0
-        for number, piece in enumerate(pieces, 1):
-            has_buttons = buttons if number == len(pieces) else ()
-            message_id = await self.send(channel_id, piece, buttons=has_buttons, patience_s=patience_s)
-        return message_id
+    async def send_text(self, channel_id: int, text: str) -> None:
+        """Send a text in as many messages as needed."""
+        for piece in split_text(text, limit=self.limit):
+            await self.send(channel_id, piece)
 
     async def send(
         self,
-        channel_id: int,
+        chat_id: int,
         text: str,
         *,
         nonce: str | None = None,
-        buttons: Sequence[tuple[str, str]] = (),
+        buttons: Sequence[Button] = (),
         patience_s: float = DELIVERY_PATIENCE_S,
     ) -> int:
         """Send one message and return its id. With the same nonce soon again, Discord returns the first message."""
         key = nonce or secrets.token_hex(12)  # one for all attempts: a response may be lost
 
         async def call() -> discord.Message:
-            channel = self.channel(channel_id)
+            channel = self.channel(chat_id)
             if not buttons:
                 return await channel.send(text, nonce=key)
             view = _make_view(buttons)
@@ -139,33 +126,35 @@ class DiscordClient:
 
         return (await self._retry(call, patience_s)).id
 
-    async def edit(
-        self, channel_id: int, message_id: int, text: str, *, patience_s: float = DELIVERY_PATIENCE_S
-    ) -> int:
+    async def edit(self, chat_id: int, message_id: int, text: str, *, patience_s: float = DELIVERY_PATIENCE_S) -> int:
         """Replace the text of a message and remove its buttons; return the id of the message that has the text."""
 
         async def call() -> object:
-            message = self.channel(channel_id).get_partial_message(message_id)
+            message = self.channel(chat_id).get_partial_message(message_id)
             return await message.edit(content=text, view=None)
 
         try:
             await self._retry(call, patience_s)
         except discord.NotFound:  # deleted meanwhile
-            return await self.send(channel_id, text, patience_s=patience_s)
+            return await self.send(chat_id, text, patience_s=patience_s)
         return message_id
 
-    async def send_file(self, channel_id: int, name: str, text: str, caption: str, *, nonce: str | None = None) -> int:
+    async def send_file(self, chat_id: int, name: str, text: str, caption: str, *, nonce: str | None = None) -> None:
         key = nonce or secrets.token_hex(12)
 
         async def call() -> discord.Message:
             file = discord.File(io.BytesIO(text.encode()), filename=name)
-            return await self.channel(channel_id).send(caption, file=file, nonce=key)
+            return await self.channel(chat_id).send(caption, file=file, nonce=key)
 
-        return (await self._retry(call, DELIVERY_PATIENCE_S)).id
+        await self._retry(call, DELIVERY_PATIENCE_S)
 
-    async def send_typing(self, channel_id: int) -> None:
-        with suppress(*_SAFE_ERRORS):  # cosmetic
-            await self.channel(channel_id).typing()
+    async def send_typing(self, chat_id: int) -> None:
+        with suppress(*DISCORD_ERRORS):  # cosmetic
+            await self.channel(chat_id).typing()
+
+    def retry_delay_s(self, error: Exception) -> float:
+        # The library itself waits for rate limits.
+        return 0.0
 
     async def _retry(self, call: Callable[[], Awaitable[T]], patience_s: float) -> T:
         """Call the API until it succeeds, fails permanently, or the next attempt would exceed the patience."""
@@ -173,7 +162,7 @@ class DiscordClient:
         while True:
             try:
                 return await call()
-            except _SAFE_ERRORS as error:
+            except DISCORD_ERRORS as error:
                 if not _is_passing(error) or self._now() + delay_s > deadline:
                     raise
                 _log.info("Discord did not answer (%s); trying again", type(error).__name__)
@@ -188,7 +177,7 @@ def _is_passing(error: BaseException) -> bool:
     return isinstance(error, discord.RateLimited | aiohttp.ClientError | OSError | asyncio.TimeoutError)
 
 
-def _make_view(buttons: Sequence[tuple[str, str]]) -> discord.ui.View:
+def _make_view(buttons: Sequence[Button]) -> discord.ui.View:
     view = discord.ui.View(timeout=None)
     for label, data in buttons:
         view.add_item(discord.ui.Button(label=label, custom_id=data))

@@ -47,6 +47,8 @@ class DeliveryReceipt:
     # The messages that ask an open question, with their texts, and those asked by a process that died.
     questions: dict[str, tuple[int, str]] = field(default_factory=dict)
     withdrawn: frozenset[str] = frozenset()
+    # The newest text of the message that is being written.
+    text: str = ""
 
     @classmethod
     def load(cls, state: DeliveryState, turn_id: str) -> DeliveryReceipt:
@@ -55,16 +57,17 @@ class DeliveryReceipt:
             case {"nonce": str(nonce), "message": int() | None as message_id, "pieces": int(pieces)} as stored:
                 asked: Any = stored.get("questions") or {}
                 questions = {str(k): (int(message[0]), str(message[1])) for k, message in asked.items()}
-                return cls(state, turn_id, nonce, message_id, pieces, False, questions, frozenset(questions))
+                text = str(stored.get("text") or "")
+                return cls(state, turn_id, nonce, message_id, pieces, False, questions, frozenset(questions), text)
             case {"done_at": _}:
                 return cls(state, turn_id, is_done=True)
             case _:
                 return cls(state, turn_id)
 
-    async def begin(self) -> str:
-        """Store the nonce of a message that is about to be sent, and return it."""
-        if not self.nonce:
-            self.nonce = secrets.token_hex(10)
+    async def begin(self, text: str) -> str:
+        """Store the nonce and the text of a message that is about to be sent or edited; return the nonce."""
+        if not self.nonce or text != self.text:
+            self.nonce, self.text = self.nonce or secrets.token_hex(10), text
             await self._save()
         return self.nonce
 
@@ -79,7 +82,7 @@ class DeliveryReceipt:
     async def complete(self) -> None:
         """The message has its last text; the next one is another."""
         if self.nonce:
-            self.nonce, self.message_id, self.pieces = "", None, 0
+            self.nonce, self.message_id, self.pieces, self.text = "", None, 0, ""
             await self._save()
 
     async def open_question(self, question_id: str, message_id: int, text: str) -> None:
@@ -93,10 +96,12 @@ class DeliveryReceipt:
             await self._save()
         return message
 
-    def describe_answer(self, question_id: str, answer: str) -> str:
+    def describe_answer(self, question_id: str, answer: str, *, is_stopped: bool = False) -> str:
         """Return what to write in the place of the buttons."""
         if answer:
             return f"→ {answer}"
+        if is_stopped:
+            return "→ closed: the turn was stopped, by a new message or by /stop"
         is_withdrawn = question_id in self.withdrawn
         return "→ withdrawn: the gateway was restarted" if is_withdrawn else "→ no answer in time"
 
@@ -106,7 +111,12 @@ class DeliveryReceipt:
         await self._write({"done_at": time.time_ns() // 1_000_000})
 
     async def _save(self) -> None:
-        value: dict[str, Any] = {"nonce": self.nonce, "message": self.message_id, "pieces": self.pieces}
+        value: dict[str, Any] = {
+            "nonce": self.nonce,
+            "message": self.message_id,
+            "pieces": self.pieces,
+            "text": self.text,
+        }
         if self.questions:
             value["questions"] = self.questions
         await self._write(value if self.nonce or self.questions else None)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -21,8 +21,8 @@ from perdure.core.errors import ConfigError, CorruptStore, NewerSchema, NotFound
 from perdure.gateway.adapters.base import GatewayPort
 from perdure.gateway.adapters.formatting import MAX_FILE_BYTES, with_file, with_image
 from perdure.gateway.adapters.receipts import DeliveryReceipt, DeliveryState, purge_receipts
-from perdure.gateway.adapters.telegram_client import Sleep, TelegramClient, retry_delay_s
-from perdure.gateway.adapters.telegram_reply import TelegramReply, parse_answer
+from perdure.gateway.adapters.streamed_reply import StreamedReply, parse_button
+from perdure.gateway.adapters.telegram_client import Sleep, TelegramClient, flood_delay_s
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage, Draining, SequencedEvent
 from perdure.gateway.executor import run_blocking
@@ -127,17 +127,10 @@ class TelegramAdapter:
     async def deliver(self, chat: ChatKey, turn_id: str, events: AsyncIterator[SequencedEvent]) -> None:
         """Display a turn as it streams; a platform failure does not affect the turn."""
         receipt = await run_blocking(DeliveryReceipt.load, self._state, turn_id)
-        if receipt.is_done:
-            return
         reply = TelegramReply(
             self._client, int(chat.chat), receipt, pending_questions=self._pending_questions, now=self._now
         )
-        # A turn that is released to another process has no last event: the message stays as it is, for that one.
-        async for sequenced in events:
-            try:
-                await reply.show(sequenced.event)
-            except TelegramError as error:  # the events that follow, the answer among them, get their own attempt
-                _log.warning("part of turn %s could not be delivered to chat %s: %s", turn_id, chat.chat, error)
+        await reply.deliver(events)
 
     # -- inbound -------------------------------------------------------------------------------------------------------
 
@@ -158,7 +151,7 @@ class TelegramAdapter:
             except Conflict:
                 await asyncio.sleep(self._conflict_delay_s)
             except RetryAfter as error:
-                await self._sleep(retry_delay_s(error))
+                await self._sleep(flood_delay_s(error))
             except Exception as error:  # the poller serves every user, so it survives any failure
                 # Not acknowledged: the same updates are delivered again.
                 _log.warning("polling for updates failed: %s", error)
@@ -275,7 +268,7 @@ class TelegramAdapter:
     async def _handle_button(self, query: CallbackQuery, hub: GatewayPort) -> None:
         """Handle a pressed button: the answer to a question."""
         principal = self._principals.get(query.from_user.id)
-        question_id, answer = parse_answer(query)
+        question_id, answer = _parse_answer(query)
         notice = None
         try:
             if principal is not None:
@@ -391,3 +384,28 @@ def _parseable_update(update: Any) -> dict[str, Any] | None:
         _log.warning("update %d could not be parsed: %s", update_id, type(error).__name__)
         return {"update_id": update_id}
     return dict(update)
+
+
+class TelegramReply(StreamedReply):
+    """Displays the events of one turn in one Telegram chat."""
+
+    max_pieces = 4
+    typing_interval_s = 4.0
+    _client: TelegramClient
+
+    async def show_command(self, text: str) -> None:
+        # Columns of a command's answer line up in a fixed-width font only.
+        await self._client.send_text(self._chat_id, text, has_columns="\n" in text)
+
+    def format_question(
+        self, text: str, details: str, choices: Sequence[str], *, is_approval: bool
+    ) -> tuple[str, list[str]]:
+        return (f"May I run this?\n{text}" if is_approval else text) + details, list(choices)
+
+
+def _parse_answer(query: CallbackQuery) -> tuple[str, str]:
+    """Return the question id and answer of a pressed button; the label of the button has the choice."""
+    data = query.data or ""
+    keyboard = query.message.reply_markup if isinstance(query.message, Message) else None
+    buttons = [b for row in keyboard.inline_keyboard for b in row] if keyboard is not None else []
+    return parse_button(data, lambda _: next((b.text for b in buttons if b.callback_data == data), ""))

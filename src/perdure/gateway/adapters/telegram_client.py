@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
-from telegram import Bot, InlineKeyboardMarkup, MessageEntity
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, MessageEntity
 from telegram.constants import ChatAction
 from telegram.error import (
     BadRequest,
@@ -20,10 +20,9 @@ from telegram.error import (
 )
 
 from perdure.gateway.adapters.formatting import split_text, utf16_length
+from perdure.gateway.adapters.streamed_reply import DELIVERY_PATIENCE_S, Button
 
-LIMIT = 4_096
-# An answer is retried this long; a download, which the next messages of its chat wait for, only briefly.
-DELIVERY_PATIENCE_S = 900.0
+# The next messages of its chat wait for a download.
 _DOWNLOAD_PATIENCE_S = 60.0
 # Retrying cannot help with these.
 _PERMANENT_ERRORS = (BadRequest, ChatMigrated, EndPointNotFound, Forbidden, InvalidToken)
@@ -35,6 +34,10 @@ Sleep = Callable[[float], Awaitable[None]]
 class TelegramClient:
     """Sends messages with retries. Raises TelegramError once they are exhausted or cannot help."""
 
+    errors: ClassVar[tuple[type[Exception], ...]] = (TelegramError,)
+    limit: ClassVar[int] = 4_096
+    has_nonces: ClassVar[bool] = False
+
     def __init__(self, bot: Bot, *, sleep: Sleep, now: Callable[[], float]) -> None:
         self._bot = bot
         self._sleep = sleep
@@ -44,25 +47,27 @@ class TelegramClient:
         self, chat_id: int, text: str, *, has_columns: bool = False, patience_s: float = DELIVERY_PATIENCE_S
     ) -> int:
         """Send a text in as many messages as needed and return the last id; `has_columns` uses a fixed-width font."""
-        pieces = split_text(text, limit=LIMIT)
-        return await self.send_pieces(chat_id, pieces, has_columns=has_columns, patience_s=patience_s)
+        message_id = 0
+        for piece in split_text(text, limit=self.limit):
+            fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
+            send = partial(self._bot.send_message, chat_id, piece, entities=fixed)
+            message_id = (await self._retry(send, patience_s)).message_id
+        return message_id
 
-    async def send_pieces(
+    async def send(
         self,
         chat_id: int,
-        pieces: Sequence[str],
-        keyboard: InlineKeyboardMarkup | None = None,
+        text: str,
         *,
-        has_columns: bool = False,
+        nonce: str | None = None,
+        buttons: Sequence[Button] = (),
         patience_s: float = DELIVERY_PATIENCE_S,
     ) -> int:
-        """Send each piece as a message, the last one with the buttons, and return the last id."""
-        message_id = 0
-        for number, piece in enumerate(pieces, 1):
-            fixed = [MessageEntity(MessageEntity.PRE, 0, utf16_length(piece))] if has_columns else None
-            markup = keyboard if number == len(pieces) else None
-            send = partial(self._bot.send_message, chat_id, piece, reply_markup=markup, entities=fixed)
-            message_id = (await self._retry(send, patience_s)).message_id
+        """Send one message, with a row for each button, and return its id. Telegram has no use for the nonce."""
+        rows = [[InlineKeyboardButton(label, callback_data=data)] for label, data in buttons]
+        markup = InlineKeyboardMarkup(rows) if rows else None
+        send = partial(self._bot.send_message, chat_id, text, reply_markup=markup)
+        message_id: int = (await self._retry(send, patience_s)).message_id
         return message_id
 
     async def edit(self, chat_id: int, message_id: int, text: str, *, patience_s: float = DELIVERY_PATIENCE_S) -> int:
@@ -76,7 +81,7 @@ class TelegramClient:
                 return await self.send_text(chat_id, text, patience_s=patience_s)
         return message_id
 
-    async def send_file(self, chat_id: int, name: str, text: str, caption: str) -> None:
+    async def send_file(self, chat_id: int, name: str, text: str, caption: str, *, nonce: str | None = None) -> None:
         await self._retry(lambda: self._bot.send_document(chat_id, text.encode(), filename=name, caption=caption))
 
     async def send_typing(self, chat_id: int) -> None:
@@ -86,6 +91,9 @@ class TelegramClient:
     async def download(self, file_id: str) -> bytes:
         file = await self._retry(lambda: self._bot.get_file(file_id), _DOWNLOAD_PATIENCE_S)
         return bytes(await self._retry(file.download_as_bytearray, _DOWNLOAD_PATIENCE_S))
+
+    def retry_delay_s(self, error: Exception) -> float:
+        return flood_delay_s(error) if isinstance(error, RetryAfter) else 0.0
 
     async def _retry(self, call: Callable[[], Awaitable[Any]], patience_s: float = DELIVERY_PATIENCE_S) -> Any:
         """Call the API until it succeeds, fails permanently, or the next attempt would exceed the patience."""
@@ -97,7 +105,7 @@ class TelegramClient:
                 raise
             except TelegramError as error:
                 if isinstance(error, RetryAfter):
-                    wait_s = max(retry_delay_s(error), 1.0)
+                    wait_s = max(flood_delay_s(error), 1.0)
                 else:
                     wait_s, delay_s = delay_s, min(delay_s * 2, _MAX_RETRY_DELAY_S)
                 if self._now() + wait_s > deadline:
@@ -105,6 +113,6 @@ class TelegramClient:
             await self._sleep(wait_s)
 
 
-def retry_delay_s(error: RetryAfter) -> float:
+def flood_delay_s(error: RetryAfter) -> float:
     after = error.retry_after
     return float(after) if isinstance(after, int | float) else after.total_seconds()

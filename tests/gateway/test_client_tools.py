@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process
-from support.planned_model import WEATHER, plan, planned
+from support.planned_model import GATES, WEATHER, plan, planned
 
 Messages = list[dict[str, Any]]
 ROME, OSLO = ["get_weather", {"city": "Rome"}], ["get_weather", {"city": "Oslo"}]
@@ -277,7 +279,7 @@ def test_results_that_match_no_call_are_refused(after: Messages, message: str, a
 def test_in_a_named_conversation_the_result_alone_is_enough(alice: openai.OpenAI, sim: Simulator) -> None:
     named: dict[str, Any] = {"extra_headers": {"X-Perdure-Conversation": "weather"}, "tools": [WEATHER]}
     call = ask(alice, [user(plan({"calls": [ROME]}, "Sunny."))], **named).choices[0].message.tool_calls[0]
-    with pytest.raises(openai.BadRequestError, match="no tool call 'call_other' waits for a result"):
+    with pytest.raises(openai.BadRequestError, match="no tool call with the tool_call_id 'call_other' waits"):
         ask(alice, [{"role": "tool", "tool_call_id": "call_other", "content": "x"}], **named)
     assert ask(alice, [result(call, "sun")], **named).choices[0].message.content == "Sunny."
     with pytest.raises(openai.BadRequestError, match="waits for a result"):
@@ -299,16 +301,24 @@ def test_the_same_result_sent_again_is_answered_in_a_branch(alice: openai.OpenAI
 def test_the_same_result_sent_twice_at_once_is_taken_once(
     name: str | None, alice: openai.OpenAI, sim: Simulator
 ) -> None:
+    name = f"{name}-{uuid.uuid4().hex}" if name else None
     options: dict[str, Any] = {"extra_headers": {"X-Perdure-Conversation": name} if name else {}, "tools": [WEATHER]}
-    messages = [user(plan({"calls": [ROME]}, "Sunny. " * 20))]
+    # In a named conversation the answer comes only when all others were refused: whatever comes later is a repetition.
+    held: dict[str, Any] = {"gate": name} if name else {}
+    GATES.update({name: threading.Event()} if name else {})
+    messages = [user(plan({"calls": [ROME]}, {"say": "Sunny. " * 20, **held}))]
     answer = ask(alice, messages, **options).choices[0].message
     messages += [answer.model_dump(exclude_none=True), result(answer.tool_calls[0], "sun")]
     before = len(sim.requests)
+    refused: list[int] = []
 
     def send(_: int) -> str:
         try:
             reply = ask(alice, messages, **options)
-        except (openai.ConflictError, openai.BadRequestError) as error:
+        except openai.APIStatusError as error:
+            refused.append(error.status_code)
+            if name and len(refused) == 3:
+                GATES[name].set()
             return str(error.status_code)
         return str(reply.choices[0].message.content).strip()
 
@@ -317,9 +327,9 @@ def test_the_same_result_sent_twice_at_once_is_taken_once(
     prompts = [outline([m for m in r.body["messages"] if m["role"] != "system"]) for r in sim.requests[before:]]
     answered = [text for text in replies if text.startswith("Sunny.")]
     assert prompts == [["user", "assistant", "tool sun"]] * len(answered)
-    # One that comes after the answer is a repetition, and answered in a branch.
-    assert len(answered) >= (1 if name else 4)
-    assert set(replies) - set(answered) <= {"400", "409"}
+    # Without a name, each of the others is answered in a branch.
+    assert len(answered) == (1 if name else 4)
+    assert refused == ([409] * 3 if name else [])
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
@@ -575,3 +585,35 @@ def test_two_calls_with_one_id_are_an_error(alice: openai.OpenAI) -> None:
     ]
     with pytest.raises(openai.BadRequestError, match=r"messages\[1\]: two tool calls have the id 'call_1'"):
         ask(alice, messages, tools=[WEATHER])
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_stop_sequence_before_a_call_ends_the_reply_without_it(
+    alice: openai.OpenAI, sim: Simulator, is_streamed: bool
+) -> None:
+    """The conversation goes on without the call: the client never saw it."""
+    messages: list[Any] = [{"role": "user", "content": plan({"say": "one END two", "calls": [ROME]})}]
+    if is_streamed:
+        with alice.chat.completions.create(
+            model="perdure", messages=messages, tools=[WEATHER], stop="END", stream=True
+        ) as stream:  # type: ignore[call-overload]  # plain dicts
+            choices = [c.choices[0] for c in stream if c.choices]
+        text, calls = "".join(c.delta.content or "" for c in choices), [c for c in choices if c.delta.tool_calls]
+        reason = choices[-1].finish_reason
+    else:
+        [choice] = ask(alice, messages, tools=[WEATHER], stop="END").choices
+        text, calls, reason = choice.message.content, choice.message.tool_calls or [], choice.finish_reason
+    assert (text, calls, reason) == ("one ", [], "stop")
+    messages += [{"role": "assistant", "content": text}, {"role": "user", "content": "and now?"}]
+    assert ask(alice, messages, tools=[WEATHER]).choices[0].message.content == "heard: and now?"
+    assert [m["role"] for m in sent(sim)] == ["user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("arguments", ['{"city": ', '{"city": 5}', '["Rome"] ', "Rome", ' {"city":"Rome"}\n'])
+def test_the_client_gets_the_arguments_as_the_model_wrote_them(alice: openai.OpenAI, arguments: str) -> None:
+    text = plan({"calls": [["get_weather", arguments]]})
+    [call] = ask(alice, [user(text)], tools=[WEATHER]).choices[0].message.tool_calls
+    assert call.function.arguments == arguments
+    tool = {"type": "function", **WEATHER["function"]}  # type: ignore[dict-item]  # a dict
+    items: Any = alice.responses.create(model="perdure", input=text, tools=[tool]).output  # type: ignore[list-item,call-overload]  # plain dicts
+    assert items[-1].arguments == arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from perdure.gateway.server import stop_signals
 from perdure.store import open_store
-from perdure.testing.simulator import Simulator
+from perdure.testing.simulator import ScriptRequest, Simulator
 from support.gateway_process import GatewayProcess, gateway_process, obedient
 from support.gateway_server import running_gateway
 
@@ -49,9 +50,18 @@ def wait_until_running(home: Path, turn_id: str) -> None:
     raise AssertionError("the turn never began")
 
 
-def test_sigterm_finishes_the_running_turn_and_rejects_new_messages(tmp_path: Path, sim: Simulator) -> None:
-    with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "20"}) as gateway:
-        turn = send(gateway, "slowly " + "word " * 30).json()["turn_id"]
+def test_sigterm_finishes_the_running_turn_and_rejects_new_messages(tmp_path: Path) -> None:
+    is_checked = threading.Event()
+
+    def answer(_: ScriptRequest) -> str:
+        is_checked.wait(30)
+        return "word " * 30
+
+    with (
+        Simulator(script=answer, window=64_000) as sim,
+        gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "60"}) as gateway,
+    ):
+        turn = send(gateway, "go").json()["turn_id"]
         wait_until_running(tmp_path, turn)
         gateway.process.send_signal(signal.SIGTERM)
         _until(lambda: httpx.get(f"{gateway.url}/readyz").status_code == 503)
@@ -59,6 +69,7 @@ def test_sigterm_finishes_the_running_turn_and_rejects_new_messages(tmp_path: Pa
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "stopping"
         assert httpx.get(f"{gateway.url}/healthz").status_code == 200
+        is_checked.set()
         assert gateway.process.wait(timeout=30) == 0
     with open_store(tmp_path / "perdure.db") as store:
         done = store.inbox.get(turn)

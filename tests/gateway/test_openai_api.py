@@ -206,6 +206,21 @@ def test_requests_with_one_history_sent_at_once_are_answered_in_branches(
     assert (again, same) == ("more", conversations[3])
 
 
+def test_requests_at_once_for_a_history_that_the_user_left_have_a_branch_each(
+    alice: openai.OpenAI, sim: Simulator
+) -> None:
+    options = {"user": "moved on"}
+    first, begun = ask(alice, [user("say where it began")], **options)
+    history = [user("say where it began"), answer(first)]
+    ask(alice, [*history, user("say further")], **options)
+    for attempt in range(2):
+        questions = [f"slowly {attempt} and {n}" for n in range(4)]
+        with ThreadPoolExecutor(len(questions)) as threads:
+            answers = list(threads.map(lambda text: ask(alice, [*history, user(text)], **options), questions))
+        assert len({conversation for _, conversation in answers} - {begun}) == len(questions)
+        assert [text for text, _ in answers] == [text.removeprefix("slowly ") for text in questions]
+
+
 def test_a_message_edited_while_its_answer_is_streamed_branches(alice: openai.OpenAI, sim: Simulator) -> None:
     first, begun = ask(alice, [user("say before the edit")])
     history = [user("say before the edit"), answer(first)]
@@ -479,6 +494,12 @@ def test_an_idempotency_key_is_valid_in_its_own_conversation_only(alice: openai.
             openai.BadRequestError,
             "messages[0].content[0]",
         ),
+        (
+            {"messages": [user([{"type": "image_url", "image_url": {"url": "data:image/png;base64,!!!!"}}])]},
+            openai.BadRequestError,
+            "messages[0].content[0]",
+        ),
+        ({"stream_options": 5}, openai.BadRequestError, "stream_options"),
         ({"model": "gpt-5"}, openai.NotFoundError, "model"),
         ({"n": 2}, openai.BadRequestError, "n"),
         ({"n": 0}, openai.BadRequestError, "n"),
@@ -603,3 +624,20 @@ def test_a_long_history_does_not_block_other_requests(alice: openai.OpenAI, sim:
     heard = [m["content"] for m in seen_by_model(sim)]
     assert heard[-1] == "say at last"
     assert conversation
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"a": ' + b"[" * 100_000, "it is nested too deeply"),
+        (b'{"a": ' + b"7" * 5_000 + b"}", "it has an integer of more than 4,300 digits"),
+        (b'{"a": ', "not valid JSON (Expecting value at line 1, column 7)"),
+    ],
+)
+def test_a_body_that_cannot_be_parsed_is_refused_with_the_true_reason(
+    gateway: GatewayProcess, body: bytes, reason: str
+) -> None:
+    headers = {"authorization": f"Bearer {gateway.tokens['alice']}", "content-type": "application/json"}
+    told = httpx.post(f"{gateway.url}/v1/chat/completions", content=body, headers=headers, trust_env=False)
+    assert told.status_code == 400
+    assert reason in told.json()["error"]["message"]

@@ -96,6 +96,18 @@ def test_a_dangerous_command_runs_only_if_it_is_approved(
         assert ann.post(f"/api/questions/{closed[0]['question_id']}", json={"answer": "once"}).status_code == 404
 
 
+def test_the_reason_of_a_refusal_reaches_the_model(tmp_path: Path, doomed: Path) -> None:
+    with Simulator(script=script) as sim, gateway_at(tmp_path, sim) as gateway, client(gateway) as ann:
+
+        def reply(question: dict[str, Any]) -> None:
+            answer = {"answer": "no, move it to the archive"}
+            assert ann.post(f"/api/questions/{question['question_id']}", json=answer).status_code == 204
+
+        told = ask_and_answer(ann, f"run rm -rf {doomed}", reply)
+        assert "the user refused: “move it to the archive”" in told[-1]["final_response"]
+        assert doomed.exists()
+
+
 def test_an_unanswered_approval_is_denied(tmp_path: Path, doomed: Path) -> None:
     with (
         Simulator(script=script) as sim,
@@ -109,6 +121,19 @@ def test_an_unanswered_approval_is_denied(tmp_path: Path, doomed: Path) -> None:
                 break
             time.sleep(0.05)
         assert "was not run" in done["text"]
+        assert doomed.exists()
+
+
+def test_an_approval_of_a_turn_that_is_stopped_is_closed_as_such(tmp_path: Path, doomed: Path) -> None:
+    with Simulator(script=script) as sim, gateway_at(tmp_path, sim) as gateway, client(gateway) as ann:
+
+        def stop(question: dict[str, Any]) -> None:
+            (waiting,) = ann.get("/api/questions").json()
+            assert ann.post(f"/api/messages/{waiting['turn_id']}/stop").is_success
+
+        told = ask_and_answer(ann, f"run rm -rf {doomed}", stop)
+        (closed,) = [e for e in told if e["type"] == "question_closed"]
+        assert (closed["answer"], closed["is_stopped"]) == ("", True)
         assert doomed.exists()
 
 

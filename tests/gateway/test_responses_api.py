@@ -170,15 +170,16 @@ def test_referenced_items_stand_for_the_response_they_are_of(alice: openai.OpenA
     assert done.output_text == "Well."
     assert conversations == {done.perdure["conversation_id"]}
     assert sent(sim)[1:] == ["assistant: Hm.", "tool: sun", "assistant: ", "tool: snow"]
-    with pytest.raises(openai.NotFoundError, match="no response"):
+    with pytest.raises(openai.BadRequestError, match="no response"):
         create(alice, [{"type": "item_reference", "id": "msg_t_0_0"}, {"role": "user", "content": "hi"}])
 
 
 def test_a_response_that_is_not_stored_cannot_be_continued(alice: openai.OpenAI) -> None:
     done = create(alice, "hello", store=False)
     assert done.store is False
-    with pytest.raises(openai.NotFoundError, match="it was not stored"):
+    with pytest.raises(openai.BadRequestError, match="it was not stored") as refused:
         create(alice, "more", previous_response_id=done.id)
+    assert (refused.value.code, refused.value.param) == ("previous_response_not_found", "previous_response_id")
     with pytest.raises(openai.NotFoundError):
         alice.responses.retrieve(done.id)
 
@@ -190,7 +191,7 @@ def test_a_stored_response_is_returned_to_its_user_alone(alice: openai.OpenAI, g
     with client(gateway, "bob") as bob:
         with pytest.raises(openai.NotFoundError):
             bob.responses.retrieve(done.id)
-        with pytest.raises(openai.NotFoundError):
+        with pytest.raises(openai.BadRequestError):
             create(bob, "and mine?", previous_response_id=done.id)
 
 
@@ -207,6 +208,28 @@ def test_a_format_is_checked_and_repaired(alice: openai.OpenAI, sim: Simulator) 
 def test_an_answer_that_is_cut_is_incomplete(alice: openai.OpenAI) -> None:
     done = create(alice, plan("one two three four five six seven"), max_output_tokens=3)
     assert (done.status, done.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert done.output[-1].status == "incomplete"
+    again = alice.responses.retrieve(done.id)
+    assert (again.status, again.output[-1].status) == ("incomplete", "incomplete")
+    with create(alice, plan("one two three four five six seven"), max_output_tokens=3, stream=True) as stream:
+        events = list(stream)
+    [item] = [e.item for e in events if e.type == "response.output_item.done"]
+    assert (events[-1].type, item.status) == ("response.incomplete", "incomplete")
+
+
+def test_errors_about_calls_name_the_fields_of_this_api(alice: openai.OpenAI) -> None:
+    done = create(alice, "hello")
+    output = {"type": "function_call_output", "call_id": "call_other", "output": "x"}
+    with pytest.raises(openai.BadRequestError, match=r"with the call_id 'call_other' waits") as refused:
+        create(alice, [output], previous_response_id=done.id)
+    assert refused.value.param == "input"
+    with pytest.raises(
+        openai.BadRequestError, match=r"input\[0\]: call_id 'call_other' answers no tool call before it"
+    ):
+        create(alice, [output])
+    with pytest.raises(openai.BadRequestError, match=r"names its call in call_id") as refused:
+        create(alice, [{**output, "call_id": ""}])
+    assert refused.value.param == "input[0].call_id"
 
 
 def test_a_failed_turn_is_a_failed_response(alice: openai.OpenAI) -> None:

@@ -178,7 +178,7 @@ def test_what_needs_approval_is_refused_at_once_with_the_reason_on_the_run(tmp_p
         await hub.scheduler.run_due()
         await finish(hub, store)
         run = only_run(store, schedule)
-        assert (run.outcome, _tool_results(store, run)) == ("completed", ["refused"])
+        assert (run.outcome, _tool_results(store, run)) == ("completed, 1 call refused", ["refused"])
         assert not (tmp_path / "touched").exists()
         assert "terminal was not run, no one is available to approve it" in run.detail
 

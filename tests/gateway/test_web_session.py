@@ -40,7 +40,8 @@ def bearer(token: str = TOKEN) -> dict[str, str]:
 def test_both_halves_make_the_token_and_each_alone_is_noise(token: str) -> None:
     cookie, key = split_token(token)
     assert join_token(cookie, key) == token
-    assert split_token(token) != (cookie, key), "the same token is split differently each time"
+    # Of a few bytes, two random splits may be the same.
+    assert split_token(token) != (cookie, key) or len(token) < 4, "the same token is split differently each time"
     other = split_token(token)[1]
     assert join_token(cookie, other) != token or len(token) < 4
     assert token.encode() not in base64.urlsafe_b64decode(cookie) or len(token) < 4

@@ -88,8 +88,10 @@ class QuestionAsked:
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
     question_id: str
-    # "" after a timeout: an approval is then denied.
+    # "" without one: an approval is then denied.
     answer: str
+    # Whether the turn was stopped while it was open; without an answer, it otherwise was not answered in time.
+    is_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

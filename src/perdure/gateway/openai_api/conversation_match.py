@@ -23,7 +23,7 @@ from perdure.core.visibility import only
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.openai_api.parameters import invalid_request
-from perdure.gateway.openai_api.request import CompletionRequest, MessageDict
+from perdure.gateway.openai_api.request import CompletionRequest, MessageDict, call_field
 from perdure.gateway.workers.agent_pool import AgentPool, AgentSpec
 from perdure.gateway.workers.routing import ChatRouting
 from perdure.store.encoding import IdSource
@@ -61,13 +61,17 @@ class ConversationMatcher:
     def find(self, completion: CompletionRequest, principal: Principal, name: str | None) -> ConversationMatch:
         """Return the target of a request with an optional conversation name from its headers.
 
-        Raises NotFound for a conversation or response that is not the principal's, ApiException for tool results that
-        no call waits for.
+        Raises NotFound for a conversation that is not the principal's, ApiException for such a response and for tool
+        results that no call waits for.
         """
         target = self._find(completion, principal, name)
         if completion.options.results:
-            conversation_id = target.conversation_id or self._current_conversation(target.chat)
-            return replace(target, position=self._check_results(completion, conversation_id))
+            # If another request brought these results first, the inbox refuses this one or returns its first try.
+            position = target.position or self._end_of(
+                target.conversation_id or self._current_conversation(target.chat)
+            )
+            self._check_results(completion, position)
+            return replace(target, position=position)
         # Messages that name their conversation wait for each other.
         return target if name is None else replace(target, position=None)
 
@@ -141,28 +145,37 @@ class ConversationMatcher:
         if position is None or not (
             position.conversation_id is None or self._exists(position.conversation_id, principal)
         ):
-            raise NotFound(f"no response {response_id!r}; it was not stored, or is too old")
+            raise invalid_request(
+                f"no response {response_id!r}; it was not stored, or is too old", "previous_response_id",
+                code="previous_response_not_found",
+            )  # fmt: skip
         return position
 
-    def _check_results(self, completion: CompletionRequest, conversation_id: str | None) -> ConversationPosition | None:
-        """Return where the calls wait for these results. Raises unless they are those of the calls."""
-        last_seq = self._store.conversations.get(conversation_id).last_seq if conversation_id is not None else 0
-        waiting = self._waiting_calls(conversation_id, last_seq) if conversation_id is not None else []
+    def _end_of(self, conversation_id: str | None) -> ConversationPosition | None:
+        if conversation_id is None:
+            return None
+        return ConversationPosition(conversation_id, self._store.conversations.get(conversation_id).last_seq)
+
+    def _check_results(self, completion: CompletionRequest, position: ConversationPosition | None) -> None:
+        """Raise ApiException unless the results are those of the calls that wait at a position."""
+        waiting = self._waiting_calls(position) if position is not None else []
         result_ids = [result.tool_call_id for result in completion.options.results]
         for result_id in result_ids:
             if find_call(waiting, result_id) is None:
                 raise invalid_request(
-                    f"no tool call {result_id!r} waits for a result in this conversation", "messages",
-                    code="unknown_tool_call",
+                    f"no tool call with the {call_field(completion.field)} {result_id!r} waits for a result here",
+                    completion.field, code="unknown_tool_call",
                 )  # fmt: skip
         if missing := [c.id for c in waiting if not any(find_call((c,), r) for r in result_ids)]:
-            raise invalid_request(f"these tool calls have no result: {', '.join(missing)}", "messages")
-        return ConversationPosition(conversation_id, last_seq) if conversation_id is not None else None
+            raise invalid_request(f"these tool calls have no result: {', '.join(missing)}", completion.field)
 
-    def _waiting_calls(self, conversation_id: str, last: int) -> list[ToolCall]:
-        """Return the calls at the end of a conversation that wait for results of the client."""
+    def _waiting_calls(self, position: ConversationPosition) -> list[ToolCall]:
+        """Return the calls before a position that wait for results of the client."""
+        last = position.seq
         answered: list[str | None] = []
-        for entry in reversed(self._store.log.read(conversation_id, Span(max(1, last - _TAIL_MESSAGES), last))):
+        for entry in reversed(
+            self._store.log.read(position.conversation_id, Span(max(1, last - _TAIL_MESSAGES), last))
+        ):
             message = entry.message
             if message.kind == "tool":
                 answered.append(message.tool_call_id)
@@ -212,8 +225,14 @@ class ConversationMatcher:
                 if is_named
                 else ConversationMatch(self._chat_key(principal, conversation.id), conversation.id, known)
             )
+        if is_named and not rest and self._store.inbox.pending(conversation.id):
+            # The name leads to one conversation: a request that comes while a turn runs there starts no branch.
+            return ConversationMatch(chat, None, ConversationPosition(conversation.id, position.seq))
         branch = self._store.conversations.branch(conversation.id, at_seq=position.seq)
-        return self._continue_conversation(chat, branch.conversation_id, rest, is_named=is_named)
+        if is_named:
+            self._routing.set(chat, branch.conversation_id)
+        # Not by way of the name: another request may give that a branch of its own at the same moment.
+        return self._continue_conversation(chat, branch.conversation_id, rest, is_named=False)
 
     def _start_conversation(
         self, chat: ChatKey, completion: CompletionRequest, principal: Principal, *, is_named: bool

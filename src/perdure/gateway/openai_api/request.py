@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,13 +74,16 @@ def parse_request(body: object, *, is_named: bool = False) -> CompletionRequest:
     _refuse_unsupported(body)
     messages = [_message(raw, f"messages[{i}]") for i, raw in enumerate(_message_list(body))]
     options, unused_tools = parse_options(body, CHAT)
-    stream_options = body.get("stream_options")
-    request = split_messages(messages, options, is_named=is_named)
+    stream_options = body.get("stream_options") or {}
+    if not isinstance(stream_options, Mapping):
+        raise invalid_request("stream_options must be an object", "stream_options")
+    stop = stop_sequences(body)
+    request = split_messages(messages, replace(options, stop=stop), is_named=is_named)
     return replace(
         request,
-        stop=stop_sequences(body),
+        stop=stop,
         is_stream=flag(body, "stream"),
-        wants_usage=isinstance(stream_options, Mapping) and flag(stream_options, "include_usage"),
+        wants_usage=flag(stream_options, "include_usage"),
         user=user_name(body),
         ignored=(*sorted(name for name in _IGNORED if body.get(name) is not None), *unused_tools),
     )
@@ -92,7 +96,8 @@ def split_messages(
     check_pairs(messages, is_named=is_named, field=field)
     dialogue = _merge_users([m for m in messages if m["role"] != "system"])
     if not dialogue or dialogue[-1]["role"] == "assistant":
-        raise invalid_request("the last message must have the role user or tool", field)
+        expected = "message must have the role user or tool" if field == "messages" else "item must be the user's"
+        raise invalid_request(f"the last {expected}", field)
     last_answer = max((i for i, m in enumerate(dialogue) if m["role"] == "assistant"), default=-1)
     tail = dialogue[last_answer + 1 :]
     results = tuple(Message.from_dict(m) for m in tail if m["role"] == "tool")
@@ -116,7 +121,8 @@ def check_pairs(messages: Sequence[MessageDict], *, is_named: bool, field: str) 
             if call_id in open_ids:
                 open_ids.remove(call_id)
             elif not is_start:
-                text = f"{field}[{i}]: tool_call_id {call_id!r} answers no tool call of the assistant message before it"
+                where = "of the assistant message before it" if field == "messages" else "before it"
+                text = f"{field}[{i}]: {call_field(field)} {call_id!r} answers no tool call {where}"
                 raise invalid_request(text, f"{field}[{i}]")
         elif message["role"] != "system":
             _refuse_open_calls(open_ids, field)
@@ -126,6 +132,11 @@ def check_pairs(messages: Sequence[MessageDict], *, is_named: bool, field: str) 
                 raise invalid_request(f"{field}[{i}]: two tool calls have the id {repeated!r}", f"{field}[{i}]")
             is_start = is_start and message["role"] != "assistant"
     _refuse_open_calls(open_ids, field)
+
+
+def call_field(field: str) -> str:
+    """Return the name of the field that has the id of a call, by the parameter that has the messages."""
+    return "tool_call_id" if field == "messages" else "call_id"
 
 
 def _refuse_open_calls(open_ids: Sequence[str], field: str) -> None:
@@ -180,7 +191,8 @@ def _message(raw: object, path: str) -> dict[str, Any]:
 def tool_message(call_id: object, content: object, path: str) -> dict[str, Any]:
     """Build the result of a tool call. Raises ApiException."""
     if not isinstance(call_id, str) or not call_id:
-        raise invalid_request(f"{path}: a tool result names its call in tool_call_id", path)
+        field = call_field(path.partition("[")[0])
+        raise invalid_request(f"{path}: a tool result names its call in {field}", f"{path}.{field}")
     parsed = parse_content("" if content in (None, []) else content, f"{path}.content", takes_images=True)
     return {"role": "tool", "tool_call_id": call_id, "content": parsed}
 
@@ -231,8 +243,18 @@ def _part(raw: object, path: str, *, takes_images: bool) -> dict[str, Any]:
         url = image.get("url") if isinstance(image, Mapping) else image
         if not isinstance(url, str) or not _IMAGE_URL.fullmatch(url):
             raise invalid_request(f"{path}: an image must be an http(s) URL or a data:image/…;base64 URL", path)
+        if url[:5].lower() == "data:" and not _is_base64(url.partition(",")[2]):
+            raise invalid_request(f"{path}: the data of the image is not valid base64", path)
         return {"type": "image_url", "image_url": {"url": url}}
     raise invalid_request(f"{path}: only text{' and image_url' if takes_images else ''} parts are supported", path)
+
+
+def _is_base64(data: str) -> bool:
+    """Return whether image data can be decoded; clients leave the padding out."""
+    try:
+        return bool(base64.b64decode(data + "=" * (-len(data) % 4), validate=True))
+    except ValueError:
+        return False
 
 
 def _merge_users(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

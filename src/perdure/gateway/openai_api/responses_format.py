@@ -33,6 +33,9 @@ _REPEATED: Mapping[str, Any] = {
 }
 
 
+_CUT_REASONS = {"content_filter": "content_filter"}
+
+
 class ResponseObject:
     """The response object of one turn, and its events."""
 
@@ -44,19 +47,24 @@ class ResponseObject:
 
     def build(self, turn: CompletionTurn) -> dict[str, Any]:
         """Return the complete response."""
-        output = self._output(turn.text, turn.client_calls, is_refusal=turn.is_refusal)
+        status = message_status(turn.end, turn.client_calls)
+        output = self._output(turn.text, turn.client_calls, status=status, is_refusal=turn.is_refusal)
         return self._finished(turn, output)
 
     def rebuild(self, end: TurnFinished | CommandAnswered) -> dict[str, Any]:
         """Return a stored response."""
         if isinstance(end, CommandAnswered):
             return self._response("completed", self._output(end.text, ()), usage=usage_to_dict(CanonicalUsage()))
-        output = self._output(end.final_response, end.client_calls, is_refusal=end.finish == "refusal")
-        return self._response("completed", output, usage=usage_to_dict(end.usage))
+        status = message_status(end, end.client_calls)
+        is_refusal = end.finish == "refusal"
+        output = self._output(end.final_response, end.client_calls, status=status, is_refusal=is_refusal)
+        return self._response(status, output, **incomplete_details(end, status), usage=usage_to_dict(end.usage))
 
-    def _output(self, text: str, calls: tuple[ToolCall, ...], *, is_refusal: bool = False) -> list[dict[str, Any]]:
-        output = [self.message_item(text, index=0, is_refusal=is_refusal)] if text or not calls else []
-        return output + [self.call_item(call, i) for i, call in enumerate(calls)]
+    def _output(
+        self, text: str, calls: tuple[ToolCall, ...], *, status: Status = "completed", is_refusal: bool = False
+    ) -> list[dict[str, Any]]:
+        message = self.message_item(text, index=0, status=status, is_refusal=is_refusal)
+        return [*([message] if text or not calls else []), *(self.call_item(call, i) for i, call in enumerate(calls))]
 
     async def stream(self, turn: CompletionTurn) -> AsyncIterator[bytes]:
         """Yield the events of the response, under their official names."""
@@ -79,11 +87,10 @@ class ResponseObject:
         yield self.event(f"response.{final['status']}", response=final)
 
     def _finished(self, turn: CompletionTurn, output: list[dict[str, Any]]) -> dict[str, Any]:
-        usage, conversation = usage_to_dict(turn.usage), {"conversation_id": turn.conversation_id}
-        if (turn.is_cut or turn.is_filtered) and not turn.client_calls:
-            reason = {"reason": "content_filter" if turn.is_filtered else "max_output_tokens"}
-            return self._response("incomplete", output, incomplete_details=reason, usage=usage, perdure=conversation)
-        return self._response("completed", output, usage=usage, perdure=conversation)
+        status = message_status(turn.end, turn.client_calls)
+        details = incomplete_details(turn.end, status)
+        conversation = {"conversation_id": turn.conversation_id}
+        return self._response(status, output, **details, usage=usage_to_dict(turn.usage), perdure=conversation)
 
     def _response(self, status: Status, output: list[dict[str, Any]], **values: Any) -> dict[str, Any]:
         repeated = {k: default if self._body.get(k) is None else self._body[k] for k, default in _REPEATED.items()}
@@ -173,7 +180,7 @@ class ItemStream:
         if not self._texts and not turn.client_calls:
             yield from self.text("")
         yield from self._close_reasoning()
-        yield from self._close_text()
+        yield from self._close_text(message_status(turn.end, turn.client_calls))
         for i, call in enumerate(turn.client_calls):
             index, item = self._index, self._response.call_item(call, i)
             opening = self._response.call_item(call, i, status="in_progress")
@@ -195,7 +202,7 @@ class ItemStream:
         yield self._event("response.reasoning_summary_part.done", **where, part=item["summary"][0])
         yield self._done(item)
 
-    def _close_text(self) -> Iterator[bytes]:
+    def _close_text(self, status: Status) -> Iterator[bytes]:
         if not self._texts:
             return
         text, where = "".join(self._texts), self._text_position
@@ -204,7 +211,8 @@ class ItemStream:
         else:
             yield self._event("response.output_text.done", **where, text=text, logprobs=[])
         yield self._event("response.content_part.done", **where, part=self._part(text))
-        yield self._done(self._response.message_item(text, index=self._index, is_refusal=self._is_refusal))
+        item = self._response.message_item(text, index=self._index, status=status, is_refusal=self._is_refusal)
+        yield self._done(item)
 
     def _part(self, text: str) -> dict[str, Any]:
         return refusal_part(text) if self._is_refusal else text_part(text)
@@ -225,6 +233,19 @@ class ItemStream:
 
     def _event(self, name: str, /, **values: Any) -> bytes:
         return self._response.event(name, **values)
+
+
+def message_status(end: TurnFinished | CommandAnswered | None, calls: tuple[ToolCall, ...]) -> Status:
+    """Return the status of a text, and of a response that ends with it: "incomplete" if it was cut off."""
+    if calls or not isinstance(end, TurnFinished):
+        return "completed"
+    return "incomplete" if end.outcome == "budget" or end.finish in ("length", "content_filter") else "completed"
+
+
+def incomplete_details(end: TurnFinished | CommandAnswered | None, status: Status) -> dict[str, Any]:
+    if status != "incomplete" or not isinstance(end, TurnFinished):
+        return {}
+    return {"incomplete_details": {"reason": _CUT_REASONS.get(end.finish, "max_output_tokens")}}
 
 
 def text_part(text: str) -> dict[str, Any]:

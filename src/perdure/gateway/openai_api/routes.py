@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from json import JSONDecodeError
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -28,7 +29,7 @@ from perdure.gateway.openai_api.turn import CompletionTurn
 from perdure.gateway.workers.hub import Hub
 from perdure.store.encoding import IdSource
 from perdure.store.inbox import ConversationBusy
-from perdure.tools.json_schema import parse_json
+from perdure.tools.json_schema import JsonTooLarge, parse_json
 
 _CONVERSATION_HEADERS = ("x-perdure-conversation", "x-conversation-id")
 # Schemas are checked with the body, which takes longer than parsing it.
@@ -222,8 +223,13 @@ async def _read(
 def _parse_json(body: bytes) -> Any:
     try:
         return parse_json(body)
-    except (ValueError, RecursionError):
-        raise invalid_request("the body is not valid JSON") from None
+    except ValueError as error:
+        detail = (
+            f"{error.msg} at line {error.lineno}, column {error.colno}" if isinstance(error, JSONDecodeError) else ""
+        )
+        raise invalid_request(f"the body is not valid JSON{f' ({detail})' if detail else ''}") from None
+    except JsonTooLarge as error:
+        raise invalid_request(f"the body cannot be read: {error}") from None
 
 
 def _conversation_name(request: Request) -> str | None:

@@ -18,7 +18,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app.build import AgentUser, build_agent
-from perdure.app.runtime import Shared
+from perdure.app.runtime import MODEL_KEY, Shared
 from perdure.core.errors import ConfigError, LeaseLost, StoreError
 from perdure.core.ports import Clock
 from perdure.core.turn_options import Unattended
@@ -39,7 +39,6 @@ RENEW_INTERVAL_S = DEFAULT_TTL_MS / 3_000
 # Polling interval for a conversation whose lease another message or process holds.
 _MIN_POLL_S, _MAX_POLL_S = 0.02, 0.5
 # Key of the model chosen for a conversation, in its state.
-MODEL_KEY = "gateway.model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,12 +87,15 @@ class QuestionRegistry:
         await run_blocking(self._state.set, question.question_id, _to_stored(question, origin, expires_at_ms))
         self._answer_events[question.question_id] = asyncio.Event()
         self._broker.publish(origin.chat, origin.turn_id, question, origin.visibility)
-        answer = ""
+        answer, is_stopped = "", False
         try:
             answer = await self._wait(question.question_id, origin.chat)
+        except asyncio.CancelledError:
+            is_stopped = True
+            raise
         finally:
             self._answer_events.pop(question.question_id, None)
-            closed = QuestionClosed(question.question_id, answer)
+            closed = QuestionClosed(question.question_id, answer, is_stopped)
             self._broker.publish(origin.chat, origin.turn_id, closed, origin.visibility)
             await run_blocking(self._state.set, question.question_id, None)
         return answer
@@ -104,8 +107,9 @@ class QuestionRegistry:
             raise NotFound(f"no open question {question_id!r}")
         if missing := _missing_scopes(stored, principal):
             raise MissingScope(f"the turn runs with the scope {missing[0]}; answering requires a token with that scope")
-        if stored["kind"] == "approval" and text not in _APPROVALS:
-            raise InvalidMessage(f"an approval must be answered with one of: {', '.join(_APPROVALS)}")
+        if stored["kind"] == "approval" and text not in _APPROVALS and parse_refusal(text) == "no":
+            words = ", ".join(_APPROVALS)
+            raise InvalidMessage(f"an approval must be answered with one of: {words}; or with “no, ” and a reason")
         if not text.strip():
             raise InvalidMessage("the answer is empty")
         await run_blocking(self._state.set, question_id, {**stored, "answer": text})

@@ -9,8 +9,10 @@ them, once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -27,8 +29,9 @@ from perdure.store.encoding import IdSource
 from perdure.store.inbox import InboundMessage, QueuedMessage
 from perdure.store.leases import holder_id, is_holder_dead
 from perdure.store.records import Span
-from perdure.store.schedules import MissedRuns, RunStart, Schedule
+from perdure.store.schedules import MissedRuns, RunStart, Schedule, ScheduleRun
 from perdure.store.store import SessionStore
+from perdure.tools.approval import advance_rules
 
 _log = logging.getLogger(__name__)
 PLATFORM = "schedule"
@@ -130,11 +133,43 @@ def record_outcomes(store: SessionStore) -> None:
             continue
         inbound = queued.inbound
         outcome, detail = _outcome_of(queued, store)
-        store.schedules.finish_run(run, outcome=outcome, detail=detail, conversation_id=queued.conversation_id)
+        is_new = store.schedules.finish_run(run, outcome=outcome, detail=detail, conversation_id=queued.conversation_id)
+        if is_new and outcome != "completed":
+            _log.warning("a run of schedule %s: %s", run.schedule_id, outcome)
         chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
         _delete_empty(store, chat)
         # The conversation goes on by its own id; no other message comes to the chat of the run.
         routing.set(chat, None)
+
+
+def finished_run(store: SessionStore, schedule: Schedule, queued: QueuedMessage) -> ScheduleRun:
+    """Return the run of a finished message, also where its schedule was removed meanwhile."""
+    for run in store.schedules.runs(schedule):
+        if run.message_id == queued.id and run.outcome is not None:
+            return run
+    outcome, detail = _outcome_of(queued, store)
+    ended_ms = queued.done_at_ms or 0
+    return ScheduleRun(
+        schedule.id,
+        ended_ms,
+        is_manual=True,
+        message_id=queued.id,
+        started_at_ms=ended_ms,
+        conversation_id=queued.conversation_id,
+        outcome=outcome,
+        detail=detail,
+        finished_at_ms=ended_ms,
+    )
+
+
+def locate_run(store: SessionStore, run: ScheduleRun) -> ScheduleRun:
+    """Return a run with its conversation, also while it has no outcome."""
+    if run.conversation_id is not None or run.outcome is not None:
+        return run
+    try:
+        return replace(run, conversation_id=store.inbox.get(run.message_id).conversation_id)
+    except NotFound:
+        return run
 
 
 def _delete_empty(store: SessionStore, chat: ChatKey) -> None:
@@ -187,21 +222,33 @@ def _outcome_of(queued: QueuedMessage, store: SessionStore) -> tuple[str, str]:
     if result.get("kind") == "command":
         is_error = result.get("level") == "error"
         return ("failed", str(result.get("text", ""))[:_DETAIL_CHARS]) if is_error else ("completed", "")
+    refused = _refused_calls(queued, store)
     parts = [str(result["error"])] if result.get("error") else []
-    parts += _refusals(queued, store)
-    return str(result.get("outcome") or "failed"), "\n".join(parts)[:_DETAIL_CHARS]
+    parts += _describe_refusals(refused)
+    outcome = str(result.get("outcome") or "failed")
+    if refused:
+        outcome += ", 1 call refused" if len(refused) == 1 else f", {len(refused)} calls refused"
+    return outcome, "\n".join(parts)[:_DETAIL_CHARS]
 
 
-def _refusals(queued: QueuedMessage, store: SessionStore) -> Iterator[str]:
-    """Yield the reasons of the first refused calls."""
+def _refused_calls(queued: QueuedMessage, store: SessionStore) -> list[str]:
+    """Return the denials of the calls that were refused."""
     if queued.conversation_id is None:
-        return
+        return []
     try:
         conversation = store.conversations.get(queued.conversation_id)
     except NotFound:
-        return
+        return []
     entries = store.log.read(conversation.id, Span(1, conversation.last_seq)) if conversation.last_seq else ()
-    refused = [entry.message.text for entry in entries if entry.message.tool_state == "refused"]
+    return [entry.message.text for entry in entries if entry.message.tool_state == "refused"]
+
+
+def _describe_refusals(refused: Sequence[str]) -> Iterator[str]:
+    """Yield the rules that would allow the refused calls, then the reasons of the first ones."""
+    rules = dict.fromkeys(rule for text in refused for rule in advance_rules(text))
+    if rules:
+        options = " ".join(f"--allow {shlex.quote(rule)}" for rule in list(rules)[:_MAX_REFUSALS])
+        yield f"to allow what was refused, add the schedule again with: {options}"
     for text in refused[:_MAX_REFUSALS]:
         yield " ".join(text.split())[:_REFUSAL_CHARS]
     if len(refused) > _MAX_REFUSALS:

@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app.model_choices import ModelChoice
+from perdure.app.runtime import MODEL_KEY
 from perdure.commands.command import CommandResult, Commands, is_command
 from perdure.commands.titles import title_of
 from perdure.core.concurrency import CancelToken
@@ -26,7 +27,7 @@ from perdure.gateway.events.broker import EventBroker
 from perdure.gateway.events.serialize import finished_event, to_result, to_stored_result
 from perdure.gateway.events.types import ChatKey, CommandAnswered, ContextUsageChanged
 from perdure.gateway.executor import run_blocking
-from perdure.gateway.workers.agent_pool import MODEL_KEY, AgentLease, AgentPool, AgentSpec, run_when_free
+from perdure.gateway.workers.agent_pool import AgentLease, AgentPool, AgentSpec, run_when_free
 from perdure.gateway.workers.precompaction import WorkerStats, compact_if_needed
 from perdure.gateway.workers.questions import QuestionOrigin, QuestionRegistry
 from perdure.gateway.workers.routing import ChatRouting
@@ -248,7 +249,7 @@ class MessageJob:
         if not self._is_begun(content, messages):
             return StartedTurn(agent_lease)
         last = messages[-1]
-        is_answered = last.role == "assistant" and not last.tool_calls
+        is_answered = last.role == "assistant" and not last.tool_calls and last.cut_off is None
         outcome = TurnFinished("completed", last.text) if is_answered else None
         return StartedTurn(agent_lease, is_resumed=True, outcome=outcome)
 

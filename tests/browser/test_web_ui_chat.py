@@ -150,7 +150,7 @@ def test_an_approval_shows_what_will_run_and_what_each_answer_covers(
     described = "b => document.getElementById(b.getAttribute('aria-describedby')).innerText"
     effects = page.run(f"[...document.querySelectorAll('.question button')].map({described})")
     assert [effect.split(" ")[:4] for effect in effects] == [
-        ["It", "does", "not", "run,"], ["It", "runs", "now.", "The"],
+        ["It", "does", "not", "run."], ["It", "runs", "now.", "The"],
         ["It", "runs", "now;", "later"], ["The", "same", "in", "every"],
     ]  # fmt: skip
     covers = page.text(".question .covers")
@@ -266,7 +266,10 @@ def test_a_turn_under_way_goes_on_after_a_reload_and_can_be_stopped(page: Page, 
     page.click(".stop")
     page.wait("document.querySelectorAll('.timeline .user').length === 2 && document.querySelector('.stop').hidden")
     page.wait("!document.querySelector('.turn')")
-    assert page.text(".timeline .assistant .prose") == "Right away."
+    # The stopped reply stays in the log, before the answer to the second message.
+    replies = page.run("[...document.querySelectorAll('.timeline .assistant .prose')].map(p => p.innerText.trim())")
+    assert (POEM * 20).startswith(replies[0])
+    assert replies[1:] == ["Right away."]
 
 
 def test_a_turn_begun_elsewhere_streams_here_and_can_be_stopped(page: Page, server: WebUIServer) -> None:
@@ -409,11 +412,13 @@ def test_a_question_is_edited_and_an_answer_regenerated_in_a_branch(page: Page, 
     page.click("text/Send in a branch")
     page.wait(f"location.hash.startsWith('#/c/c_') && location.hash !== {first!r}")
     page.wait("document.querySelectorAll('.timeline .assistant').length === 2 && !document.querySelector('.turn')")
+    page.wait_text("Tell me of leases quickly.", inside=".timeline")
     assert said(page, ".timeline") == ["Answer quickly.", "Tell me of leases quickly."]
     branch = page.run("location.hash")
     page.click("[aria-label='Regenerate message 4']")
     page.wait(f"location.hash.startsWith('#/c/c_') && location.hash !== {branch!r}")
     page.wait("document.querySelectorAll('.timeline .assistant').length === 2 && !document.querySelector('.turn')")
+    page.wait_text("Tell me of leases quickly.", inside=".timeline")
     assert said(page, ".timeline") == ["Answer quickly.", "Tell me of leases quickly."]
     # The conversation it began in is as it was.
     page.run(f"location.hash = {first!r}")
@@ -441,6 +446,53 @@ def test_files_and_images_are_attached_and_others_refused(page: Page, server: We
     assert "1,2" in question
     page.wait("document.querySelector('.timeline .user img.shown')?.naturalWidth === 1")
     assert page.count(".attached li") == 0
+
+
+def test_queued_messages_say_their_position_and_a_stopped_reply_has_its_sign(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Say it slowly.")
+    page.wait("document.querySelector('.turn .assistant')")
+    say(page, "/help")
+    say(page, "And answer this quickly.")
+    page.wait_text("Queued, number 2 in line.", inside=".turns")
+    assert page.run("[...document.querySelectorAll('.turn.queued .status')].at(-1).innerText").endswith("2 in line.")
+    assert axe_findings(page) == []
+    page.click(".stop")
+    page.wait("document.querySelector('.event.turn_stopped .sign, .event.partial .sign')?.innerText === '■'")
+    page.wait("document.querySelector('.stop')?.hidden")
+
+
+def test_an_attachment_still_being_read_is_there_after_the_first_turn(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    page.wait("document.querySelector('.composer')")
+    page.run(
+        "(() => { const file = new File(['late'], 'late.txt', { type: 'text/plain' });"
+        "const read = new Promise((resolve) => { window.finishReading = resolve; });"
+        "file.arrayBuffer = () => read.then(() => new TextEncoder().encode('late').buffer);"
+        "const drop = new Event('drop', { bubbles: true, cancelable: true });"
+        "Object.defineProperty(drop, 'dataTransfer', { value: { files: [file] } });"
+        "document.querySelector('.composer').dispatchEvent(drop) })()"
+    )
+    say(page, "Answer quickly.")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
+    page.run("window.finishReading()")
+    page.wait_text("late.txt", inside=".attached")
+    say(page, "Read it quickly.")
+    page.wait_text("late.txt:", inside=".timeline")
+
+
+def test_a_refusal_with_a_reason_reaches_the_model(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Please delete the sources.")
+    page.wait("document.querySelector('.question.approval input')")
+    page.click(".question.approval input")
+    page.type("use mv instead")
+    page.press("Enter")
+    page.wait("!document.querySelector('.turn') && document.querySelector('.timeline .tool-call')")
+    conversation = page.run("location.hash.split('/')[2]")
+    [result] = [e.message for e in server.store.log.originals(conversation) if e.message.role == "tool"]
+    assert result.tool_state == "refused"
+    assert "the user refused: “use mv instead”" in result.text
 
 
 def test_pasted_text_is_marked_as_such(page: Page, server: WebUIServer) -> None:

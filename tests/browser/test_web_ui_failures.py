@@ -7,7 +7,9 @@ from itertools import pairwise
 import pytest
 
 from perdure.core.messages import ToolCall, assistant, tool_result, user
-from perdure.store.records import StoredEvent
+from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.core.visibility import Everyone
+from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import SessionStore
 from support.axe import axe_findings
 from support.browser import Page
@@ -40,15 +42,15 @@ def test_the_header_counts_failures_and_a_click_visits_them_one_by_one(page: Pag
     server, _ = told
     conversation = troubled(server.store)
     page.open(server.link(f"/c/{conversation}"))
-    page.wait_text("4 failures", inside=".tabs")
+    page.wait_text("3 failures · ■ 1 stop", inside=".tabs")
     assert "1 failed turn" in page.text(".head .facts")
     page.click(".tabs .failures")
     page.wait(f"{TARGET}?.matches('.tool-call.failed')")
-    page.wait_text("failure 1 of 4", inside=".tabs")
+    page.wait_text("1 of 4 · next", inside=".tabs")
     for number, kind in enumerate(("model_refused", "turn_failed", "turn_stopped"), 2):
         page.click(".tabs .failures")
         page.wait(f"{TARGET}?.matches('.event.{kind}')")
-        page.wait_text(f"failure {number} of 4", inside=".tabs")
+        page.wait_text(f"{number} of 4 · next", inside=".tabs")
     # After the last one, the first again; and the address leads there in a new tab, too.
     page.click(".tabs .failures")
     page.wait(f"{TARGET}?.matches('.tool-call.failed')")
@@ -76,7 +78,8 @@ def test_the_list_shows_only_conversations_with_failures(page: Page, told: Told)
     conversation = troubled(server.store)
     page.open(server.link("/?only=refused"))
     page.wait(f"document.querySelector('[data-id={conversation}]')")
-    assert page.text(f"[data-id={conversation}] .figures .failed") == "1 failed turn + 3 more"
+    words = page.text(f"[data-id={conversation}] .went-wrong")
+    assert words.split(", ") == ["1 failed turn", "1 refused", "1 failed tool call", "1 stopped"]
     assert not page.run(f"document.querySelector('[data-id={story.branch}]')")
 
 
@@ -127,3 +130,51 @@ def test_no_label_of_the_chart_covers_another_or_an_arrow(page: Page, told: Told
         ".map(({ left, right, top }) => [top, left, right]).sort((a, b) => a[0] - b[0] || a[1] - b[1])"
     )
     assert all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(marks))
+
+
+def test_a_stop_of_the_users_own_is_no_failure(page: Page, told: Told) -> None:
+    server, _ = told
+    session = server.store.create(user_key="", title="Only stops")
+    stopped = StoredEvent(session.id, "partial_reply", {"why": "interrupted", "text": "As I was say"})
+    server.store.append(session.id, user("go"), events=[stopped])
+    page.open(server.link(f"/c/{session.conversation_id}"))
+    page.wait_text("■ 1 stop", inside=".tabs")
+    assert "failure" not in page.text(".tabs")
+    assert page.text(".event.partial .sign") == "■"
+    page.open(server.link("/"))
+    page.wait(f"document.querySelector('[data-id={session.conversation_id}]')")
+    assert page.text(f"[data-id={session.conversation_id}] .went-wrong") == "1 stopped"
+    assert page.count(f"[data-id={session.conversation_id}] .failed") == 0
+
+
+@pytest.mark.spec("A7")
+def test_a_cost_that_leaves_calls_out_says_which_and_why(page: Page, told: Told) -> None:
+    """Each call is left out for one reason: a stopped call of a model with a price is not one without a price."""
+    server, _ = told
+    session = server.store.create(user_key="", title="Stopped twice")
+    server.store.append(session.id, user("go"))
+    priced, priceless = RouteRecord("openai", "priced"), RouteRecord("custom", "priceless")
+    usage = CanonicalUsage(input_tokens=900, output_tokens=10)
+    for route, used, cost in ((priced, usage, 0.5), (priced, NOT_REPORTED, None), (priceless, usage, None)):
+        call = CallRecord(session.id, route=route, usage=used, cost_usd=cost, window_tokens=500, estimate_tokens=900)
+        server.store.ledger.record_call(call)
+    unreported = "1 call without token counts (stopped, or broken off by the provider)"
+    reasons = f"{unreported} and 1 call to models without a known price"
+    page.open(server.link(f"/c/{session.conversation_id}"))
+    page.wait_text("$0.500+ without 2 of 3 calls", inside=".head .facts")
+    assert reasons in page.run("document.querySelector('.head .facts .cost').title")
+    # More than the window holds is a warning.
+    assert page.run("document.querySelector('.desk .gauge').matches('.over')")
+    page.open(server.link("/"))
+    page.wait_text("A cost with “+” leaves some calls out")
+    assert reasons in page.run(f"document.querySelector('[data-id={session.conversation_id}] .cost').title")
+    assert page.count(f"[data-id={session.conversation_id}] .context.over") == 1
+    page.open(server.link("/usage"))
+    page.wait("document.querySelector('.cost-note')")
+    totals = server.store.ledger.usage("model", since_ms=0, visibility=Everyone())
+    stopped = sum(row.totals.unreported_calls for row in totals)
+    priceless_calls = sum(row.totals.unpriced_calls for row in totals) - stopped
+    note = page.text(".cost-note")
+    assert f"{stopped} call" in note.partition(" and ")[0]
+    assert f"{priceless_calls} call" in note.partition(" and ")[2]
+    assert axe_findings(page) == []

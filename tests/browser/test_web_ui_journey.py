@@ -51,7 +51,10 @@ def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
 
     # Sections are Markdown; the record stands apart, and each of its entries leads to its message.
     assert page.count(".sections ol li") > 0
-    page.click(".record summary")
+    # It is open, and a line above says what it holds.
+    assert page.run("document.querySelector('.record').open")
+    assert "messages of the user" in page.text(".contents")
+    assert "by its address" in page.text(".contents")
     assert page.run("document.querySelector('.record .user .address').hash").startswith(f"#/c/{story.long}/m/")
 
     page.click("text/Undo this compaction")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure.core.messages import ToolCall, assistant, tool_result, user
+from perdure.core.messages import CUT_OFF, ToolCall, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.store.store import SessionStore, open_store
 from support.agents import bench
@@ -20,8 +21,8 @@ STOPPED_WORDS = 'it said "why": "interrupted" and : "failed"'
 EVENTS: tuple[tuple[str, Mapping[str, Any], set[str]], ...] = (
     ("turn_failed", {"reason": "401: wrong key"}, {"failures", "failed", "errors"}),
     ("model_refused", {"model": "gpt-5"}, {"failures", "failed", "refused"}),
-    ("turn_stopped", {}, {"failures", "stopped"}),
-    ("partial_reply", {"text": "Half", "why": "interrupted"}, {"failures", "stopped"}),
+    ("turn_stopped", {}, {"stopped"}),
+    ("partial_reply", {"text": "Half", "why": "interrupted"}, {"stopped"}),
     ("recovery", {"kind": "rate_limit", "action": "reroute", "message": "slow"}, {"failures", "errors"}),
     ("tools", {"states": {"a": "failed"}}, {"failures", "tools"}),
     ("tools", {"states": {"a": "refused"}}, {"failures", "refused", "tools"}),
@@ -94,6 +95,23 @@ def test_failures_are_listed_in_order_each_with_its_place_and_a_sentence(tmp_pat
         if row["event_id"] is not None:
             assert events[row["event_id"]]["after_seq"] == row["seq"]
     assert [(m["kind"], m["seq"], m["text"]) for m in marks] == [(r["kind"], r["seq"], r["text"]) for r in rows]
+
+
+def test_a_stopped_reply_is_in_the_timeline_and_its_stop_right_behind_it(tmp_path: Path) -> None:
+    reply = replace(assistant("The walrus sleeps"), extra={CUT_OFF: "interrupted"})
+    with open_store(tmp_path / "p.db") as store:
+        session = store.create(user_key="ann")
+        store.append(session.id, [user("Where?"), reply])
+        store.ledger.record_event(StoredEvent(session.id, "turn_stopped", {"has_text": True}))
+        api = Asking(store)
+        timeline = api.get(f"/conversations/{session.id}/timeline")
+        (row,) = api.get(f"/conversations/{session.id}/failures")["failures"]
+    assert [(m["text"], m["cut_off"]) for m in timeline["messages"]] == [
+        ("Where?", None),
+        ("The walrus sleeps", "interrupted"),
+    ]
+    assert [(e["kind"], e["after_seq"]) for e in timeline["events"]] == [("turn_stopped", 2)]
+    assert row["text"] == "the turn was stopped while the reply was being written"
 
 
 def test_failures_of_others_are_not_found(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_handoff_says_what_it_stands_for_who_wrote_it_and_what_it_came_to(told
     assert (view["model"], view["previous"], view["cost_usd"]) == (handoff.model, handoff.previous, handoff.cost_usd)
     assert not view["is_digest"]
     assert view["before_tokens"] > view["after_tokens"] > 0
-    assert view["reason"] in ("threshold", "background")
+    assert view["reason"] in ("threshold", "background", "overflow")  # by the size of its results
     assert {s["title"] for s in view["sections"]} >= {"Active Task", "Goal", "Critical Context"}
     opened = told.api.get(f"/conversations/{told.story.long}/open", address=f"h:{view['seq']}")
     assert f"[m:{handoff.covers[0].lo} " in opened["text"]

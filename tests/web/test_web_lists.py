@@ -148,6 +148,7 @@ def test_a_row_has_cost_tokens_context_compactions_and_failures(tmp_path: Path) 
             "tokens": 330,
             "cost_usd": pytest.approx(0.75),
             "unpriced_calls": 1,
+            "unreported_calls": 0,
             "context_tokens": 110,
             "window": 1_000,
             "compactions": 0,

@@ -110,7 +110,8 @@ Only = Annotated[
     Query(description="Compacted, with any failure, or with one kind of failure."),
 ]
 _FAILURES_OF: Mapping[str | None, Sequence[FailureKind]] = {
-    "failures": get_args(FailureKind),
+    # A stop is the user's own.
+    "failures": tuple(kind for kind in get_args(FailureKind) if kind != "stopped_turns"),
     "failed": ("failed_turns", "model_refusals"),
     "refused": ("model_refusals", "refused_tool_calls"),
     "stopped": ("stopped_turns",),

@@ -58,6 +58,7 @@ class FiguresRow(FailureCounts):
     tokens: int
     cost_usd: float | None
     unpriced_calls: int
+    unreported_calls: int
     context_tokens: int | None
     window: int | None = Field(validation_alias="window_tokens")
     compactions: int
@@ -133,6 +134,7 @@ class TotalsRow(RecordModel):
     cost_usd: float | None
     unpriced_calls: int
     unreported_calls: int
+    unreported_estimate_tokens: int
     compactions: int
 
 
@@ -204,6 +206,8 @@ class MessageRow(BaseModel):
     call_seq: int | None
     # Of an answer: "model" if the model refused, "filter" if a filter of its provider cut the answer off; else null.
     refused_by: str | None
+    # Of an answer whose call ended early: "interrupted" by a person, or the kind of error; else null.
+    cut_off: str | None
     # completed · failed · refused · interrupted; null for what is no tool's result.
     state: str | None
     exit_code: int | None

@@ -113,6 +113,7 @@ def _why(reason: str, threshold: object) -> str:
     limit = f"the threshold of {_tokens(threshold)}" if threshold else "its threshold"
     return {
         "preflight": f"because the prompt reached {limit}",
+        "cold": "because the provider no longer had the prompt in its cache: the cheapest moment",
         "threshold": f"because the prompt had reached {limit} when the turn ended",
         "background": f"because the prompt reached {limit} (prepared in the background)",
         "overflow": "because the provider reported that the prompt was too long for the model",

@@ -77,7 +77,9 @@ def _model_refused(payload: Mapping[str, Any]) -> str:
 
 
 def _stopped(payload: Mapping[str, Any]) -> str:
-    return "the turn was stopped" + (" while the reply was being written" if payload.get("text") else "")
+    return "the turn was stopped" + (
+        " while the reply was being written" if payload.get("text") or payload.get("has_text") else ""
+    )
 
 
 def _recovery(payload: Mapping[str, Any]) -> str:

@@ -263,6 +263,7 @@ class _Rows:
             images=image_rows(message, self._images),
             tool_calls=[tool_call_row(c) for c in message.tool_calls],
             refused_by=message.refused_by,
+            cut_off=message.cut_off,
             tool_call_id=message.tool_call_id,
             tool_name=message.name or (caller.name if caller is not None else None) if run is not None else None,
             call_seq=caller.timeline_entry.seq if caller is not None else None,

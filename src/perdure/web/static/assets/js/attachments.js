@@ -9,7 +9,22 @@ const MAX_TEXT_BYTES = 400_000;
 // All of them together, below the gateway's limit on a request.
 const MAX_IMAGE_BYTES = 8_000_000;
 
-export class Attachments {
+// What is attached to each draft of this tab. It outlives the view, so that a file which is still being read is not lost
+// when a new chat becomes a conversation.
+const drafts = new Map();
+
+export function attachmentsOf(draft) {
+  if (!drafts.has(draft)) drafts.set(draft, new Attachments());
+  return drafts.get(draft);
+}
+
+export function moveAttachments(draft, name) {
+  const attachments = attachmentsOf(draft);
+  drafts.delete(draft);
+  drafts.set(name, attachments);
+}
+
+class Attachments {
   constructor() {
     this.files = [];
     this.input = h("input", { type: "file", multiple: true, hidden: true, "aria-label": "Files to attach" });

@@ -127,25 +127,35 @@ export class Chart {
 
   // A compaction: the prompt that would have been sent, and the arrow down to the one that was.
   drops() {
-    return this.compactions().flatMap((mark) => {
+    let unnamed = 0;
+    const arrows = this.compactions().flatMap((mark) => {
       const x = this.x(mark.at);
       const [from, to] = [this.y(mark.before_tokens), this.y(mark.after_tokens)];
       const text = `${short(mark.before_tokens)} → ${short(mark.after_tokens)}`;
       const width = text.length * CHAR_PX;
       const sides = [x + 10, x - 12 - width].filter((left) => left > PAD.left && left + width < this.size.width);
+      const label = sides.reduce((made, left) => made ?? this.label([text], { x: left, y: from + 4 }), null);
+      if (!label) unnamed += 1;
       return [
         svg("line", { class: "drop", x1: x, x2: x, y1: from, y2: to - 6 }),
         svg("circle", { class: "drop-end", cx: x, cy: from, r: 3.5 }),
         svg("path", { class: "drop-end", d: `M${x - 4.5} ${to - 8}h9l-4.5 8z` }),
-        sides.map((left) => ({ x: left, y: from + 4 })).reduce((label, at) => label ?? this.label([text], at), null),
+        label,
       ];
     });
+    return [...arrows, unnamed ? this.rest(unnamed) : null];
+  }
+
+  // How many arrows have no room for their figures; the list below has them.
+  rest(unnamed) {
+    const at = { x: this.size.width - PAD.right, y: 12, "text-anchor": "end" };
+    return svg("text", { class: "axis rest", ...at }, `+${unnamed} in the list below`);
   }
 
   // The first of some texts, long to short, that covers no other label and no line where it is put or a little above or
-  // below; omitted if all would. A fixed one stays where it is put.
+  // below, next to what it names; omitted if all would. A fixed one stays where it is put.
   label(texts, { x, y }, { isFixed = false } = {}) {
-    const steps = isFixed ? [0] : [0, -LABEL_PX, LABEL_PX, -2 * LABEL_PX, 2 * LABEL_PX, -3 * LABEL_PX, 3 * LABEL_PX];
+    const steps = isFixed ? [0] : [0, -LABEL_PX, LABEL_PX];
     for (const text of texts) {
       const box = { x: x - 3, width: text.length * CHAR_PX + 6, height: LABEL_PX };
       const place = steps.map((step) => y + step).find((at) => this.isFree({ ...box, y: at - 11 }));

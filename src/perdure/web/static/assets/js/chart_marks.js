@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { SIGNS } from "./event.js";
-import { FAILURE_NAMES } from "./failures.js";
+import { FAILURE_NAMES, isFailure } from "./failures.js";
 import { plural } from "./format.js";
 
 export const KIND_NAMES = {
@@ -49,14 +49,14 @@ function markButton({ row, marks }, x, onMark) {
       ? `${KIND_NAMES[first.kind] ?? first.kind}: ${first.text}`
       : `${kinds.map((kind) => tally(marks, kind)).join(", ")}. ${marks.at(-1).text}`;
   // Failures first; further kinds are in the count, so that every symbol is about as wide.
-  kinds.sort((a, b) => (b in FAILURE_NAMES) - (a in FAILURE_NAMES));
+  kinds.sort((a, b) => isFailure(b) - isFailure(a));
   const signs = [...new Set(kinds.map((kind) => SIGNS[kind] ?? "·"))].slice(0, 2).join("");
   const sign = marks.length > 1 ? `${signs}\u2009${marks.length}` : signs;
   const button = h(
     "button",
     {
       type: "button",
-      class: `mark ${kinds.length === 1 ? first.kind : ""} ${kinds.some((kind) => kind in FAILURE_NAMES) ? "failure" : ""}`,
+      class: `mark ${kinds.length === 1 ? first.kind : ""} ${kinds.some(isFailure) ? "failure" : ""}`,
       "aria-label": words,
       title: words,
       onclick: () => onMark(marks.at(-1)),

@@ -68,6 +68,12 @@ export class Chat {
     this.turns.append(turn.element);
     this.running.add(turn);
     this.composer.setRunning(true);
+    this.numberQueue();
+  }
+
+  // Turns of a conversation run one after the other, in the order in which they were sent.
+  numberQueue() {
+    for (const [position, turn] of [...this.running].entries()) turn.queue(position);
   }
 
   async hearOut(turn, events) {
@@ -79,6 +85,7 @@ export class Chat {
       turn.fail(error.message);
     }
     this.running.delete(turn);
+    this.numberQueue();
     this.composer.setRunning(this.isRunning);
     const place = turn.movedTo ?? this.conversationId;
     if (this.isRunning) turn.setAside();
@@ -112,8 +119,8 @@ export class Chat {
     announce(`${question.kind === "approval" ? "Approval needed" : "A question"}: ${question.text}`);
   }
 
-  close({ question_id: id, answer }) {
-    this.questions.get(id)?.close(answer);
+  close({ question_id: id, answer, is_stopped: isStopped }) {
+    this.questions.get(id)?.close(answer, isStopped);
     this.questions.delete(id);
   }
 

@@ -1,6 +1,6 @@
 // The input: Enter sends, Shift+Enter inserts a line break, / lists commands, Escape stops a running turn.
 
-import { Attachments } from "./attachments.js";
+import { attachmentsOf, moveAttachments } from "./attachments.js";
 import { Completion } from "./completion.js";
 import { h } from "./dom.js";
 
@@ -13,7 +13,7 @@ export class Composer {
     this.sendText = send;
     this.draft = `${DRAFT}${draft}`;
     this.field = h("textarea", { id: "say", rows: 1, placeholder: "Message, or /command", dir: "auto" });
-    this.attachments = new Attachments();
+    this.attachments = attachmentsOf(this.draft);
     this.sender = h("button", { type: "submit", class: "primary" }, "Send");
     this.stopper = h("button", { type: "button", class: "stop", hidden: true, onclick: stop }, "Stop");
     this.completion = new Completion(this.field, signal);
@@ -70,6 +70,7 @@ export class Composer {
   // The draft of a new chat becomes that of its conversation, which is shown after the first turn.
   moveDraft(name) {
     for (const key of [this.draft, this.pastes]) sessionStorage.removeItem(key);
+    moveAttachments(this.draft, `${DRAFT}${name}`);
     this.draft = `${DRAFT}${name}`;
     this.keep();
   }

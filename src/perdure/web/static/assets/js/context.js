@@ -7,7 +7,7 @@ import { SIGNS } from "./event.js";
 import { Head } from "./head.js";
 import { concerns, onChange } from "./live.js";
 import { KIND_NAMES } from "./chart_marks.js";
-import { FAILURE_NAMES } from "./failures.js";
+import { isFailure } from "./failures.js";
 import { singleFlight } from "./single_flight.js";
 import { Readout } from "./readout.js";
 import { messageLink, nameProperly } from "./route.js";
@@ -135,7 +135,7 @@ function eventList(data, known) {
   if (!data.marks.length) return null;
   const list = h("ol", { class: "events" });
   const show = (kind) => {
-    const isShown = (mark) => !kind || mark.kind === kind || (kind === "failures" && mark.kind in FAILURE_NAMES);
+    const isShown = (mark) => !kind || mark.kind === kind || (kind === "failures" && isFailure(mark.kind));
     clear(list, data.marks.filter(isShown).map((mark) => eventRow(mark, data, known)));
   };
   show("");
@@ -145,7 +145,7 @@ function eventList(data, known) {
 
 function eventFilter(marks, show) {
   const tally = (isCounted) => marks.filter(isCounted).length;
-  const failures = tally((mark) => mark.kind in FAILURE_NAMES);
+  const failures = tally((mark) => isFailure(mark.kind));
   const kinds = [...new Set(marks.map((mark) => mark.kind))].sort();
   const option = (value, words, n) => h("option", { value }, `${words} (${count(n)})`);
   const select = h(
@@ -163,7 +163,7 @@ function eventRow(mark, data, known) {
   const place = mark.at < data.calls.length ? `before call ${count(mark.at + 1)}` : "after the last call";
   return h(
     "li",
-    { class: `${mark.kind} ${mark.kind in FAILURE_NAMES ? "failure" : ""}` },
+    { class: `${mark.kind} ${isFailure(mark.kind) ? "failure" : ""}` },
     h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[mark.kind] ?? "·"),
     h(
       "span",

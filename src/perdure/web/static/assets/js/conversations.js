@@ -28,7 +28,9 @@ class List {
     this.turn = 0;
     this.results = h("div", { class: "results" });
     this.more = h("button", { type: "button", hidden: true, onclick: () => this.addPage() }, "Show more");
-    this.element = h("section", { "aria-label": "Conversations found" }, this.results, this.more);
+    const plus = "A cost with “+” leaves some calls out: those without token counts (stopped, or broken off by the provider) and those to models without a known price.";
+    this.hint = h("p", { class: "muted small cost-hint", hidden: true }, plus);
+    this.element = h("section", { "aria-label": "Conversations found" }, this.hint, this.results, this.more);
     // The next page loads near the end; the button is for keyboards.
     const watcher = new IntersectionObserver((seen) => seen.some((s) => s.isIntersecting) && this.addPage(), {
       rootMargin: "600px",
@@ -44,6 +46,7 @@ class List {
     const page = await (isEveryHit ? this.hits() : this.page(null));
     if (turn !== this.turn) return;
     this.days.clear();
+    this.hint.hidden = true;
     clear(this.results);
     if (isEveryHit) this.showHits(page.hits);
     else this.add(page);
@@ -77,6 +80,7 @@ class List {
   add({ conversations, next_cursor }) {
     const isUnderDay = !this.asked.q && !this.asked.sort;
     for (const row of conversations) this.groupOf(row).append(conversationRow(row, { isUnderDay }));
+    this.hint.hidden &&= !conversations.some(({ figures }) => figures?.unpriced_calls);
     this.cursor = next_cursor;
     this.more.hidden = next_cursor === null;
   }

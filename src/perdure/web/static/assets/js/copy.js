@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 const SHOWN_MS = 1_500;
 
 export function copyButton(textOf, label = "Copy") {
-  const button = h("button", { type: "button", class: "quiet copy", "aria-label": label }, "Copy");
+  const button = h("button", { type: "button", class: "action copy", "aria-label": label }, "Copy");
   button.addEventListener("click", async () => {
     const isCopied = await copyText(textOf());
     button.textContent = isCopied ? "Copied" : "Not copied";

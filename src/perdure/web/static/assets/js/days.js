@@ -1,7 +1,7 @@
 // Cost or tokens by day, one column a day; tokens are stacked by class.
 
 import { clear, h, svg } from "./dom.js";
-import { count, dollars, short } from "./format.js";
+import { cost, count, short } from "./format.js";
 import { places, scale, ticks } from "./scale.js";
 
 const TOKENS = [
@@ -168,7 +168,7 @@ function indexAt(chart, event) {
 function spoken(day) {
   if (!day) return "";
   const parts = TOKENS.map(([, words, field]) => `${words.toLowerCase()} ${count(day.totals[field])}`);
-  return `${day.group}: ${dollars(day.totals.cost_usd)}; ${parts.join(", ")} tokens.`;
+  return `${day.group}: ${cost(day.totals)}; ${parts.join(", ")} tokens.`;
 }
 
 function sum(totals, layers) {

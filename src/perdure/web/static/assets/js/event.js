@@ -21,8 +21,14 @@ export const SIGNS = {
   tool_refused: "⊘",
 };
 
+// A reply that the user stopped has the sign of a stop; one that broke off on its own has not.
+function signOf({ kind, payload }) {
+  return kind.startsWith("partial") && payload.why === "interrupted" ? SIGNS.turn_stopped : (SIGNS[kind] ?? "·");
+}
+
 const REASONS = {
   preflight: (limit) => `the prompt reached ${limit}`,
+  cold: () => "the provider no longer had the prompt in its cache, so that this was the cheapest moment",
   threshold: (limit) => `the prompt had reached ${limit} when the turn ended`,
   background: (limit) => `the prompt reached ${limit} (prepared in the background)`,
   overflow: () => "the provider reported that the prompt was too long for the model's window",
@@ -52,7 +58,7 @@ export function recovered(kind, action) {
 const SENTENCES = {
   compaction: compacted,
   turn_failed: (p) => `The turn failed: ${p.reason || "no reason was recorded"}`,
-  turn_stopped: () => "The turn was stopped before a reply had begun.",
+  turn_stopped: (p) => (p.has_text ? "The reply was stopped." : "The turn was stopped before a reply had begun."),
   model_refused: (p) =>
     p.refused_by === "filter"
       ? "A content filter of the provider cut the answer off."
@@ -106,7 +112,7 @@ export function eventElement(event, conversationId) {
   return h(
     "div",
     { class: `event ${event.kind}`, role: "note", id: `e-${event.id}`, tabindex: "-1" },
-    h("span", { class: "sign", "aria-hidden": "true" }, SIGNS[event.kind] ?? "·"),
+    h("span", { class: "sign", "aria-hidden": "true" }, signOf(event)),
     h("div", { class: "words" }, sentence(event), event.kind === "compaction" ? [" ", chart] : partialText(event)),
     h("time", {}, timeOfDay(event.created_at)),
   );

@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { plural } from "./format.js";
 import { markdown } from "./markdown.js";
+import { EMPTY } from "./record.js";
 import { messageLink } from "./route.js";
 
 // Marks where a fact begins (one character per fact) and ends, while the text is turned into elements.
@@ -19,7 +20,8 @@ export class Facts {
     this.element = h(
       "div",
       { class: "sections" },
-      handoff.sections.map((section) => this.section(section, handoff.facts)),
+      handoff.sections.filter(({ text }) => !EMPTY.test(text)).map((section) => this.section(section, handoff.facts)),
+      emptyLine(handoff.sections),
     );
   }
 
@@ -89,6 +91,12 @@ export class Facts {
     const [first] = this.buttons.get(chosen) ?? [];
     first?.scrollIntoView({ block: "nearest" });
   }
+}
+
+// Sections without content take one line together.
+function emptyLine(sections) {
+  const names = sections.filter(({ text }) => EMPTY.test(text)).map(({ title }) => title);
+  return names.length ? h("p", { class: "muted small" }, `Nothing under: ${names.join(", ")}.`) : null;
 }
 
 // Offsets count code points; of marks that overlap, the first stays.

@@ -1,8 +1,8 @@
-// What went wrong in a conversation: names of the kinds, their counts in words, and a button that visits one by one.
+// What went wrong in a conversation, and what the user stopped: the kinds in words, and a button that visits one by one.
 
 import { conversationPath, read } from "./api.js";
 import { h } from "./dom.js";
-import { plural } from "./format.js";
+import { count, plural } from "./format.js";
 import { messageLink, parseRoute } from "./route.js";
 
 // Most serious first.
@@ -24,14 +24,36 @@ export const FAILURE_NAMES = {
   tool_refused: "refused tool call",
 };
 
+// A stop is the user's own: it is listed with the failures, and is none.
+export function isFailure(kind) {
+  return kind in FAILURE_NAMES && kind !== "turn_stopped";
+}
+
+// Each kind with its count in words, and whether it is a failure.
 export function failureWords(counts) {
   return Object.entries(COUNTS)
     .filter(([name]) => counts[name])
-    .map(([name, words]) => plural(counts[name], ...words));
+    .map(([name, words]) => [plural(counts[name], ...words), name !== "stopped_turns"]);
 }
 
-export function failureTotal(counts) {
-  return Object.keys(COUNTS).reduce((sum, name) => sum + (counts[name] ?? 0), 0);
+// The same for a column of a list, each kind with its class: a turn without an answer is marked. Refusals of the model
+// and of the user are one figure.
+export function briefFailures(counts) {
+  const refused = counts.model_refusals + counts.refused_tool_calls;
+  return [
+    [counts.failed_turns, plural(counts.failed_turns, "failed turn"), "failed"],
+    [refused, `${count(refused)} refused`, counts.model_refusals ? "failed" : ""],
+    [counts.provider_errors, plural(counts.provider_errors, "provider error"), ""],
+    [counts.failed_tool_calls, plural(counts.failed_tool_calls, "failed tool call"), ""],
+    [counts.stopped_turns, `${count(counts.stopped_turns)} stopped`, ""],
+  ]
+    .filter(([n]) => n)
+    .map(([, words, look]) => [words, look]);
+}
+
+function failureTotal(counts) {
+  const names = Object.keys(COUNTS).filter((name) => name !== "stopped_turns");
+  return names.reduce((sum, name) => sum + (counts[name] ?? 0), 0);
 }
 
 export function failureLink(id, failure, index) {
@@ -39,16 +61,19 @@ export function failureLink(id, failure, index) {
   return `${messageLink(id, failure.seq)}?failure=${index + 1}${event}`;
 }
 
-// Goes to the first failure, then to the next with every click.
+// Goes to the first failure or stop, then to the next with every click.
 export function failureButton(known) {
-  const total = failureTotal(known.failures);
-  if (!total) return null;
+  const [failed, stopped] = [failureTotal(known.failures), known.failures.stopped_turns ?? 0];
+  if (!failed && !stopped) return null;
   const at = Number(parseRoute(location.hash).parameters.failure) || 0;
-  const label = at ? `✕ failure ${at} of ${total} · next` : `✕ ${plural(total, "failure")}`;
+  const totals = [failed ? `✕ ${plural(failed, "failure")}` : "", stopped ? `■ ${plural(stopped, "stop")}` : ""];
+  const label = at ? `${failed ? "✕" : "■"} ${at} of ${failed + stopped} · next` : totals.filter(Boolean).join(" · ");
   const open = async () => {
     const { failures } = await read(`${conversationPath(known.id)}/failures`);
     if (failures.length) location.hash = failureLink(known.id, failures[at % failures.length], at % failures.length);
   };
-  const title = `${failureWords(known.failures).join(", ")}. Click to go to the ${at ? "next" : "first"}.`;
-  return h("button", { type: "button", class: "failures small", title, onclick: () => open().catch(() => {}) }, label);
+  const words = failureWords(known.failures).map(([text]) => text);
+  const title = `${words.join(", ")}. Click to go to the ${at ? "next" : "first"}.`;
+  const look = `failures small${failed ? "" : " stops"}`;
+  return h("button", { type: "button", class: look, title, onclick: () => open().catch(() => {}) }, label);
 }

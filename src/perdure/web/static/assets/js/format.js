@@ -60,6 +60,21 @@ export function cost({ calls, cost_usd: usd, unpriced_calls: unpriced = 0, unrep
   return usd ? `${dollars(usd)}+` : dollars(null);
 }
 
+// What a cost leaves out, each call once: a call without token counts has no cost, whatever its model's price.
+export function costGaps({ unpriced_calls: unpriced = 0, unreported_calls: unreported = 0 }) {
+  const priceless = unpriced - unreported;
+  return [
+    unreported ? `${plural(unreported, "call")} without token counts (stopped, or broken off by the provider)` : "",
+    priceless > 0 ? `${plural(priceless, "call")} to models without a known price` : "",
+  ].filter(Boolean);
+}
+
+// The explanation of the "+" behind a cost, or of a cost that is unknown; "" where nothing is left out.
+export function costNote(totals) {
+  const gaps = costGaps(totals);
+  return gaps.length ? `The cost leaves out ${gaps.join(" and ")}.` : "";
+}
+
 export function seconds(s) {
   if (s === null || s === undefined) return "";
   if (s < 1) return `${Math.round(s * 1000)} ms`;

@@ -16,6 +16,7 @@ export class Gauge {
     const { tokens, window, threshold, composition, model } = gauge;
     const whole = Math.max(window ?? 0, tokens, 1);
     this.element.hidden = false;
+    this.element.classList.toggle("over", Boolean(window) && tokens > window);
     this.words.textContent = window
       ? `${short(tokens)} of ${short(window)} tokens · ${percent(tokens, window)}`
       : `${short(tokens)} tokens`;
@@ -50,5 +51,6 @@ function spoken({ tokens, window, threshold, composition }) {
     .sort((a, b) => b[1] - a[1]);
   const most = parts.length ? ` Most of it: ${partName(parts[0][0]).toLowerCase()}.` : "";
   const limit = threshold ? ` Compaction begins at ${count(threshold)}.` : "";
-  return `Context: ${count(tokens)}${window ? ` of ${count(window)}` : ""} tokens.${limit}${most}`;
+  const over = window && tokens > window ? " More than the window holds: the next call compacts first." : "";
+  return `Context: ${count(tokens)}${window ? ` of ${count(window)}` : ""} tokens.${over}${limit}${most}`;
 }

@@ -8,7 +8,7 @@ import { reasonWords } from "./event.js";
 import { Head } from "./head.js";
 import { lazyText } from "./lazy_text.js";
 import { linkTo, messageLink, nameProperly } from "./route.js";
-import { indexElement, recordElement } from "./record.js";
+import { contents, indexElement, recordElement } from "./record.js";
 import { Sources } from "./sources.js";
 import { count, dollars, moment, plural } from "./format.js";
 
@@ -38,9 +38,11 @@ export async function open({ place, route, signal }) {
         "section",
         { "aria-label": "The handoff" },
         h("h2", {}, seq === known.handoffs.at(-1) ? "What the model reads now" : "What the model read from then on"),
+        kept(handoff),
         legend(handoff),
-        facts.element,
-        recordElement(handoff.record, known.id),
+        // Without a model, the record is most of it.
+        handoff.is_digest ? [recordElement(handoff.record, known.id), facts.element] : facts.element,
+        handoff.is_digest ? null : recordElement(handoff.record, known.id),
         indexElement(handoff.index),
       ),
       h("section", { "aria-label": "Its sources", class: "right" }, sources.element, left(known.id, handoff)),
@@ -84,6 +86,11 @@ function about(handoff) {
       .filter(Boolean)
       .map((words) => h("span", {}, words)),
   );
+}
+
+function kept(handoff) {
+  const words = contents(handoff);
+  return words.length ? h("p", { class: "contents" }, h("strong", {}, "Kept: "), `${words.join("; ")}.`) : null;
 }
 
 function legend(handoff) {

@@ -5,7 +5,7 @@ import { failureButton, failureWords } from "./failures.js";
 import { Gauge } from "./gauge.js";
 import { linkTo, messageLink } from "./route.js";
 import { Title } from "./title.js";
-import { cost, count, moment, percent, plural } from "./format.js";
+import { cost, costNote, count, moment, percent, plural } from "./format.js";
 
 export class Head {
   constructor(known, view) {
@@ -44,7 +44,7 @@ export class Head {
       this.facts,
       facts(known).map((words) => h("span", {}, words)),
       compactions(known),
-      failureWords(known.failures).map((words) => h("span", { class: "failed" }, words)),
+      failureWords(known.failures).map(([words, isFailure]) => h("span", { class: isFailure ? "failed" : "" }, words)),
       parent(known),
     );
     clear(this.brief, h("strong", {}, known.title || "Untitled"), briefly(known));
@@ -63,8 +63,14 @@ function facts(known) {
     plural(known.sessions.length, "session"),
     plural(totals.calls, "call"),
     totals.calls ? `${percent(totals.cache_read_tokens, input)} read from cache` : "",
-    totals.calls ? cost(totals) : "",
+    totals.calls ? costFact(totals) : "",
   ].filter(Boolean);
+}
+
+function costFact(totals) {
+  const { calls, unpriced_calls: left } = totals;
+  const words = left && left < calls ? ` without ${count(left)} of ${count(calls)} calls` : "";
+  return h("span", { class: "cost", title: costNote(totals) || null }, `${cost(totals)}${words}`);
 }
 
 // Leads to the newest one in the timeline, which says why.
@@ -76,7 +82,7 @@ function compactions({ id, totals, handoffs }) {
 
 function briefly({ totals, gauge }) {
   return [
-    totals.calls ? h("span", {}, cost(totals)) : null,
+    totals.calls ? h("span", { title: costNote(totals) || null }, cost(totals)) : null,
     gauge?.window ? h("span", { class: "fill-words" }, `${percent(gauge.tokens, gauge.window)} of the context`) : null,
   ];
 }

@@ -21,17 +21,25 @@ export class LiveTurn {
     this.onKept = async () => {};
     this.cards = new Map();
     this.movedTo = null;
-    this.hasFailed = false;
+    this.hasFailed = this.hasBegun = false;
     this.isOnlyAnswer = text.startsWith("/");
     this.status = h("p", { class: "status muted" }, text ? "Sent." : "Under way…");
     this.parts = h("div", { class: "parts" });
     this.question = text || files.length ? question(text, files) : null;
     // A question asked again runs in a branch.
     this.isRetry = text.startsWith("/retry");
-    this.element = h("section", { class: "turn", "aria-label": "Turn under way" }, this.question, this.parts, this.status);
+    this.element = h("div", { class: "turn", role: "group", "aria-label": "Turn under way" }, this.question, this.parts, this.status);
+  }
+
+  // `position` counts the messages that wait, this one included; 0 where none is before it.
+  queue(position) {
+    this.element.classList.toggle("queued", position > 0 && !this.hasBegun);
+    if (!this.hasBegun && this.question) this.status.textContent = position ? `Queued, number ${count(position)} in line.` : "Sent.";
   }
 
   hear(event) {
+    this.hasBegun = true;
+    this.element.classList.remove("queued");
     this[`on_${event.type}`]?.(event);
   }
 
@@ -152,7 +160,7 @@ export class LiveTurn {
     this.text = null;
     if (outcome === "failed") this.tellFailure(error ?? "The turn failed.");
     for (const card of this.cards.values()) card.stop();
-    if (outcome === "interrupted") this.happen("notice", "Stopped. The reply so far is stored.");
+    if (outcome === "interrupted") this.happen("turn_stopped", "Stopped. The reply so far is stored.");
     if (outcome === "budget") this.happen("notice", "The turn's budget is used up. Send “go on” to continue.");
     clear(this.status);
   }

@@ -29,8 +29,13 @@ export function messageElement(message, conversationId, actions = () => null) {
     heading(message, conversationId, actions(message)),
     message.reasoning ? thinking(message.reasoning) : null,
     message.kind === "handoff" ? handoffCard(message, conversationId) : body(message, conversationId),
+    message.cut_off ? h("p", { class: "muted small cut-off" }, cutOff(message.cut_off)) : null,
     message.images.map(picture),
   );
+}
+
+function cutOff(why) {
+  return why === "interrupted" ? "Stopped here." : `Cut off here (${why.replaceAll("_", " ")}).`;
 }
 
 // A reply that only calls tools; the calls are shown below it.

@@ -26,7 +26,7 @@ export function messageActions(conversationId, send) {
 }
 
 function actionButton(text, label, onclick) {
-  return h("button", { type: "button", class: "quiet", "aria-label": label, onclick }, text);
+  return h("button", { type: "button", class: "action", "aria-label": label, onclick }, text);
 }
 
 function editButton(message, conversationId) {

@@ -6,13 +6,17 @@ import { answerQuestion } from "./gateway.js";
 const ANSWERS = { no: "Refuse", once: "Allow once", session: "Allow in this session", always: "Always allow" };
 // What each answer does.
 const EFFECTS = {
-  no: "It does not run, and the model goes on without it.",
+  no: "It does not run. The model reads your reason, if any, and goes on.",
   once: "It runs now. The next one asks again.",
   session: "It runs now; later ones of the kind named above run without asking until the program ends.",
   always: "The same in every conversation and for good, until you revoke it under Approvals.",
 };
 // Answers for one call; the others allow later calls too, and say what they cover.
 const FOR_ONE_CALL = ["no", "once"];
+
+// A refusal with the user's own words.
+const REFUSED = "no, ";
+const MAX_REASON_CHARS = 2_000;
 
 export class Question {
   constructor(question) {
@@ -54,9 +58,20 @@ export class Question {
       if (!this.isApproval) return h("button", attributes, choice);
       const effect = h("span", { class: "small muted", id: `${this.id}-${choice}` }, EFFECTS[choice]);
       const described = h("button", { ...attributes, "aria-describedby": effect.id }, this.named(choice));
-      return h("div", { class: "answer" }, described, effect);
+      return h("div", { class: "answer" }, described, effect, choice === "no" ? this.refusal() : null);
     };
     return h("div", { class: "answers" }, choices.map(button));
+  }
+
+  // Words behind a refusal go to the model; Enter in the field refuses with them.
+  refusal() {
+    const label = "No, because …";
+    this.why = h("input", { "aria-label": label, placeholder: label, maxlength: MAX_REASON_CHARS });
+    const submit = (event) => {
+      event.preventDefault();
+      this.answer("no");
+    };
+    return h("form", { onsubmit: submit }, this.why);
   }
 
   ownWords() {
@@ -69,7 +84,9 @@ export class Question {
     return h("form", { class: "own-words", onsubmit: submit }, field, button);
   }
 
-  async answer(answer) {
+  async answer(choice) {
+    const why = choice === "no" ? this.why?.value.trim() : "";
+    const answer = why ? `${REFUSED}${why}` : choice;
     try {
       await answerQuestion(this.id, answer);
       this.close(answer);
@@ -78,15 +95,17 @@ export class Question {
     }
   }
 
-  close(answer) {
-    const silence = this.isApproval ? "Nobody answered in time: refused." : "Nobody answered in time.";
+  close(answer, isStopped = false) {
+    const late = this.isApproval ? "Nobody answered in time: refused." : "Nobody answered in time.";
+    const silence = isStopped ? "Closed: the turn was stopped." : late;
     this.element.classList.add("closed");
     clear(this.answers, h("p", {}, answer ? `Answered: ${this.named(answer)}` : silence));
     this.own?.remove();
   }
 
   named(answer) {
-    return this.isApproval ? (ANSWERS[answer] ?? answer) : answer;
+    if (!this.isApproval) return answer;
+    return answer.startsWith(REFUSED) ? `${ANSWERS.no}: “${answer.slice(REFUSED.length)}”` : (ANSWERS[answer] ?? answer);
   }
 
   // The card as a whole, never a button: an Enter meant for something else must not allow a command.

@@ -6,20 +6,55 @@ import { inline } from "./inline.js";
 import { messageLink } from "./route.js";
 
 const SPOKEN = /^(USER|ASSISTANT) \[(\d+)\]: ?(.*)$/;
+const SHOWN_ENTRIES = 60;
+// A section without content.
+export const EMPTY = /^\s*(none\.?)?\s*$/i;
 const SPEAKERS = { USER: "User", ASSISTANT: "Assistant" };
 
+// Open, since it is most of what was kept; a long one begins with its newest entries.
 export function recordElement(text, conversationId) {
   if (!text) return null;
   const all = entries(text);
   const preface = isEntry(all[0][0]) ? null : h("p", { class: "muted small" }, all.shift().join("\n"));
-  const items = all.map((entry) => recordItem(entry, conversationId));
+  const list = h("ol", {}, all.slice(-SHOWN_ENTRIES).map((entry) => recordItem(entry, conversationId)));
+  const hidden = all.slice(0, -SHOWN_ENTRIES);
+  const showAll = () => {
+    list.prepend(...hidden.map((entry) => recordItem(entry, conversationId)));
+    more.remove();
+  };
+  const label = `Show ${plural(hidden.length, "earlier entry", "earlier entries")}`;
+  const more = hidden.length ? h("button", { type: "button", class: "small", onclick: showAll }, label) : null;
   return h(
     "details",
-    { class: "card record" },
-    h("summary", {}, h("strong", {}, "Record"), ` · ${plural(items.length, "entry", "entries")}, the covered messages in order`),
+    { class: "card record", open: true },
+    h("summary", {}, h("strong", {}, "Record"), ` · ${recordWords(all)}, in order`),
     preface,
-    h("ol", {}, items),
+    more,
+    list,
   );
+}
+
+// What a handoff keeps, in one line: the answer to "what was kept?".
+export function contents({ sections, facts, record, covers }) {
+  const all = record ? entries(record).filter(([first]) => isEntry(first)) : [];
+  const filled = sections.filter(({ text }) => !EMPTY.test(text)).length;
+  return [
+    all.length ? recordWords(all) : "",
+    filled ? `${plural(filled, "section")} with ${plural(facts.length, "checked fact")}` : "",
+    covers.length ? "every covered message word for word, by its address" : "",
+  ].filter(Boolean);
+}
+
+function recordWords(all) {
+  const spoken = all.map(([first]) => SPOKEN.exec(first)?.[1]);
+  const tally = (author) => spoken.filter((one) => one === author).length;
+  return [
+    tally("USER") ? plural(tally("USER"), "message of the user", "messages of the user") : "",
+    tally("ASSISTANT") ? plural(tally("ASSISTANT"), "answer") : "",
+    tally(undefined) ? plural(tally(undefined), "tool call") : "",
+  ]
+    .filter(Boolean)
+    .join(", ");
 }
 
 export function indexElement(text) {

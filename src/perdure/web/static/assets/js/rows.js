@@ -1,8 +1,8 @@
 // One row of a list: a conversation with its figures, or a search hit.
 
 import { h, marked } from "./dom.js";
-import { failureTotal, failureWords } from "./failures.js";
-import { cost, count, dayName, moment, percent, plural, short, timeOfDay } from "./format.js";
+import { briefFailures, failureWords } from "./failures.js";
+import { cost, costNote, count, dayName, moment, percent, plural, short, timeOfDay } from "./format.js";
 import { linkTo, messageLink } from "./route.js";
 import { Title } from "./title.js";
 
@@ -36,11 +36,10 @@ export function conversationRow(row, { isUnderDay }) {
 
 // Each figure has its unit, so that it can be read without the column's heading; a figure of nothing is left out.
 function figures(f) {
-  const left = f.unpriced_calls ? `${plural(f.unpriced_calls, "call")} without a price left out` : "";
   return h(
     "p",
     { class: "figures" },
-    h("span", { class: "cost", title: left || null }, f.calls ? cost(f) : ""),
+    h("span", { class: "cost", title: costNote(f) || null }, f.calls ? cost(f) : ""),
     h("span", { title: `${count(f.tokens)} tokens in ${plural(f.calls, "call")}` }, f.calls ? `${short(f.tokens)} tokens` : ""),
     contextFill(f),
     h("span", {}, f.compactions ? plural(f.compactions, "compaction") : ""),
@@ -48,12 +47,12 @@ function figures(f) {
   );
 }
 
-// The most serious kind in words; the others behind a count.
+// Every kind in words.
 function failures(f) {
-  const words = failureWords(f);
-  const others = failureTotal(f) - Number((words[0] ?? "0").replace(/\D/g, ""));
-  const label = others ? `${words[0]} + ${count(others)} more` : (words[0] ?? "");
-  return h("span", { class: f.failed_turns || f.model_refusals ? "failed" : "", title: words.join(", ") || null }, label);
+  const title = failureWords(f).map(([words]) => words).join(", ");
+  const kinds = briefFailures(f);
+  const piece = ([words, look], i) => [h("span", { class: look }, `${words}${i < kinds.length - 1 ? "," : ""}`), " "];
+  return h("span", { class: "went-wrong", title: title || null }, kinds.map(piece));
 }
 
 function contextFill({ context_tokens: tokens, window }) {
@@ -61,7 +60,7 @@ function contextFill({ context_tokens: tokens, window }) {
   const bar = h("span", { class: "fill", "aria-hidden": "true" }, h("span"));
   bar.firstChild.style.width = `${Math.min(100, (100 * tokens) / window).toFixed(1)}%`;
   const words = `Context: ${count(tokens)} of ${count(window)} tokens`;
-  return h("span", { class: "context", title: words }, bar, `${percent(tokens, window)} of ${short(window)}`);
+  return h("span", { class: tokens > window ? "context over" : "context", title: words }, bar, `${percent(tokens, window)} of ${short(window)}`);
 }
 
 export function hitRow(hit) {

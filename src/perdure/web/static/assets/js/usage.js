@@ -3,7 +3,7 @@
 import { read } from "./api.js";
 import { dayChart } from "./days.js";
 import { clear, h } from "./dom.js";
-import { cost, count, dollars, percent, plural, short, taskName } from "./format.js";
+import { cost, costNote, count, dollars, percent, plural, short, taskName } from "./format.js";
 import { linkTo } from "./route.js";
 import { wideTable } from "./table.js";
 
@@ -67,7 +67,7 @@ function tiles({
   return h(
     "dl",
     { class: "tiles" },
-    tile("Cost", cost(totals), plural(totals.calls, "call")),
+    tile("Cost", priced(totals), callWords(totals)),
     tile(
       "Prompt",
       `${short(prompt(totals))} tokens`,
@@ -84,6 +84,15 @@ function tiles({
   );
 }
 
+// A cost; one that leaves calls out says which.
+function priced(totals) {
+  return h("span", { title: costNote(totals) || null }, cost(totals));
+}
+
+function callWords({ calls, unpriced_calls: unpriced }) {
+  return `${plural(calls, "call")}${unpriced ? `, ${count(unpriced)} not in the cost` : ""}`;
+}
+
 function tile(name, value, words) {
   return h(
     "div",
@@ -95,13 +104,10 @@ function tile(name, value, words) {
 }
 
 function notes({ totals }) {
-  const sentences = [
-    totals.unpriced_calls
-      ? `${plural(totals.unpriced_calls, "call")} went to models without a known price; the cost excludes them.`
-      : "",
-    totals.unreported_calls ? `${plural(totals.unreported_calls, "call")} came back without token counts.` : "",
-  ].filter(Boolean);
-  return sentences.length ? h("p", { class: "muted small" }, sentences.join(" ")) : null;
+  const { unreported_calls: unreported, unreported_estimate_tokens: estimate } = totals;
+  const note = costNote(totals);
+  const size = unreported && estimate ? ` The prompts of those without token counts had about ${short(estimate)} tokens.` : "";
+  return note ? h("p", { class: "muted small cost-note" }, h("strong", {}, "+"), ` ${note}${size}`) : null;
 }
 
 // The cost comes first, and on a phone the classes of tokens are left out.
@@ -121,7 +127,7 @@ function group(name, groups, label = (title) => title || "unknown") {
   const most = Math.max(...groups.map(({ totals }) => figure(totals))) || 1;
   const rows = groups.map(({ group: title, totals }) => [
     [label(title), bar(figure(totals) / most)],
-    cost(totals),
+    priced(totals),
     short(allTokens(totals)),
     ...[totals.calls, ...CLASSES.map((field) => totals[field])].map(count),
   ]);

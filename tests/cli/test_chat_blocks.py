@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.cli.chat.markdown import Blocks, painted
+from perdure.cli.chat.markdown import Blocks
+from perdure.cli.chat.markdown_render import painted
 from perdure.cli.style import fit_lines, safe
 
 LINES = st.sampled_from(
@@ -78,3 +80,25 @@ def test_a_command_cannot_read_as_another_one() -> None:
 
 def test_long_lines_go_on_under_where_their_text_began() -> None:
     assert list(fit_lines(["  found  some words here", "short"], 20)) == ["  found  some words", "      here", "short"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("about **r", "about **r**"),
+        ("about **rivers*", "about **rivers**"),
+        ("about **", "about"),
+        ("about **rivers** and `co", "about **rivers** and `co`"),
+        ("about **rivers** and", "about **rivers** and"),
+        ("2**3 is 8", "2**3 is 8"),
+        ("a list\n- **one", "a list\n- **one**"),
+    ],
+)
+def test_marks_that_a_stopped_text_leaves_open_are_closed(text: str, shown: str) -> None:
+    blocks = Blocks()
+    assert blocks.feed(text) == []
+    assert blocks.live == shown
+    assert "".join(block.markdown for block in blocks.end(is_cut=True)) == shown
+    whole = Blocks()
+    whole.feed(text)
+    assert "".join(block.markdown for block in whole.end()) == text, "a text that ended by itself is as it was written"

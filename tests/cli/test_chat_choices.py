@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from perdure.app.runtime import route_of
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.status import closing_lines, status_line
 from perdure.commands.context import totals_lines
 from perdure.commands.registry import all_commands
-from perdure.core.errors import ConfigError
+from perdure.config.settings import Settings
+from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.usage import CanonicalUsage
 from perdure.store.records import CallRecord, RouteRecord
 from perdure.testing.simulator import Simulator
@@ -33,8 +37,8 @@ def test_a_model_is_chosen_from_a_menu_and_its_window_is_right_at_once(home: Pat
             chat.see("/8,000")
             chat.type("/model\r")
             chat.see("m-2", "32,000")
-            chat.type("\x1b[B\x1b[B\r")  # down to the second
-            chat.type("\r")
+            chat.see("● m-1", "in use", "Enter takes it")
+            chat.type("\x1b[B\x1b[B\r")  # down to the second; one Enter chooses it
             chat.see("Going on with m-2", "/32,000")
 
 
@@ -75,11 +79,112 @@ def test_a_model_chosen_by_number_is_called_at_the_configured_address(
         assert surface.agent.gauge.window == 200_000
         surface.agent.chat("hello")
         assert sim.requests[-1].body["model"] == "simulator"
-        unlisted = all_commands().dispatch(surface, "/model nosuch")
+        unlisted = all_commands().dispatch(surface, "/model simulatorhello")
         assert unlisted is not None
-        assert "Warning: 'openai' does not list 'nosuch'; it lists sim-1, simulator" in unlisted.text
+        assert "'openai' does not list 'simulatorhello'; it lists sim-1, simulator. Nothing" in unlisted.text
+        assert surface.agent.endpoint.model == "simulator"
         surface.close()
         surface.store.close()
+
+
+def test_the_only_model_of_an_endpoint_is_used_with_its_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Simulator(models=("m-1",), api_key="right") as sim:
+        settings = Settings.model_validate({"model": {"base_url": sim.base_url}})
+        assert route_of(settings, api_key="right").main.model == "m-1"
+        with pytest.raises(ConfigError, match=r"refuses the key \(401\): `perdure login .*` stores another"):
+            route_of(settings, api_key="wrong")
+        with pytest.raises(ConfigError, match=r"asks for a key \(401\): `perdure login .*` stores one"):
+            route_of(settings)
+    with pytest.raises(ConfigError, match=r"cannot be reached .* check model.base_url"):
+        route_of(settings)
+
+
+def test_of_several_models_one_is_chosen_from_a_menu_before_anything_is_sent(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), script=["Fine."]) as sim:
+        with chatting(home, {"model.base_url": sim.base_url}) as chat:
+            chat.see("no model is chosen yet", "lists m-1, m-2", "Enter takes it")
+            chat.type("\x1b")
+            chat.wait_for_empty_line()
+            chat.type("hello\r")
+            chat.see("Choose a model first")
+            chat.type("/model m-2\r")
+            chat.see("Going on with m-2", "config set model.name m-2")
+            chat.type("hello\r")
+            chat.see("Fine.")
+        (sent,) = [request.body for request in sim.requests if request.body]
+        assert sent["model"] == "m-2"
+        with pytest.raises(ModelNotNamed, match=r"lists 2 models and none is chosen: m-1, m-2.*perdure chat -m m-1"):
+            route_of(Settings.model_validate({"model": {"base_url": sim.base_url}}))
+
+
+@contextmanager
+def opened(flags: dict[str, str], session_id: str | None = None) -> Iterator[ChatCommandContext]:
+    surface = ChatCommandContext(flags, session_id=session_id)
+    try:
+        yield surface
+    finally:
+        surface.close()
+        surface.store.close()
+
+
+def test_a_resumed_conversation_has_its_model_again_and_says_so(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), script=["One.", "Two."]) as sim:
+        flags = {"model.base_url": sim.base_url}
+        with opened({**flags, "model.name": "m-1"}) as surface:
+            surface.choose_model("m-2")
+            surface.agent.chat("hello")
+            surface.store_choices()
+            session_id = surface.session_id
+        # As a file has it: what the command line names goes before the conversation's own.
+        (home / "config.yaml").write_text(f"model: {{base_url: '{sim.base_url}', name: m-1}}\n")
+        with opened({}, session_id) as surface:
+            assert surface.agent.endpoint.model == "m-2"
+            assert surface.resume_notes == ("Going on with m-2, the model of this conversation; /model changes it.",)
+        with opened({"model.name": "m-1"}, session_id) as surface:
+            assert surface.agent.endpoint.model == "m-1"
+            assert surface.resume_notes == ()
+
+
+def test_a_resumed_conversation_whose_model_cannot_be_used_says_why(home: Path) -> None:
+    with Simulator(models=("m-1",)) as sim, opened({"model.base_url": sim.base_url, "model.name": "m-1"}) as surface:
+        session = surface.store.create(route=RouteRecord("anthropic", "claude-sonnet-5-5", "anthropic_messages"))
+        (home / "config.yaml").write_text(f"model: {{base_url: '{sim.base_url}', name: m-1}}\n")
+        with opened({}, session.id) as resumed:
+            assert resumed.agent.endpoint.model == "m-1"
+            (note,) = resumed.resume_notes
+        assert "was with anthropic/claude-sonnet-5-5, which cannot be used here" in note
+        assert "m-1 goes on" in note
+
+
+def test_a_resumed_conversation_is_never_freer_than_it_was(home: Path) -> None:
+    with Simulator(models=("m-1",), script=["One."]) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        with opened({**flags, "permissions.mode": "ask"}) as surface:
+            surface.agent.chat("hello")
+            surface.store_choices()
+            session_id = surface.session_id
+        with opened(flags, session_id) as surface:
+            assert surface.permissions.mode == "ask"
+            assert surface.resume_notes == (
+                "Permission mode ask, as in this conversation before, not edits; /mode changes it.",
+            )
+        with opened({**flags, "permissions.mode": "plan"}, session_id) as surface:
+            assert (surface.permissions.mode, surface.resume_notes) == ("plan", ())
+        with opened(flags, session_id) as surface:
+            assert surface.permissions.mode == "plan"
+
+
+def test_the_command_to_go_on_has_the_environment_and_settings_of_this_run(home: Path) -> None:
+    with Simulator(models=("m-1",), script=["One."]) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1", "credentials.command": "pass show key"}
+        with opened(flags) as surface:
+            surface.agent.chat("hello")
+            text = "\n".join(closing_lines(surface))
+    assert f"Go on with it:\n  PERDURE_HOME={home} \\\n" in text
+    command = text.partition("Go on with it:\n")[2].replace(" \\\n ", "")
+    assert f" --set model.base_url={sim.base_url}" in command
+    assert " chat --resume c_" in command
+    assert "pass show" not in text
 
 
 @pytest.mark.spec("A5")

@@ -18,7 +18,7 @@ def test_a_long_paste_is_folded_and_sent_whole() -> None:
     pastes = Pastes()
     text = "".join(f"line {i}\r\n" for i in range(1_000))
     mark = pastes.fold(text)
-    assert mark == "[pasted #1: 1,001 lines]"
+    assert mark == "[pasted #1: 1,000 lines]"
     assert pastes.unfold(f"see {mark} please") == f"see {text.replace(chr(13), '')} please"
     assert pastes.fold("x" * 5_000) == "[pasted #2: 5,000 characters]"
 

@@ -101,7 +101,9 @@ def test_a_new_message_stops_the_answer_where_the_setting_demands_it(home: Path)
         chat.type("never mind\r")
         chat.see("stopped; the conversation is kept", "› never mind", "Second.")
         sent = str(sim.requests[-1].body["messages"])
-        positions = [sent.find(text) for text in ("'go'", "'never mind'", "It ended with: “endless words")]
+        positions = [
+            sent.find(text) for text in ("'go'", "'endless words", "'never mind'", "stopped your previous reply")
+        ]
         assert positions == sorted(positions), "what was written by then stays"
         assert -1 not in positions
 

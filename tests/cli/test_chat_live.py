@@ -27,6 +27,7 @@ from perdure.cli.style import Style, fit_lines
 from perdure.commands.registry import all_commands
 from perdure.config.load import load
 from perdure.core.events import (
+    CallStarted,
     CompactionFinished,
     CompactionStarted,
     Event,
@@ -37,6 +38,7 @@ from perdure.core.events import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    TurnStarted,
 )
 from perdure.core.messages import Message, ToolCall
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal, StoredOutput
@@ -135,9 +137,23 @@ def test_notices_are_shown_but_not_twice_to_who_asked_for_a_compaction() -> None
     done = CompactionFinished("compacted", 900, 100, "s_1", "")
     notice = Notice("This conversation has now been compacted 2 times", "warning")
     shown = Page().show(CompactionStarted("threshold", 900), done, notice)
-    assert "compacted: about 900 → 100 tokens" in shown
+    assert "Compacted: about 900 → 100 tokens" in shown
     assert "compacted 2 times" in shown
     assert Page().show(CompactionStarted("user", 900), done, notice) == ""
+    # The command may have answered, and what was going on ended, before its last events arrive.
+    page = Page()
+    page.show(CompactionStarted("user", 900))
+    page.transcript.stop()
+    assert page.show(done, notice) == ""
+    assert "compacted 2 times" in page.show(TurnStarted("t", "s", "c"), notice)
+
+
+def test_no_clock_of_thinking_runs_under_an_answer_that_streams() -> None:
+    page = Page()
+    page.show(CallStarted("m-1", 10, 100, 50))
+    assert "thinking" in page.transcript.live(width=80, rows=9)
+    page.show(TextDelta("First par"))
+    assert page.transcript.live(width=80, rows=9) == "First par"
 
 
 def test_a_stopped_and_a_failed_turn_keep_what_was_shown() -> None:
@@ -251,7 +267,9 @@ def _asked(chat: Chat, answers: list[ApprovalAnswer | Refusal]) -> threading.Thr
         ("n\r", "no"),
         ("no, use mv\r", Refusal("use mv")),
         ("nuse mv instead\r", Refusal("use mv instead")),
-        ("xy", "once"),
+        ("what does it do?\r", Refusal("what does it do?")),
+        ("are you sure\r", Refusal("are you sure")),
+        ("yet another folder?\r", Refusal("yet another folder?")),
     ],
 )
 def test_one_key_answers_an_approval_and_the_rest_of_its_word_is_dropped(
@@ -268,6 +286,25 @@ def test_one_key_answers_an_approval_and_the_rest_of_its_word_is_dropped(
         chat.type("\x04")
         assert chat.end() == 0
         assert sim.requests == [], "nothing of the answer was sent as a message"
+
+
+@pytest.mark.usefixtures("_home")
+def test_a_sentence_typed_slowly_at_an_approval_grants_nothing(tmp_path: Path) -> None:
+    with Simulator(script=["Hello."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
+        chat.see("/help lists")
+        answers: list[ApprovalAnswer | Refusal] = []
+        asking = _asked(chat, answers)
+        chat.see("[y]es, once")
+        for count, key in enumerate("what a", 1):
+            chat.type(key)
+            chat.wait_for(lambda count=count: len(chat.line) == count)
+            time.sleep(0.5)  # longer than it takes a key to count as an answer
+        assert not answers
+        chat.type("\r")
+        asking.join(30)
+        assert answers == [Refusal("what a")]
+        chat.type("\x04")
+        assert chat.end() == 0
 
 
 def test_a_line_in_the_middle_of_being_typed_belongs_to_the_person_not_to_a_question() -> None:
@@ -288,7 +325,7 @@ def test_a_line_in_the_middle_of_being_typed_belongs_to_the_person_not_to_a_ques
 def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) -> None:
     writes = Say(calls=(Call("write_file", {"path": "a.txt", "content": "x"}),))
     with Simulator(script=[writes, "I may not."]) as sim, chatting(tmp_path / "home", flags(sim)) as chat:
-        chat.see("edits", "/128,000")
+        chat.see("edits", "/~128,000")
         chat.type("\x1b[Z")
         chat.see("plan mode: reads only")
         chat.type("write it\r")
@@ -386,7 +423,7 @@ def test_the_conversation_is_named_and_leaving_says_how_to_resume(tmp_path: Path
         chat.see("Fine.", "how are the widgets today?", "cost unknown")
         chat.type("/quit\r")
         assert chat.end() == 0
-        chat.see("“how are the widgets today?”", "perdure chat --resume c_", "input, fresh", "output")
+        chat.see("“how are the widgets today?”", "chat --resume c_", "input, fresh", "output")
 
 
 @pytest.mark.usefixtures("_home")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure import Agent, open_store
-from perdure.cli.chat.stored_messages import replay_text
+from perdure.cli.chat.stored_messages import markdown_lines, replay_text
 from perdure.cli.style import Style
+from perdure.core.messages import CUT_OFF, ToolCall, ToolState, assistant, tool_result, user
+from perdure.store.records import StoredEvent
 from perdure.testing.simulator import Call, Say, Simulator
 from support.typed import chatting
 
@@ -50,6 +54,37 @@ def test_words_and_calls_are_shown_and_results_are_not(home: Path) -> None:
     assert text.count("a-result") == 1
 
 
+def test_calls_that_failed_were_refused_or_stopped_are_marked_as_when_they_ended(home: Path) -> None:
+    home.mkdir()
+    calls = [ToolCall(f"c{n}", "terminal", json.dumps({"command": f"step {n}"})) for n in range(5)]
+    states: list[ToolState] = ["completed", "failed", "failed", "refused"]
+    results = [tool_result(c.id, "output", c.name, state=s) for c, s in zip(calls, states, strict=False)]
+    run = {"states": {"c1": "failed"}, "exit_codes": {"c1": 3}}
+    with open_store(home / "perdure.db") as store:
+        session = store.create()
+        store.append(session.id, [user("go"), assistant("I try.", tuple(calls))])
+        store.append(session.id, results, events=[StoredEvent(session.id, "tools", run)])
+    assert shown(home, session.id).splitlines()[3:] == [
+        "● terminal step 0",
+        "✗ terminal step 1 · exit 3",
+        "✗ terminal step 2 · failed",
+        "✗ terminal step 3 · not allowed",
+        "■ terminal step 4 · stopped",
+        "",
+    ]
+
+
+def test_a_stopped_answer_is_shown_and_marked(home: Path) -> None:
+    home.mkdir()
+    reply = replace(assistant("The walrus sleeps"), extra={CUT_OFF: "interrupted"})
+    with open_store(home / "perdure.db") as store:
+        session = store.create(title="walrus")
+        store.append(session.id, [user("Where?"), reply])
+        exported = "\n".join(markdown_lines("walrus", store.log.originals(session.id)))
+    assert "The walrus sleeps\n\nstopped here\n" in shown(home, session.id)
+    assert "The walrus sleeps\n\n*[stopped here]*" in exported
+
+
 def test_of_a_long_conversation_the_end_is_shown_and_how_to_read_the_rest(home: Path) -> None:
     home.mkdir()
     session_id = talk(home, [f"Answer {n}." for n in range(20)], [f"Question {n}?" for n in range(20)])
@@ -85,5 +120,5 @@ def test_a_conversation_is_chosen_from_a_menu(home: Path) -> None:
         chat.see("m-1")
         chat.type("/resume\r")
         chat.see("the port of the database", "2 messages")
-        chat.type("\x1b[B\r\r")
+        chat.type("\x1b[B\r")
         chat.see("Resumed", "The port is 54321.")

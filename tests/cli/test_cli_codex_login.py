@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 from click.testing import CliRunner, Result
 
-from perdure.cli.codex_login import CALLBACK_PATH, CallbackServer, sign_in, sign_in_by_hand
+from perdure.cli.codex_login import CALLBACK_PATH, CallbackServer, sign_in, sign_in_by_device, sign_in_by_hand
 from perdure.cli.main import cli
 from perdure.config.api_keys import LOGIN_KEY, api_key_for
 from perdure.core.concurrency import SystemClock
-from perdure.core.errors import ConfigError
-from perdure.providers.codex_login import AuthorizationRequest, CodexLogin, CodexLogins
+from perdure.core.errors import ConfigError, ProviderError
+from perdure.providers.codex_login import AuthorizationRequest, CodexLogin, CodexLogins, DeviceAuthorization
 from perdure.testing.simulator import Simulator
 from support.simulator import http
 
@@ -74,8 +74,40 @@ def test_the_callback_ignores_answers_of_others(sim: Simulator) -> None:
         assert statuses == [400, 400, 404]
         in_background(url)
 
-    login = sign_in(sim.root_url, "client-1", open_browser=attacked, now_ms=lambda: 0, ports=(0,), timeout_s=30)
-    assert login.account_id == "account-1"
+    reported: list[str] = []
+    login = sign_in(
+        sim.root_url,
+        "client-1",
+        open_browser=attacked,
+        now_ms=lambda: 0,
+        ports=(0,),
+        timeout_s=30,
+        on_foreign=lambda: reported.append("ignored"),
+    )
+    assert (login.account_id, reported) == ("account-1", ["ignored", "ignored"])
+
+
+def test_a_login_that_the_server_refused_is_marked_in_the_list(home: Path, sim: Simulator) -> None:
+    logins = CodexLogins(home, clock=SystemClock(), open_keyring=lambda: None)
+    login = sign_in_here(sim)
+    logins.save(login)
+    assert "refused" not in run(sim, "login", "--list").output
+    sim.oauth.revoke_all()
+    with pytest.raises(ProviderError):
+        logins.renew(login)
+    assert "refused by the server: sign in again with `perdure login codex`" in run(sim, "login", "--list").output
+
+
+def test_a_code_signs_in_on_another_device(home: Path, sim: Simulator) -> None:
+    sim.oauth.device_interval_s = 0.01
+
+    def show(device: DeviceAuthorization) -> None:
+        http().get(device.complete_url)
+
+    sign_in_by_device(sim.root_url, "client-1", "/oauth/device/code", show=show, clock=SystemClock())
+    refused = run(sim, "--set", "credentials.codex_device_path=/none", "login", "codex", "--device")
+    assert (refused.exit_code, "use --no-browser instead" in refused.output) == (1, True)
+    assert run(sim, "login", "codex", "--device", "--no-browser").exit_code == 2
 
 
 def test_a_refused_sign_in_ends_with_its_reason(sim: Simulator) -> None:

@@ -115,6 +115,7 @@ def test_what_is_no_key_or_no_provider_stores_nothing(
 ) -> None:
     result = run(*arguments, typed=typed)
     assert (result.exit_code, message in result.output) == (2, True), result.output
+    assert ("Usage:" in result.output) == ("key was given" not in message and "is no key" not in message)
     assert not (home / FILE).exists()
 
 

@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from perdure.cli.main import cli
+from perdure.config.api_keys import StoredKeys, origin_of
+from perdure.testing.simulator import Simulator
 from support.local import needs_local
 
 OFFLINE_PIP = """#!/bin/sh
@@ -39,6 +41,25 @@ def test_list_shows_the_runtime_the_weights_and_what_they_are_fit_for(
     assert "SmolLM2-135M-Instruct" in shown
     assert "not for judging prose" in shown
     assert f"3 MB  {tmp_path}/models/own.gguf" in shown
+
+
+def test_the_models_of_the_configured_endpoint_are_listed_and_a_wrong_key_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    with Simulator(models=("m-1", "m-2"), api_key="right") as sim:
+        address = ["--set", f"model.base_url={sim.base_url}"]
+        refused = CliRunner().invoke(cli, [*address, "models"])
+        doctor = CliRunner().invoke(cli, [*address, "doctor"])
+        StoredKeys(tmp_path).put(origin_of(sim.base_url) or "", "right")
+        unchosen = CliRunner().invoke(cli, [*address, "models"])
+        chosen = CliRunner().invoke(cli, [*address, "--set", "model.name=m-2", "models"])
+    assert "asks for a key (401)" in str(refused.output)
+    assert f"BROKEN  model       {sim.base_url} asks for a key (401)" in doctor.output
+    assert f"login {sim.base_url}` stores one" in doctor.output
+    assert unchosen.output.startswith(f"{sim.base_url}, none is chosen yet\n  m-1\n  m-2\nchoose one: ")
+    assert unchosen.output.endswith(" config set model.name m-1\n")
+    assert "→ m-2\n  m-1\n" in chosen.output
 
 
 def test_install_shows_what_it_does(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 from perdure.cli.main import cli
 from perdure.config.env import local_timezone
 from perdure.store import open_store
-from perdure.store.schedules import MissedRuns, Schedule
+from perdure.store.inbox import InboundMessage
+from perdure.store.schedules import MissedRuns, RunStart, Schedule
 from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
 
@@ -106,6 +107,7 @@ def test_the_time_zone_of_the_machine(tmp_path: Path) -> None:
         (["  ", "--every", "1h"], "empty"),
         (["x", "--every", "1h", "--name", ""], "1 to 60"),
         (["x", "--every", "1h", "--allow", "(rm)"], "--allow"),
+        (["x", "--every", "1h", "--allow", "terminl(git *)"], "no tool is called 'terminl'; did you mean terminal"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused(home: Path, arguments: list[str], reason: str) -> None:
@@ -151,6 +153,62 @@ def test_a_refused_call_is_named_until_it_is_allowed(home: Path, sim: Simulator)
     assert not (home / "new.txt").exists()
     assert "not run" not in run_on(sim, "run", "free").stderr
     assert (home / "new.txt").exists()
+
+
+def test_tools_that_exist_can_be_allowed_also_by_pattern(home: Path) -> None:
+    for number, rule in enumerate(("terminal(git *)", "write_*", "notes__add")):
+        assert run("add", "x", "--every", "1h", "--name", f"n{number}", "--allow", rule).exit_code == 0
+
+
+def test_naming_the_tools_needs_no_model_service(home: Path) -> None:
+    flags = ["--set", "model.provider=custom", "--set", "model.base_url=http://127.0.0.1:9"]
+    result = CliRunner().invoke(cli, [*flags, "schedule", "add", "x", "--every", "1h", "--allow", "terminal"])
+    assert result.exit_code == 0, result.output
+
+
+def test_the_rule_for_a_refused_call_is_named_and_allows_it(home: Path, sim: Simulator) -> None:
+    run("add", "edit it", "--every", "1h", "--name", "strict")
+    result = run_on(sim, "run", "strict")
+    assert (result.exit_code, "completed, 1 call refused, by hand" in result.stderr) == (0, True)
+    assert "add the schedule again with: --allow 'write_file(new.txt)'" in result.stderr
+    assert "--allow 'write_file(new.txt)'" in run("list").output
+    run("add", "edit it", "--every", "1h", "--name", "free", "--allow", "write_file(new.txt)")
+    assert "refused" not in run_on(sim, "run", "free").stderr
+    assert (home / "new.txt").exists()
+
+
+def test_the_advice_for_a_failed_run_fits_a_schedule(home: Path, sim: Simulator) -> None:
+    run("add", "Please break.", "--every", "1h", "--name", "broken")
+    reason = run_on(sim, "run", "broken").stderr
+    assert ("--model" in reason, "/model" in reason) == (True, False)
+
+
+def test_a_schedule_removed_while_it_runs_reports_how_the_run_ended(home: Path) -> None:
+    def script(asked: ScriptRequest) -> Step | str:
+        assert run("remove", "brief").exit_code == 0
+        return "All is well."
+
+    run("add", "Look around.", "--every", "1h", "--name", "brief")
+    with Simulator(script=script) as sim:
+        result = run_on(sim, "run", "brief")
+    assert (result.exit_code, result.stdout) == (0, "All is well.\n")
+    assert "completed, by hand" in result.stderr
+
+
+def test_a_run_without_an_outcome_is_listed_with_its_conversation(home: Path) -> None:
+    """The store as a killed process leaves it: the run has begun, and nothing of its end is stored."""
+    run("add", "Look around.", "--every", "1h", "--name", "look")
+    with open_store(home / "perdure.db") as store:
+        schedule = store.schedules.get("look")
+        inbound = InboundMessage("t_1", "q", "schedule", "", "chat", "Look around.", ("chat",), "chat")
+        queued = store.schedules.start_run(schedule, RunStart(1), inbound, owner="gone", ttl_ms=1)
+        assert queued is not None
+        session = store.create(source="schedule")
+        conversation_id = store.conversations.get(session.id).id
+        message = {"role": "user", "content": "Look around."}
+        assert store.inbox.begin(queued, conversation_id=conversation_id, seq=0, content=message)
+    for listed in (run("list"), run("list", "look")):
+        assert f"by hand  {conversation_id}" in listed.output
 
 
 def test_missed_runs_are_listed(home: Path) -> None:

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from click.testing import CliRunner, Result
 
+from perdure import open_store
+from perdure.agent.context_usage import ContextUsage
+from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.chat.controller import ChatController
 from perdure.cli.chat.input import Pastes
+from perdure.cli.chat.stored_messages import replay_text
+from perdure.cli.chat.tool_output import output_lines
 from perdure.cli.main import cli
+from perdure.cli.style import Style
+from perdure.commands.format import gauge_line
+from perdure.commands.search import hit_lines
 from perdure.config.edit import without
 from perdure.core.errors import ToolError
+from perdure.core.events import ToolFinished, ToolOutput
+from perdure.core.messages import Message, ToolCall, assistant, user
+from perdure.core.ports import SearchHit
 from perdure.testing.simulator import Simulator
 from perdure.tools.tool import tool_from_function
 from support.typed import chatting
@@ -106,5 +119,63 @@ def test_words_behind_a_command_that_takes_none_are_named(home: Path) -> None:
             chat.type("hello\r")
             chat.see("Fine.")
             chat.type("/branch\r")
-            chat.see("Branched from here", "/128,000")
+            chat.see("Branched from here", "/~128,000")
     assert stat.S_IMODE((home / "history").stat().st_mode) == 0o600
+
+
+def test_one_of_a_thing_is_not_called_many(home: Path) -> None:
+    from perdure.cli.chat.tool_output import shorten_preview
+
+    assert Pastes().fold("line\n" * 200) == "[pasted #1: 200 lines]"
+    output = ToolOutput(ToolCall("c", "terminal"), "a\nb\n", "b\nc\nd\n", 4)
+    assert "  … 1 more line" in list(shorten_preview(output, most=3, width=60, ink=Style(False)))
+    with open_store(home.parent / "s.db") as store:
+        session = store.create()
+        store.append(session.id, [assistant("one")])
+        store.append(session.id, [message for n in range(6) for message in (user(f"q{n}"), assistant(f"a{n}"))])
+        text = replay_text(store, session.id, width=80, ink=Style(False))
+    assert text.startswith("… 1 earlier message: /expand m:1 opens it\n")
+
+
+def test_the_hint_about_a_key_is_shown_only_where_there_is_a_prompt() -> None:
+    call = ToolCall("c", "terminal")
+    result = Message("tool", "\n".join(map(str, range(40))), tool_call_id="c", kind="tool")
+    event = ToolFinished(call, result, 0.1)
+    options: dict[str, Any] = {"most": 6, "width": 80, "ink": Style(False)}
+    assert any("34 more lines; Ctrl-O" in line for line in output_lines(event, **options))
+    assert any(line.endswith("34 more lines") for line in output_lines(event, **options, can_unfold=False))
+
+
+def test_help_names_keys_and_marks_and_context_the_rules(home: Path) -> None:
+    home.mkdir(parents=True)
+    (home / "config.yaml").write_text("permissions:\n  deny: ['terminal(git push *)']\n")
+    with Simulator(script=["Hello."]) as sim:
+        surface = ChatCommandContext({"model.base_url": sim.base_url, "model.name": "m-1"})
+        commands = ChatController(surface, print).commands
+        shown = commands.dispatch(surface, "/help")
+        assert shown is not None
+        assert all(mark in shown.text for mark in ("@path", "!command", "Ctrl-O", "Shift-Tab"))
+        context = commands.dispatch(surface, "/context")
+        assert context is not None
+        assert "rules        deny terminal(git push *)" in context.text
+        surface.agent.chat("hello")
+        conversation = surface.store.conversations.get(surface.session_id or "").id
+        fresh = commands.dispatch(surface, "/new")
+        assert fresh is not None
+        assert fresh.text.endswith(f"/resume {conversation}")
+        surface.close()
+        surface.store.close()
+
+
+def test_a_window_that_nobody_stated_is_shown_as_assumed() -> None:
+    usage = ContextUsage("m", 1_000, 128_000, 64_000, is_assumed=True)
+    assert "1,000 of ~128,000 (assumed) tokens" in gauge_line(usage)
+
+
+def test_a_hit_without_a_marked_word_says_why_it_is_listed() -> None:
+    hit = SearchHit("c_1", "s_1", "s_1", "m:2", "user", 0, "the harbour")
+    assert hit_lines([hit])[0].endswith("(no title)\n    the harbour  [similar in meaning]")
+    elsewhere = replace(hit, matched=("port",))
+    assert hit_lines([elsewhere])[0].endswith("the harbour  [port in another part of it]")
+    marked = replace(hit, snippet="the «port»", marks=((4, 8),))
+    assert hit_lines([marked])[0].endswith("the «port»")

@@ -169,6 +169,7 @@ def test_context_draws_what_fills_the_window(desk: Desk) -> None:
     shown = desk.do("/context").text
     for wanted in ("system", "handoff", "tail", "compacts at 6,000"):
         assert wanted in shown
+    assert "compaction   not yet: the threshold of 6,000 tokens is not reached" in shown
 
 
 @pytest.mark.spec("I5")
@@ -206,7 +207,8 @@ def test_undo_takes_the_compaction_back_and_the_next_one_waits(desk: Desk) -> No
 def test_new_and_resume_by_any_id_of_the_chain(desk: Desk) -> None:
     first = desk.store.conversations.sessions(desk.agent.session_id or "")[0].id
     tip = desk.agent.session_id
-    assert f"/resume {tip}" in desk.do("/new").text
+    conversation = desk.store.conversations.get(tip).id
+    assert f"/resume {conversation}" in desk.do("/new").text
     assert desk.agent.session_id is None
     assert "Resumed" in desk.do(f"/resume {first}").text
     assert desk.agent.session_id == tip

@@ -19,6 +19,7 @@ from perdure.store.store import open_store  # after the skip
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
 from support.editor import command, editor, environment
+from support.forked import fork
 from support.gateway_process import last_user_text, obedient
 
 pytestmark = pytest.mark.slow
@@ -32,13 +33,15 @@ class AgentProcess:
     def __init__(self, tmp_path: Path, sim: Simulator) -> None:
         self.folder = tmp_path / "project"
         self.folder.mkdir(exist_ok=True)
-        self.child = subprocess.Popen(
-            command(sim),
+        self.child = fork(
+            command(sim)[1:],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(tmp_path / "home"),
             cwd=tmp_path,
+            text=False,
+            imported=("perdure.cli.acp", "acp"),
         )
         self._number = 0
 
@@ -178,7 +181,8 @@ def test_an_input_that_ends_in_mid_turn_ends_the_process_and_keeps_the_message(t
         assert agent.child.wait(timeout=LIMIT_S) == 0
     with open_store(tmp_path / "home" / "perdure.db") as store:
         (conversation,) = store.conversations.list().conversations
-        assert [e.message.role for e in store.log.originals(conversation.id)] == ["user"]
+        asked, reply = (e.message for e in store.log.originals(conversation.id))
+        assert (asked.role, reply.role, reply.cut_off) == ("user", "assistant", "interrupted")
 
 
 def test_requests_from_a_file_are_answered_before_the_end(tmp_path: Path) -> None:

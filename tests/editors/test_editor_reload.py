@@ -15,17 +15,17 @@ from perdure.app import Agent  # noqa: E402  # after the skip
 from perdure.store.store import open_store  # noqa: E402
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator  # noqa: E402
 from perdure.testing.simulator.script import Step  # noqa: E402
-from support.editor import Editor, editor_here  # noqa: E402
+from support.editor import LIMIT_S, Editor, editor_here  # noqa: E402
 from support.gateway_process import obedient  # noqa: E402
 
 Story = Callable[[Editor], Awaitable[Any]]
 
 
-def _lives(tmp_path: Path, *stories: Story, script: Any = obedient) -> list[Any]:
+def _lives(tmp_path: Path, *stories: Story, script: Any = obedient, busy_timeout_s: float = LIMIT_S) -> list[Any]:
     """Run each story with an agent of its own, one after the other, on one store."""
 
     async def run(sim: Simulator, story: Story) -> Any:
-        async with editor_here(tmp_path, sim) as ed:
+        async with editor_here(tmp_path, sim, busy_timeout_s=busy_timeout_s) as ed:
             return await asyncio.wait_for(story(ed), 120)
 
     with Simulator(script=script) as sim:
@@ -61,7 +61,7 @@ def test_a_loaded_session_replays_its_history_in_order_and_goes_on(tmp_path: Pat
         ]
         (call,), (result,) = ed.client.of_kind("tool_call"), ed.client.of_kind("tool_call_update")
         assert (call.title, call.tool_call_id) == ("echo hi", result.tool_call_id)
-        assert result.status == "completed"
+        assert (call.status, result.status) == ("in_progress", "completed")
         assert await ed.ask(known[0], "count") == "end_turn"
         assert ed.client.text().endswith("3: count")
 
@@ -154,17 +154,53 @@ def test_the_mode_of_a_session_is_stored_except_to_never_ask(tmp_path: Path) -> 
     assert _lives(tmp_path, *map(choose, ("plan", "ask", "all", "edits"))) == ["edits", "plan", "ask", "edits"]
 
 
-def test_a_session_whose_conversation_another_process_writes_is_refused_plainly(tmp_path: Path) -> None:
+def test_a_session_that_another_process_writes_is_refused_plainly_after_a_while(tmp_path: Path) -> None:
     async def story(ed: Editor) -> None:
         session_id = await ed.new()
         await ed.ask(session_id, "say one")
         with open_store(tmp_path / "home" / "perdure.db") as store:
             (conversation,) = store.conversations.list().conversations
             lease = store.leases.acquire(conversation.id, "elsewhere:1")
-            with pytest.raises(acp.RequestError, match=r"elsewhere|another process"):
+            with pytest.raises(acp.RequestError, match="send the message again when it has finished"):
                 await ed.ask(session_id, "say two")
             store.leases.release(lease)
         assert await ed.ask(session_id, "say two") == "end_turn"
+
+    _lives(tmp_path, story, busy_timeout_s=0.2)
+
+
+def test_a_prompt_waits_for_the_process_that_writes_its_session(tmp_path: Path) -> None:
+    async def story(ed: Editor) -> None:
+        session_id = await ed.new()
+        await ed.ask(session_id, "say one")
+        with open_store(tmp_path / "home" / "perdure.db") as store:
+            (conversation,) = store.conversations.list().conversations
+            lease = store.leases.acquire(conversation.id, "elsewhere:1")
+            store.append(conversation.id, [{"role": "user", "content": "say two"}], lease=lease)
+            prompt = asyncio.create_task(ed.ask(session_id, "say two"))
+            done, _ = await asyncio.wait([prompt], timeout=0.3)
+            assert not done
+            store.append(conversation.id, [{"role": "assistant", "content": "two"}], lease=lease)
+            store.leases.release(lease)
+        assert await prompt == "end_turn"
+        with open_store(tmp_path / "home" / "perdure.db") as store:
+            texts = [e.message.text for e in store.log.originals(conversation.id) if e.message.role != "system"]
+        assert texts == ["say one", "one", "say two", "two", "say two", "two"]
+
+    _lives(tmp_path, story)
+
+
+def test_a_prompt_that_waits_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
+    async def story(ed: Editor) -> None:
+        session_id = await ed.new()
+        await ed.ask(session_id, "say one")
+        with open_store(tmp_path / "home" / "perdure.db") as store:
+            (conversation,) = store.conversations.list().conversations
+            store.leases.acquire(conversation.id, "elsewhere:1")
+            prompt = asyncio.create_task(ed.ask(session_id, "say two"))
+            await asyncio.wait([prompt], timeout=0.3)
+            await ed.agent.cancel(session_id=session_id)
+            assert await prompt == "cancelled"
 
     _lives(tmp_path, story)
 
@@ -216,6 +252,28 @@ def test_a_turn_that_was_cut_off_is_named_and_finished_by_sending_it_again(tmp_p
         return asyncio.to_thread(_cut_off, tmp_path / "home" / "perdure.db")
 
     _lives(tmp_path, first, cut, second, third, script=script)
+
+
+@pytest.mark.spec("P2", "J4")
+def test_text_that_was_streamed_before_a_cancel_is_replayed_and_marked(tmp_path: Path) -> None:
+    known: list[str] = []
+
+    async def cancelled(ed: Editor) -> str:
+        known.append(await ed.new())
+        turn = asyncio.create_task(ed.ask(known[0], "count to a thousand"))
+        await ed.client.until(lambda: len(ed.client.text()) > 20)
+        await ed.agent.cancel(session_id=known[0])
+        assert await turn == "cancelled"
+        return ed.client.text()
+
+    async def loaded(ed: Editor) -> str:
+        await _load(ed, known[0])
+        assert "stopped" in ed.client.text("agent_thought_chunk")
+        return ed.client.text()
+
+    script = [Say("word " * 1_000, chunk_chars=4, chunk_delay_s=0.05)]
+    streamed, replayed = _lives(tmp_path, cancelled, loaded, script=script)
+    assert replayed == streamed
 
 
 def _cut_off(path: Path) -> None:

@@ -11,7 +11,13 @@ import pytest
 
 acp = pytest.importorskip("acp", reason="the extra `acp` is not installed")
 
-from acp.schema import AudioContentBlock, EnvVariable, McpServerStdio  # noqa: E402  # after the skip
+from acp.schema import (  # noqa: E402  # after the skip
+    AllowedOutcome,
+    AudioContentBlock,
+    EnvVariable,
+    McpServerStdio,
+    RequestPermissionResponse,
+)
 
 from perdure.store.store import open_store  # noqa: E402
 from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator  # noqa: E402
@@ -176,6 +182,50 @@ def test_a_rejected_command_does_not_run_and_the_model_reads_the_reason(tmp_path
     sim = _tell(tmp_path, story, answer=lambda call, options: ("no", "use another name"), settings=ASK)
 
     assert "use another name" in str(sim.requests[-1].body["messages"][-1]["content"])
+
+
+def test_the_reason_of_a_rejection_may_be_in_the_meta_of_the_response(tmp_path: Path) -> None:
+    async def story(ed: Editor) -> None:
+        assert await ed.ask(await ed.new(), "run touch new.txt") == "end_turn"
+
+    rejected = AllowedOutcome(outcome="selected", option_id="no")
+    response = RequestPermissionResponse(outcome=rejected, field_meta={"reason": "use another name"})
+    sim = _tell(tmp_path, story, answer=lambda call, options: response, settings=ASK)
+
+    assert "use another name" in str(sim.requests[-1].body["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize(("answer", "after"), [("once", ["in_progress", "completed"]), ("no", ["failed"])])
+def test_a_call_is_pending_while_the_user_is_asked(tmp_path: Path, answer: str, after: list[str]) -> None:
+    async def story(ed: Editor) -> None:
+        asked: list[int] = []
+
+        def reply(call: Any, options: Any) -> str:
+            asked.append(len(ed.client.updates))
+            return answer
+
+        ed.client.answer = reply
+        await ed.ask(await ed.new(), "run touch new.txt")
+
+        def statuses(updates: list[Any]) -> list[str]:
+            return [s for u in updates if u.session_update.startswith("tool_call") and (s := u.status)]
+
+        assert statuses(ed.client.updates[: asked[0]])[-1] == "pending"
+        assert statuses(ed.client.updates[asked[0] :]) == after
+
+    _tell(tmp_path, story, settings=ASK)
+
+
+def test_a_failed_call_leaves_the_usage_at_the_last_figure(tmp_path: Path) -> None:
+    async def story(ed: Editor) -> None:
+        session_id = await ed.new()
+        await ed.ask(session_id, "say one")
+        with pytest.raises(acp.RequestError):
+            await ed.ask(session_id, "fail")
+
+        assert all(update.used > 0 for update in ed.client.of_kind("usage_update"))
+
+    _tell(tmp_path, story, ["one", Fail(status=400), Fail(status=400)])
 
 
 def test_allowed_in_this_session_is_not_asked_again_and_not_stored(tmp_path: Path) -> None:

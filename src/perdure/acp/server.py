@@ -46,7 +46,7 @@ from acp.schema import (
 from perdure import __version__
 from perdure.acp.content import ContentBlock, invalid
 from perdure.acp.records import SessionRecords, StoredSession
-from perdure.acp.session import EditorSession
+from perdure.acp.session import BUSY_TIMEOUT_S, EditorSession
 from perdure.acp.stdio import StdioTransport
 from perdure.agent.runner import RunningLoop
 from perdure.app.runtime import Shared, hold_store
@@ -95,8 +95,11 @@ class MessageTransport(Protocol):
 class EditorAgent:
     """Answers the requests of one editor. The parameters are the protocol's own."""
 
-    def __init__(self, flags: Mapping[str, Any], home: Path | None = None) -> None:
+    def __init__(
+        self, flags: Mapping[str, Any], home: Path | None = None, *, busy_timeout_s: float = BUSY_TIMEOUT_S
+    ) -> None:
         self._flags = flags
+        self._busy_timeout_s = busy_timeout_s
         loaded = load(flags=flags, home=home)
         for warning in loaded.warnings:
             _log.warning("%s", warning)
@@ -260,6 +263,7 @@ class EditorAgent:
             client=client,
             conversation_id=stored.conversation_id,
             mode=stored.mode,
+            busy_timeout_s=self._busy_timeout_s,
         )
         await asyncio.to_thread(lambda: session.agent)
         self._sessions[stored.id] = session

@@ -20,6 +20,7 @@ from acp.schema import (
     Cost,
     PermissionOption,
     PromptResponse,
+    RequestPermissionResponse,
     SessionInfoUpdate,
     SessionMode,
     SessionModeState,
@@ -43,17 +44,22 @@ from perdure.commands.custom import user_commands
 from perdure.commands.registry import all_commands, builtin_names
 from perdure.commands.titles import title_of
 from perdure.config.settings import PermissionMode
+from perdure.core.errors import LeaseLost
 from perdure.core.events import Event
 from perdure.core.messages import Entry, Message
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import Everyone, Visibility
+from perdure.store.leases import is_holder_dead
 from perdure.tools.permissions import MODE_MEANINGS, MODES
 
 SOURCE = "acp"
 # An editor has its own lists, buttons and ways to leave.
 _LEFT_TO_EDITOR = ("new", "resume", "sessions", "stop", "quit")
 _REPLAY_BATCH = 200
+# How long a prompt waits while another process writes the conversation.
+BUSY_TIMEOUT_S = 10.0
+_BUSY_POLL_S = 0.1
 _CUT_OFF = "[This turn was cut off. Send the same message again to finish it, or go on with another.]"
 _MODE_NAMES: dict[PermissionMode, str] = {
     "plan": "Plan",
@@ -90,8 +96,10 @@ class EditorSession:
         client: AgentSideConnection,
         conversation_id: str | None = None,
         mode: str | None = None,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
     ) -> None:
         self.id = session_id
+        self._busy_timeout_s = busy_timeout_s
         self.folder = folder
         self.store = shared.store
         self._shared = shared
@@ -220,25 +228,20 @@ class EditorSession:
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
         """Ask the editor; no answer is a no. Words in the answer's `_meta.reason` go to the model with a no."""
         assert self._updates is not None, "approvals are asked for by a running turn"
-        await self._queue.flush()
         options = [_OPTIONS[key] for key in (_OPTIONS if request.is_lasting else ("once", "no"))]
         call = self._updates.permission_call(request)
+        for update in self._updates.await_permission(call):
+            self._queue.put(update)
+        await self._queue.flush()
         try:
             response = await self._client.request_permission(self.id, call, options)
         except (RequestError, ConnectionError):
             return "no"
-        finally:
+        answer = _approval_answer(response)
+        if isinstance(answer, str) and answer != "no":
             for update in self._updates.settle_permission(call):
                 self._queue.put(update)
-        outcome = response.outcome
-        if not isinstance(outcome, AllowedOutcome):
-            return "no"
-        match outcome.option_id:
-            case "once" | "session" | "always" as answer:
-                return answer
-            case _:
-                reason = str((outcome.field_meta or {}).get("reason") or "").strip()
-                return Refusal(reason) if reason else "no"
+        return answer
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -267,7 +270,10 @@ class EditorSession:
         return await self._run_turn(Message.from_dict(message).text, message)
 
     async def _run_turn(self, text: str, message: Mapping[str, Any]) -> PromptResponse:
-        agent, entries = await asyncio.to_thread(self._open_conversation, text)
+        agent = await asyncio.to_thread(self._open_conversation, text)
+        if not await self._wait_until_free():
+            return PromptResponse(stop_reason="cancelled")
+        entries = await asyncio.to_thread(self._stored_entries)
         is_resent = _is_unanswered(entries) and _newest_request(entries) == Message.from_dict(message).to_dict()
         work = agent.afinish_turn() if is_resent else agent.arun_conversation(message)
         turn = asyncio.create_task(work)
@@ -280,7 +286,29 @@ class EditorSession:
         await self._report_usage(result)
         return PromptResponse(stop_reason=_stop_reason(result), usage=_usage(result.usage))
 
-    def _open_conversation(self, text: str) -> tuple[ConversationAgent, Sequence[Entry]]:
+    async def _wait_until_free(self) -> bool:
+        """Wait while another process writes the conversation; False once cancelled. Raises LeaseLost on timeout."""
+        deadline_s = self._loop.time() + self._busy_timeout_s
+        while not self._is_cancelled:
+            lease = await asyncio.to_thread(self.store.leases.holder_of, self._conversation_id or "")
+            if lease is None or is_holder_dead(lease.holder):
+                return True
+            if self._loop.time() >= deadline_s:
+                raise LeaseLost(
+                    "another program is answering in this session; send the message again when it has finished,"
+                    " or start a new session"
+                )
+            await asyncio.sleep(_BUSY_POLL_S)
+        return False
+
+    def _stored_entries(self) -> Sequence[Entry]:
+        """Return the messages of the conversation, with those of other processes. Blocks."""
+        live = self.agent.open().live
+        if self.store.conversations.get(live.conversation_id).last_seq == live.newest_seq:
+            return tuple(live.entries)
+        return self.store.history(live.conversation_id).entries
+
+    def _open_conversation(self, text: str) -> ConversationAgent:
         """Open or create the conversation, and store which one it is before anything is added to it. Blocks."""
         agent = self.agent
         live = agent.open().live
@@ -293,7 +321,7 @@ class EditorSession:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             update = SessionInfoUpdate(session_update="session_info_update", title=title, updated_at=now)
             self._loop.call_soon_threadsafe(self._queue.put, update)
-        return agent, tuple(live.entries)
+        return agent
 
     async def _report_usage(self, result: ConversationResult) -> None:
         """Send the context usage with the cost of the whole session, where it is known."""
@@ -326,13 +354,24 @@ class EditorSession:
             self._agent = self._updates = None
 
 
+def _approval_answer(response: RequestPermissionResponse) -> ApprovalAnswer | Refusal:
+    """Return the answer; a reason may be in the `_meta` of the response or of its outcome."""
+    selected = response.outcome if isinstance(response.outcome, AllowedOutcome) else None
+    match selected.option_id if selected is not None else "":
+        case "once" | "session" | "always" as answer:
+            return answer
+    meta = {**((selected and selected.field_meta) or {}), **(response.field_meta or {})}
+    reason = str(meta.get("reason") or "").strip()
+    return Refusal(reason) if reason else "no"
+
+
 def _is_unanswered(entries: Sequence[Entry]) -> bool:
     """Whether the newest request has no final reply: its turn failed, was cancelled, or died with its process."""
     for entry in reversed(entries):
         message = entry.message
         if message.is_real_user:
             return True
-        if message.kind == "assistant" and not message.tool_calls:
+        if message.kind == "assistant" and not message.tool_calls and message.cut_off is None:
             return False
     return False
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from acp import (
@@ -35,6 +36,7 @@ from acp.schema import (
 
 from perdure.acp.content import CallPresenter, ToolContent, message_blocks, plan_entries, text_content
 from perdure.agent.callbacks import status_line
+from perdure.core.display import cut_off_label
 from perdure.core.events import (
     CallFinished,
     CallStarted,
@@ -117,8 +119,8 @@ class TurnUpdates:
                 yield from self._end_calls()
             case CallStarted(window_tokens=window_tokens):
                 self._window_tokens = window_tokens
-            case CallFinished(usage=usage) if usage.reported:
-                used = usage.prompt_tokens + usage.output_tokens
+            # A failed call reports no tokens: the last figure stays.
+            case CallFinished(usage=usage) if usage.reported and (used := usage.prompt_tokens + usage.output_tokens):
                 yield UsageUpdate(session_update="usage_update", used=used, size=self._window_tokens)
             case StatusChanged():
                 pass
@@ -140,8 +142,13 @@ class TurnUpdates:
             content=[*diff, *action, *text_content(why)],
         )
 
+    def await_permission(self, asked: ToolCallUpdate) -> Iterator[SessionUpdate]:
+        """Yield the call as pending while the user is asked."""
+        if any(call.update_id == asked.tool_call_id for call in self._calls.values()):
+            yield update_tool_call(asked.tool_call_id, status="pending")
+
     def settle_permission(self, asked: ToolCallUpdate) -> Iterator[SessionUpdate]:
-        """Yield the call as it was before the question."""
+        """Yield the call as it goes on after the user allowed it."""
         live = next((c for c in self._calls.values() if c.update_id == asked.tool_call_id), None)
         if live is not None:
             yield update_tool_call(live.update_id, status="in_progress", content=live.diff)
@@ -210,11 +217,11 @@ def _finished_update(
     )
 
 
-def history_updates(entries: Iterable[Entry], presenter: CallPresenter) -> Iterator[SessionUpdate]:
+def history_updates(entries: Sequence[Entry], presenter: CallPresenter) -> Iterator[SessionUpdate]:
     """Yield a stored conversation in order: words of both sides, and every tool call with its result."""
     calls: tuple[ToolCall, ...] = ()
     ids: dict[int, str] = {}
-    for entry in entries:
+    for number, entry in enumerate(entries):
         message = entry.message
         if message.is_real_user:
             yield from (update_user_message(block) for block in message_blocks(message))
@@ -223,22 +230,28 @@ def history_updates(entries: Iterable[Entry], presenter: CallPresenter) -> Itera
                 yield update_agent_thought_text(message.reasoning)
             if message.text.strip():
                 yield update_agent_message_text(message.text)
+            if label := cut_off_label(message):
+                yield update_agent_thought_text(f"[{label}]\n\n")
             calls = message.tool_calls
             ids = {id(call): f"m{entry.seq}-{n}" for n, call in enumerate(calls, 1)}
+            results = takewhile(
+                lambda e: e.message.role == "tool", (entries[i] for i in range(number + 1, len(entries)))
+            )
+            answered = {e.message.tool_call_id for e in results} if calls else set()
             for call in calls:
-                yield _stored_call(presenter, ids[id(call)], call)
+                yield _stored_call(presenter, ids[id(call)], call, has_result=call.id in answered)
         elif message.role == "tool" and (stored := find_call(calls, message.tool_call_id)) is not None:
             diff = presenter.diff(stored, reads_file=False)
             yield _finished_update(presenter, ids[id(stored)], stored, message, diff)
 
 
-def _stored_call(presenter: CallPresenter, update_id: str, call: ToolCall) -> ToolCallStart:
+def _stored_call(presenter: CallPresenter, update_id: str, call: ToolCall, *, has_result: bool) -> ToolCallStart:
     return start_tool_call(
         update_id,
         presenter.title(call),
         kind=presenter.kind(call),
         # A call that a crash cut off has no result, and never gets one.
-        status="failed",
+        status="in_progress" if has_result else "failed",
         locations=presenter.locations(call),
         raw_input=call.parsed_arguments() or {},
     )

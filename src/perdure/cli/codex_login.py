@@ -1,4 +1,4 @@
-"""`perdure login codex`: sign in with a ChatGPT account in the browser, which returns to this machine."""
+"""`perdure login codex`: sign in with a ChatGPT account, in the browser of this machine or elsewhere."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 import click
 
 from perdure.core.errors import ConfigError
-from perdure.providers.codex_login import AuthorizationRequest, CodexLogin, CodexLogins
+from perdure.core.ports import Clock
+from perdure.providers.codex_login import AuthorizationRequest, CodexLogin, CodexLogins, DeviceAuthorization
 
 # The redirect addresses that the authorization server accepts.
 PORTS = (1455, 1457)
@@ -28,7 +29,8 @@ _PAGE = "<!doctype html><meta charset=utf-8><title>Perdure</title><p>{}</p>"
 class CallbackServer:
     """Receives the redirect of one sign-in on loopback; requests with another state are refused and ignored."""
 
-    def __init__(self, ports: Sequence[int] = PORTS) -> None:
+    def __init__(self, ports: Sequence[int] = PORTS, *, on_foreign: Callable[[], object] = lambda: None) -> None:
+        self._on_foreign = on_foreign
         self._answers: queue.Queue[dict[str, str]] = queue.Queue()
         self.state = ""
         self._server = self._bind(ports)
@@ -92,7 +94,8 @@ class CallbackServer:
         if parts.path != CALLBACK_PATH:
             return 404, "There is nothing here."
         if not secrets.compare_digest(answer.get("state", "").encode(), self.state.encode()):
-            return 400, "This answer belongs to another sign-in."
+            self._on_foreign()
+            return 400, "This answer belongs to another sign-in. The terminal has the address of the present one."
         self._answers.put(answer)
         if answer.get("error"):
             return 200, "The sign-in was refused. The terminal has the details."
@@ -107,9 +110,13 @@ def sign_in(
     now_ms: Callable[[], int],
     ports: Sequence[int] = PORTS,
     timeout_s: float = TIMEOUT_S,
+    on_foreign: Callable[[], object] = lambda: None,
 ) -> CodexLogin:
-    """Sign in through the browser of this machine. Raises ConfigError."""
-    with CallbackServer(ports) as server:
+    """Sign in through the browser of this machine. Raises ConfigError.
+
+    `on_foreign` is called, in another thread, for an answer that belongs to another sign-in.
+    """
+    with CallbackServer(ports, on_foreign=on_foreign) as server:
         request = AuthorizationRequest(issuer, client_id, server.redirect_uri)
         server.state = request.state
         open_browser(request.url)
@@ -131,7 +138,22 @@ def _parse_redirect(pasted: str) -> Mapping[str, str]:
         return {}
 
 
-def login_codex(flags: Mapping[str, Any], *, has_browser: bool) -> None:
+def sign_in_by_device(
+    issuer: str,
+    client_id: str,
+    path: str,
+    *,
+    show: Callable[[DeviceAuthorization], object],
+    clock: Clock,
+    sleep: Callable[[float], object] = time.sleep,
+) -> CodexLogin:
+    """Sign in with a code that the user enters on another device. Raises ConfigError."""
+    device = DeviceAuthorization.request(issuer, client_id, path)
+    show(device)
+    return device.poll(clock, sleep=sleep)
+
+
+def login_codex(flags: Mapping[str, Any], *, way: Literal["browser", "by_hand", "device"]) -> None:
     """Sign in and store the login."""
     import webbrowser
 
@@ -155,11 +177,27 @@ def login_codex(flags: Mapping[str, Any], *, has_browser: bool) -> None:
         click.echo("It ends at an address that starts with http://localhost, where the browser shows an error.")
         return str(click.prompt("Paste that address here (not shown)", hide_input=True))
 
+    def show_code(device: DeviceAuthorization) -> None:
+        click.echo(f"Open {device.url} on any device, and enter the code:")
+        click.echo(f"\n  {device.user_code}\n")
+        if device.complete_url:
+            click.echo(f"Or open {device.complete_url}, which has the code in it.")
+        click.echo("Waiting for you to sign in there …")
+
+    def warn() -> None:
+        click.echo(
+            "An answer of another sign-in arrived and was ignored (its state differs). Still waiting …", err=True
+        )
+
     issuer, client_id = credentials.codex_issuer, credentials.codex_client_id
-    if has_browser:
-        login = sign_in(issuer, client_id, open_browser=show, now_ms=clock.now_ms)
-    else:
-        login = sign_in_by_hand(issuer, client_id, ask=ask, now_ms=clock.now_ms)
+    match way:
+        case "browser":
+            login = sign_in(issuer, client_id, open_browser=show, now_ms=clock.now_ms, on_foreign=warn)
+        case "by_hand":
+            login = sign_in_by_hand(issuer, client_id, ask=ask, now_ms=clock.now_ms)
+        case "device":
+            path = credentials.codex_device_path
+            login = sign_in_by_device(issuer, client_id, path, show=show_code, clock=clock)
     location = CodexLogins(home, clock=clock).save(login)
     where = "the system keyring" if location == "keyring" else f"{StoredKeys(home).path}, which only you can read"
     click.echo(f"Signed in to Codex. The login is in {where}.")

@@ -61,7 +61,7 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
         raise click.BadParameter(f"{folder} exists already; name a folder that does not", param_hint="--folder")
     place = folder.resolve() if folder is not None else Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     ink = Style(is_color=sys.stdout.isatty())
-    transcript = ChatTranscript(_write, width=width, ink=ink)
+    transcript = ChatTranscript(_write, width=width, ink=ink, can_unfold=False)
     play = Demo(
         place,
         on_event=transcript.show,
@@ -141,7 +141,7 @@ def _show_hints(ink: Style, home: Path, place: Path) -> None:
             f"{command} chat --continue",
         ),
         ("Look around in the browser:", f"{command} serve"),
-        ("Search it:", f'{command} sessions search "why were the exports not deleted"'),
+        ("Search it:", f"{command} sessions search exports"),
         ("Remove it:", f"rm -r {place}"),
     ):
         _write_wrapped(f"\n{hint}")

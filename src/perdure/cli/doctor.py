@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,18 +14,17 @@ from typing import Any, Literal
 
 import click
 
-from perdure.app.runtime import UNSTARTED, Shared, open_user_store, shared_loop
+from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
 from perdure.config.api_keys import StoredKeys, overrides_stored_key
 from perdure.config.env import make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
-from perdure.core.errors import ConfigError, PerdureError
+from perdure.core.errors import ConfigError, ModelNotNamed, PerdureError
 from perdure.providers.codec import caching_notice
 from perdure.providers.discovery import local_servers
-from perdure.providers.http import certificates_for, url_of
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
-from perdure.providers.model_probe import listed_names
-from perdure.providers.registry import PROVIDERS, login_target, missing_key, mode_module
+from perdure.providers.model_probe import request_listing
+from perdure.providers.registry import PROVIDERS, missing_key
 from perdure.providers.types import Endpoint
 from perdure.store.records import Damage
 from perdure.store.store import SessionStore
@@ -154,7 +155,13 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
     try:
         shared = Shared(loaded.settings, home=loaded.home, store=store)
     except PerdureError as error:
-        yield Check("model", "broken", str(error), "`perdure config set model.provider NAME` and `model.name NAME`")
+        detail, advice = str(error), "`perdure config set model.provider NAME` and `model.name NAME`"
+        if isinstance(error, ModelNotNamed):
+            advice = f"`perdure config set model.name {error.models[0]}`"
+            detail = f"{error.base_url} lists {len(error.models)} models and none is chosen: {', '.join(error.models)}"
+        elif "perdure " in detail:  # it has the next step
+            detail, _, advice = detail.rpartition(": ")
+        yield Check("model", "broken", detail, advice)
         return
     endpoint = shared.route.main
     yield Check("model", "ok", f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})")
@@ -190,30 +197,17 @@ def _weights(model: str) -> Check:
 
 def _answers(endpoint: Endpoint) -> Check:
     """Asks for the list of models: free, and refused where the key is."""
-    import httpx
-
-    path = "/v1/models" if endpoint.api_mode == "anthropic_messages" else "/models"
-    headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
     try:
-        with httpx.Client(
-            timeout=_TIMEOUT_S,
-            trust_env=not is_local_url(endpoint.base_url),
-            verify=certificates_for(endpoint.base_url),
-        ) as client:
-            response = client.get(url_of(endpoint.base_url, path), headers=headers)
-            status = response.status_code
-            models = listed_names(response.json()) if status == 200 else []
+        listing = request_listing(endpoint, time_limit_s=_TIMEOUT_S)
     except ConfigError as error:
         return Check("endpoint", "broken", str(error))
-    except ValueError:
-        models = []
-    except httpx.HTTPError as error:
-        why = f"{endpoint.base_url} cannot be reached ({type(error).__name__})"
+    status, models = listing.status, listing.names
+    if status is None:
+        why = f"{endpoint.base_url} cannot be reached ({listing.problem})"
         return Check("endpoint", "broken", why, "check the address (model.base_url), the server and your network")
     if status in (401, 403):
-        login = f"`perdure login {login_target(endpoint.provider, endpoint.base_url)}`"
-        why = "refuses the key" if endpoint.api_key else "asks for a key"
-        return Check("endpoint", "broken", f"{endpoint.base_url} {why} ({status})", f"{login} stores one")
+        what, _, advice = key_problem(endpoint, status).rpartition(": ")
+        return Check("endpoint", "broken", what, advice)
     if status >= 500:
         return Check("endpoint", "note", f"{endpoint.base_url} answers with {status}", "it may be down; try later")
     if models and endpoint.model not in models and is_local_url(endpoint.base_url):
@@ -231,6 +225,18 @@ def _servers() -> Check:
 
 
 _MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}
+
+
+# Where the details begin.
+_DETAIL_COLUMN = 20
+
+
+def _rows(text: str) -> list[str]:
+    """The text in rows for its column, broken between words; in one where the output is no terminal."""
+    if not sys.stdout.isatty():
+        return [text]
+    width = max(_DETAIL_COLUMN, shutil.get_terminal_size().columns - _DETAIL_COLUMN)
+    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) or [""]
 
 
 @click.command()
@@ -256,8 +262,10 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
     is_broken = False
     for check in checks(flags or {}, is_offline=offline):
         is_broken |= check.state == "broken"
-        click.echo(f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  {check.detail}")
-        if check.advice:
-            click.echo(f"{'':<20}→ {runnable(check.advice)}")
+        rows = [*_rows(check.detail), *_rows(f"→ {runnable(check.advice)}")] if check.advice else _rows(check.detail)
+        start = f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  "
+        for row in rows:
+            click.echo(f"{start}{row}")
+            start = " " * _DETAIL_COLUMN
     if is_broken:
         raise SystemExit(1)

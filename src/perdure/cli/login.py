@@ -22,6 +22,7 @@ Examples:
   perdure login --remove openai         forgets it
   perdure login codex                   signs in with a ChatGPT account, in the browser
   perdure login codex --no-browser      the same from another machine's browser
+  perdure login codex --device          shows a code to enter on another device
 
 \b
 A key goes into the system keyring where there is one (install the extra `keyring`), else into a
@@ -38,6 +39,7 @@ _MAX_CHARS = 4_000
 @click.option("--remove", "is_removal", is_flag=True, help="Remove the stored key of the provider.")
 @click.option("--key", "is_key", is_flag=True, help="Store a key where the provider offers a sign-in (codex).")
 @click.option("--no-browser", is_flag=True, help="Sign in to codex in the browser of another machine.")
+@click.option("--device", "is_device", is_flag=True, help="Sign in to codex with a code, on another device.")
 @click.pass_obj
 def login(
     flags: dict[str, str] | None,
@@ -46,12 +48,15 @@ def login(
     is_removal: bool,
     is_key: bool,
     no_browser: bool,
+    is_device: bool,
 ) -> None:
     """Store the API key of a PROVIDER, or of a server; sign in to codex."""
     from perdure.config.api_keys import StoredKeys
     from perdure.config.env import home_dir
 
     keys = StoredKeys(home_dir())
+    if is_key + no_browser + is_device > 1:
+        raise click.UsageError("choose one of --key, --no-browser and --device.")
     if is_list:
         _show(keys)
     elif is_removal:
@@ -61,7 +66,7 @@ def login(
         if not is_key and not isinstance(target, str) and target.name == "openai-codex":
             from perdure.cli.codex_login import login_codex
 
-            login_codex(flags or {}, has_browser=not no_browser)
+            login_codex(flags or {}, way="device" if is_device else "by_hand" if no_browser else "browser")
         else:
             _store(keys, target)
 
@@ -91,7 +96,9 @@ def _find(name: str | None, flags: Mapping[str, Any]) -> ProviderSpec | str:
 
     names = [row.name for row in PROVIDERS if row.needs_key]
     if name is None and sys.stdin.isatty():
-        click.echo(f"Providers that take a key: {', '.join(names)}")
+        from perdure.cli.style import echo_wrapped
+
+        echo_wrapped(f"Providers that take a key: {', '.join(names)}")
         name = click.prompt("Which one").strip()
     if name is None:
         raise click.UsageError(f"name a provider: {', '.join(names)}.")
@@ -136,7 +143,7 @@ def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | str:
 
 
 def _store(keys: StoredKeys, target: ProviderSpec | str) -> None:
-    from perdure.cli.style import runnable
+    from perdure.cli.style import echo_wrapped, runnable
     from perdure.config.api_keys import SERVICE, overrides_stored_key
 
     label, variable = (target, target) if isinstance(target, str) else (target.name, target.key_variables[0])
@@ -146,7 +153,7 @@ def _store(keys: StoredKeys, target: ProviderSpec | str) -> None:
     else:
         where = f"{keys.path} (as plain text, readable by you alone)"
     click.echo(f"Stored:  the key for {label}")
-    click.echo(f"Where:   {where}")
+    echo_wrapped(f"Where:   {where}")
     click.echo(runnable(f"Remove:  perdure login --remove {label}"))
     if isinstance(target, str):
         click.echo("It is sent to that address and to no other.")
@@ -160,22 +167,25 @@ def _store(keys: StoredKeys, target: ProviderSpec | str) -> None:
 
 
 def _read_key(provider: str) -> str:
-    """Return the key, typed without an echo or read from a pipe. Raises click.UsageError for what is no key."""
+    """Return the key, typed without an echo or read from a pipe. Raises InvalidFlag for what is no key."""
+    from perdure.core.errors import InvalidFlag
+
     if sys.stdin.isatty():
         text = click.prompt(f"Key for {provider} (not shown)", hide_input=True, default="", show_default=False)
     else:
         text = sys.stdin.read(_MAX_CHARS + 1)
     key = str(text).strip()
     if not key:
-        raise click.UsageError("no key was given; nothing was stored.")
+        raise InvalidFlag("no key was given; nothing was stored.")
     if len(key) > _MAX_CHARS or len(key.split()) > 1 or not (key.isascii() and key.isprintable()):
-        raise click.UsageError("that is no key: a key is one word of ordinary characters. Nothing was stored.")
+        raise InvalidFlag("that is no key: a key is one word of ordinary characters. Nothing was stored.")
     return key
 
 
 def _show(keys: StoredKeys) -> None:
     from perdure.cli.style import runnable
     from perdure.config.api_keys import overrides_stored_key
+    from perdure.providers.codex_login import VARIABLE
     from perdure.providers.registry import PROVIDERS
 
     sources = keys.sources()
@@ -184,11 +194,26 @@ def _show(keys: StoredKeys) -> None:
         for variable in row.key_variables:
             where = sources.get(variable) or (["environment"] if overrides_stored_key(variable) else [])
             if where:
-                lines.append(f"{row.name:<18} {variable:<24} {', then '.join(where)}")
+                note = _login_note(keys) if variable == VARIABLE else ""
+                lines.append(f"{row.name:<18} {variable:<24} {', then '.join(where)}{note}")
     lines += [f"{'custom':<18} {name:<24} {', then '.join(sources[name])}" for name in sources if "://" in name]
     if lines:
         lines.append(runnable("Remove one with `perdure login --remove PROVIDER`."))
     click.echo("\n".join(lines) if lines else runnable("No keys yet. `perdure login PROVIDER` stores one."))
+
+
+def _login_note(keys: StoredKeys) -> str:
+    """Return what is wrong with the stored Codex login; "" where nothing is known to be."""
+    from perdure.config.api_keys import is_login
+    from perdure.core.errors import ConfigError
+    from perdure.providers.codex_login import VARIABLE, CodexLogin
+
+    try:
+        stored = keys.get(VARIABLE)
+        is_refused = stored is not None and is_login(stored) and CodexLogin.from_json(stored).is_refused
+    except ConfigError as error:
+        return f" ({error})"
+    return " (refused by the server: sign in again with `perdure login codex`)" if is_refused else ""
 
 
 def _remove(keys: StoredKeys, target: ProviderSpec | str) -> None:

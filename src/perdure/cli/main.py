@@ -28,7 +28,9 @@ COMMANDS = {
         "perdure.cli.permissions:permissions", "Show what the model may do here, and trust a project's rules."
     ),
     "plugins": Lazy("perdure.cli.plugins:plugins", "List context engines and choose one."),
-    "models": Lazy("perdure.cli.models:models", "List and install embedded models."),
+    "models": Lazy(
+        "perdure.cli.models:models", "List the models of the configured endpoint; list and install embedded ones."
+    ),
     "replay": Lazy("perdure.cli.replay:replay", "Measure what another context policy would have cost and forgotten."),
     "simulate": Lazy("perdure.cli.simulate:simulate", "Serve a simulated model service on this machine."),
     "serve": Lazy("perdure.cli.gateway:serve", "Open the web UI: your conversations in a browser."),

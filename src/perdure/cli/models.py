@@ -1,11 +1,11 @@
-"""`perdure models`: what embedded models are here, and how to get one."""
+"""`perdure models`: what the configured endpoint offers, what embedded models are here, and how to get one."""
 
 from __future__ import annotations
 
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -23,13 +23,14 @@ STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 @click.option("--local", "is_local", is_flag=True, help="Show the models that are on this machine already.")
 @click.pass_context
 def models(ctx: click.Context, is_local: bool) -> None:
-    """List and install embedded models.
+    """List the models of the configured endpoint; list and install embedded ones.
 
     An embedded model runs on this machine: no key, no network. --local looks for model servers on the usual ports of
     this machine (Ollama, LM Studio, llama.cpp, vLLM) and for GGUF files where other programs put them.
 
     \b
     Examples:
+      perdure models                what the configured endpoint lists
       perdure models list
       perdure models --local
       perdure models install
@@ -37,7 +38,37 @@ def models(ctx: click.Context, is_local: bool) -> None:
     if is_local:
         _show_local()
     elif ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        _show_configured(ctx.obj or {})
+
+
+def _show_configured(flags: Mapping[str, str]) -> None:
+    """Print the models that the configured endpoint lists, the chosen one marked. Raises ConfigError."""
+    from perdure.app.runtime import UNSTARTED, key_problem, route_of
+    from perdure.cli.style import program_name
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError, ModelNotNamed
+    from perdure.providers.model_probe import request_listing
+
+    try:
+        endpoint = route_of(load(flags=flags).settings).main
+        listing = request_listing(endpoint) if endpoint.base_url != UNSTARTED else None
+    except ModelNotNamed as error:
+        click.echo(f"{error.base_url}, none is chosen yet")
+        click.echo("".join(f"  {name}\n" for name in error.models), nl=False)
+        click.echo(f"choose one: {program_name()} config set model.name {shlex.quote(error.models[0])}")
+        return
+    if listing is None:
+        click.echo("No endpoint is configured: the embedded model answers.")
+    elif listing.names:
+        click.echo(endpoint.base_url)
+        chosen = dict.fromkeys((endpoint.model, *listing.names))
+        click.echo("".join(f"{'→' if name == endpoint.model else ' '} {name}\n" for name in chosen), nl=False)
+    elif listing.status in (401, 403):
+        raise ConfigError(key_problem(endpoint, listing.status))
+    else:
+        click.echo(f"{endpoint.base_url} lists no models; {endpoint.model} is used.")
+    program = program_name()
+    click.echo(f"\nembedded: {program} models list\non this machine: {program} models --local")
 
 
 def _show_local() -> None:
@@ -70,6 +101,7 @@ def list_() -> None:
     """
     from importlib.metadata import PackageNotFoundError, version
 
+    from perdure.cli.style import echo_wrapped
     from perdure.config.env import home_dir
     from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, INSTALL, RUNTIME_PACKAGE, has_runtime, packaged_weights
 
@@ -80,12 +112,12 @@ def list_() -> None:
     click.echo(f"runtime  {runtime}")
     packaged = packaged_weights()
     if packaged is not None:
-        click.echo(f"{DEFAULT_MODEL:<8} {_size(packaged)}  {packaged}\n         {FIT_FOR}")
+        echo_wrapped(f"{DEFAULT_MODEL:<8} {_size(packaged)}  {packaged}", f"         {FIT_FOR}")
     own = sorted((home_dir() / "models").glob("*.gguf"))
     for path in own:
         click.echo(f"file     {_size(path)}  {path}")
     if packaged is None and not own:
-        click.echo(f"no embedded model is installed: {INSTALL}")
+        echo_wrapped(f"no embedded model is installed: {INSTALL}")
 
 
 @models.command()

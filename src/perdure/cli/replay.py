@@ -69,6 +69,7 @@ def replay(
       hermes        Hermes' documented policy      (threshold, target, protect_first, protect_last)
       digest        the compressor without a model      (any `compression` setting)
       compressor    the built-in engine                 (any `compression` setting)
+      windows       fresh windows with a notebook       (any `compression` setting)
       recorded      what the recording agent did
       NAME          any installed context engine
 
@@ -79,30 +80,30 @@ def replay(
       perdure replay sessions.jsonl.gz --results results.jsonl --json
     """
     from perdure.lab.replay.batch import RecordedBill, ResultsFile, make_jobs, run_jobs, total_results
-    from perdure.lab.replay.importers import count_sessions, find_logs, read_sessions
-    from perdure.lab.replay.policies import DEFAULT_POLICIES, parse_policy
+    from perdure.lab.replay.importers import count_sessions, find_logs
+    from perdure.lab.replay.policies import DEFAULT_POLICIES, parse_policy, unique_policies
 
-    policies = [parse_policy(text) for text in policy_texts or DEFAULT_POLICIES]
+    policies = unique_policies(map(parse_policy, policy_texts or DEFAULT_POLICIES))
     sizes = sorted(set(windows))
-    logs = list(find_logs(files))
+    logs = list({path.resolve(): path for path in find_logs(files)}.values())
     bill = RecordedBill()
-    unread: list[str] = []
+    reader = _LogReader()
     total = sum(map(count_sessions, logs)) * sum(len(sizes) if p.has_window else 1 for p in policies)
-    sessions = _readable(logs, read_sessions, unread)
-    jobs = make_jobs(sessions, policies, sizes, on_session=bill.add)
+    jobs = make_jobs(reader.read(logs), policies, sizes, on_session=bill.add, on_copy=reader.add_copy)
     stored = ResultsFile(results_path) if results_path is not None else None
     results = list(_with_progress(run_jobs(jobs, processes=processes, results=stored), total))
     totals = total_results(results)
     if report is not None:
         _write_report(report, totals, results, bill)
     if is_json:
-        click.echo(json.dumps({"totals": [_as_json(t) for t in totals], "recorded": _bill_json(bill)}, indent=2))
+        click.echo(_as_json(totals, results, bill))
     else:
         for line in table_lines(totals, bill):
             click.echo(line)
         if report is not None:
             click.echo(f"\nReport: {report}")
-    _show_failures(results, unread)
+    reader.show_notices()
+    _show_failures(results, reader.unread)
 
 
 def _write_report(path: Path, totals: list[PolicyTotals], results: Iterable[ReplayResult], bill: RecordedBill) -> None:
@@ -116,17 +117,39 @@ def _write_report(path: Path, totals: list[PolicyTotals], results: Iterable[Repl
         raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
 
 
-def _readable(
-    logs: Iterable[Path], read: Callable[[Path], Iterator[RecordedSession]], unread: list[str]
-) -> Iterator[RecordedSession]:
-    """The sessions of all logs; those that cannot be read are listed and skipped."""
-    from perdure.core.errors import ConfigError
+class _LogReader:
+    """Reads the sessions of all logs, and collects what could not be read or is a copy of another session."""
 
-    for path in logs:
-        try:
-            yield from read(path)
-        except ConfigError as error:
-            unread.append(f"{path}: {error}")
+    def __init__(self) -> None:
+        self.unread: list[str] = []
+        self._copies: dict[str, None] = {}
+        self._skipped: dict[Path, list[int]] = {}
+
+    def read(self, logs: Iterable[Path]) -> Iterator[RecordedSession]:
+        from perdure.core.errors import ConfigError
+        from perdure.lab.replay.importers import read_sessions
+
+        for path in logs:
+            lines = self._skipped.setdefault(path, [])
+            try:
+                yield from read_sessions(path, on_skip=lines.append)
+            except ConfigError as error:
+                self.unread.append(f"{path}: {error}")
+
+    def add_copy(self, session: RecordedSession) -> None:
+        self._copies[session.id] = None
+
+    def show_notices(self) -> None:
+        """Name the lines that were skipped and the sessions that are copies."""
+        for path, lines in ((path, lines) for path, lines in self._skipped.items() if lines):
+            numbers = ", ".join(map(str, lines[:_MOST_FAILURES])) + (", …" if len(lines) > _MOST_FAILURES else "")
+            noun = "line" if len(lines) == 1 else "lines"
+            click.echo(f"perdure: {path}: skipped {len(lines):,} {noun} without a JSON object: {numbers}", err=True)
+        if self._copies:
+            names = ", ".join(list(self._copies)[:_MOST_FAILURES])
+            more = len(self._copies) - _MOST_FAILURES
+            end = f" and {more:,} more" if more > 0 else ""
+            click.echo(f"perdure: in the logs more than once, counted once: {names}{end}", err=True)
 
 
 def _with_progress(results: Iterable[ReplayResult], total: int) -> Iterator[ReplayResult]:
@@ -141,58 +164,83 @@ def _with_progress(results: Iterable[ReplayResult], total: int) -> Iterator[Repl
         click.echo("\r\x1b[K", nl=False, err=True)
 
 
+_Column = tuple[str, "Callable[[PolicyTotals], str]"]
+
+
+def _cost_column(head: str, key: str) -> _Column:
+    return head, lambda t: _dollars(t.cost_usd[key])
+
+
+_COLUMNS: tuple[_Column, ...] = (
+    _cost_column("cost", "anthropic-5m"),
+    _cost_column("cost 1h", "anthropic-1h"),
+    _cost_column("OpenAI", "openai"),
+    _cost_column("DeepSeek", "deepseek"),
+    ("hits", lambda t: f"{t.hit_rate:.1%}"),
+    ("compact.", lambda t: f"{t.compactions:,}"),
+    ("avoidable", lambda t: f"{t.rewrites_avoidable:,}"),
+    ("mean", lambda t: f"{t.mean_tokens:,.0f}"),
+    ("peak", lambda t: f"{t.peak_tokens:,}"),
+    ("in view", lambda t: _share(t.memory)),
+    ("context", lambda t: _share(t.in_context / t.needs if t.needs else None)),
+    ("+ask", lambda t: _share(t.reach)),
+    ("rules", lambda t: f"{t.violations:,}"),
+)
+
+
 def table_lines(totals: Iterable[PolicyTotals], bill: RecordedBill) -> Iterator[str]:
     """The totals as a table, one row a policy, one table a window."""
+    from perdure.lab.replay.report import counted, coverage_line, unlimited_line
+
     rows = list(totals)
     width = max([len(t.policy) for t in rows] + [10])
-    heads = (
-        "cost",
-        "cost 1h",
-        "OpenAI",
-        "DeepSeek",
-        "hits",
-        "compact.",
-        "avoidable",
-        "mean",
-        "peak",
-        "in view",
-        "+ask",
-    )
+    has_failures = any(t.failed for t in rows)
+    heads = [*(("sessions", "failed") if has_failures else ()), *(head for head, _ in _COLUMNS)]
     for window in sorted({t.window for t in rows}):
         yield f"Window {window:,} tokens"
-        yield f"  {'policy':<{width}}" + "".join(f" {head:>9}" for head in (*heads, "rules"))
+        yield f"  {'policy':<{width}}" + "".join(f" {head:>9}" for head in heads)
         for t in (t for t in rows if t.window == window):
-            yield f"  {t.policy:<{width}}" + "".join(f" {cell:>9}" for cell in _cells(t))
+            counts = (f"{t.sessions:,}", f"{t.failed:,}") if has_failures else ()
+            yield f"  {t.policy:<{width}}" + "".join(f" {cell:>9}" for cell in (*counts, *_cells(t)))
         yield ""
+    if has_failures:
+        yield coverage_line(rows)
     if bill.calls:
-        yield f"The recorded bill: {bill.calls:,} calls of {bill.sessions:,} sessions, ${bill.cost_usd:,.2f}, the"
+        calls, sessions = counted(bill.calls, "call"), counted(bill.sessions, "session")
+        yield f"The recorded bill: {calls} of {sessions}, ${_dollars(bill.cost_usd)}, the"
         yield "recording agent's own system prompt and tools included."
     yield "cost: US dollars at Anthropic's prices with a cache of 5 minutes; in view: later-needed facts in the prompt;"
     yield "context: those near their words; +ask: in view, or in the first hits of one search; avoidable: full rewrites"
     yield "of a live cache; rules: requests that a service would refuse."
+    if rows:
+        yield f"in view, context and +ask are shares of {counted(max(t.needs for t in rows), 'later-needed fact')}."
+    if unlimited := unlimited_line(rows):
+        yield unlimited
 
 
-def _cells(t: PolicyTotals) -> tuple[str, ...]:
-    costs = (f"{t.cost_usd[key]:,.2f}" for key in ("anthropic-5m", "anthropic-1h", "openai", "deepseek"))
-    return (
-        *costs,
-        f"{t.hit_rate:.1%}",
-        f"{t.compactions:,}",
-        f"{t.rewrites_avoidable:,}",
-        f"{t.mean_tokens:,.0f}",
-        f"{t.peak_tokens:,}",
-        _share(t.memory),
-        _share(t.in_context / t.needs if t.needs else None),
-        _share(t.reach),
-        f"{t.violations:,}",
-    )
+def _cells(t: PolicyTotals) -> Iterator[str]:
+    return (cell(t) if t.sessions else "–" for _, cell in _COLUMNS)
+
+
+def _dollars(amount: float) -> str:
+    from perdure.lab.replay.report import dollars
+
+    return dollars(amount)
 
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.1%}"
 
 
-def _as_json(t: PolicyTotals) -> dict[str, object]:
+def _as_json(totals: Iterable[PolicyTotals], results: Iterable[ReplayResult], bill: RecordedBill) -> str:
+    from perdure.lab.replay.batch import FailedReplay
+
+    failed = [asdict(r) for r in results if isinstance(r, FailedReplay)]
+    figures = {"totals": [_totals_json(t) for t in totals], "failed": failed, "recorded": _bill_json(bill)}
+    return json.dumps(figures, indent=2)
+
+
+def _totals_json(t: PolicyTotals) -> dict[str, object]:
     return {**asdict(t), "hit_rate": t.hit_rate, "memory": t.memory, "reach": t.reach}
 
 
@@ -204,6 +252,7 @@ def _bill_json(bill: RecordedBill) -> dict[str, object] | None:
 
 def _show_failures(results: Iterable[ReplayResult], unread: list[str]) -> None:
     """Name what could not be read or replayed; exit status 1 where nothing could."""
+    from perdure.lab.replay.batch import FailedReplay
     from perdure.lab.replay.report import failure_lines
 
     every = list(results)
@@ -213,5 +262,5 @@ def _show_failures(results: Iterable[ReplayResult], unread: list[str]) -> None:
     more = len(unread) + len(failed) - _MOST_FAILURES
     if more > 0:
         click.echo(f"perdure: and {more:,} more", err=True)
-    if len(failed) == len(every):
+    if all(isinstance(r, FailedReplay) for r in every):
         raise SystemExit(1)

@@ -88,6 +88,7 @@ def add(
     if (every_ms is None) == (cron is None):
         raise click.UsageError("give either --every or --cron.")
     _check(prompt, name, allowed)
+    _check_tools(flags, folder, allowed)
     zone = timezone or local_timezone()
     try:
         recurrence = Recurrence(every_ms=every_ms, cron=cron, timezone=zone)
@@ -121,6 +122,46 @@ def _check(prompt: str, name: str | None, allowed: tuple[str, ...]) -> None:
         raise click.UsageError(f"{error}.") from None
 
 
+def _check_tools(flags: dict[str, Any] | None, folder: str, allowed: tuple[str, ...]) -> None:
+    """Raises click.UsageError for a rule about a tool that does not exist, with names like it."""
+    from difflib import get_close_matches
+
+    from perdure.config.settings import PermissionsSettings
+    from perdure.tools.permissions import parse_rules
+
+    # The tools of MCP servers are known only once those are started.
+    rules = [r for r in parse_rules(PermissionsSettings(allow=allowed), "--allow").allow if "__" not in r.tool]
+    names = _tool_names(flags, folder) if rules else []
+    for rule in rules:
+        if not any(map(rule.is_about, names)):
+            near = get_close_matches(rule.tool, names, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}."
+            raise click.UsageError(f"--allow: no tool is called {rule.tool!r}; {hint}")
+
+
+def _tool_names(flags: dict[str, Any] | None, folder: str) -> list[str]:
+    """Return the names of the tools that a run in this folder has, without those of MCP servers."""
+    from pathlib import Path
+
+    from perdure.app.build import AgentUser, build_agent
+    from perdure.app.runtime import Shared
+    from perdure.config.load import load
+    from perdure.config.settings import ModelSettings
+
+    loaded = load(flags=flags or {})
+    # With the embedded model, which is not started: no key and no service is needed to name the tools.
+    settings = loaded.settings.model_copy(update={"mcp_servers": (), "model": ModelSettings(provider="local")})
+    shared = Shared(settings, home=loaded.home)
+    try:
+        agent = build_agent(shared, AgentUser("schedule", folder=Path(folder)))
+        try:
+            return sorted(tool.name for tool in agent.parts.tools.registry)
+        finally:
+            agent.close()
+    finally:
+        shared.close()
+
+
 @schedule.command("list")
 @click.argument("name", required=False)
 @click.pass_obj
@@ -145,7 +186,7 @@ def list_(flags: dict[str, Any] | None, name: str | None) -> None:
 
 
 def _schedule_lines(store: SessionStore) -> Iterator[str]:
-    from perdure.gateway.workers.scheduler import describe_missed, format_time
+    from perdure.gateway.workers.scheduler import describe_missed, format_time, locate_run
 
     schedules = store.schedules.all()
     if not schedules:
@@ -160,17 +201,20 @@ def _schedule_lines(store: SessionStore) -> Iterator[str]:
         if each.allowed:
             yield f"  allowed  {', '.join(each.allowed)}"
         for run in store.schedules.runs(each, limit=1):
-            yield from (f"  {label}{line}" for label, line in zip(_labels("last"), _describe(run, each), strict=False))
+            lines = _describe(locate_run(store, run), each)
+            yield from (f"  {label}{line}" for label, line in zip(_labels("last"), lines, strict=False))
         if each.missed is not None:
             yield f"  missed   {describe_missed(each.missed, each.timezone)}"
 
 
 def _run_lines(store: SessionStore, schedule: Schedule) -> Iterator[str]:
+    from perdure.gateway.workers.scheduler import locate_run
+
     runs = store.schedules.runs(schedule, limit=20)
     if not runs:
         yield f"{schedule.name} has not run yet."
     for run in runs:
-        first, *others = _describe(run, schedule)
+        first, *others = _describe(locate_run(store, run), schedule)
         yield first
         yield from (f"  {line}" for line in others)
 
@@ -234,18 +278,18 @@ def run(flags: dict[str, Any] | None, name: str) -> None:
 
     with translate_import_errors():
         from perdure.gateway.server import run_schedule
+        from perdure.gateway.workers.scheduler import finished_run
 
     loaded = load(flags=flags or {})
     with open_user_store(loaded.settings, loaded.home) as store:
         chosen = store.schedules.get(name)
         finished = asyncio.run(run_schedule(loaded.settings, loaded.home, store, chosen))
-        runs = [run for run in store.schedules.runs(chosen) if run.message_id == finished.id]
+        record = finished_run(store, chosen, finished)
     result = finished.result or {}
     if text := str(result.get("text") or ""):
         click.echo(safe(text))
-    for each in runs:
-        click.echo(safe("\n".join(_describe(each, chosen))), err=True)
-    if not runs or runs[0].outcome != "completed":
+    click.echo(safe("\n".join(_describe(record, chosen))), err=True)
+    if not (record.outcome or "").startswith("completed"):
         raise CommandFailure(f"the run of {chosen.name} was not completed")
 
 

@@ -189,12 +189,16 @@ def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list
 
 
 def _entry_lines(entry: Entry) -> Iterator[str]:
+    from perdure.core.display import cut_off_label
+
     message = entry.message
     who = message.name or "tool" if message.role == "tool" else message.kind
     title = f"── m:{entry.seq} {who} "
     yield title + "─" * max(4, min(70, get_terminal_size().columns) - len(title))
     if message.text.strip():
         yield message.text
+    if label := cut_off_label(message):
+        yield f"[{label}]"
     for call in (made.dispatched for made in message.tool_calls):
         yield f"→ {call.name} {call.arguments}"
     yield ""

@@ -68,6 +68,13 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
         )
 
 
+def echo_wrapped(*lines: str) -> None:
+    """Print lines, in a terminal wrapped between words; a pipe gets them as they are."""
+    is_terminal = sys.stdout.isatty()
+    for line in fit_lines(lines, shutil.get_terminal_size().columns) if is_terminal else lines:
+        print(line)
+
+
 @cache
 def program_name() -> str:
     """Return how this program can be called again from the same shell: `perdure` only where that finds this one."""

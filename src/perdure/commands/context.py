@@ -17,9 +17,6 @@ from perdure.commands.format import (
 )
 from perdure.context.engine import CompactionReport
 from perdure.context.notebook import NotebookLog
-from perdure.context.record.record import call_lines
-from perdure.context.record.sections import describe_state
-from perdure.context.record.state import read_state
 from perdure.context.registry import WINDOWS_ENGINE
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import NotFound
@@ -94,8 +91,21 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
     free = max(0, whole - gauge.tokens)
     lines.append(f"{'free':<12} {' ' * _CELLS} {tokens(free):>9} {share(free / whole):>4}")
-    lines += [*_deferred_lines(surface), *_source_lines(surface), *_window_lines(surface), *_task_lines(surface)]
+    for part in (_timing_lines, _deferred_lines, _source_lines, _window_lines, _task_lines):
+        lines += part(surface)
     return CommandResult("\n".join([gauge_line(gauge), "", *lines]))
+
+
+def _timing_lines(surface: CommandContext) -> list[str]:
+    """Why the next message would be compacted, or why not yet; nothing before the first message."""
+    agent = surface.agent
+    if not agent.parts.settings.compression.enabled:
+        return ["", f"{'compaction':<12} off (compression.enabled); /compress works"]
+    decision = agent.open().gate.cost.explain() if agent.session_id is not None else None
+    if decision is None:
+        return []
+    when = "with the next message" if decision.action == "compact" else "not yet"
+    return ["", f"{'compaction':<12} {when}: {decision.reason}"]
 
 
 def _deferred_lines(surface: CommandContext) -> list[str]:
@@ -151,6 +161,11 @@ def _task_lines(surface: CommandContext) -> list[str]:
         return []
     last = surface.store.conversations.get(session_id, visibility=surface.visibility).last_seq
     entries = surface.store.log.read(session_id, Span(max(1, last - _MOST_MESSAGES), last)) if last else []
+    # Slow to import: no other command needs them.
+    from perdure.context.record.record import call_lines
+    from perdure.context.record.sections import describe_state
+    from perdure.context.record.state import read_state
+
     state = read_state(entries, call_lines(entries))
     return ["", *(f"{name + ':':<18} {value}" for name, value in describe_state(state))] if state.requests else []
 

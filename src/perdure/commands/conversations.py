@@ -20,7 +20,7 @@ _MOST_DIGITS = 10
 def new(surface: CommandContext, argument: str) -> CommandResult:
     old = surface.agent.session_id
     surface.open(None)
-    back = f" The old one is kept: /resume {old}" if old else ""
+    back = f" The old one is kept: /resume {surface.store.conversations.get(old).id}" if old else ""
     return CommandResult(f"A new conversation.{back}")
 
 

@@ -94,7 +94,8 @@ def gauge_line(gauge: ContextUsage) -> str:
     if gauge.window is None:
         return f"{tokens(gauge.tokens)} tokens; the window is known after the first message"
     drawn = bar(gauge.tokens, gauge.window, mark=gauge.threshold)
-    line = f"{drawn} {tokens(gauge.tokens)} of {tokens(gauge.window)} tokens ({share(gauge.tokens / gauge.window)})"
+    window = f"~{tokens(gauge.window)} (assumed)" if gauge.is_assumed else tokens(gauge.window)
+    line = f"{drawn} {tokens(gauge.tokens)} of {window} tokens ({share(gauge.tokens / gauge.window)})"
     return f"{line}, compacts at {tokens(gauge.threshold)}" if gauge.threshold else line
 
 

@@ -26,11 +26,11 @@ def builtin_names() -> list[str]:
     return [*names, "copy", "export", "edit", "mode"]
 
 
-def all_commands(own: Iterable[Command] = ()) -> Commands:
-    """Return the commands of every surface, and those that one surface has of its own."""
+def all_commands(own: Iterable[Command] = (), *, keys: str = "") -> Commands:
+    """Return the commands of every surface, and those that one surface has of its own; `/help` ends with its keys."""
 
     def show_help(surface: CommandContext, argument: str) -> CommandResult:
-        return CommandResult(commands.help(), is_document=True)
+        return CommandResult("\n".join(filter(None, (commands.help(), keys))), is_document=True)
 
     commands = Commands(
         [

@@ -26,8 +26,19 @@ def search(surface: CommandContext, argument: str) -> CommandResult:
 def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
     """Two lines per hit: its address and its snippet."""
     return [
-        f"{full_address(h)}  {h.role}  {when(h.created_at_ms)}  {h.title}\n    {_one_line(h.snippet)}" for h in hits
+        f"{full_address(h)}  {h.role}  {when(h.created_at_ms)}  {h.title or '(no title)'}\n"
+        f"    {_one_line(h.snippet)}{_why_listed(h)}"
+        for h in hits
     ]
+
+
+def _why_listed(hit: SearchHit) -> str:
+    """The reason of a hit whose snippet has no marked word; "" where it has one."""
+    if hit.marks:
+        return ""
+    if hit.matched:
+        return f"  [{', '.join(hit.matched)} in another part of it]"
+    return "  [similar in meaning]"
 
 
 def expand(surface: CommandContext, argument: str) -> CommandResult:

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.cli.chat.tool_output import shorten_preview
 from perdure.cli.style import Style, cut_row, safe
+from perdure.commands.format import count
 from perdure.core.display import call_target
 from perdure.core.events import (
     Event,
@@ -60,6 +61,15 @@ def named_call(call: ToolCall, max_chars: int = TARGET_CHARS) -> str:
     """A call in one line: the tool and what it works on."""
     call = call.dispatched
     return safe(f"{call.name} {call_target(call, max_chars=max(8, max_chars))}").rstrip()
+
+
+def failure_label(state: str, exit_code: int | None) -> str:
+    """Return how a call ended that did not complete."""
+    if state == "refused":
+        return "not allowed"
+    if state == "interrupted":
+        return "stopped"
+    return f"exit {exit_code}" if exit_code else "failed"
 
 
 class Activity:
@@ -156,7 +166,7 @@ class Activity:
             if running.helper in self._helpers:
                 continue
             output = running.output
-            lines = f" · {output.lines:,} lines" if output is not None and output.lines > 1 else ""
+            lines = f" · {count(output.lines, 'line')}" if output is not None and output.lines > 1 else ""
             end = f" … {now_s - running.began_s:.0f} s{lines}"
             target = named_call(running.call, width - len(running.call.name) - len(end) - 4)
             yield self._ink.key(cut_row(f"● {target}", width - len(end)) + end)

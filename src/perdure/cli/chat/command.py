@@ -101,7 +101,7 @@ def _live(flags: dict[str, str], session_id: str | None) -> int:
         from perdure.cli.chat.controller import ChatController
 
         person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions, chat.edit_text)
-        surface = ChatCommandContext(flags, session_id=session_id, person=person)
+        surface = ChatCommandContext(flags, session_id=session_id, person=person, offers_models=True)
         return ChatController(surface, chat.write, is_first_run=is_first_run, can_copy=True)
 
     # What is loaded by then stays. A full collection that goes through it takes 50 ms, in which no key would be drawn.
@@ -123,7 +123,7 @@ def _plain(flags: dict[str, str], session_id: str | None) -> int:
         desk.heard(event)
 
     person = ChatUser(hear, screen.progress, questions, questions, lambda text: click.edit(text, extension=".md"))
-    surface = ChatCommandContext(flags, session_id=session_id, person=person)
+    surface = ChatCommandContext(flags, session_id=session_id, person=person, offers_models=True)
     screen.shows_reasoning = surface.settings.display.reasoning
     desk = ChatController(surface, lambda text: screen.line(text.rstrip("\n")), is_first_run=is_first_run)
     return PlainChat(desk, screen).run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,18 +12,22 @@ from typing import Any
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, choose_route, find_choices
-from perdure.app.runtime import open_user_store
+from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, open_user_store, route_to
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
 from perdure.config.load import load
 from perdure.config.settings import PermissionMode
+from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
+from perdure.providers.registry import missing_key
 from perdure.tools.builtin.terminal import BackgroundProcess
-from perdure.tools.permissions import Permissions
+from perdure.tools.permissions import MODES, Permissions
 
 Progress = Callable[[str, float], None]
+# In the state of a conversation: its permission mode in a terminal.
+_MODE_KEY = "terminal.mode"
 _CHOICES_S = 60.0
 
 
@@ -46,8 +51,18 @@ class ChatCommandContext:
     page_chars = 200_000
 
     def __init__(
-        self, flags: Mapping[str, Any], *, session_id: str | None = None, person: ChatUser | None = None
+        self,
+        flags: Mapping[str, Any],
+        *,
+        session_id: str | None = None,
+        person: ChatUser | None = None,
+        offers_models: bool = False,
     ) -> None:
+        self.flags = dict(flags)
+        # Whether a user can choose where no model is named and the endpoint lists several.
+        self._offers_models = offers_models
+        # Those models, until one is chosen.
+        self.unchosen_models: tuple[str, ...] = ()
         loaded = load(flags=flags, folder=Path.cwd())
         self.home, self.settings = loaded.home, loaded.settings
         self._loaded = loaded
@@ -60,26 +75,104 @@ class ChatCommandContext:
         self._choices_at_s = float("-inf")
         # The mode chosen in this chat; None: as the settings and the project have it.
         self._mode: PermissionMode | None = None
+        # The model chosen in this chat, which new conversations of it begin with; None: as the settings have it.
+        self._model_name: str | None = None
+        # The session, mode and model that were stored last.
+        self._stored_choices: tuple[str, str, str | None] | None = None
+        # Notices about the model and the mode of a resumed conversation.
+        self.resume_notes: tuple[str, ...] = ()
         # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
     @property
     def agent(self) -> ConversationAgent:
         if self._agent is None:
-            self._agent = Agent(
-                settings=self.settings,
-                store=self.store,
-                session_id=self._next_id,
-                home=self.home,
-                on_progress=self.person.progress,
-                source="terminal",
-                approver=self.person.approver,
-                asker=self.person.asker,
-            )
-            self._stop_hearing = self._agent.events.listen(self.person.hear)
+            try:
+                self._agent = self._make_agent()
+            except ModelNotNamed as error:
+                if not self._offers_models:
+                    raise
+                self.unchosen_models = error.models
+                named = self.settings.model.model_copy(update={"name": error.models[0]})
+                self.settings = self.settings.model_copy(update={"model": named})
+                self._agent = self._make_agent()
             if self._mode is not None:
                 self.permissions.mode = self._mode
+            if self._next_id is not None:
+                self.resume_notes = self._restore(self._next_id)
+            elif self._model_name is not None:
+                self._agent.conversation.switch_model(route_to(self.settings, self._model_name))
+            self._stop_hearing = self._agent.events.listen(self.person.hear)
         return self._agent.conversation
+
+    def _make_agent(self) -> Agent:
+        return Agent(
+            settings=self.settings,
+            store=self.store,
+            session_id=self._next_id,
+            home=self.home,
+            on_progress=self.person.progress,
+            source="terminal",
+            approver=self.person.approver,
+            asker=self.person.asker,
+        )
+
+    def _restore(self, session_id: str) -> tuple[str, ...]:
+        """Use the model and the mode of a resumed conversation; return a sentence for each that is not as configured.
+
+        What this run was called with goes before; a mode is never freer than the conversation's.
+        """
+        notes = (self._restore_model(session_id), self._restore_mode(session_id))
+        return tuple(filter(None, notes))
+
+    def _restore_model(self, session_id: str) -> str:
+        conversation, present = self.agent, self.agent.endpoint
+        state, route = self.store.conversation_state(session_id), self.store.conversations.session(session_id).route
+        chosen = state.get(MODEL_KEY)
+        if "model.name" in self.flags or "model.provider" in self.flags:
+            state.set(MODEL_KEY, f"{present.provider}/{present.model}")
+            return ""
+        if not isinstance(chosen, str) and (not route.model or route.provider == EMBEDDED_PROVIDER):
+            # A model to try things out with is no choice: whatever is configured by now is better.
+            is_other = bool(route.model) and route.model != present.model
+            return f"This conversation was with {route.model}; {present.model} goes on." if is_other else ""
+        name = chosen if isinstance(chosen, str) else f"{route.provider}/{route.model}"
+        try:
+            chain = route_to(self.settings, name)
+            problem = missing_key(chain.main) if not self.settings.credentials.command else None
+        except ConfigError as error:
+            problem = str(error)
+        if problem is not None:
+            return f"This conversation was with {name}, which cannot be used here: {problem}. {present.model} goes on."
+        if (chain.main.provider, chain.main.model) == (present.provider, present.model):
+            return ""
+        self.unchosen_models = ()
+        conversation.switch_model(chain)
+        return f"Going on with {chain.main.model}, the model of this conversation; /model changes it."
+
+    def _restore_mode(self, session_id: str) -> str:
+        state, permissions = self.store.conversation_state(session_id), self.permissions
+        stored, present = state.get(_MODE_KEY), permissions.mode
+        if "permissions.mode" in self.flags:
+            state.set(_MODE_KEY, present)
+            return ""
+        if stored not in MODES or MODES.index(stored) >= MODES.index(present):
+            return ""
+        permissions.mode = stored
+        return f"Permission mode {stored}, as in this conversation before, not {present}; /mode changes it."
+
+    def store_choices(self) -> None:
+        """Store mode and chosen model with the conversation at hand, for when it is resumed; once for each change."""
+        session_id = self.session_id
+        if self._agent is None or session_id is None:
+            return
+        choices = (session_id, self.permissions.mode, self._model_name)
+        if choices != self._stored_choices:
+            self._stored_choices = choices
+            state = self.store.conversation_state(session_id)
+            state.set(_MODE_KEY, self.permissions.mode)
+            if self._model_name is not None:
+                state.set(MODEL_KEY, self._model_name)
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -94,6 +187,7 @@ class ChatCommandContext:
     def choose_mode(self, mode: PermissionMode) -> None:
         """Change the permission mode, for this conversation and those opened after it in this chat."""
         self._mode = self.permissions.mode = mode
+        self.store_choices()
 
     @property
     def session_id(self) -> str | None:
@@ -110,7 +204,9 @@ class ChatCommandContext:
 
     def open(self, session_id: str | None) -> None:
         self.close()
-        self._next_id = session_id
+        self._next_id, self.resume_notes = session_id, ()
+        if session_id is not None:
+            self._model_name = None  # the other conversation has its own
 
     def model_choices(self) -> Sequence[ModelChoice]:
         """Return the models that can be chosen, cached for a minute."""
@@ -122,12 +218,20 @@ class ChatCommandContext:
     def sources(self) -> Sequence[tuple[str, str]]:
         files = [path for path in (self._loaded.path, self._loaded.project_file) if path is not None and path.is_file()]
         commands = ", ".join(f"/{command.name}" for command in self.custom_commands)
-        return [("commands", commands), ("settings", ", ".join(map(str, files)))]
+        rules = self.permissions.rules
+        listed = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
+        names = ", ".join(f"{verdict} {rule.text}" for verdict, group in listed for rule in group)
+        return [("commands", commands), ("settings", ", ".join(map(str, files))), ("rules", names)]
 
     def choose_model(self, name: str) -> str:
         route, label = choose_route(self.settings, name)
         self.agent.switch_model(route)
-        return label
+        self._model_name = name
+        self.store_choices()
+        if not self.unchosen_models:
+            return label
+        self.unchosen_models = ()
+        return f"{label}; `perdure config set model.name {shlex.quote(route.main.model)}` chooses it for good"
 
     def close(self) -> None:
         """Leaves the conversation at hand; everything of it is kept."""

@@ -13,7 +13,7 @@ from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.shell import ShellRun, UserShell, is_shell_line
-from perdure.cli.chat.status import closing_lines, opening_lines, resumed_lines, route_lines, status_line
+from perdure.cli.chat.status import choice_line, closing_lines, opening_lines, resumed_lines, route_lines, status_line
 from perdure.cli.chat.stored_messages import EXPORT, copy_command, replay_text
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style, runnable
@@ -95,6 +95,17 @@ def _edit(surface: CommandContext, argument: str) -> CommandResult:
 EDIT = Command("edit", "/edit [text]", "write the message in $EDITOR (also Ctrl-X Ctrl-E)", _edit)
 
 
+KEYS_HELP = """\
+Keys and marks
+@path                       attach a file, an image, or the names in a folder
+!command                    run a command in your own shell; the model reads its output
+Ctrl-O                      show the newest tool output whole
+Shift-Tab                   change the permission mode: plan, ask, edits
+Esc, Ctrl-C                 stop the answer; Ctrl-C twice leaves, as Ctrl-D does
+Alt-Enter, Ctrl-J           make a new line
+Ctrl-X Ctrl-E, Ctrl-V       write in $EDITOR; attach the image in the clipboard"""
+
+
 def describe_mode(mode: PermissionMode) -> str:
     return f"{mode} mode: {MODE_MEANINGS[mode]}"
 
@@ -174,7 +185,7 @@ class ChatController:
             *chat_commands(write if can_copy else None),
             *surface.custom_commands,
         ]
-        self.commands = all_commands(own)
+        self.commands = all_commands(own, keys=KEYS_HELP)
         self._shell = UserShell()
         # Commands the user ran, for the model to read with the next message.
         self._shell_runs: list[ShellRun] = []
@@ -195,6 +206,8 @@ class ChatController:
                 progress("compacting (Ctrl-C cancels)", 0.0)
             result = self.commands.dispatch(self.surface, line)
             if result is None:
+                if self.surface.unchosen_models:
+                    return Answer(f"Choose a model first: {choice_line(self.surface)}", is_error=True)
                 return self._send(attach(line, Path.cwd(), pasted=pasted))
             return self._after(result)
         except concurrent.futures.CancelledError:
@@ -204,7 +217,8 @@ class ChatController:
 
     def _after(self, result: CommandResult) -> Answer:
         if result.is_resumed:
-            return Answer(result.text.partition("\n")[0], is_resumed=True)
+            _ = self.surface.agent  # restores model and mode
+            return Answer("\n".join((result.text.partition("\n")[0], *self.surface.resume_notes)), is_resumed=True)
         if result.then_send is None:
             return Answer(
                 local_times(result.text) if result.is_document else result.text,
@@ -240,6 +254,7 @@ class ChatController:
         """Handle an event after all others, on its own thread: title the conversation, detect the end of a turn."""
         if isinstance(event, TurnStarted):
             self._name(event.session_id)
+            self.surface.store_choices()
         elif isinstance(event, TurnFinished):
             self._is_heard.set()
 
@@ -307,7 +322,8 @@ class ChatController:
 
     def warm_up(self) -> None:
         """Imports what the first answer needs, while the person is still reading or typing."""
-        import perdure.cli.chat.markdown  # noqa: F401  # for the import alone
+        import perdure.cli.chat.markdown_render
+        import perdure.context.handoff_writer  # noqa: F401  # for the imports alone
 
     def cycle_mode(self) -> str:
         """Switch to the next permission mode but "all", which is chosen by name; return it with what it means."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
+import os
 import re
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 
+from perdure.core.files import private_opener
 from perdure.core.messages import with_pastes
 from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 
@@ -44,7 +49,7 @@ class Pastes:
     def fold(self, text: str) -> str:
         """What to insert for a paste: short text itself, a mark for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
+        lines = len(text.splitlines())
         if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
             self._inserted.append(text)
             return text
@@ -111,6 +116,47 @@ class PasteParser(Vt100Parser):
             return
         whole, self._pieces, self._tail = "".join(self._pieces), None, ""
         super().feed(whole)
+
+
+_HISTORY_CHARS = 20_000
+_PASTED = "# pasted "
+_ENTRY = re.compile(rf"^{_PASTED}(?P<pasted>.*)$|^(?P<lines>\+.*(?:\n\+.*)*)$", re.MULTILINE)
+
+
+class UnfoldedHistory(FileHistory):
+    """Keeps a line with its pastes in it, so that it means the same tomorrow; the very long ones stay folded."""
+
+    def __init__(self, path: Path, pastes: Pastes) -> None:
+        super().__init__(str(path))
+        self._pastes = pastes
+        with contextlib.suppress(OSError), open(path, "ab", opener=private_opener):
+            pass
+
+    def store_string(self, string: str) -> None:
+        whole = self._pastes.unfold(string)
+        if "@" in whole:
+            # A comment to the format, read back below: which paths were pasted, so that tomorrow they attach nothing.
+            with open(self.filename, "a", encoding="utf-8", errors="replace") as file:
+                file.write(f"\n{_PASTED}{json.dumps([paste for paste in self._pastes.last if '@' in paste])}")
+        super().store_string(whole if len(whole) <= _HISTORY_CHARS else string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        with contextlib.suppress(OSError):
+            self._pastes.load(_stored_pastes(Path(os.fsdecode(self.filename)).read_text("utf-8", errors="replace")))
+        return super().load_history_strings()
+
+
+def _stored_pastes(history: str) -> Iterator[str]:
+    """Yield the pasted parts of the lines in a history file; a line with a path and no record counts as pasted."""
+    record: list[str] | None = None
+    for entry in _ENTRY.finditer(history):
+        if entry["pasted"] is not None:
+            with contextlib.suppress(ValueError):
+                record = [str(paste) for paste in json.loads(entry["pasted"])]
+        elif entry["lines"] is not None:
+            line = "\n".join(part[1:] for part in entry["lines"].split("\n")).strip()
+            yield from [line] if record is None else record
+            record = None
 
 
 _AT = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')

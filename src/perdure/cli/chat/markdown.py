@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import dataclass
-from typing import ClassVar
-
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown
-from rich.syntax import Syntax
-from rich.text import Text
-
-from perdure.cli.style import safe
 
 # A fence or list that grows beyond this is printed in pieces, so that redrawing the rest stays cheap.
 _MANY_LINES = 30
 _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})(.*)$")
 _ITEM = re.compile(r"^(?:[-*+]|\d{1,9}[.)])\s")
+# Two stars that open bold words, with no closing ones behind them.
+_OPENING = re.compile(r"(?<![\w*])(\*\*)(?=[^\s]|$)((?:(?!(?<=[^\s*])\*\*).)*)$")
 _HEADING = re.compile(r"^#{1,6}\s")
 
 
@@ -51,11 +44,14 @@ class Blocks:
     @property
     def live(self) -> str:
         """Markdown of the block that is still being written."""
-        return self._standalone("".join(self._lines) + self._partial)
+        text = "".join(self._lines) + self._partial
+        return self._standalone(text if self._opening else _with_closed_marks(text))
 
-    def end(self) -> list[MarkdownBlock]:
-        """What is left when no more text comes."""
+    def end(self, *, is_cut: bool = False) -> list[MarkdownBlock]:
+        """What is left when no more text comes; marks that a cut text has left open are closed."""
         done: list[MarkdownBlock] = []
+        if is_cut and not self._opening:
+            self._partial = _with_closed_marks(self._partial)
         if self._partial:
             self._take(self._partial, done)
             self._partial = ""
@@ -112,6 +108,15 @@ class Blocks:
         return f"{opening}{source}{closing}"
 
 
+def _with_closed_marks(text: str) -> str:
+    """A text that ends in mid-sentence, with the code or the bold words at its end closed."""
+    if text.count("`") % 2:
+        return text.removesuffix("`") if text.endswith("`") else f"{text}`"
+    if (opening := _OPENING.search(text)) is None:
+        return text
+    return text[: opening.start()].rstrip() if not opening[2].strip("*") else f"{text.rstrip('* ')}**"
+
+
 def _closes(opening: str, fence: re.Match[str]) -> bool:
     fence_start = _FENCE.match(opening)
     if fence_start is None or fence[3].strip():
@@ -127,56 +132,3 @@ def _is_closed(source: str, opening: str, *, is_rest: bool) -> bool:
 
 def _newline(source: str) -> str:
     return "" if not source or source.endswith("\n") else "\n"
-
-
-_LEAST_WIDTH = 20
-# Prose wider than this is hard to read, however wide the window is.
-_MOST_WIDTH = 120
-# Trailing blanks, also before the escape that ends a colour.
-_PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
-
-
-class _PlainHeading(Heading):
-    """A heading on the left, without a frame."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(self.text.plain, style="bold underline" if self.tag == "h1" else "bold")
-
-
-class _PlainCode(CodeBlock):
-    """Code in the terminal's own colours, set in by two, so that it can be copied."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        code = str(self.text).rstrip("\n")
-        yield Syntax(
-            code, self.lexer_name, theme="ansi_dark", word_wrap=True, padding=(0, 2), background_color="default"
-        )
-
-
-class _MarkdownPage(Markdown):
-    elements: ClassVar[dict[str, type]] = {
-        **Markdown.elements,
-        "heading_open": _PlainHeading,
-        "fence": _PlainCode,
-        "code_block": _PlainCode,
-    }
-
-
-def painted(markdown: str, *, width: int, is_color: bool) -> str:
-    """The text with its escapes, each line ended; blank text gives none."""
-    if not markdown.strip():
-        return ""
-    out = io.StringIO()
-    console = Console(
-        file=out,
-        width=max(_LEAST_WIDTH, min(width, _MOST_WIDTH)),
-        force_terminal=True,
-        color_system="standard" if is_color else None,
-        no_color=not is_color,
-        legacy_windows=False,
-        highlight=False,
-        emoji=False,
-        soft_wrap=False,
-    )
-    console.print(_MarkdownPage(safe(markdown), code_theme="ansi_dark", hyperlinks=False))
-    return _PADDING.sub(r"\1", out.getvalue()).strip("\n") + "\n"

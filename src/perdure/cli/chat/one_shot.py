@@ -66,7 +66,7 @@ def ask_once(
 def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow | None, *, as_json: bool) -> int:
     agent = surface.agent
     warnings = (f"warning: {warning}" for warning in surface.warnings)
-    for line in (*attached.lines, *embedded_lines(surface), *warnings):
+    for line in (*attached.lines, *surface.resume_notes, *embedded_lines(surface), *warnings):
         _print(f"perdure: {runnable(line)}", sys.stderr)
     if progress is not None:
         progress.start()

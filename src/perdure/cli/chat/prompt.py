@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import json
+import math
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.data_structures import Point
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -36,8 +37,8 @@ from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from perdure.cli.chat.input import PasteParser, Pastes
-from perdure.core.files import private_opener
+from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
+from perdure.config.env import rewrapping
 
 if TYPE_CHECKING:
     from perdure.cli.chat.controller import ChatController
@@ -48,6 +49,7 @@ _MAX_IDS = 50
 _NAME_CELLS = 40
 # Commands that are chosen from a menu where nothing is typed behind them.
 _PICKED = ("/model", "/resume")
+_MENU_HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
 
 
 class ChatCompleter(Completer):
@@ -78,20 +80,24 @@ class ChatCompleter(Completer):
                 yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
 
     def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
-        from perdure.commands.format import when
+        from perdure.commands.format import count, when
 
         for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
             if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
-                about = f"{when(c.updated_at_ms)} · {c.last_seq:,} messages · {c.id}"
+                about = f"{when(c.updated_at_ms)} · {count(c.last_seq, 'message')} · {c.id}"
                 yield Completion(c.id, -len(typed), display=c.title or c.id, display_meta=about)
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         from perdure.commands.context import describe_model
 
+        endpoint = desk.surface.agent.endpoint
+        present = {endpoint.model, f"{endpoint.provider}/{endpoint.model}"} if not desk.surface.unchosen_models else ()
         for choice in desk.surface.model_choices():
             if typed.lower() in choice.name.lower():
                 display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
-                yield Completion(choice.name, -len(typed), display=display, display_meta=describe_model(choice))
+                mark = "● " if choice.name in present else "  "
+                about = f"{describe_model(choice)}{', in use' if choice.name in present else ''}"
+                yield Completion(choice.name, -len(typed), display=f"{mark}{display}", display_meta=about)
 
     def _paths(self, typed: str) -> Iterator[Completion]:
         folder, name = os.path.split(typed)
@@ -112,12 +118,13 @@ class ChatCompleter(Completer):
 ANSWER_WORDS = ("yes", "session", "always", "no")
 # The line counts as being typed for this long after a key.
 _PAUSE_S = 0.7
+# How long nothing follows a key that answers: longer for answers that outlast the question.
+_SETTLE_S = {"y": 0.4, "s": 1.2, "a": 1.2}
 _CODE_S = 0.1
 _CHORD_S = 0.5
 _INPUT_ROWS = 10
 _ANSWER_ROWS = 2
 _MENU_ROWS = 8
-_HISTORY_CHARS = 20_000
 _STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu": "noreverse"})
 
 
@@ -173,7 +180,9 @@ class PromptBox:
         self._rest, self._rest_until_s = "", float("-inf")
         self._changed_at_s = float("-inf")
         self._parsed = ("", ANSI(""))
-        history: History = _Unfolding(history_file, self._pastes) if history_file is not None else InMemoryHistory()
+        history: History = (
+            UnfoldedHistory(history_file, self._pastes) if history_file is not None else InMemoryHistory()
+        )
         self.buffer = Buffer(
             history=history,
             completer=ThreadedCompleter(completer) if completer is not None else None,
@@ -183,7 +192,11 @@ class PromptBox:
             tempfile_suffix=".md",
         )
         self.buffer.on_text_changed += self._note_change
-        self.app: Application[None] = Application(
+        self._rewrapping = rewrapping()
+        # The width of each row that is drawn, as far as the terminal wraps it anew.
+        self._drawn_widths: list[int] = []
+        self.app: Application[None] = _ResizableApplication(
+            self._erase_resized,
             layout=self._layout(),
             key_bindings=self._keys(),
             style=_STYLE,
@@ -193,6 +206,8 @@ class PromptBox:
             input=source or _quick_paste(create_input()),
             output=output or _quiet(create_output()),
         )
+        self.app.before_render += lambda _: self._erase_resized()
+        self.app.after_render += lambda _: self._note_widths()
         # How long Escape alone waits: for the rest of a key's code, and for a second key (Alt-Enter).
         self.app.ttimeoutlen, self.app.timeoutlen = _CODE_S, _CHORD_S
 
@@ -205,10 +220,36 @@ class PromptBox:
             self.app.output.flush()
             return
         # Straight into the terminal, without leaving raw mode: what is typed meanwhile is neither echoed nor lost.
+        self._erase_resized()
         self.app.renderer.erase()
         self.app.output.write_raw(text)
         self.app.output.flush()
         self.app.invalidate()
+
+    def _erase_resized(self) -> None:
+        """Erase what was drawn at another width, which the terminal has wrapped anew; nothing at the same width."""
+        renderer, columns = self.app.renderer, self.width
+        if renderer._last_screen is None:
+            self._drawn_widths.clear()
+        size, cursor = renderer._last_size, renderer._cursor_pos
+        if renderer._last_screen is None or size is None or size.columns == columns:
+            return
+        if self._rewrapping != "no":
+            above = sum(max(1, math.ceil(width / columns)) for width in self._drawn_widths[: cursor.y])
+            renderer._cursor_pos = Point(cursor.x % columns, above + cursor.x // columns)
+        renderer.erase(leave_alternate_screen=False)
+        self._drawn_widths.clear()
+
+    def _note_widths(self) -> None:
+        """Note how wide each row is that was just drawn."""
+        screen, before = self.app.renderer._last_screen, self._drawn_widths
+        if screen is None or self._rewrapping == "no":
+            return
+        rows = (screen.data_buffer[y] for y in range(screen.height))
+        widths = [1 + max((x for x, cell in row.items() if cell.char != " "), default=-1) for row in rows]
+        if self._rewrapping == "cleared":
+            widths = [max(pair) for pair in zip_longest(widths, before, fillvalue=0)]
+        self._drawn_widths = widths
 
     def redraw(self) -> None:
         self.app.invalidate()
@@ -291,7 +332,7 @@ class PromptBox:
             wrap_lines=True,
         )
         room = ConditionalContainer(Window(height=_MENU_ROWS), has_completions)
-        below = Window(FormattedTextControl(lambda: self._handlers.below(self.width)), height=1, style="class:status")
+        below = Window(FormattedTextControl(self._below), height=1)
         is_busy = Condition(lambda: bool(self._shown_above()))
         body = HSplit([ConditionalContainer(above, is_busy), typed, search, room, below])
         menu = Float(CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1), xcursor=True, ycursor=True)
@@ -328,7 +369,8 @@ class PromptBox:
         keys.add("c-c")(lambda event: self._handlers.on_interrupt())
         keys.add("<sigint>")(lambda event: self._handlers.on_interrupt())
         is_empty = Condition(lambda: not self.buffer.text)
-        keys.add("c-d", filter=is_empty)(lambda event: self._handlers.on_leave())
+        is_leavable = is_empty | Condition(lambda: self.buffer.text.strip() in _PICKED)
+        keys.add("c-d", filter=is_leavable)(lambda event: self._handlers.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
         is_behind_mark = Condition(lambda: bool(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
         keys.add("backspace", filter=is_behind_mark)(self._remove_mark)
@@ -351,7 +393,10 @@ class PromptBox:
         return keys
 
     def _add_answer_keys(self, keys: KeyBindings, is_empty: Condition) -> None:
-        """One key answers an approval; the rest of the word and Enter, which may follow out of habit, are dropped."""
+        """One key answers an approval, unless it turns out to begin a sentence, which is a refusal with a reason.
+
+        The rest of the word and Enter, which may follow out of habit, are dropped.
+        """
         is_rest = Condition(lambda: self._rest_until_s > self._clock_s())
         has_keys = Condition(lambda: self._draft is not None and bool(self._handlers.answer_keys()))
 
@@ -360,15 +405,32 @@ class PromptBox:
             if not self._drop(event.data):
                 event.current_buffer.insert_text(event.data)
 
-        @keys.add(Keys.Any, filter=has_keys & is_empty)
+        @keys.add(Keys.Any, filter=has_keys)
         def answer(event: KeyPressEvent) -> None:
-            word = next((w for w in ANSWER_WORDS if w[0] == event.data.lower()), "")
-            if word and word[0] in self._handlers.answer_keys():
-                if word != "no":  # what follows a no is the reason
-                    self._rest, self._rest_until_s = word[1:], self._clock_s() + _PAUSE_S
-                self._handlers.on_answer_key(word[0])
+            if not self.buffer.text and event.data.lower() == "n":  # what follows a no is the reason
+                self._handlers.on_answer_key("n")
+                return
+            event.current_buffer.insert_text(event.data)
+            typed = self.buffer.text
+            if word := self._answer_word(typed):
+                self.later(_SETTLE_S.get(word[0], 0.0), lambda: self._settle(typed))
             else:
                 self._handlers.on_answer_key("")
+
+    def _answer_word(self, typed: str) -> str:
+        """Return the answer that a line begins with, if it is no more than that."""
+        beginning = typed.lower()
+        keys = self._handlers.answer_keys()
+        return next((w for w in ANSWER_WORDS if beginning and w.startswith(beginning) and w[0] in keys), "")
+
+    def _settle(self, typed: str) -> None:
+        """Take a key as the answer once nothing was typed after it for a moment."""
+        word = self._answer_word(typed)
+        if self._draft is None or self.buffer.text != typed or not word:
+            return
+        self._rest, self._rest_until_s = word[len(typed) :], self._clock_s() + _PAUSE_S
+        self.buffer.reset()
+        self._handlers.on_answer_key(word[0])
 
     def _drop(self, key: str) -> bool:
         """Whether a key only finishes the word that has answered already."""
@@ -388,8 +450,10 @@ class PromptBox:
             return
         buffer = self.buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-            buffer.complete_state = None  # Enter in the menu takes what is chosen; the next one sends
-            return
+            buffer.complete_state = None
+            # Enter on a row of a menu chooses it; what completes a line is taken, and the next Enter sends.
+            if not self._is_picking:
+                return
         if buffer.text.endswith("\\"):
             buffer.delete_before_cursor(1)
             buffer.insert_text("\n")
@@ -399,9 +463,7 @@ class PromptBox:
             self._edit(text.removeprefix("/edit").strip())
             return
         if text in _PICKED and buffer.complete_state is None and self._draft is None:
-            buffer.text = f"{text} "
-            buffer.cursor_position = len(buffer.text)
-            buffer.start_completion(select_first=False)
+            self.pick(text)
             return
         # The line being typed is the last one; the others are from the history.
         is_recalled = buffer.working_index < len(buffer._working_lines) - 1
@@ -413,6 +475,24 @@ class PromptBox:
             buffer.append_to_history()
         buffer.reset()
         self._handlers.on_line(Line(text, self._pastes.unfold(text), pasted))
+
+    def pick(self, command: str) -> None:
+        """Open the menu of a command that is chosen from one."""
+        self.buffer.text = f"{command} "
+        self.buffer.cursor_position = len(self.buffer.text)
+        self.buffer.start_completion(select_first=False)
+
+    @property
+    def _is_picking(self) -> bool:
+        """Whether the line is a command whose argument is chosen from a menu."""
+        name, space, _ = self.buffer.text.partition(" ")
+        return bool(space) and name in _PICKED
+
+    def _below(self) -> StyleAndTextTuples:
+        # Not padded to the width: a row that long is wrapped by a terminal that is made narrower.
+        is_menu = self.buffer.complete_state is not None and self._is_picking
+        text = f" {_MENU_HINT}"[: self.width] if is_menu else self._handlers.below(self.width)
+        return [("class:status", text)]
 
     def _remove_mark(self, event: KeyPressEvent) -> None:
         """A placeholder goes as a whole: what is left of one would be sent as it is."""
@@ -488,48 +568,20 @@ class PromptBox:
         event.current_buffer.insert_text(self._pastes.fold(event.data))
 
 
+class _ResizableApplication(Application[None]):
+    """Has what was drawn at the old width erased first when the terminal is resized."""
+
+    def __init__(self, erase: Callable[[], None], **options: Any) -> None:
+        super().__init__(**options)
+        self._erase_drawn = erase
+
+    def _on_resize(self) -> None:
+        self._erase_drawn()
+        super()._on_resize()
+
+
 async def _run_in_terminal(work: Callable[[], None]) -> None:
     await run_in_terminal(work, in_executor=True)
-
-
-_PASTED = "# pasted "
-_ENTRY = re.compile(rf"^{_PASTED}(?P<pasted>.*)$|^(?P<lines>\+.*(?:\n\+.*)*)$", re.MULTILINE)
-
-
-class _Unfolding(FileHistory):
-    """Keeps a line with its pastes in it, so that it means the same tomorrow; the very long ones stay folded."""
-
-    def __init__(self, path: Path, pastes: Pastes) -> None:
-        super().__init__(str(path))
-        self._pastes = pastes
-        with contextlib.suppress(OSError), open(path, "ab", opener=private_opener):
-            pass
-
-    def store_string(self, string: str) -> None:
-        whole = self._pastes.unfold(string)
-        if "@" in whole:
-            # A comment to the format, read back below: which paths were pasted, so that tomorrow they attach nothing.
-            with open(self.filename, "a", encoding="utf-8", errors="replace") as file:
-                file.write(f"\n{_PASTED}{json.dumps([paste for paste in self._pastes.last if '@' in paste])}")
-        super().store_string(whole if len(whole) <= _HISTORY_CHARS else string)
-
-    def load_history_strings(self) -> Iterable[str]:
-        with contextlib.suppress(OSError):
-            self._pastes.load(_stored_pastes(Path(os.fsdecode(self.filename)).read_text("utf-8", errors="replace")))
-        return super().load_history_strings()
-
-
-def _stored_pastes(history: str) -> Iterator[str]:
-    """Yield the pasted parts of the lines in a history file; a line with a path and no record counts as pasted."""
-    record: list[str] | None = None
-    for entry in _ENTRY.finditer(history):
-        if entry["pasted"] is not None:
-            with contextlib.suppress(ValueError):
-                record = [str(paste) for paste in json.loads(entry["pasted"])]
-        elif entry["lines"] is not None:
-            line = "\n".join(part[1:] for part in entry["lines"].split("\n")).strip()
-            yield from [line] if record is None else record
-            record = None
 
 
 def _quick_paste(source: Input) -> Input:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from perdure.cli.style import safe
+from perdure.commands.format import count
 from perdure.config.env import shell_environment, user_shell
 from perdure.redaction import redact
 
@@ -110,7 +111,7 @@ def _forward(process: subprocess.Popen[bytes], write: Callable[[str], None]) -> 
     if rest and lines < _MAX_LINES:
         write(f"  {safe(rest)}\n")
     if lines > _MAX_LINES:
-        write(f"  … {lines - _MAX_LINES:,} more lines\n")
+        write(f"  … {count(lines - _MAX_LINES, 'more line')}\n")
     process.stdout.close()
     return "".join(pieces)
 

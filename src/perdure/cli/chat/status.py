@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.style import program_name
 from perdure.commands.format import bar, count, share, tokens, total_cost, usage_lines
+from perdure.config.env import is_secret_name, own_variables
 from perdure.providers.codec import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.registry import missing_key
@@ -18,8 +20,19 @@ _GAUGE_CELLS = 16
 def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
     """One line naming the model, plus hints for the first message."""
     endpoint = surface.agent.endpoint
-    yield f"Perdure · {endpoint.model} ({endpoint.provider}) · /help lists the commands, Alt-Enter makes a new line"
+    hint = "/help lists the commands, Alt-Enter makes a new line"
+    if surface.unchosen_models:
+        yield f"Perdure · no model is chosen yet · {hint}"
+        yield f"{endpoint.base_url} lists {choice_line(surface)}"
+    else:
+        yield f"Perdure · {endpoint.model} ({endpoint.provider}) · {hint}"
     yield from route_lines(surface)
+
+
+def choice_line(surface: ChatCommandContext) -> str:
+    """Return the models to choose from where the config has no default."""
+    models = surface.unchosen_models
+    return f"{', '.join(models[:10])}{' …' if models[10:] else ''}; /model NAME chooses one."
 
 
 def route_lines(surface: ChatCommandContext) -> Iterator[str]:
@@ -49,6 +62,7 @@ def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
     entries = surface.store.history(conversation.tip_session_id).entries
     named = f" “{conversation.title}”" if conversation.title else ""
     yield f"Resumed {conversation.id}{named}, {count(len(entries), 'message')} in view."
+    yield from surface.resume_notes
     yield ""
 
 
@@ -61,9 +75,37 @@ def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     totals = surface.store.ledger.totals(session_id)
     named = f" “{conversation.title}”" if conversation.title else ""
     yield f"Conversation {conversation.id}{named}"
-    yield f"Go on with it:     {program_name()} chat --resume {conversation.id}"
+    yield from _resume_lines(surface, conversation.id)
     yield from usage_lines(totals.usage)
     yield f"{'cost':<18} {total_cost(totals):>12}"
+
+
+# A command is broken by itself, where a shell joins the lines again, before the terminal wraps it.
+_COMMAND_WIDTH = 54
+# Stored with the conversation, or chosen anew.
+_RESTORED = ("model.name", "model.provider", "permissions.mode", "tools.approval")
+
+
+def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator[str]:
+    """Return the command that resumes the session, with the environment and the config of this run, in lines."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in own_variables().items()]
+    flags = [
+        f"--set {shlex.quote(f'{name}={value}')}"
+        for name, value in surface.flags.items()
+        if name not in _RESTORED and not is_secret_name(name)
+    ]
+    resume = f"chat --resume {conversation_id}"
+    if not variables and not flags:
+        yield f"Go on with it:     {program_name()} {resume}"
+        return
+    yield "Go on with it:"
+    lines = [""]
+    for piece in (*variables, program_name(), *flags, resume):
+        if lines[-1] and len(lines[-1]) + len(piece) > _COMMAND_WIDTH:
+            lines.append("")
+        lines[-1] += f" {piece}" if lines[-1] else piece
+    yield from (f"  {line} \\" for line in lines[:-1])  # lines that a shell joins again
+    yield f"  {lines[-1]}"
 
 
 def status_line(surface: ChatCommandContext) -> str:
@@ -75,10 +117,10 @@ def status_line(surface: ChatCommandContext) -> str:
         for call in surface.store.ledger.calls(session_id, limit=1):
             used = call.usage.prompt_tokens or call.estimate_tokens or 0
             window, threshold = call.window_tokens, call.threshold_tokens
-    parts = [gauge.model]
+    parts = [gauge.model if not surface.unchosen_models else "no model chosen"]
     if window:
         drawn = bar(used, window, width=_GAUGE_CELLS, mark=threshold)
-        parts.append(f"{drawn} {tokens(used)}/{tokens(window)}")
+        parts.append(f"{drawn} {tokens(used)}/{'~' if gauge.is_assumed else ''}{tokens(window)}")
     parts.append(surface.permissions.mode)
     if session_id is not None:
         totals = surface.store.ledger.totals(session_id)

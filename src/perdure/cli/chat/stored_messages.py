@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
-from perdure.cli.chat.activity import named_call
+from perdure.cli.chat.activity import failure_label, named_call
 from perdure.cli.chat.clipboard import osc52
 from perdure.cli.style import Style, fit_lines, safe
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, when
+from perdure.core.display import cut_off_label
 from perdure.core.errors import NotFound, StoreUnavailable
 from perdure.core.files import PRIVATE_MODE, replace_file
-from perdure.core.messages import Entry, ImagePart, Message, TextPart
-from perdure.store.records import Span
+from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
+from perdure.core.rules import find_call
+from perdure.store.records import Span, ToolRun
 from perdure.store.store import SessionStore
 
 _FORMATS = {"md": ".md", "markdown": ".md", "json": ".json"}
@@ -90,6 +93,8 @@ def markdown_lines(title: str, entries: Iterable[Entry]) -> Iterator[str]:
                 yield part.text
             elif isinstance(part, ImagePart):
                 yield "*[an image]*"
+        if label := cut_off_label(message):
+            yield f"\n*[{label}]*"
         for call in (made.dispatched for made in message.tool_calls):
             yield f"\nCall of `{call.name}`:\n"
             yield from _fenced(call.arguments, "json")
@@ -126,11 +131,14 @@ def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style)
     last = store.conversations.get(session_id).last_seq
     if not last:
         return ""
-    entries = _last_turns(store.log.read(session_id, Span(max(1, last - _MAX_MESSAGES + 1), last)))
-    parts = [part for entry in entries for part in _replayed(entry.message, width, ink)]
+    span = Span(max(1, last - _MAX_MESSAGES + 1), last)
+    entries = _last_turns(store.log.read(session_id, span))
+    results = _Results(entries, store.timeline.tool_runs(session_id, span))
+    parts = [part for n, entry in enumerate(entries) for part in _replayed(entry.message, results.after(n), width, ink)]
     earlier = entries[0].seq - 1 if entries else last
     if earlier > 0:
-        note = f"… {earlier:,} earlier {'messages' if earlier > 1 else 'message'}: /expand m:1-{earlier} opens them"
+        how = f"/expand m:1-{earlier} opens them" if earlier > 1 else "/expand m:1 opens it"
+        note = f"… {count(earlier, 'earlier message')}: {how}"
         parts.insert(0, f"{ink.dim(note)}\n")
     return "".join(parts) + "\n"
 
@@ -141,8 +149,21 @@ def _last_turns(entries: Sequence[Entry]) -> Sequence[Entry]:
     return entries[begins[-_MAX_TURNS:][0] :] if begins else entries
 
 
-def _replayed(message: Message, width: int, ink: Style) -> Iterator[str]:
-    """Yield what is shown of a message: words and calls; results and notes for the model are left out."""
+class _Results:
+    """The results of a conversation's calls, with the states and exit codes that were recorded of them."""
+
+    def __init__(self, entries: Sequence[Entry], runs: Mapping[tuple[int, str], ToolRun]) -> None:
+        self._entries = entries
+        self._runs = runs
+
+    def after(self, index: int) -> list[tuple[Entry, ToolRun]]:
+        """The results right behind a message: of its calls, where it makes any."""
+        results = takewhile(lambda entry: entry.message.role == "tool", self._entries[index + 1 :])
+        return [(e, self._runs.get((e.created_at_ms, e.message.tool_call_id or ""), ToolRun())) for e in results]
+
+
+def _replayed(message: Message, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:
+    """Yield what is shown of a message: words and how calls ended; results and notes for the model are left out."""
     if message.kind == "handoff":
         yield f"{ink.dim('· compacted here: /handoff shows what the model reads of it')}\n"
     elif message.is_real_user:
@@ -151,7 +172,23 @@ def _replayed(message: Message, width: int, ink: Style) -> Iterator[str]:
     elif message.role == "assistant":
         if message.text.strip():
             yield _painted(message.text, width, ink)
-        yield from (f"{ink.good('●')} {named_call(call)}\n" for call in message.tool_calls)
+        if label := cut_off_label(message):
+            yield f"{ink.dim(label)}\n\n"
+        yield from (_call_line(call, results, ink) for call in message.tool_calls)
+
+
+def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: Style) -> str:
+    """The line of a call as it was when it ended: refused, failed and stopped ones are marked."""
+    state: str | None = "interrupted"
+    exit_code: int | None = None
+    for entry, run in results:
+        if find_call((call,), entry.message.tool_call_id) is not None:
+            state, exit_code = entry.message.tool_state or run.state, run.exit_code
+            break
+    if state not in ("failed", "refused", "interrupted"):
+        return f"{ink.good('●')} {named_call(call)}\n"
+    mark = ink.warn("■") if state == "interrupted" else ink.bad("✗")
+    return f"{mark} {named_call(call)} {ink.dim(f'· {failure_label(state, exit_code)}')}\n"
 
 
 def _typed(message: Message) -> str:
@@ -162,7 +199,9 @@ def _typed(message: Message) -> str:
 
 
 def _painted(markdown: str, width: int, ink: Style) -> str:
-    from perdure.cli.chat.markdown import painted  # rich is slow to import: not before there is something to show
+    from perdure.cli.chat.markdown_render import (
+        painted,  # rich is slow to import: not before there is something to show
+    )
 
     lines = painted(markdown, width=width, is_color=ink.is_color).rstrip("\n").split("\n")
     return "\n".join(_shorten(lines)) + "\n\n"
@@ -173,4 +212,4 @@ def _shorten(lines: list[str]) -> list[str]:
     if len(lines) <= _MAX_LINES + 1:
         return lines
     head, tail = 2 * _MAX_LINES // 3, _MAX_LINES // 3
-    return [*lines[:head], f"… {len(lines) - head - tail:,} more lines", *lines[-tail:]]
+    return [*lines[:head], f"… {count(len(lines) - head - tail, 'more line')}", *lines[-tail:]]

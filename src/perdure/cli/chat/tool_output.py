@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from perdure.cli.style import Style, safe
+from perdure.commands.format import count
 from perdure.core.display import edit_lines
 from perdure.core.events import ToolFinished, ToolOutput
 
@@ -14,7 +15,7 @@ _EXIT = re.compile(r"\A\[?exit (-?\d+)\]?\n?")
 # A result of `patch` that has only the first part of the diff.
 _CUT_DIFF = re.compile(r"\n\[… (?:\d+ more lines of the diff|more changes further down)\]\Z")
 _HUNK = re.compile(r"^@@ -(\d+)[^\n]*", re.MULTILINE)
-_MORE_HINT = "Ctrl-O shows all of it"
+_MORE_HINT = "; Ctrl-O shows all of it"
 # A mode or a rule did not allow the call.
 _FORBIDDEN = re.compile(r"was not run: (plan mode is on|the rule [^\n]*? forbids it)")
 # Their results are for the model; their name and size are enough unless they fail.
@@ -27,8 +28,9 @@ _QUIET_TOOLS = frozenset(
 _DIFF_TOOLS = frozenset({"patch", "write_file"})
 
 
-def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style) -> Iterator[str]:
+def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style, can_unfold: bool = True) -> Iterator[str]:
     """The lines below a finished call: at most about `most`, indented and no wider than the terminal."""
+    hint = _MORE_HINT if can_unfold else ""
     if most <= 0:
         return
     text = plain_output(event)
@@ -38,13 +40,13 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style) -> I
     if event.state in ("refused", "interrupted") or "<persisted-output>" in text:
         return
     if event.is_error and name != "terminal":
-        yield from _shortened(text.splitlines(), most, width, ink.bad, ink)
+        yield from _shortened(text.splitlines(), most, width, ink.bad, ink, hint)
     elif name in _QUIET_TOOLS:
         return
     elif name in _DIFF_TOOLS:
-        yield from _diff(_changed_lines(event), 2 * most, width, ink)
+        yield from _diff(_changed_lines(event), 2 * most, width, ink, hint)
     else:
-        yield from _shortened(text.splitlines(), most, width, ink.dim, ink)
+        yield from _shortened(text.splitlines(), most, width, ink.dim, ink, hint)
 
 
 def whole_output(event: ToolFinished) -> str:
@@ -66,7 +68,7 @@ def _changed_lines(event: ToolFinished) -> list[str]:
     lines = [safe(line) for line in edit_lines(event.call.name, arguments)]
     if not lines:
         return text.splitlines()
-    where = _position(text, lines) if is_patch else f"{len(lines):,} lines"
+    where = _position(text, lines) if is_patch else count(len(lines), "line")
     return [f"@@ {where}{', and every other match' if arguments.get('replace_all') else ''} @@", *lines]
 
 
@@ -95,7 +97,7 @@ def shorten_preview(output: ToolOutput, *, most: int, width: int, ink: Style) ->
         return
     end = (last or first)[-max(1, most - 1) :]
     yield ink.dim(_fit(first[0], width))
-    yield ink.dim(_fit(f"… {max(1, output.lines - len(end) - 1):,} more lines", width))
+    yield ink.dim(_fit(f"… {count(max(1, output.lines - len(end) - 1), 'more line')}", width))
     yield from (ink.dim(_fit(line, width)) for line in end)
 
 
@@ -104,18 +106,20 @@ def plain_output(event: ToolFinished) -> str:
     return _EXIT.sub("", safe(event.result.text), count=1).strip("\n")
 
 
-def _shortened(lines: Sequence[str], most: int, width: int, colour: Callable[[str], str], ink: Style) -> Iterator[str]:
+def _shortened(
+    lines: Sequence[str], most: int, width: int, colour: Callable[[str], str], ink: Style, hint: str
+) -> Iterator[str]:
     """The first and the last lines; more of the end, which is where results are."""
     if len(lines) <= most + 1:  # the note would replace a single line
         yield from (colour(_fit(line, width)) for line in lines)
         return
     first = most // 3
     yield from (colour(_fit(line, width)) for line in lines[:first])
-    yield ink.key(_fit(f"… {len(lines) - most:,} more lines; {_MORE_HINT}", width))
+    yield ink.key(_fit(f"… {count(len(lines) - most, 'more line')}{hint}", width))
     yield from (colour(_fit(line, width)) for line in lines[len(lines) - (most - first) :])
 
 
-def _diff(lines: Sequence[str], most: int, width: int, ink: Style) -> Iterator[str]:
+def _diff(lines: Sequence[str], most: int, width: int, ink: Style, hint: str) -> Iterator[str]:
     """A diff in red and green, without the sentence before it."""
     start = next((n for n, line in enumerate(lines) if line.startswith("@@")), None)
     if start is None:
@@ -125,7 +129,7 @@ def _diff(lines: Sequence[str], most: int, width: int, ink: Style) -> Iterator[s
         colour = ink.good if line.startswith("+") else ink.bad if line.startswith("-") else ink.dim
         yield colour(_fit(line, width))
     if len(shown) > most:
-        yield ink.key(_fit(f"… {len(shown) - most:,} more lines; {_MORE_HINT}", width))
+        yield ink.key(_fit(f"… {count(len(shown) - most, 'more line')}{hint}", width))
 
 
 def _fit(line: str, width: int) -> str:

@@ -10,6 +10,7 @@ from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.activity import (
     TARGET_CHARS,
     Activity,
+    failure_label,
     is_plan_done,
     named_call,
     plan_lines,
@@ -35,6 +36,7 @@ from perdure.core.events import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    TurnStarted,
 )
 from perdure.core.messages import ToolCall
 
@@ -52,7 +54,7 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     size, address = (spilled.chars, spilled.address) if spilled is not None else _stored_output(text) or (len(text), "")
     figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
     if event.is_error:
-        figures.insert(0, _failure(event))
+        figures.insert(0, failure_label(event.state, event.exit_code))
     if address:
         figures.append(f"kept at {address}")
     end = f"· {' · '.join(figures)}"
@@ -63,14 +65,6 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
 def stopped_line(call: ToolCall, ink: Style) -> str:
     """The line of a call that was interrupted before it had a result."""
     return f"{ink.warn('■')} {named_call(call)} {ink.dim('· stopped')}\n"
-
-
-def _failure(event: ToolFinished) -> str:
-    if event.state == "refused":
-        return "not allowed"
-    if event.state == "interrupted":
-        return "stopped"
-    return f"exit {event.exit_code}" if event.exit_code else "failed"
 
 
 def spilled_line(event: OutputSpilled, ink: Style) -> str:
@@ -103,7 +97,10 @@ class ChatTranscript:
         shows_reasoning: bool = False,
         streams: bool = True,
         tool_lines: int = 6,
+        can_unfold: bool = True,
     ) -> None:
+        # Whether there is a key that shows a tool's output whole.
+        self._can_unfold = can_unfold
         self._write = write
         self._width = width
         self._ink = ink
@@ -136,6 +133,8 @@ class ChatTranscript:
                 self._take(text)
             case ReasoningDelta(text):
                 self._think(text)
+            case TurnStarted():
+                self._is_answered = False
             case CallStarted():
                 self.busy("thinking")
             case ToolStarted():
@@ -166,12 +165,11 @@ class ChatTranscript:
     def idle(self) -> None:
         self._activity = None
 
-    def stop(self) -> None:
+    def stop(self, *, is_cut: bool = False) -> None:
         """End what was going on: what was shown of an answer stays, and calls without a result are marked."""
-        self._end_text()
+        self._end_text(is_cut=is_cut)
         for running in self._work.end():
             self._write(stopped_line(running.call, self._ink))
-        self._is_answered = False
         self.idle()
 
     def unfold(self) -> str:
@@ -190,7 +188,7 @@ class ChatTranscript:
             lines = [*lines, *(self._ink.dim(line) for line in self._thought.split("\n")[-3:])]
         now_s = time.monotonic()
         lines += self._work.lines(width)
-        if self._activity is not None and not self._work.is_waiting:
+        if self._activity is not None and not self._work.is_waiting and not self._blocks.live.strip():
             what, began = self._activity
             lines.append(self._ink.dim(f"{_turning(now_s)} {what} … {now_s - began:.0f} s"))
         return "\n".join(lines[-rows:]) if rows > 0 else ""
@@ -227,7 +225,9 @@ class ChatTranscript:
             self.idle()
 
     def _painted(self, markdown: str, width: int) -> str:
-        from perdure.cli.chat.markdown import painted  # rich costs a fifth of a second: not before the first answer
+        from perdure.cli.chat.markdown_render import (
+            painted,  # rich costs a fifth of a second: not before the first answer
+        )
 
         return painted(markdown, width=width, is_color=self._ink.is_color)
 
@@ -250,10 +250,10 @@ class ChatTranscript:
         if not self._shows_reasoning:
             self._write(self._ink.dim(f"thought for {took_s:.0f} s") + "\n")
 
-    def _end_text(self) -> None:
+    def _end_text(self, *, is_cut: bool = False) -> None:
         self._end_thinking()
         unseen, self._unseen = self._unseen, ""
-        self._print([*self._blocks.feed(unseen), *self._blocks.end()])
+        self._print([*self._blocks.feed(unseen), *self._blocks.end(is_cut=is_cut)])
         self._has_gap = False
 
     def _show_call(self, event: ToolFinished) -> None:
@@ -282,7 +282,9 @@ class ChatTranscript:
 
     def _show_output(self, event: ToolFinished) -> None:
         self._last_output = (named_call(event.call), whole_output(event))
-        for line in output_lines(event, most=self._tool_lines, width=self._width(), ink=self._ink):
+        for line in output_lines(
+            event, most=self._tool_lines, width=self._width(), ink=self._ink, can_unfold=self._can_unfold
+        ):
             self._write(f"{line}\n")
 
     def _note_spill(self, event: OutputSpilled) -> None:
@@ -306,7 +308,7 @@ class ChatTranscript:
         self._write("".join(f"{in_colour(line)}\n" for line in fit_lines(text.split("\n"), self._width())))
 
     def _finish(self, event: TurnFinished) -> None:
-        self.stop()
+        self.stop(is_cut=event.outcome in ("interrupted", "failed"))
         if self._has_new_plan and not is_plan_done(self._work.plan):
             lines = [plan_summary(self._work.plan), *plan_lines(self._work.plan)]
             self._write_words("\n".join(lines), self._ink.dim)

@@ -299,7 +299,7 @@ class ChatApp:
         elif key:
             self._reply({"y": "yes", "s": "session", "a": "always"}[key])
         else:
-            self._panel.notice = f"One key answers: {self._panel.question.hint}"
+            self._panel.notice = "Enter refuses with these words, which the model reads; without them one key answers."
         self._box.redraw()
 
     def _next_mode(self) -> None:
@@ -387,7 +387,7 @@ class ChatApp:
 
     def _below(self, width: int) -> str:
         text = safe(self._hint or (self._status if self._desk is not None else self._starting()))
-        return f" {_short(text, width - 1)}".ljust(width)
+        return f" {_short(text, width - 1)}"
 
     def _starting(self) -> str:
         """Opening is quick, but for a database that must first be brought up to date."""
@@ -467,15 +467,17 @@ class ChatApp:
             self._completer.desk = desk
             self._status, self._desk = desk.status(), desk
         except PerdureError as error:
-            self._give_up(f"perdure: {runnable(str(error))}")
+            self._give_up(self._page([f"perdure: {runnable(str(error))}"]).rstrip("\n"))
             return
         except Exception:  # thread boundary: an error here would leave a dead prompt
             self._give_up(traceback.format_exc())
             return
+        if desk.surface.unchosen_models:
+            self._inbox.put(partial(self._box.pick, "/model"))
         desk.look_around(lambda text: self.write(self._page(text.splitlines())))
+        self._refresh(desk)
         desk.warm_up()
         self._on_ready()
-        self._refresh(desk)
         while (line := self._lines.get()) is not None:
             self._inbox.put(partial(self._begin, line))
             self._answer(line)

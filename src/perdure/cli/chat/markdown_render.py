@@ -1,0 +1,66 @@
+"""Markdown drawn for a terminal, with rich, which is slow to import: not before there is something to show."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import ClassVar
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markdown import CodeBlock, Heading, Markdown
+from rich.syntax import Syntax
+from rich.text import Text
+
+from perdure.cli.style import safe
+
+_LEAST_WIDTH = 20
+# Prose wider than this is hard to read, however wide the window is.
+_MOST_WIDTH = 120
+# Trailing blanks, also before the escape that ends a colour.
+_PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+
+
+class _PlainHeading(Heading):
+    """A heading on the left, without a frame."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(self.text.plain, style="bold underline" if self.tag == "h1" else "bold")
+
+
+class _PlainCode(CodeBlock):
+    """Code in the terminal's own colours, set in by two, so that it can be copied."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = str(self.text).rstrip("\n")
+        yield Syntax(
+            code, self.lexer_name, theme="ansi_dark", word_wrap=True, padding=(0, 2), background_color="default"
+        )
+
+
+class _MarkdownPage(Markdown):
+    elements: ClassVar[dict[str, type]] = {
+        **Markdown.elements,
+        "heading_open": _PlainHeading,
+        "fence": _PlainCode,
+        "code_block": _PlainCode,
+    }
+
+
+def painted(markdown: str, *, width: int, is_color: bool) -> str:
+    """The text with its escapes, each line ended; blank text gives none."""
+    if not markdown.strip():
+        return ""
+    out = io.StringIO()
+    console = Console(
+        file=out,
+        width=max(_LEAST_WIDTH, min(width, _MOST_WIDTH)),
+        force_terminal=True,
+        color_system="standard" if is_color else None,
+        no_color=not is_color,
+        legacy_windows=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+    console.print(_MarkdownPage(safe(markdown), code_theme="ansi_dark", hyperlinks=False))
+    return _PADDING.sub(r"\1", out.getvalue()).strip("\n") + "\n"

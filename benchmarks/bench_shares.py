@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import perdure
 from benchmarks.bench_retention import load_cases, load_scorer, visible_text
 from benchmarks.table import Row
-from perdure.config.settings import CompressionSettings
+from perdure.config.sections import CompressionSettings
 from perdure.models.windows import window_budgets
 
 TITLE = "Shares of tail and record (facts kept, tokens per later call, tokens until the next compaction)"

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any
 
 from benchmarks.table import Row
 from perdure.core.messages import Entry, user
-from perdure.providers.http import SseReader
+from perdure.providers.http import HttpClient, HttpxClient, SseReader, url_of
+from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.providers.registry import mode_module
 from perdure.providers.transport import Transport
 from perdure.providers.types import ApiMode, Endpoint, ModelRequest
@@ -50,6 +55,7 @@ def rows() -> Iterator[Row]:
             cost = asyncio.run(calls("chat_completions", root, "paced", chunks=PACED, runs=2))
             note = "each waits for the next: mostly waking up"
             yield Row("the same, a chunk every 2 ms", cost / PACED * 1e6, "µs", note=note)
+            yield from compare_clients(root)
         finally:
             server.terminate()
 
@@ -70,11 +76,65 @@ def read(mode: ApiMode, chunks: list[bytes]) -> None:
     stream.finish()
 
 
-async def calls(mode: ApiMode, root: str, text: str, *, chunks: int, runs: int) -> float:
+def compare_clients(root: str) -> Iterator[Row]:
+    """The gateway's HTTP client beside libraries that could replace it."""
+    clients: dict[str, Callable[[], HttpClient]] = {"our own": AsyncioHttpClient, "httpx": HttpxClient}
+    if importlib.util.find_spec("aiohttp") is not None:
+        clients["aiohttp"] = AiohttpClient
+    for text, chunks, runs in (("burst", CHUNKS, 8), ("paced", PACED, 4)):
+        for name, make in clients.items():
+            cost = asyncio.run(calls("chat_completions", root, text, chunks=chunks, runs=runs, make=make))
+            yield Row(f"HTTP client {name}: {text}", cost / chunks * 1e6, "µs")
+
+
+class AiohttpClient:
+    """The same port over aiohttp, for comparison: no TLS settings, no decompression of our own."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+
+    @asynccontextmanager
+    async def post(
+        self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
+    ) -> AsyncIterator[AiohttpResponse]:
+        aiohttp: Any = import_module("aiohttp")
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=connect_s))
+        async with self._session.post(url_of(endpoint.base_url, path), data=body, headers=headers) as response:
+            yield AiohttpResponse(response)
+
+    def failures(self) -> tuple[type[BaseException], ...]:
+        return (OSError, import_module("aiohttp").ClientError)
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+class AiohttpResponse:
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    @property
+    def status_code(self) -> int:
+        return int(self._response.status)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {name.lower(): value for name, value in self._response.headers.items()}
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        async for piece in self._response.content.iter_any():
+            yield piece
+
+
+async def calls(
+    mode: ApiMode, root: str, text: str, *, chunks: int, runs: int, make: Callable[[], HttpClient] = HttpxClient
+) -> float:
     """The least CPU seconds of several calls over one kept connection; the first one opens it."""
     base = root if mode == "anthropic_messages" else f"{root}/v1"
     request = ModelRequest("m", (Entry(0, user(text)),), max_tokens=100_000)
-    way, found = Transport(), list[float]()
+    way, found = Transport(client=make()), list[float]()
     for _ in range(runs):
         heard: list[object] = []
         start = time.process_time()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +24,7 @@ from perdure.lab.replay.sessions import RecordedMessage, RecordedSession, read_t
 from support.recorded import PORT, as_json, recorded_session
 
 WINDOW = 16_000
-POLICIES = ("none", "truncate", "mask", "hermes", "digest", "compressor")
+POLICIES = ("none", "truncate", "mask", "hermes", "digest", "compressor", "windows")
 
 
 def measured(policy: str, session: RecordedSession | None = None, window: int = WINDOW) -> SessionMeasures:
@@ -53,6 +57,33 @@ def test_what_was_said_first_and_needed_last_is_remembered_or_not() -> None:
 def test_two_replays_give_identical_numbers() -> None:
     first, second = (replace(measured("compressor"), own_s=0) for _ in range(2))
     assert first == second
+
+
+def totals_as_json(policies: Sequence[str]) -> str:
+    """Two sessions under some policies, as `--json` prints them, apart from the time they took."""
+    sessions = (recorded_session(4, name="brisk"), recorded_session(4, name="slow", seconds=400.0))
+    results = [run_job(ReplayJob(s, parse_policy(p), WINDOW)) for s in sessions for p in policies]
+    return json.dumps([asdict(replace(t, own_s=0)) for t in total_results(results)])
+
+
+@pytest.mark.spec("O8")
+@pytest.mark.slow
+def test_two_runs_with_different_hash_seeds_give_the_same_bytes() -> None:
+    policies = ("hermes", "digest:cost_rule=both,cost_floor=0.3", "windows")
+    script = f"from lab.test_replay import totals_as_json; print(totals_as_json({policies!r}))"
+    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", script]
+    other = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    assert other.stdout.strip() == totals_as_json(policies)
+
+
+@pytest.mark.spec("O8")
+def test_a_summary_is_billed_in_the_other_ways_it_could_have_been_requested() -> None:
+    asked, digest = measured("compressor"), measured("digest")
+    assert (digest.summary_small_usd, digest.summary_prefix_usd) == (0.0, 0.0)
+    assert 0 < asked.summary_small_usd < asked.summary_cost_usd["anthropic-5m"]
+    brisk, slow = (measured("compressor", recorded_session(seconds=s)).summary_prefix_usd for s in (10.0, 400.0))
+    assert 0 < brisk < slow, "a prefix that has expired is read at the full price"
 
 
 @pytest.mark.spec("O8")
@@ -185,6 +216,32 @@ def test_a_results_file_is_taken_up_again(tmp_path: Path) -> None:
 def test_a_broken_session_is_a_result_of_its_own() -> None:
     totals = total_results([run_job(ReplayJob(RecordedSession("empty", ()), parse_policy("none"), WINDOW))])
     assert (totals[0].sessions, totals[0].failed) == (0, 1)
+
+
+WORKER = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from perdure.lab.replay.batch import end_with_parent
+
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
+    pool.submit(abs, -1).result()
+    print("ready", flush=True)
+    pool.submit(time.sleep, 600).result()
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_ends_with_a_replay_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "started.py"
+    script.write_text(WORKER, encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        parent.kill()
+        # The worker has the other end of the pipe, too.
+        assert parent.communicate(timeout=60)[0] == ""
 
 
 @pytest.mark.spec("O8")

@@ -10,10 +10,11 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ from perdure.lab.replay.sessions import RecordedSession, RecordedUsage, read_tur
 from perdure.testing.simulator import count_text
 
 # Raised when a measure changes its meaning: results of another format are computed again.
-FORMAT = 3
+FORMAT = 5
+# How each line of a results file begins.
+_RESULT_START = '{"key": "'
 # Jobs that wait for a process, for each process.
 _AHEAD = 2
 
@@ -54,14 +57,20 @@ def job_key(job: ReplayJob) -> str:
 
 
 class ResultsFile:
-    """Results by key, one JSON line each; a last line that was cut off is ignored."""
+    """Results by key, one JSON line each; a last line that was cut off is ignored.
+
+    Raises ConfigError for a file that holds anything else: results are not appended to it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._done: dict[str, SessionMeasures] = {}
-        if path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                self._load(line)
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        if text and not text.startswith(_RESULT_START):
+            raise ConfigError(f"{path} is not a results file: its first line is not a result; name another file")
+        self._is_cut = bool(text) and not text.endswith("\n")
+        for line in text.splitlines():
+            self._load(line)
 
     def get(self, key: str) -> SessionMeasures | None:
         return self._done.get(key)
@@ -70,9 +79,10 @@ class ResultsFile:
         line = json.dumps({"key": key, "measures": asdict(measures)}, ensure_ascii=False)
         try:
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+                file.write(f"\n{line}\n" if self._is_cut else f"{line}\n")
         except OSError as error:
             raise ConfigError(f"cannot write {self._path}: {error.strerror}") from error
+        self._is_cut = False
 
     def _load(self, line: str) -> None:
         try:
@@ -80,6 +90,18 @@ class ResultsFile:
             self._done[row["key"]] = measures_from_dict(row["measures"])
         except (ValueError, KeyError, TypeError):
             return
+
+
+def end_with_parent() -> None:
+    """End this worker process as soon as the one that started it has ended, even by a signal."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, name="replay-parent", daemon=True).start()
 
 
 def measures_from_dict(raw: Mapping[str, Any]) -> SessionMeasures:
@@ -94,8 +116,8 @@ def run_jobs(
     jobs: Iterable[ReplayJob], *, processes: int | None = None, results: ResultsFile | None = None
 ) -> Iterator[ReplayResult]:
     """Yield the result of each job as it is done; a failed one does not stop the others."""
-    count = processes or os.cpu_count() or 1
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    workers = processes or os.cpu_count() or 1
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), initializer=end_with_parent)
     pending: dict[Future[ReplayResult], str] = {}
     try:
         for job in jobs:
@@ -104,7 +126,7 @@ def run_jobs(
                 # A copy of a session may have another id.
                 yield replace(stored, session=job.session.id)
                 continue
-            if len(pending) >= count * _AHEAD:
+            if len(pending) >= workers * _AHEAD:
                 yield from _finished(pending, results)
             pending[pool.submit(run_job, job)] = key
         while pending:
@@ -132,17 +154,21 @@ def _finished(pending: dict[Future[ReplayResult], str], results: ResultsFile | N
 
 @dataclass(frozen=True, slots=True)
 class PolicyTotals:
-    """All sessions under one policy at one window; sessions that failed are left out and counted."""
+    """One policy at one window, over the sessions that every policy completed."""
 
     policy: str
     window: int
     sessions: int
+    # Sessions that this policy could not finish, and those that it finished but another policy did not.
     failed: int
+    left_out: int
     calls: int
     summary_calls: int
     usage: Mapping[str, Mapping[str, int]]
     cost_usd: Mapping[str, float]
     summary_cost_usd: Mapping[str, float]
+    summary_small_usd: float
+    summary_prefix_usd: float
     compactions: int
     rewrites_expired: int
     rewrites_compaction: int
@@ -199,25 +225,32 @@ _SUMMED = (
 
 
 def total_results(results: Iterable[ReplayResult]) -> list[PolicyTotals]:
-    """Add up the results by policy and window, in an order that does not depend on which came first."""
+    """Add up the results by policy and window, in an order that does not depend on which came first.
+
+    Every row is over the same sessions: those completed by all rows, apart from rows that completed none.
+    """
     ordered = sorted(results, key=lambda r: (r.window, r.policy, r.session))
-    return [
-        _total(policy, window, list(group))
-        for (window, policy), group in groupby(ordered, key=lambda r: (r.window, r.policy))
-    ]
+    rows = [(key, list(group)) for key, group in groupby(ordered, key=lambda r: (r.window, r.policy))]
+    completed = [{r.session for r in group if isinstance(r, SessionMeasures)} for _, group in rows]
+    shared = set.intersection(*filter(None, completed)) if any(completed) else set()
+    return [_total(policy, window, group, shared) for (window, policy), group in rows]
 
 
-def _total(policy: str, window: int, group: Sequence[ReplayResult]) -> PolicyTotals:
-    done = [r for r in group if isinstance(r, SessionMeasures)]
+def _total(policy: str, window: int, group: Sequence[ReplayResult], shared: Set[str]) -> PolicyTotals:
+    completed = [r for r in group if isinstance(r, SessionMeasures)]
+    done = [m for m in completed if m.session in shared]
     calls = sum(m.calls for m in done)
     return PolicyTotals(
         policy=policy,
         window=window,
         sessions=len(done),
-        failed=len(group) - len(done),
+        failed=len(group) - len(completed),
+        left_out=len(completed) - len(done),
         usage={key: _sum_maps([m.usage[key] for m in done]) for key in PRICE_SYSTEMS} if done else {},
         cost_usd={key: round(sum(m.cost_usd[key] for m in done), 4) for key in PRICE_SYSTEMS},
         summary_cost_usd={key: round(sum(m.summary_cost_usd[key] for m in done), 4) for key in PRICE_SYSTEMS},
+        summary_small_usd=round(sum(m.summary_small_usd for m in done), 4),
+        summary_prefix_usd=round(sum(m.summary_prefix_usd for m in done), 4),
         peak_tokens=max((m.peak_tokens for m in done), default=0),
         mean_tokens=round(sum(m.mean_tokens * m.calls for m in done) / max(1, calls), 1),
         own_s=round(sum(m.own_s for m in done), 1),
@@ -265,15 +298,34 @@ def _output_tokens(session: RecordedSession) -> int:
     )
 
 
+def unique_sessions(
+    sessions: Iterable[RecordedSession], on_copy: Callable[[RecordedSession], None]
+) -> Iterator[RecordedSession]:
+    """Yield sessions with equal content once, and give an id that another session has a number."""
+    digests: set[str] = set()
+    ids: set[str] = set()
+    for session in sessions:
+        digest = session_digest(session)
+        if session.messages and digest in digests:
+            on_copy(session)
+            continue
+        digests.add(digest)
+        names = (session.id if n == 1 else f"{session.id} ({n})" for n in count(1))
+        unique_id = next(name for name in names if name not in ids)
+        ids.add(unique_id)
+        yield session if unique_id == session.id else replace(session, id=unique_id)
+
+
 def make_jobs(
     sessions: Iterable[RecordedSession],
     policies: Sequence[Policy],
     windows: Sequence[int],
     *,
     on_session: Callable[[RecordedSession], None],
+    on_copy: Callable[[RecordedSession], None] = lambda session: None,
 ) -> Iterator[ReplayJob]:
     """One job for each session, window and policy; policies without a window run once, at the largest."""
-    for session in sessions:
+    for session in unique_sessions(sessions, on_copy):
         on_session(session)
         for window in windows:
             for policy in policies:

@@ -43,7 +43,10 @@ def find_logs(paths: Iterable[Path]) -> Iterator[Path]:
     """The files that paths name; of a folder, every log in it, sorted. Raises ConfigError for what does not exist."""
     for path in paths:
         if path.is_dir():
-            yield from sorted(p for p in path.rglob("*") if p.name.endswith(_SUFFIXES) and "_usage.json" not in p.name)
+            logs = sorted(p for p in path.rglob("*") if p.name.endswith(_SUFFIXES) and "_usage.json" not in p.name)
+            if not logs:
+                raise ConfigError(f"no logs found in {path}: none of its files ends in {', '.join(_SUFFIXES)}")
+            yield from logs
         elif path.is_file():
             yield path
         else:
@@ -62,35 +65,56 @@ def count_sessions(path: Path) -> int:
         return 1
 
 
-def read_sessions(path: Path) -> Iterator[RecordedSession]:
+def _ignore_line(number: int) -> None:
+    """Skip a line without counting it."""
+
+
+def read_sessions(path: Path, *, on_skip: Callable[[int], None] = _ignore_line) -> Iterator[RecordedSession]:
     """Yield the sessions of a file. Raises ConfigError for one in no known format."""
     try:
         with open_log(path) as lines:
-            yield from parse_sessions(lines, name=_stem(path), usages=_UsageFile.beside(path))
+            yield from parse_sessions(lines, name=_stem(path), usages=_UsageFile.beside(path), on_skip=on_skip)
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
 
 
-def parse_sessions(lines: Iterable[str], *, name: str, usages: _UsageFile | None = None) -> Iterator[RecordedSession]:
-    """Yield the sessions in the lines of a file; `name` is the id of a session that has none."""
-    rows = iter(lines)
-    first = next((line for line in rows if line.strip()), "")
+def parse_sessions(
+    lines: Iterable[str],
+    *,
+    name: str,
+    usages: _UsageFile | None = None,
+    on_skip: Callable[[int], None] = _ignore_line,
+) -> Iterator[RecordedSession]:
+    """Yield the sessions in the lines of a file; `name` is the id of a session that has none.
+
+    `on_skip` gets the number of each line that is not a JSON object.
+    """
+    rows = enumerate(lines, 1)
+    first = next((line for _, line in rows if line.strip()), "")
     record = _parse(first)
-    if record is None or (isinstance(record, list) and record):
-        record = _parse(first + "".join(rows)) if record is None else record
-        rows = iter(())
+    if record is None:
+        record = _parse(first + "".join(line for _, line in rows))
     if isinstance(record, list) and record:
         yield _from_messages({"id": name, "messages": record})
         return
     if not isinstance(record, dict):
         raise ConfigError(_UNKNOWN)
     kind = _format_of(record)
-    records = chain((record,), (r for r in map(_parse, rows) if isinstance(r, dict)))
+    records = chain((record,), _objects(rows, on_skip))
     if kind == "openai" and "messages" in record:
         for number, row in enumerate(records):
             yield _from_messages({"id": f"{name}-{number}", **row}, usages)
         return
     yield _READERS[kind](list(records), name)
+
+
+def _objects(rows: Iterable[tuple[int, str]], on_skip: Callable[[int], None]) -> Iterator[Record]:
+    for number, line in rows:
+        record = _parse(line)
+        if isinstance(record, dict):
+            yield record
+        elif line.strip():
+            on_skip(number)
 
 
 def _format_of(record: Mapping[str, Any]) -> Format:

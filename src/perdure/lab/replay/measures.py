@@ -11,10 +11,10 @@ from perdure.core.events import CompactionFinished
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import CanonicalUsage
 from perdure.lab.replay.facts import Need, standing_instructions
-from perdure.lab.replay.prices import MAIN_SYSTEM, PRICE_SYSTEMS
+from perdure.lab.replay.prices import MAIN_SYSTEM, PRICE_SYSTEMS, SMALL_MODEL
 from perdure.lab.replay.provider import ReplayCall, ReplayProvider
-from perdure.models.tokens import estimate_message
 from perdure.store.store import SessionStore
+from perdure.testing.simulator import count_text
 
 # A call that reads less than this share of the previous prompt from a live cache has lost its prefix.
 REWRITE_SHARE = 0.5
@@ -24,6 +24,8 @@ BURST_CALLS = 4
 TTL_S = 300.0
 FIRST_HITS = 5
 _LISTED = 40
+# A request for a summary at the end of a conversation.
+_INSTRUCTION_TOKENS = 600
 _EXCERPT_CHARS = 90
 _LINE_CHARS = 30
 
@@ -67,6 +69,9 @@ class SessionMeasures:
     usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     cost_usd: Mapping[str, float] = field(default_factory=dict)
     summary_cost_usd: Mapping[str, float] = field(default_factory=dict)
+    # The same summaries by a small model, and as one more request behind the conversation's own prompt.
+    summary_small_usd: float = 0.0
+    summary_prefix_usd: float = 0.0
     compactions: int = 0
     # Calls that lost their prefix, by cause.
     rewrites_expired: int = 0
@@ -109,6 +114,7 @@ class MeasureRecorder:
         self._costs = dict.fromkeys(PRICE_SYSTEMS, 0.0)
         self._summary_costs = dict.fromkeys(PRICE_SYSTEMS, 0.0)
         self._summaries = 0
+        self._small_usd = self._prefix_usd = 0.0
         self._far = self._far_in_view = self._far_in_context = self._far_found = self._all = self._all_in_view = 0
         self._standing: dict[str, None] = {}
         self._checked = self._kept_instructions = 0
@@ -133,7 +139,7 @@ class MeasureRecorder:
             if call.task != "main":
                 self._summary_costs[key] += cost
         if call.task != "main":
-            self._summaries += 1
+            self._count_summary(call)
             return
         is_first_after = bool(self._compacted_at) and self._compacted_at[-1] == len(self._main)
         self._count_rewrite(call, is_first_after)
@@ -168,6 +174,8 @@ class MeasureRecorder:
             usage={key: _tokens(usage) for key, usage in self._totals.items()},
             cost_usd={key: round(cost, 6) for key, cost in self._costs.items()},
             summary_cost_usd={key: round(cost, 6) for key, cost in self._summary_costs.items()},
+            summary_small_usd=round(self._small_usd, 6),
+            summary_prefix_usd=round(self._prefix_usd, 6),
             compactions=len(self._compacted_at),
             rewrites_expired=self._expired,
             rewrites_compaction=self._by_compaction,
@@ -187,6 +195,20 @@ class MeasureRecorder:
             context=sizes,
             details=tuple(self._details),
         )
+
+    def _count_summary(self, call: ReplayCall) -> None:
+        """Bill a summary in the two other ways that it could have been requested."""
+        self._summaries += 1
+        usage = call.usages[MAIN_SYSTEM]
+        self._small_usd += SMALL_MODEL.cost_usd(usage)
+        if not self._main or self._agent is None:
+            return
+        previous = self._main[-1]
+        is_cached = call.at_s - previous.at_s < TTL_S
+        read = previous.prompt_tokens if is_cached else 0
+        prompt = self._agent.open().live.counter.estimate + _INSTRUCTION_TOKENS
+        behind = CanonicalUsage(max(0, prompt - read), usage.output_tokens, read)
+        self._prefix_usd += PRICE_SYSTEMS[MAIN_SYSTEM].cost_usd(behind)
 
     def _count_rewrite(self, call: ReplayCall, is_first_after: bool) -> None:
         if not self._main:
@@ -274,7 +296,12 @@ def _dropped(entry: Entry, inserted: str) -> DroppedMessage:
     message = entry.message
     text = " ".join(_readable(message).split())
     is_line = bool(text) and text[:_LINE_CHARS] in " ".join(inserted.split())
-    return DroppedMessage(f"m:{entry.seq}", message.role, estimate_message(message), text[:_EXCERPT_CHARS], is_line)
+    return DroppedMessage(f"m:{entry.seq}", message.role, _tokens_of(message), text[:_EXCERPT_CHARS], is_line)
+
+
+def _tokens_of(message: Message) -> int:
+    """The tokens of a message by the simulator's count, as all other figures."""
+    return count_text(message.text) + sum(count_text(f"{c.name}{c.arguments}") for c in message.tool_calls)
 
 
 def _readable(message: Message) -> str:

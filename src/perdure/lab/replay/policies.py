@@ -7,7 +7,7 @@ small engines of the lab: what agents do without a summary (`none`, `truncate`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -280,7 +280,7 @@ class Policy:
     def settings(self) -> dict[str, Any]:
         """The agent's settings for it."""
         if self.name in _LAB_ENGINES or self.name == "recorded":
-            return {}
+            return {"compression": {"cost_rule": "off"}}
         compression = dict(self.parameters)
         if self.name == "digest":
             return {"compression": {**compression, "summarize": False}}
@@ -319,6 +319,11 @@ def parse_policy(text: str, *, home: Path | None = None) -> Policy:
         raise ConfigError(f"there is no policy {name!r}; there are: {', '.join(dict.fromkeys((*names, *installed)))}")
     _check_parameters(policy)
     return policy
+
+
+def unique_policies(policies: Iterable[Policy]) -> list[Policy]:
+    """The policies without repetitions, whatever the order of their parameters."""
+    return list({(p.name, tuple(sorted(dict(p.parameters).items()))): p for p in policies}.values())
 
 
 def _check_parameters(policy: Policy) -> None:

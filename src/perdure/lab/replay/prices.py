@@ -74,6 +74,8 @@ PRICE_SYSTEMS: Mapping[str, PriceSystem] = {
 }
 # The one that the agent itself sees.
 MAIN_SYSTEM = "anthropic-5m"
+# What a small model of the same provider would bill for a summary.
+SMALL_MODEL = PriceSystem("anthropic-small", "Anthropic's small model", "anthropic", "claude-haiku-4-5")
 
 
 def cache_models(now_s: Callable[[], float]) -> dict[str, CacheModel]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from math import ceil
+from textwrap import shorten
 
 from perdure.lab.replay.batch import FailedReplay, PolicyTotals, RecordedBill, ReplayResult
 from perdure.lab.replay.facts import FAR_TOKENS
@@ -14,10 +15,13 @@ from perdure.lab.replay.prices import PRICE_SYSTEMS
 _COLOURS = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f", "#475569")
 _WIDTH, _HEIGHT, _MARGIN = 860, 300, 56
 _LABEL_HEIGHT = 14
+_CHAR_WIDTH = 7
 # The sessions whose context is drawn, and the compactions that are listed for each policy.
 _DRAWN_SESSIONS = 12
 _LISTED_COMPACTIONS = 6
 _LISTED_MESSAGES = 12
+_LISTED_FAILURES = 50
+_REASON_CHARS = 160
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#1e293b;background:#fff}
 table{border-collapse:collapse;margin:.5rem 0 1.5rem;font-variant-numeric:tabular-nums}
@@ -34,12 +38,15 @@ small,.note{color:#94a3b8}svg text{fill:#cbd5e1}}
 
 def render_report(totals: Sequence[PolicyTotals], results: Iterable[ReplayResult], bill: RecordedBill) -> str:
     """The report as one HTML page."""
-    done = sorted((r for r in results if isinstance(r, SessionMeasures)), key=lambda m: (m.session, m.window, m.policy))
+    every = list(results)
+    done = sorted((r for r in every if isinstance(r, SessionMeasures)), key=lambda m: (m.session, m.window, m.policy))
+    failed = failure_lines(every)
     colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(dict.fromkeys(t.policy for t in totals))}
     body = [
         "<h1>Context policies, replayed</h1>",
         _introduction(totals, bill),
         *(part for window in sorted({t.window for t in totals}) for part in _window_part(totals, window, colours)),
+        *_failure_part(failed),
         *_context_part(done, colours),
         *_compaction_part(done),
     ]
@@ -51,24 +58,27 @@ def render_report(totals: Sequence[PolicyTotals], results: Iterable[ReplayResult
 
 
 def _introduction(totals: Sequence[PolicyTotals], bill: RecordedBill) -> str:
-    sessions = max((t.sessions + t.failed for t in totals), default=0)
+    sessions = max((t.sessions + t.failed + t.left_out for t in totals), default=0)
     failed = sum(t.failed for t in totals)
+    facts = max((t.needs for t in totals), default=0)
     recorded = ""
     if bill.calls:
         recorded = (
-            f" The provider really billed {bill.calls:,} calls; at Anthropic's list prices that is"
-            f" <b>${bill.cost_usd:,.2f}</b>, with the recording agent's own system prompt and tools."
+            f" The provider really billed {counted(bill.calls, 'call')}; at Anthropic's list prices that is"
+            f" <b>${dollars(bill.cost_usd)}</b>, with the recording agent's own system prompt and tools."
         )
-    trouble = f" {failed:,} replays could not be finished and are left out." if failed else ""
+    trouble = f" {counted(failed, 'replay')} could not be finished. {escape(coverage_line(totals))}" if failed else ""
     return (
-        f"<p>{sessions:,} recorded sessions went through the agent once for each policy, with the recorded replies and"
-        f" tool results; only what the model was shown differs.{recorded}{trouble}</p>"
+        f"<p>{counted(sessions, 'recorded session')} went through the agent once for each policy, with the recorded"
+        f" replies and tool results; only what the model was shown differs.{recorded}{trouble}</p>"
         f'<p class="note"><b>In view</b>: of the exact facts (paths, ids, names, numbers) that a call used at least'
-        f" {FAR_TOKENS:,} tokens after their last mention, the share that its prompt still had;"
+        f" {FAR_TOKENS:,} tokens after their last mention ({counted(facts, 'fact')} in these sessions), the share that"
+        " its prompt still had;"
         " <b>in context</b>: near words that were near them before."
         f" <b>One question away</b>: in view, or in the first {FIRST_HITS} hits of one search in the agent's own words."
         " <b>Avoidable rewrites</b>: calls that lost a live cache without need. Dollars follow from the tokens each"
-        " service would have read from its cache, written to it, or billed as new.</p>"
+        " service would have read from its cache, written to it, or billed as new."
+        f" {escape(unlimited_line(totals))}</p>"
     )
 
 
@@ -85,8 +95,10 @@ def _table(rows: Sequence[PolicyTotals]) -> str:
     main, *others = (system.title for system in PRICE_SYSTEMS.values())
     heads = [
         "Policy",
+        "Sessions",
+        "Failed",
         main,
-        "Facts in view",
+        f"Facts in view, of {max(t.needs for t in rows):,}",
         "One question away",
         "In context",
         "Instructions in view",
@@ -109,7 +121,12 @@ def _row(t: PolicyTotals) -> Iterator[str]:
     """The cells of a policy, in the order of the heads."""
     main, *others = PRICE_SYSTEMS
     yield escape(t.policy)
-    yield f"${t.cost_usd[main]:,.2f}"
+    yield f"{t.sessions:,}"
+    yield f"{t.failed:,}"
+    if not t.sessions:
+        yield from ["–"] * (len(PRICE_SYSTEMS) + 12)
+        return
+    yield f"${dollars(t.cost_usd[main])}"
     yield _share(t.in_view, t.needs)
     yield _share(t.in_view + t.one_question, t.needs)
     yield _share(t.in_context, t.needs)
@@ -119,10 +136,29 @@ def _row(t: PolicyTotals) -> Iterator[str]:
     yield f"{t.hit_rate:.1%}"
     yield f"{t.mean_tokens:,.0f}"
     yield f"{t.peak_tokens:,}"
-    yield from (f"${t.cost_usd[key]:,.2f}" for key in others)
-    yield f"${t.summary_cost_usd[main]:,.2f}"
+    yield from (f"${dollars(t.cost_usd[key])}" for key in others)
+    yield f"${dollars(t.summary_cost_usd[main])}"
     yield f"{t.violations:,}"
     yield f"{t.own_s:,.0f} s"
+
+
+def dollars(amount: float) -> str:
+    """An amount in US dollars, with four decimals below one dollar."""
+    return f"{amount:,.4f}" if 0 < amount < 1 else f"{amount:,.2f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it is not one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def unlimited_line(totals: Iterable[PolicyTotals]) -> str:
+    """Why the policies without a window appear once; nothing where there are none."""
+    names = sorted({t.policy for t in totals} & {"none", "recorded"})
+    if not names:
+        return ""
+    have = "have" if len(names) > 1 else "has"
+    return f"{' and '.join(names)} {have} no window limit: replayed once, and listed under the largest window."
 
 
 def _share(part: int, whole: int) -> str:
@@ -145,21 +181,62 @@ def _scatter(rows: Sequence[PolicyTotals], colours: dict[str, str]) -> str:
     marks = [_axes("cost in US dollars", "facts in view")]
     for i in range(5):
         value, share = most * i / 4, least + (1 - least) * i / 4
-        marks.append(_label(x(value), _HEIGHT - _MARGIN + 18, f"${value:,.2f}", "middle"))
+        marks.append(_label(x(value), _HEIGHT - _MARGIN + 18, f"${dollars(value)}", "middle"))
         marks.append(_label(_MARGIN - 8, y(share) + 4, f"{share:.0%}", "end"))
-    label_rows: list[float] = []
-    for cost, memory, name in sorted(points, key=lambda p: -p[1]):
-        title = f"{name}: ${cost:,.2f}, {memory:.1%} in view"
+    ordered = sorted(points, key=lambda p: -p[1])
+    labels = _place_labels([(x(cost), y(memory), name) for cost, memory, name in ordered])
+    for (cost, memory, name), (start, baseline) in zip(ordered, labels, strict=True):
+        title = f"{name}: ${dollars(cost)}, {memory:.1%} in view"
         marks.append(
             f'<circle cx="{x(cost):.1f}" cy="{y(memory):.1f}" r="6" fill="{colours[name]}">'
             f"<title>{escape(title)}</title></circle>"
         )
-        anchor, offset = ("end", -10) if x(cost) > _WIDTH * 0.6 else ("start", 10)
-        # A label moves down where the one above it would cover it.
-        row = max([y(memory) + 4, *(r + _LABEL_HEIGHT for r in label_rows[-1:])])
-        label_rows.append(row)
-        marks.append(_label(x(cost) + offset, row, name, anchor))
+        if abs(baseline - y(memory) - 4) > _LABEL_HEIGHT:
+            end = min(max(x(cost), start), start + _CHAR_WIDTH * len(name))
+            marks.append(
+                f'<path d="M{x(cost):.1f} {y(memory):.1f}L{end:.1f} {baseline - 4:.1f}" stroke="{colours[name]}"'
+                ' stroke-opacity=".5"/>'
+            )
+        marks.append(_label(start, baseline, name, "start"))
     return _svg(marks, "Cost against facts in view, one point for each policy")
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _place_labels(points: Sequence[tuple[float, float, str]]) -> list[tuple[float, float]]:
+    """Return the start and baseline of each label, clear of points, axes and other labels."""
+    boxes: list[_Box] = [(x - 8, y - 8, x + 8, y + 8) for x, y, _ in points]
+    positions: list[tuple[float, float]] = []
+    for x, y, name in points:
+        width = _CHAR_WIDTH * len(name)
+        middle = min(max(x - width / 2, _MARGIN + 6), _WIDTH - 6 - width)
+        shifts = sorted(range(-_HEIGHT, _HEIGHT), key=abs)[:: _LABEL_HEIGHT // 2]
+        candidates = [(start, y + 4 + shift) for shift in shifts for start in (x + 10, x - 10 - width, middle)]
+        position = next((c for c in candidates if _is_free(_label_box(*c, width), boxes)), (x + 10, y + 4))
+        boxes.append(_label_box(*position, width))
+        positions.append(position)
+    return positions
+
+
+def _label_box(start: float, baseline: float, width: float) -> _Box:
+    return start, baseline - 10, start + width, baseline + 3
+
+
+def _is_free(box: _Box, boxes: Iterable[_Box]) -> bool:
+    start, top, end, bottom = box
+    if start < _MARGIN + 4 or end > _WIDTH - 4 or top < _MARGIN // 2 or bottom > _HEIGHT - _MARGIN - 2:
+        return False
+    return all(end <= x0 or start >= x1 or bottom <= y0 or top >= y1 for x0, y0, x1, y1 in boxes)
+
+
+def _failure_part(failed: Sequence[str]) -> Iterator[str]:
+    if failed:
+        yield "<h2>Replays that failed</h2><ul>"
+        yield from (f"<li>{escape(line)}</li>" for line in failed[:_LISTED_FAILURES])
+        yield "</ul>"
+    if len(failed) > _LISTED_FAILURES:
+        yield f'<p class="note">The first {_LISTED_FAILURES} of {len(failed):,} are listed.</p>'
 
 
 def _context_part(done: Sequence[SessionMeasures], colours: dict[str, str]) -> Iterator[str]:
@@ -210,7 +287,9 @@ def _compaction_part(done: Sequence[SessionMeasures]) -> Iterator[str]:
     yield (
         "<p><b>Stayed</b>: in view word for word. <b>Line</b>: quoted by the text that replaced it. <b>Left</b>: not"
         " in view. Every message is still whole in the log of the conversation, under the address given here: the model"
-        " opens it with <code>session_search</code>, you with <code>perdure sessions show ID ADDRESS</code>.</p>"
+        " opens it with <code>session_search</code>, you with <code>perdure sessions show ID ADDRESS</code>,"
+        " once <code>perdure sessions import FILE</code> has read the log into your store and printed the ID it has"
+        " there. Tokens are counted as everywhere here, at four bytes each.</p>"
     )
     names = list(dict.fromkeys(m.session for m in compacted))[:_DRAWN_SESSIONS]
     for m in (m for m in compacted if m.session in names):
@@ -218,17 +297,20 @@ def _compaction_part(done: Sequence[SessionMeasures]) -> Iterator[str]:
         count = f"{m.compactions:,} compaction{'' if m.compactions == 1 else 's'}"
         yield f"<details><summary>{title}: {count}</summary>"
         for detail in m.details[:_LISTED_COMPACTIONS]:
-            yield from _detail(detail)
+            yield from _detail(detail, m.context)
         if len(m.details) > _LISTED_COMPACTIONS:
             yield f'<p class="note">The first {_LISTED_COMPACTIONS} of {len(m.details):,} are listed.</p>'
         yield "</details>"
 
 
-def _detail(detail: CompactionDetail) -> Iterator[str]:
+def _detail(detail: CompactionDetail, context: Sequence[int]) -> Iterator[str]:
+    """One compaction; its size is that of the prompts before and after it, as the plot shows them."""
+    sizes = " → ".join(f"{size:,}" for size in context[max(0, detail.call - 1) : detail.call + 1])
     yield (
-        f"<p>Before call {detail.call + 1:,}: {detail.before_tokens:,} → {detail.after_tokens:,} tokens."
-        f" {detail.stayed:,} messages stayed, {detail.lines:,} became a line, {detail.removed:,} left the view;"
-        f" the text in their place has {detail.handoff_chars:,} characters. The largest that are no longer whole:</p>"
+        f"<p>Before call {detail.call + 1:,}: prompts of {sizes} tokens."
+        f" {counted(detail.stayed, 'message')} stayed, {detail.lines:,} became a line, {detail.removed:,} left the"
+        f" view; the text in their place has {detail.handoff_chars:,} characters. The largest that are no longer"
+        " whole:</p>"
     )
     rows = "".join(
         f"<tr><td>{escape(d.address)}</td><td>{escape(d.role)}</td><td>{d.tokens:,}</td>"
@@ -260,5 +342,25 @@ def _svg(marks: Iterable[str], title: str) -> str:
 
 
 def failure_lines(results: Iterable[ReplayResult]) -> list[str]:
-    """Why replays could not be finished, one line each."""
-    return [f"{r.session} under {r.policy}: {r.error}" for r in results if isinstance(r, FailedReplay)]
+    """Which session failed under which policies and why, one line for each session and reason."""
+    failed = sorted((r for r in results if isinstance(r, FailedReplay)), key=lambda r: (r.session, r.window, r.policy))
+    groups: dict[tuple[str, str], list[str]] = {}
+    for r in failed:
+        groups.setdefault((r.session, r.error), []).append(f"{r.policy} ({r.window:,})")
+    return [
+        f"{session} under {', '.join(rows)}: {shorten(error, _REASON_CHARS, placeholder=' …')}"
+        for (session, error), rows in groups.items()
+    ]
+
+
+def coverage_line(totals: Sequence[PolicyTotals]) -> str:
+    """Which sessions the totals are over, where some replays failed; otherwise nothing."""
+    if not any(t.failed for t in totals):
+        return ""
+    every = max(t.sessions + t.failed + t.left_out for t in totals)
+    shared = max(t.sessions for t in totals)
+    if not shared:
+        return f"None of {every:,} sessions was completed by every policy, so there are no totals."
+    empty = sorted({t.policy for t in totals if not t.sessions})
+    but = f", apart from {', '.join(empty)}, which completed none" if empty else ""
+    return f"All totals are over the {shared:,} of {every:,} sessions that every policy completed{but}."

@@ -14,7 +14,7 @@ from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
 from perdure.store import open_store
-from perdure.tools.approval import ApprovalGuard
+from perdure.tools.approval import ApprovalGuard, advance_rules
 from perdure.tools.builtin.agent_tools import TodoTool
 from perdure.tools.builtin.files import FileEditor, FileReader
 from perdure.tools.builtin.terminal import Terminal
@@ -165,6 +165,31 @@ def test_an_answer_for_the_session_settles_the_same_command_and_no_other(tmp_pat
 def test_without_an_approver_ask_mode_refuses_and_all_mode_runs(tmp_path: Path) -> None:
     assert "no one is available" in _guarded(tmp_path, Permissions("ask"))("terminal", command="touch a")
     assert _guarded(tmp_path, Permissions("all"))("terminal", command="touch a") == "[exit 0]"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "rules"),
+    [
+        ("terminal", {"command": "touch a"}, ("terminal(touch a)",)),
+        ("terminal", {"command": "touch a && mkdir b"}, ("terminal(touch a)", "terminal(mkdir b)")),
+        ("terminal", {"command": "touch 'x[1]*'"}, ("terminal(touch x[[]1][*])",)),
+        ("terminal", {"command": "touch $(date +%s)"}, ("terminal",)),
+        ("write_file", {"path": "sub/a.txt", "content": "x"}, ("write_file(sub/a.txt)",)),
+        ("send_report", {"to": "x"}, ("send_report",)),
+    ],
+)
+def test_a_denial_without_an_approver_names_rules_that_would_allow_the_call(
+    tmp_path: Path, name: str, arguments: dict[str, Any], rules: tuple[str, ...]
+) -> None:
+    denial = _guarded(tmp_path, Permissions("ask"))(name, **arguments)
+    assert advance_rules(denial) == rules
+    assert "was not run" not in _guarded(tmp_path, _with_rules("ask", allow=rules))(name, **arguments)
+
+
+def test_a_denial_says_what_cannot_be_allowed_in_advance(tmp_path: Path) -> None:
+    denial = _guarded(tmp_path, _with_rules(ask=("write_file",)))("write_file", path="a.txt", content="x")
+    assert (advance_rules(denial), "cannot be allowed in advance" in denial) == ((), True)
+    assert advance_rules(_guarded(tmp_path, Permissions("ask"), CountingApprover("no"))("terminal", command="x")) == ()
 
 
 def test_the_mode_can_change_between_two_calls(tmp_path: Path) -> None:

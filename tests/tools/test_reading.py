@@ -180,8 +180,9 @@ def test_session_search_answers_with_checked_addresses_beside_the_hits() -> None
     assert "answer" not in SessionSearch(_Hits()).tool().parameters["properties"]
 
 
-def test_hits_are_cited_by_the_address_they_were_given() -> None:
-    models = ScriptedModels("Yes [m:7, m:8].")
+@pytest.mark.parametrize("answer", ["Yes [m:7, m:8].", "Yes (m:7; m:8).", "Yes (see the notes) (m:7)."])
+def test_hits_are_cited_by_the_address_they_were_given(answer: str) -> None:
+    models = ScriptedModels(answer)
     passages = [CitedPassage("m:7", "a"), CitedPassage("m:8", "b")]
     read = asyncio.run(HitReader(models, prompts_folder=None).read(passages, "q", conversation_id="c_1"))
     assert isinstance(read, str)

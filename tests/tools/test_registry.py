@@ -150,3 +150,15 @@ def test_later_tool_of_the_same_name_wins() -> None:
 def test_invalid_tool_name_is_rejected() -> None:
     with pytest.raises(ValueError, match="tool name 'a b'"):
         Tool("a b", "", {}, handler=print)
+
+
+@pytest.mark.spec("O6")
+@pytest.mark.parametrize("name", ["QQQQ", "", "x" * 5_000])
+def test_a_wrong_name_among_thousands_of_tools_lists_five(name: str) -> None:
+    tools = [Tool(f"svc__operation_{n}", "Does it.", {"type": "object"}, str) for n in range(1_500)]
+    registry = ToolRegistry([*tools, Tool("find_tools", "Finds tools.", {"type": "object"}, str)])
+    with pytest.raises(
+        ToolError, match=r"the nearest of 1,501 are: (?:\w+, ){4}\w+; find_tools finds others"
+    ) as caught:
+        registry.find(name)
+    assert len(str(caught.value)) < 400

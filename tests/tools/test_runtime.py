@@ -261,6 +261,24 @@ def test_calls_that_write_the_same_file_run_in_call_order() -> None:
     assert order[0] == "b.txt 3"
 
 
+@pytest.mark.spec("J5")
+def test_calls_of_a_tool_that_keeps_state_run_in_call_order() -> None:
+    order: list[int] = []
+    second_started = threading.Event()
+
+    def note(number: int) -> str:
+        """Notes a number; the first call would wait for the second one if both ran at once."""
+        if number == 2:
+            second_started.set()
+        elif number == 1:
+            second_started.wait(0.2)
+        order.append(number)
+        return "noted"
+
+    _run(_runtime(tool_from_function(note, is_ordered=True)), *(_call("note", f"c{n}", number=n) for n in (1, 2, 3)))
+    assert order == [1, 2, 3]
+
+
 def test_the_output_of_a_running_tool_is_an_event_and_none_follows_its_result() -> None:
     late: list[ToolContext] = []
 

@@ -213,6 +213,9 @@ def test_folders_beside_a_temporary_workspace_are_not_scratch() -> None:
     for command in ("echo x > ../t", "cp a ../other/a", "mv a.txt ../other/", "rsync -a src/ ../backup/"):
         assert _kinds(command, inside) == {"write-outside"}, command
     for command in ("echo x > /tmp/t", "cp a /tmp/other/a", "echo x > /tmp/tmp.z9Y8x7W6v5/t", "cp app.log /tmp/"):
+        assert _kinds(command, inside) == {"write-outside"}, command
+    # Another temporary folder, and what the command itself has made, are free.
+    for command in ("echo x > /var/tmp/t", "rm -rf /dev/shm/cache", 'd=$(mktemp -d); echo x > "$d/t"; rm -rf "$d"'):
         assert _kinds(command, inside) == set(), command
 
 
@@ -227,7 +230,33 @@ def test_workspace_in_a_temporary_folder_is_not_scratch(folder: str) -> None:
         assert _kinds(command, inside), command
     assert _kinds("rm -rf ..", inside)
     assert _kinds("rm -rf build && echo x > notes.txt", inside) == set()
-    assert _kinds("rm -rf /tmp/tmp.z9Y8x7W6v5", inside) == set()
+    # Nor is what others have in the same temporary folder, however it is written.
+    for path in (
+        "/tmp/other",
+        "/tmp/tmp.z9Y8x7W6v5",
+        f"{folder}/../../tmp/other",
+        "/tmp/oth\u202eer",
+        "/private/tmp/other",
+    ):
+        assert _kinds(f"rm -rf {path}", inside) == {"delete-outside"}, path
+    assert _kinds("rm -rf /var/tmp/other", inside) == set()
+
+
+@pytest.mark.spec("J6")
+def test_a_deletion_follows_the_links_on_its_way(tmp_path: Path) -> None:
+    home, workspace, other = tmp_path / "home", tmp_path / "home" / "project", tmp_path / "other"
+    for folder in (workspace / "src", other / "deep"):
+        folder.mkdir(parents=True)
+    (workspace / "build").symlink_to(other)
+    (other / "back").symlink_to(workspace)
+    where = ShellContext(workspace, workspace, home, {}, follow_links=os.path.realpath)
+    # The link itself is a build artefact; what is behind it is not.
+    assert _kinds("rm -rf build", where) == set()
+    for command in ("rm -rf build/", "rm -rf build/deep", "rm build/notes.txt", "rm -rf build/deep/../deep"):
+        assert _kinds(command, where) == {"delete-outside"}, command
+    assert _kinds("rm -rf src/../build/deep", where) == {"delete-outside"}
+    # The kernel follows a link before it goes up.
+    assert _kinds("rm -rf build/deep/../../x", where) == {"delete-outside"}
 
 
 @pytest.mark.spec("J6")

@@ -23,7 +23,7 @@ from perdure.core.display import edit_lines, escape_invisible
 from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
 from perdure.tools.builtin.terminal import ShellState
-from perdure.tools.permissions import CallProfile, Effect, Permissions
+from perdure.tools.permissions import CallProfile, Effect, Permissions, suggest_rules
 from perdure.tools.runtime import ToolScope
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.types import KINDS, Unreadable, has_taint, strip_taints
@@ -97,7 +97,12 @@ class ApprovalGuard:
             answer = await self._ask(tool, arguments, pending, scope.call_id)
             if isinstance(answer, Refusal) or answer not in ("once", "session", "always"):
                 words = answer.words if isinstance(answer, Refusal) else ""
-                raise ToolError(_denial_message(tool, pending, has_approver=self._approver is not None, words=words))
+                if self._approver is None:
+                    raise ToolError(
+                        f"{_denial_message(tool, pending, 'no one is available to approve it')} "
+                        f"{_describe_advance(facts, pending)}"
+                    )
+                raise ToolError(_denial_message(tool, pending, "the user refused", words=words))
             await self._store_answer(answer, pending, scope.user_key)
 
     def _apply_permissions(self, tool: Tool, facts: CallProfile, risks: list[ApprovalItem]) -> list[ApprovalItem]:
@@ -330,10 +335,25 @@ def _coverage_name(item: ApprovalItem) -> str:
     return "this very command" if item.kind == "run-command" else f"everything of the kind {item.key}"
 
 
-def _denial_message(tool: Tool, items: list[ApprovalItem], *, has_approver: bool, words: str = "") -> str:
-    reason = "the user refused" if has_approver else "no one is available to approve it"
+def _denial_message(tool: Tool, items: list[ApprovalItem], reason: str, *, words: str = "") -> str:
     what = "; ".join(f"{item.why} ({item.what})" for item in items)
     if words:
         return f"{tool.name} was not run, the user refused: “{words}”. Approval was needed because: {what}"
     instead = " ".join(dict.fromkeys(KINDS[item.kind].instead for item in items))
     return f"{tool.name} was not run, {reason}: {what}. Do not try it in another form. {instead}"
+
+
+_ADVANCE_RULES = re.compile(r"To allow it in advance: (“[^“”]+”(?:, “[^“”]+”)*)\.")
+
+
+def _describe_advance(facts: CallProfile, items: list[ApprovalItem]) -> str:
+    """Describe which rules would allow the call where no one is asked; read again by `advance_rules`."""
+    if not all(KINDS[item.kind].is_lasting for item in items):
+        return "It cannot be allowed in advance."
+    return f"To allow it in advance: {', '.join(f'“{rule}”' for rule in suggest_rules(facts))}."
+
+
+def advance_rules(denial: str) -> tuple[str, ...]:
+    """Return the rules that would allow a denied call in advance, from the text of its denial."""
+    matches = list(_ADVANCE_RULES.finditer(denial))
+    return tuple(matches[-1][1][1:-1].split("”, “")) if matches else ()

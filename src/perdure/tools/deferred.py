@@ -15,10 +15,9 @@ from perdure.core.errors import ToolError
 from perdure.core.messages import USE_TOOL, ToolCall, canonical_json
 from perdure.core.ports import ScoreTexts
 from perdure.models.tokens import estimate_text
-from perdure.tools.tool import Tool, ToolRegistry, tool_from_function
+from perdure.tools.tool import FIND_TOOLS, Tool, ToolRegistry, tool_from_function
 from perdure.tools.tool_search import SEPARATOR, ToolFinder, first_words, split_name
 
-FIND_TOOLS = "find_tools"
 TOOLSET = "tools by need"
 # Sent whole, whatever the size: the tools that Perdure brings, and those of the context engine.
 CORE_TOOLSETS = frozenset(

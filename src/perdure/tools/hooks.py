@@ -25,7 +25,7 @@ class CompactionContext:
 
     conversation_id: str
     session_id: str
-    # Why it is planned: threshold, preflight, overflow, user or background.
+    # Why it is planned: threshold, preflight, cold, overflow, user or background.
     reason: str
     messages: int
     tokens: int

@@ -1,7 +1,7 @@
 """Check values against JSON schemas, and schemas themselves, within bounds: both may come from elsewhere.
 
-`jsonschema` does the checking, without remote references. A check that takes too long accepts the value, and so does a
-regular expression that might: it is left out.
+`jsonschema` does the checking, without remote references. A check that takes too long decides nothing: the arguments of
+a tool are then accepted, an answer is rejected. A regular expression that might take long is left out.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -36,11 +37,18 @@ class _CheckTooLong(Exception):
     """The check has used up its steps or its time."""
 
 
+class SchemaUndecided(Exception):
+    """A value could not be checked against its schema within the limits; the message says why."""
+
+
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
 def schema_problem(value: Any, schema: Mapping[str, Any], *, name: str = "answer") -> str | None:
-    """Return the most relevant reason why a value does not fit, with its place, or None; within about a second."""
+    """Return the most relevant reason why a value does not fit, with its place, or None; within about a second.
+
+    Raises SchemaUndecided.
+    """
     from jsonschema.exceptions import best_match  # imported on first use: it takes a fifth of a second
 
     try:
@@ -48,8 +56,12 @@ def schema_problem(value: Any, schema: Mapping[str, Any], *, name: str = "answer
         if has_patterns and _has_long_name(value):
             return f"{name} has a property whose name is longer than {_MAX_NAME_CHARS} characters"
         error = best_match(_validator(_bounded_schema(schema)).iter_errors(value))
-    except Exception:  # too long, too deep, or a schema that does not hold together: nothing can be decided
-        return None
+    except _CheckTooLong:
+        raise SchemaUndecided("the check took too long") from None
+    except RecursionError:
+        raise SchemaUndecided("it is nested too deeply") from None
+    except Exception as failure:  # the schema is foreign: one that does not hold together fails in any way
+        raise SchemaUndecided(f"the schema cannot be applied ({type(failure).__name__})") from None
     if error is None:
         return None
     return f"{_format_path(name, error.absolute_path)}: {_shorten(error.message)}"
@@ -60,20 +72,41 @@ def parse_answer(answer_format: AnswerFormat, text: str) -> tuple[str, str | Non
     answer = _without_fences(text)
     try:
         value = parse_json(answer)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return answer, f"it is not valid JSON ({error})"
-    if answer_format.schema is not None:
+    except JsonTooLarge as error:
+        return answer, str(error)
+    if answer_format.schema is None:
+        return answer, None if isinstance(value, dict) else "it is not a JSON object"
+    try:
         return answer, schema_problem(value, answer_format.schema)
-    return answer, None if isinstance(value, dict) else "it is not a JSON object"
+    except SchemaUndecided as error:
+        return answer, f"it could not be checked against the schema: {error}"
+
+
+class JsonTooLarge(Exception):
+    """JSON that is valid so far, and beyond what is parsed."""
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON strictly: NaN and Infinity are none. Raises ValueError, RecursionError."""
-    return json.loads(text, parse_constant=_refuse_constant)
+    """Parse JSON strictly: NaN and Infinity are none. Raises ValueError, JsonTooLarge."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise JsonTooLarge("it is nested too deeply") from None
+    except ValueError as error:
+        # The only other ValueError is about the digits of an integer, with advice for Python programs.
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | _NotJson):
+            raise
+        raise JsonTooLarge(f"it has an integer of more than {sys.get_int_max_str_digits():,} digits") from None
+
+
+class _NotJson(ValueError):
+    """A constant of JavaScript that is no JSON value."""
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON value")
+    raise _NotJson(f"{name} is not a JSON value")
 
 
 def _without_fences(text: str) -> str:

@@ -35,6 +35,8 @@ TRUSTED_PROJECTS = "trusted_projects"
 PROJECT_FILE = Path(".perdure") / "permissions.yaml"
 _RULE = re.compile(r"\s*([\w*?.\[\]-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
+_MAX_SUGGESTED_CHARS = 200
+
 # What a call does: nothing lasting, changes a file, runs a command that may change something, or anything else.
 Effect = Literal["none", "edit", "run", "other"]
 Verdict = Literal["deny", "ask", "allow"]
@@ -120,6 +122,21 @@ def _covering(rules: Sequence[PermissionRule], call: CallProfile) -> PermissionR
         covering = [next((rule for rule in rules if rule.matches(command)), None) for command in call.commands]
         return covering[0] if all(covering) else None
     return next((rule for rule in rules if any(rule.matches(t) for t in call.targets)), None)
+
+
+def suggest_rules(call: CallProfile) -> tuple[str, ...]:
+    """Return the narrowest rules that would allow a call; the tool alone where no pattern covers it."""
+    targets = (call.commands or ()) if call.effect == "run" else call.targets[:1] if call.effect == "edit" else ()
+    texts = tuple(dict.fromkeys(f"{call.tool_name}({_as_pattern(target)})" for target in targets))
+    if not texts or any(not text.isprintable() or len(text) > _MAX_SUGGESTED_CHARS for text in texts):
+        return (call.tool_name,)
+    rules = parse_rules(PermissionsSettings(allow=texts), "suggested")
+    return texts if _covering(rules.allow, call) is not None else (call.tool_name,)
+
+
+def _as_pattern(target: str) -> str:
+    """Return a pattern that matches the target alone."""
+    return re.sub(r"([*?[])", r"[\1]", target)
 
 
 def parse_rules(settings: PermissionsSettings, origin: str) -> PermissionRules:

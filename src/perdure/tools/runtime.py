@@ -190,18 +190,22 @@ class Batch:
         return call.name in self._runtime.registry and self._runtime.registry.find(call.name).is_interactive
 
     def _independent(self) -> list[list[int]]:
-        """Positions of the calls, grouped: those that write the same file depend on each other."""
+        """Positions of the calls, grouped: those that change the same thing depend on each other."""
         groups: dict[object, list[int]] = {}
         for i, call in enumerate(self._calls):
-            groups.setdefault(self._written_path(call) or i, []).append(i)
+            groups.setdefault(self._changed(call) or i, []).append(i)
         return list(groups.values())
 
-    def _written_path(self, call: ToolCall) -> str:
+    def _changed(self, call: ToolCall) -> tuple[str, str] | None:
+        """What a call changes besides other calls: a file, or what the tool keeps."""
         if call.name not in self._runtime.registry:
-            return ""
-        parameter = self._runtime.registry.find(call.name).written_path_parameter
+            return None
+        tool = self._runtime.registry.find(call.name)
+        if tool.is_ordered:
+            return ("tool", tool.name)
+        parameter = tool.written_path_parameter
         path = (call.parsed_arguments() or {}).get(parameter) if parameter else None
-        return os.path.normpath(path) if isinstance(path, str) and path else ""
+        return ("file", os.path.normpath(path)) if isinstance(path, str) and path else None
 
     async def _run_in_order(self, positions: Sequence[int]) -> None:
         for i in positions:

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -15,7 +16,7 @@ from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ConfigError, ToolError
 from perdure.core.messages import Part, clean
 from perdure.core.ports import OutputSink, StoredOutput
-from perdure.tools.json_schema import schema_problem
+from perdure.tools.json_schema import SchemaUndecided, schema_problem
 
 _VALUE_CHARS = 60
 
@@ -84,8 +85,10 @@ def validate_arguments(tool_name: str, schema: Mapping[str, Any], arguments: Map
         enum = rule.get("enum")
         if not _matches_type(value, rule.get("type")) or (isinstance(enum, list) and value not in enum):
             problems.append(f"`{name}` should be {_type_label(rule)}, but got {_shorten(value)}")
-    if not problems and (problem := schema_problem(dict(arguments), schema, name="arguments")) is not None:
-        problems.append(problem)
+    if not problems:
+        with suppress(SchemaUndecided):  # the tool decides
+            problem = schema_problem(dict(arguments), schema, name="arguments")
+            problems += [problem] if problem is not None else []
     if problems:
         raise ToolError(f"bad arguments for {tool_name}: {'; '.join(problems)}. It takes: {describe_schema(schema)}")
     return dict(arguments)
@@ -260,6 +263,8 @@ class Tool:
     is_read_only: bool = False
     # Works on the conversation's own state only: the plan, memory, questions, delegated agents.
     is_internal: bool = False
+    # Each call may change what the next one reads: the calls of one message run in their order.
+    is_ordered: bool = False
     # Which argument is a shell command, a path written, or a path read: checked for approval before the call runs.
     command_parameter: str | None = None
     written_path_parameter: str | None = None
@@ -345,6 +350,11 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     return about.strip(), notes
 
 
+FIND_TOOLS = "find_tools"
+# In the message about a name that no tool has.
+_MOST_NAMED, _MOST_NEAREST, _LONGEST_NAME = 20, 5, 64
+
+
 class ToolRegistry:
     """Tools by name. Registering a name again replaces the tool, so a user's own version wins."""
 
@@ -395,10 +405,8 @@ class ToolRegistry:
         if registered is not None and self._is_on(registered):
             return registered
         if registered is not None:
-            raise ToolError(f"tool {name!r} is disabled here; available: {self._available()}")
-        matches = difflib.get_close_matches(name, [t.name for t in self], n=1, cutoff=0.5)
-        hint = f"; did you mean {matches[0]!r}?" if matches else f"; available: {self._available()}"
-        raise ToolError(f"there is no tool {name!r}{hint}")
+            raise ToolError(f"tool {name!r} is disabled here; {self._nearest(name)}")
+        raise ToolError(f"there is no tool {name[:_LONGEST_NAME]!r}; {self._nearest(name)}")
 
     def schemas(self) -> list[dict[str, Any]]:
         """Return the schemas for the model in registration order: a stable order keeps the prompt cache valid."""
@@ -417,5 +425,13 @@ class ToolRegistry:
     def _is_on(self, tool: Tool) -> bool:
         return tool.toolset not in self._off and tool.name not in self._off
 
-    def _available(self) -> str:
-        return ", ".join(t.name for t in self) or "none"
+    def _nearest(self, name: str) -> str:
+        """Name the tools that may be meant: a few, since there may be thousands."""
+        names = [t.name for t in self]
+        if (matches := difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1, cutoff=0.5)) and name:
+            return f"did you mean {matches[0]!r}?"
+        if len(names) <= _MOST_NAMED:
+            return f"available: {', '.join(names) or 'none'}"
+        nearest = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=_MOST_NEAREST, cutoff=0.0)
+        search = "; find_tools finds others by what they do" if FIND_TOOLS in self else ""
+        return f"the nearest of {len(names):,} are: {', '.join(nearest)}{search}"

@@ -79,7 +79,7 @@ class TodoTool:
         self._plans = plans
 
     def tool(self) -> Tool:
-        return tool_from_function(self.todo, name="todo", toolset="planning", is_internal=True)
+        return tool_from_function(self.todo, name="todo", toolset="planning", is_internal=True, is_ordered=True)
 
     def todo(
         self,
@@ -260,9 +260,10 @@ class ContextTool:
 
 def _format_reading(reading: ContextReading) -> str:
     lines = [f"{reading.tokens:,} tokens"]
-    if reading.window is not None and reading.threshold is not None:
+    if reading.window is not None:
         share = reading.tokens / max(1, reading.window)
-        lines = [f"{reading.tokens:,} of {reading.window:,} tokens ({share:.0%}); compacted at {reading.threshold:,}."]
+        limit = "compaction is off" if reading.threshold is None else f"compacted at {reading.threshold:,}"
+        lines = [f"{reading.tokens:,} of {reading.window:,} tokens ({share:.0%}); {limit}."]
     parts = sorted(((tokens, name) for name, tokens in reading.parts.items() if tokens), reverse=True)
     lines.append("By part: " + ", ".join(f"{name} {tokens:,}" for tokens, name in parts))
     if reading.largest:

@@ -90,7 +90,7 @@ class MemoryTool:
         self._memory = memory
 
     def tool(self) -> Tool:
-        return tool_from_function(self.memory, name="memory", toolset="memory", is_internal=True)
+        return tool_from_function(self.memory, name="memory", toolset="memory", is_internal=True, is_ordered=True)
 
     def memory(
         self,

@@ -25,7 +25,8 @@ _QUESTION_CHARS = 1_000
 _QUOTE = re.compile(r"^[ \t]*>[ \t]*(\S.*)$")
 _MIN_QUOTE_CHARS = 8
 _QUOTE_CHARS = 1_000
-_CITED = re.compile(r"\[([^\[\]\n]{1,200})\]")
+_CITED = re.compile(r"\[([^\[\]\n]{1,200})\]|\(([^()\n]{1,200})\)")
+_ADDRESS = re.compile(r"\S*(?:[mh]:\d|output:)\S*")
 _NOT_ON_PAGE = "NOT ON THIS PAGE"
 _NOT_IN_PASSAGES = "NOT IN THESE PASSAGES"
 
@@ -136,9 +137,10 @@ class HitReader:
         if _NOT_IN_PASSAGES in reply.text:
             return ReadingFailure(f"{reply.model} found no answer in them")
         known = {p.address for p in passages}
-        cited = {a.strip() for group in _CITED.findall(reply.text) for a in re.split(r"[,;]\s+", group)}
+        groups = (in_brackets or in_parentheses for in_brackets, in_parentheses in _CITED.findall(reply.text))
+        cited = {a.strip() for group in groups for a in re.split(r"[,;]\s+", group)}
         if not cited & known:
             return ReadingFailure(f"the answer of {reply.model} cited none of them")
-        unknown = sorted(a for a in cited - known if re.search(r"[mh]:\d|output:", a))
+        unknown = sorted(a for a in cited - known if _ADDRESS.fullmatch(a))
         note = f"\n[not among the results, do not rely on: {', '.join(unknown)}]" if unknown else ""
         return f"[Answered by {reply.model} from the results below]\n{reply.text.strip()}{note}"

@@ -34,9 +34,7 @@ _SYSTEM = re.compile(
     r"/(?:etc|bin|sbin|lib\d*|usr|boot|sys|proc|root|var|opt|srv|run|System|Library|Applications|private/etc|Windows)"
     r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
 )
-_SCRATCH = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)(?:/|\Z)")
-# The folder directly below a temporary one, where something is in it.
-_TEMPORARY_TOP = re.compile(r"(/(?:private/)?(?:tmp|var/tmp|dev/shm|var/folders/[^/]+/[^/]+/T)/[^/]+)/.")
+_SCRATCH = re.compile(r"(?:/private)?(?P<root>/(?:tmp|var/tmp|var/folders|dev/shm))(?:/|\Z)")
 _GIT_INTERNALS = re.compile(r"/\.git(?:/(?:hooks|config|objects|refs|HEAD|index|packed-refs)(?:/|\Z)|\Z)")
 # The rules a project sets for Perdure, and the settings and rules of its user.
 _OWN_RULES = re.compile(r"/\.perdure(?:/(?:permissions|config)\.yaml|\Z)")
@@ -151,6 +149,24 @@ class PathZones:
         real = self.follow_links(location.path)
         return location if real == location.path else self.classify(real)
 
+    def resolve_delete(self, path: str) -> ShellPath:
+        """Classify what a deletion really removes: links and `..` on the way are followed, a link itself is not."""
+        location = self.classify(path)
+        whole = self._joined(path)
+        if whole is None or location.is_wide or location.zone not in ("workspace", "outside"):
+            return location
+        parent, name = posixpath.split(whole)
+        is_entered = name in ("", ".", "..")
+        real = self.follow_links(whole) if is_entered else posixpath.join(self.follow_links(parent), name)
+        there = self.classify(real)
+        return location if there.path == location.path or there.zone == "unknown" else there
+
+    def is_shared_temporary(self, path: str) -> bool:
+        """Whether other users may write there: a temporary folder, but for the home and the workspace in one."""
+        at = self.classify(path).path
+        is_ours = _is_under(at, self.home) or (self.workspace is not None and _is_under(at, self.workspace))
+        return bool(_SCRATCH.match(at)) and not is_ours
+
     def written_kind(self, location: ShellPath) -> str | None:
         """Return the kind of danger of a write, None if the path may be written freely."""
         kind = _WRITTEN_KINDS.get(location.zone)
@@ -194,14 +210,21 @@ class PathZones:
         return self.workspace is not None
 
     def _absolute(self, path: str) -> str | None:
+        joined = self._joined(path)
+        if joined is None or joined == FRESH:
+            return joined
+        absolute = posixpath.normpath(joined)
+        return "/" + absolute.lstrip("/") if len(absolute) <= _MAX_PATH_CHARS else None
+
+    def _joined(self, path: str) -> str | None:
+        """Return the absolute path as written, with its `..`; None where it is only known at run time."""
         if path.startswith(FRESH):
             return FRESH
         if has_taint(path[:1]) or (not path.startswith(("/", "~")) and self.folder is None):
             return None
         if path == "~" or path.startswith("~/"):
             path = self.home + path[1:]
-        absolute = posixpath.normpath(posixpath.join(self.folder or "/", path))
-        return "/" + absolute.lstrip("/") if len(absolute) <= _MAX_PATH_CHARS else None
+        return posixpath.join(self.folder or "/", path)
 
     def _zone(self, path: str) -> Zone:
         if FRESH in path:
@@ -233,9 +256,9 @@ class PathZones:
         return self.workspace is not None and _is_under(self.workspace, path)
 
     def _is_beside_workspace(self, path: str) -> bool:
-        """Whether the workspace is in a folder of a temporary one, and the path is in that folder too."""
-        top = _TEMPORARY_TOP.match(self.workspace or "")
-        return top is not None and _is_under(path, top[1])
+        """Whether the workspace is in a temporary folder, and the path is in the same one."""
+        ours, theirs = _SCRATCH.match(self.workspace or ""), _SCRATCH.match(path)
+        return ours is not None and theirs is not None and ours["root"] == theirs["root"]
 
     def _is_artefact(self, path: str) -> bool:
         parts = [p for p in path.split("/") if p not in ("", ".", "**")]

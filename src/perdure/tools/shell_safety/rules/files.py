@@ -93,7 +93,7 @@ def _path_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Dang
         return
     if path.startswith("/") and len(path) == 2 and run.name in ("del", "erase", "rd", "rmdir"):
         return
-    location = run.classify(path.replace("**/", "")) if "**/" in path else run.classify(path)
+    location = run.classify(path.replace("**/", "")) if "**/" in path else run.zones.resolve_delete(path)
     is_tree = (is_tree and not location.is_file) or "**" in path
     is_scratch = location.is_scratch and not location.is_wide and not _SCRATCH_ROOT.fullmatch(location.path)
     if location.is_artefact or location.zone == "fresh" or (is_scratch and "**" not in path):

@@ -144,7 +144,7 @@ def _injects(run: Invocation) -> bool:
         pattern = _INJECTING_VALUES.get(name)
         is_loader = name.startswith("DYLD_") and not name.startswith("DYLD_PRINT")
         folders = value[:_MAX_LIST_CHARS].split(":") if name in _SEARCH_PATHS else ()
-        if any(_SHARED_FOLDER.match(f) and run.classify(f).is_scratch for f in folders):
+        if any(_SHARED_FOLDER.match(f) and run.zones.is_shared_temporary(f) for f in folders):
             return True
         if name in _INJECTS or is_loader or (pattern is not None and pattern.search(value)):
             return True

@@ -9,8 +9,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 from support.scheduling import pytest_addoption as pytest_addoption
+from support.scheduling import pytest_collection as pytest_collection
 from support.scheduling import pytest_collection_modifyitems as pytest_collection_modifyitems
 from support.scheduling import pytest_configure as pytest_configure
+from support.scheduling import pytest_make_collect_report as pytest_make_collect_report
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 

@@ -46,7 +46,7 @@ def test_what_a_smaller_summary_model_reads_fits_its_window_and_is_pointed_out_o
         told: list[str] = []
         stop = agent.events.listen(lambda e: told.append(e.text) if isinstance(e, Notice) else None)
         for i in range(14):
-            agent.chat(f"round {i}: " + "count these words " * 400)
+            agent.chat(f"round {i}: " + " ".join(f"Town {i * 400 + n} has {n * 37} wells." for n in range(150)))
         report = agent.compress()
         stop()
         sizes = [sim.count(r.path, r.body) for r in sim.requests if r.body["model"] == "gpt-4"]

@@ -30,7 +30,19 @@ RARELY_NEEDED = (
     "perdure.providers.errors.classify",
     "perdure.tools.builtin.html",
     "perdure.tools.shell_safety.analyzer",
+    "perdure.context.handoff_writer",
+    "perdure.context.record.record",
+    "perdure.context.user_intent",
 )
+CHAT_OPENED = """
+from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.chat.controller import ChatController
+surface = ChatCommandContext({"model.base_url": "http://127.0.0.1:9/v1", "model.name": "m"})
+desk = ChatController(surface, print)
+desk.transcript(print, lambda: 80, desk.ink)
+assert desk.status()
+desk.close()
+"""
 HELP = """
 import contextlib, io
 from perdure.cli.main import cli
@@ -71,6 +83,12 @@ def test_an_agent_is_made_without_what_only_some_conversations_need(tmp_path: Pa
     unneeded = {"httpx", "genai_prices", "rich", "prompt_toolkit", "click", "psycopg", "fastapi", "mcp", "tree_sitter"}
     roots = {name.partition(".")[0] for name in loaded}
     assert roots.isdisjoint(unneeded), sorted(roots & unneeded)
+
+
+def test_a_chat_shows_its_status_before_what_the_first_answer_needs_is_imported(tmp_path: Path) -> None:
+    loaded = imported_by(CHAT_OPENED, tmp_path)
+    slow = {*RARELY_NEEDED, "rich", "markdown_it"}
+    assert loaded.isdisjoint(slow), sorted(loaded & slow)
 
 
 def test_import_perdure_loads_nothing_else_of_its_own(tmp_path: Path) -> None:

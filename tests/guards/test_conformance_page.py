@@ -15,7 +15,7 @@ STATES = {"done", "partly", "open"}
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
     for line in PAGE.read_text(encoding="utf-8").splitlines()
-    if re.match(r"\| [A-O]\d+ ", line)
+    if re.match(r"\| [A-P]\d+ ", line)
 ]
 
 

@@ -18,7 +18,7 @@ from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.concurrency import SystemClock
-from perdure.core.ports import Summarize
+from perdure.core.ports import Clock, Summarize
 from perdure.core.usage import CanonicalUsage
 from perdure.models.windows import Window
 from perdure.providers.credentials import Credentials
@@ -96,6 +96,8 @@ def bench(
     summarize: Summarize | None = None,
     keeps_outputs: bool = False,
     engine: Callable[[], ContextEngine] | None = None,
+    models: KnownModels | None = None,
+    clock: Clock | None = None,
     **rules: Any,
 ) -> Iterator[Bench]:
     """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
@@ -104,12 +106,12 @@ def bench(
     """
     steps = script[0] if len(script) == 1 and callable(script[0]) else script
     with Simulator(strict(), script=steps, window=rules.pop("sim_window", window), **rules) as sim:
-        store = open_store(folder / "perdure.db")
-        models = KnownModels(window)
+        clock = clock or SystemClock()
+        store = open_store(folder / "perdure.db", clock=clock)
+        models = models or KnownModels(window)
         main = replace(endpoint(sim, mode, model=model), provider=provider)
         route = EndpointChain((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))
         transport = Transport(retries=Retries(attempts=1))
-        clock = SystemClock()
 
         def parts() -> AgentDeps:
             chosen = settings or Settings()

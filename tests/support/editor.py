@@ -20,7 +20,7 @@ from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 from perdure.acp.server import EditorAgent, connect
 from perdure.testing.simulator import Simulator
 
-# An option's id, with a reason or without; None: the question is dismissed. Or an awaitable of these.
+# An option's id, with a reason or without; None: the question is dismissed; a whole response. Or an awaitable of these.
 Answer = Callable[[Any, list[Any]], Any]
 LIMIT_S = 120.0
 
@@ -50,6 +50,8 @@ class RecordingClient:
             chosen = await chosen
         if chosen is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        if isinstance(chosen, RequestPermissionResponse):
+            return chosen
         option, reason = chosen if isinstance(chosen, tuple) else (chosen, "")
         meta = {"reason": reason} if reason else None
         outcome = AllowedOutcome(outcome="selected", option_id=option, field_meta=meta)
@@ -102,13 +104,18 @@ def flags_of(sim: Simulator, settings: Mapping[str, Any] | None = None) -> dict[
 
 @asynccontextmanager
 async def editor_here(
-    tmp_path: Path, sim: Simulator, *, answer: Answer | None = None, settings: Mapping[str, Any] | None = None
+    tmp_path: Path,
+    sim: Simulator,
+    *,
+    answer: Answer | None = None,
+    settings: Mapping[str, Any] | None = None,
+    busy_timeout_s: float = LIMIT_S,
 ) -> AsyncIterator[Editor]:
     """The same in this process and its event loop: both halves, joined in memory."""
     folder = tmp_path / "project"
     folder.mkdir(exist_ok=True)
     ours, theirs = memory_transport_pair()
-    agent = EditorAgent(flags_of(sim, settings), tmp_path / "home")
+    agent = EditorAgent(flags_of(sim, settings), tmp_path / "home", busy_timeout_s=busy_timeout_s)
     connection = connect(agent, ours)
     listening = asyncio.create_task(connection.listen())
     client = RecordingClient(answer or (lambda call, options: "once"))

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from perdure.gateway.auth.tokens import AccessTokens
 from perdure.store import open_store
 from perdure.testing.simulator import Fail, Say, Simulator
 from perdure.testing.simulator.script import Call, ScriptRequest, Step
+from support.forked import ForkedProcess, fork
 
 START_S = 30.0
 
@@ -30,7 +30,7 @@ class GatewayProcess:
     """Where it is, what it prints, and who may enter."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: ForkedProcess
     tokens: Mapping[str, str]
     home: Path
     said: list[str] = field(default_factory=list)
@@ -73,12 +73,11 @@ def gateway_process(
     }
     flags = [part for key, value in given.items() for part in ("--set", f"{key}={value}")]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PERDURE_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "perdure", *flags, *arguments],
+    process = fork(
+        ["-m", "perdure", *flags, *arguments],
         env={**environment, "PERDURE_HOME": str(home), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
         cwd=home,
     )
     gateway = GatewayProcess("", process, made, home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,9 +24,13 @@ WEATHER = {
     },
 }
 
+# A reply with the name of a gate is not given before a test opens it; without the test, not for ever.
+GATES: dict[str, threading.Event] = {}
+GATE_S = 30.0
+
 
 def plan(*replies: Mapping[str, Any] | str) -> str:
-    """The text of a user message: each reply has `say`, `calls` and, after a rejected one, `repaired`."""
+    """The text of a user message: each reply has `say`, `calls`, `gate` and, after a rejected one, `repaired`."""
     return "plan " + json.dumps([{"say": reply} if isinstance(reply, str) else reply for reply in replies])
 
 
@@ -43,5 +48,7 @@ def planned(asked: ScriptRequest) -> Step:
     system = json.dumps([m["content"] for m in messages if m["role"] == "system"])
     if "was rejected" in system and "repaired" in reply:
         reply = reply["repaired"]
+    if "gate" in reply:
+        GATES[reply["gate"]].wait(GATE_S)
     calls = tuple(Call(name, arguments) for name, arguments in reply.get("calls", ()))
     return Say(reply.get("say", ""), calls=calls, chunk_chars=5, thinking=reply.get("think", ""))

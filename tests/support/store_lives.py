@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 from perdure.core.rules import Pairs
 from perdure.store import SessionStore
 from support import store_worker
+from support.forked import ForkedProcess, fork
 
 WORKER = Path(store_worker.__file__)
 
 
-def worker(where: Path | str, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(WORKER), str(where), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def worker(where: Path | str, *arguments: str) -> ForkedProcess:
+    command = [str(WORKER), str(where), *arguments]
+    return fork(command, env=os.environ, cwd=Path.cwd(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def live_and_die(where: Path | str, seed: int, seconds: float, *, deeds: int = 0) -> tuple[list[list[str]], str]:

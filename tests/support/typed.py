@@ -98,7 +98,8 @@ def chatting(
         def open_desk(chat: ChatApp) -> ChatController:
             person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)
             plain = {**flags, "display.color": "never"}
-            return ChatController(ChatCommandContext(plain, session_id=session_id, person=person), chat.write)
+            surface = ChatCommandContext(plain, session_id=session_id, person=person, offers_models=True)
+            return ChatController(surface, chat.write)
 
         live = ChatApp(
             open_desk,

@@ -25,6 +25,8 @@ from support.gateway_process import last_user_text, obedient
 pytestmark = pytest.mark.slow
 EXCHANGE = Path(__file__).parents[1] / "fixtures" / "acp" / "editor_exchange.jsonl"
 LIMIT_S = 120
+# Texts of the recorded exchange arrive in one update each.
+WHOLE = 1_000
 
 
 class AgentProcess:
@@ -95,15 +97,18 @@ def agent_process(tmp_path: Path, sim: Simulator) -> Iterator[AgentProcess]:
 
 def _exchange_script(asked: ScriptRequest) -> Step:
     if asked.body["messages"][-1]["role"] == "tool":
-        return Say("I have added a greeting.")
+        return Say("I have added a greeting.", chunk_chars=WHOLE)
     text = last_user_text(asked.body)
     if "greeting" in text:
         plan = [{"text": "write the file", "status": "in_progress"}]
         write = {"path": "hello.py", "content": 'print("hello")\n'}
         return Say(
-            "Let me add it.", thinking="A small file.", calls=(Call("todo", {"items": plan}), Call("write_file", write))
+            "Let me add it.",
+            thinking="A small file.",
+            calls=(Call("todo", {"items": plan}), Call("write_file", write)),
+            chunk_chars=WHOLE,
         )
-    return Say("You are welcome.")
+    return Say("You are welcome.", chunk_chars=WHOLE)
 
 
 def test_a_recorded_exchange_of_an_editor_is_answered_as_recorded(tmp_path: Path) -> None:

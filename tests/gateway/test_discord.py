@@ -321,7 +321,7 @@ def test_a_long_answer_is_continued_after_the_piece_that_was_sent_last() -> None
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_button_of_somebody_else_or_of_a_closed_question_answers_nothing() -> None:
+def test_a_button_of_somebody_else_or_of_a_closed_question_answers_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
         question = QuestionAsked("q_1", "approval", "make deploy", reason="it deploys")
         await adapter.deliver(ME, "t_1", _play(question))
@@ -335,6 +335,8 @@ def test_a_button_of_somebody_else_or_of_a_closed_question_answers_nothing() -> 
         assert hub.answers == []
 
     _live(story)
+    # Each press was acknowledged, in the form that the library reads.
+    assert [r.getMessage() for r in caplog.records if r.levelname == "ERROR"] == []
 
 
 def test_a_closed_question_loses_its_buttons_and_shows_its_answer() -> None:

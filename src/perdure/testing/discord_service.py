@@ -226,10 +226,11 @@ class DiscordService:
                     return self._open_thread(int(channel), int(message_id), body)
                 case "POST", ["channels", _, "typing"]:
                     return None
-                case "POST", ["interactions", _, _, "callback"]:
+                case "POST", ["interactions", interaction_id, _, "callback"]:
                     self.notices.append(str((body.get("data") or {}).get("content", "")))
                     self._changed.notify_all()
-                    return None
+                    wants_response = request.query.get("with_response") in ("1", "true")
+                    return {"interaction": {"id": interaction_id, "type": 3}} if wants_response else None
                 case _:
                     raise DiscordRefusal(404, 0, "404: Not Found")
 

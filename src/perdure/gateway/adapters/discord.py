@@ -442,7 +442,12 @@ class DiscordAdapter:
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work, name="discord-work")
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._end_task)
+
+    def _end_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("an event of Discord could not be handled: %s", type(error).__name__, exc_info=error)
 
 
 def _principals(settings: DiscordSettings) -> Mapping[int, Principal]:

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -397,6 +398,30 @@ def test_a_new_message_interrupts_where_the_setting_says_so(is_named: bool, tmp_
         assert [m.text.split()[0] for m in log if m.is_real_user] == ["slowly", "quickly"]
         sent = str(sim.requests[-1].body["messages"])
         assert "slowly word" in sent, "what was written by then stays"
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "responses"])
+def test_a_stopped_request_of_openais_api_gets_the_text_written_by_then(path: str, ann: httpx.Client) -> None:
+    known, text = ask(ann, f"stopped-{path}", "quickly")["conversation_id"], "slowly " + "word " * 200
+    body = {"input": text} if path == "responses" else {"messages": [{"role": "user", "content": text}]}
+    headers, listing = {"X-Perdure-Conversation": known}, f"/api/conversations/{known}/messages"
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ann.post, f"/v1/{path}", json={"model": "perdure", **body}, headers=headers, timeout=30)
+        give_up = time.monotonic() + 30
+        while not (running := ann.get(listing).json()):
+            assert time.monotonic() < give_up, "the request was not taken"
+            time.sleep(0.02)
+        _wait_for_text(ann, running[0]["turn_id"])
+        assert ann.post(f"/api/messages/{running[0]['turn_id']}/stop").json() == {"was_running": True}
+        response = asked.result(timeout=30).json()
+    if path == "responses":
+        assert (response["status"], response["incomplete_details"]) == ("incomplete", {"reason": "interrupted"})
+        written = response["output"][-1]["content"][0]["text"]
+    else:
+        assert response["choices"][0]["finish_reason"] == "length"
+        written = response["choices"][0]["message"]["content"]
+    assert written
+    assert ("word " * 200).startswith(written.removesuffix("…"))
 
 
 @pytest.mark.spec("P6")

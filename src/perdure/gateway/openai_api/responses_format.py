@@ -239,13 +239,15 @@ def message_status(end: TurnFinished | CommandAnswered | None, calls: tuple[Tool
     """Return the status of a text, and of a response that ends with it: "incomplete" if it was cut off."""
     if calls or not isinstance(end, TurnFinished):
         return "completed"
-    return "incomplete" if end.outcome == "budget" or end.finish in ("length", "content_filter") else "completed"
+    is_cut = end.outcome in ("budget", "interrupted") or end.finish in ("length", "content_filter")
+    return "incomplete" if is_cut else "completed"
 
 
 def incomplete_details(end: TurnFinished | CommandAnswered | None, status: Status) -> dict[str, Any]:
     if status != "incomplete" or not isinstance(end, TurnFinished):
         return {}
-    return {"incomplete_details": {"reason": _CUT_REASONS.get(end.finish, "max_output_tokens")}}
+    reason = "interrupted" if end.outcome == "interrupted" else _CUT_REASONS.get(end.finish, "max_output_tokens")
+    return {"incomplete_details": {"reason": reason}}
 
 
 def text_part(text: str) -> dict[str, Any]:

@@ -82,6 +82,8 @@ class CompletionTurn:
         self._stop = StopFilter(completion.stop)
         # The text sent to the client, which will be part of its next history.
         self._sent: list[str] = []
+        # The text of the reply that is being written, if it is sent as a whole.
+        self._unsent: list[str] = []
         self.end: TurnFinished | CommandAnswered | None = None
         self.conversation_id: str | None = ticket.conversation_id
 
@@ -128,8 +130,10 @@ class CompletionTurn:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the answer ended at a limit: of its tokens, or of the turn's calls."""
-        return self.outcome == "budget" or (isinstance(self.end, TurnFinished) and self.end.finish == "length")
+        """Whether the answer was interrupted, or ended at a limit: of its tokens, or of the turn's calls."""
+        if self.outcome in ("budget", "interrupted"):
+            return True
+        return isinstance(self.end, TurnFinished) and self.end.finish == "length"
 
     @property
     def is_refusal(self) -> bool:
@@ -157,8 +161,11 @@ class CompletionTurn:
         match event:
             case CallStarted():
                 self._calls += 1
+                self._unsent.clear()
             case TextDelta(text) if self._is_live:
                 return self._send_text(text, type(event))
+            case TextDelta(text):
+                self._unsent.append(text)
             case ReasoningDelta() if self._completion.is_stream:
                 return event
             case QuestionAsked(question_id=question, kind=kind):
@@ -183,6 +190,8 @@ class CompletionTurn:
         self.end = event
         rest = self._stop.end()
         text = event.text if isinstance(event, CommandAnswered) else event.final_response
+        if self.outcome == "interrupted":
+            text = text or "".join(self._unsent)
         if text and not self._sent and not rest:
             # If another process ran the turn, or it was answered before, the final event is all there is.
             self._stop = StopFilter(self._completion.stop)

@@ -21,7 +21,7 @@ from support.forked import fork
 from support.store import BACKENDS, backend_of
 
 CHILD = Path(__file__).parents[1] / "support" / "scheduling_child.py"
-WAIT_S = 60.0
+WAIT_S = 240.0
 DAY_MS = 86_400_000
 
 

@@ -20,6 +20,22 @@ SENTENCES = [
     "{value} is our {words}, I think",
     "Our {words} `{value}` stopped working, can you look?",
     'my {words} is "{value}", thanks',
+    "Our {words} was rotated on Monday; the new one is {value} and it works.",
+    "I came across the {words} in an old file, it is `{value}`.",
+    "We replaced the {words} yesterday. The value is now {value}, please update it.",
+    "The {words}, which nobody remembers, is {value}.",
+    "she mailed me the {words} this morning ({value})",
+    "that was the wrong {words}, sorry, the right one: {value}",
+    "change the {words} from {value} to another one",
+    "**{words}** — `{value}`",
+    "Here comes the {words}:\n\n```\n{value}\n```\n",
+    "the {words} you wanted is below:\n{value}\nthanks",
+    "# {words}\n{value}\n",
+    '// {words}\nconst a = "{value}"',
+    "Bob: what is the {words}?\nAnn: {value}\n",
+    "{value} (our {words})",
+    "{value}  # {words}",
+    "try {value}, that's our {words}",
 ]
 TABLES = [
     "| Name | Value |\n|---|---|\n| {name} | {value} |\n| REGION | eu |\n",
@@ -30,6 +46,13 @@ TABLES = [
     "id,{name},owner\n1,{value},ops\n2,,dev\n",
     "id;{name};owner\r\n1;{value};ops\r\n",
     "{name}\t{value}\tops\n",
+    "| # | Team | {words} |\n|---|---|---|\n| 1 | platform | `{value}` |\n",
+    "| Service & owner | {words} (prod) |\n|:--|:--|\n| billing: eu | **{value}** |\n",
+    "Name | Value\n--- | ---\n{words} | `{value}`\n",
+    "│ env  │ {words} │\n├──────┼────────┤\n│ prod │ {value} │\n",
+    "| env | {words} |\n+-----+---------+\n| prod | {value} |\n",
+    "ENV    {words}\nprod   {value}\n",
+    "<tr><th>{words}</th><td>{value}</td></tr>",
 ]
 
 
@@ -121,6 +144,10 @@ SHAPES = {
     "two letters and a dot": ("zk.", "letters and digits", 34),
     "three letters and two dots": ("zkq.t.", "letters and digits", 60),
     "an abbreviation and a body with dashes": ("glxyt-", "letters, digits and dashes", 24),
+    "an abbreviation and a colon": ("qzlpt:", "letters and digits", 32),
+    "an abbreviation and a plus sign": ("vrtk+", "letters and digits", 24),
+    "a credential's word and a tilde": ("acme_key~", "letters and digits", 32),
+    "two codes with dots": ("VF.DM.", "letters and digits", 40),
     "a listed issuer, another length": ("glpat-", "letters and digits", 17),
     "a listed issuer, another alphabet": ("sntryu_", "base64", 40),
 }
@@ -168,6 +195,44 @@ def test_identifiers_with_the_same_grammar_are_left_alone(prefix: str) -> None:
     for length in (14, 24, 26, 32, 40):
         text = f"see {prefix}{draw_key(rng, length)} there"
         assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The api token was rotated; the commit is {hex} now.",
+        "The api token expired, so the build id is {value}.",
+        "We rotated the api key. The request was {value} and it failed.",
+        "What is the api key for?\nAnn: see {value}\n",
+        "the password of the token service\nbuild {value}\n",
+        "| Cache key & owner | Created |\n|---|---|\n| {hex} | 2026-03-14 |\n",
+        "see v2/docs/index and release!{hex}",
+        "https://hooks.zapier.com/hooks/catch/your-account/your-hook",
+    ],
+)
+def test_a_value_that_another_word_claims_is_left_alone(text: str) -> None:
+    rng = Random(text)
+    text = text.format(value=draw_key(rng, 32), hex="".join(rng.choices("0123456789abcdef", k=40)))
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "kept"),
+    [
+        ("v2/", 160, "v2/…[REDACTED]"),
+        ("00D4w000003AbC1!", 96, "00D4w000003AbC1!…[REDACTED]"),
+        (
+            "https://hooks.zapier.com/hooks/catch/60059767/",
+            0,
+            "https://hooks.zapier.com/hooks/catch/60059767/[REDACTED]",
+        ),
+    ],
+)
+def test_a_key_after_a_version_an_organisation_or_a_hook_s_address_is_taken_out(
+    head: str, body: int, kept: str
+) -> None:
+    key = draw_key(Random(head), body) if body else "we761ih"
+    assert redact(f'got "{head}{key}" back') == f'got "{kept}" back'
 
 
 @pytest.mark.parametrize("where", ["assets/{}.js", "/var/cache/{}/blob", "{}.tar.gz", "registry.example/{}:latest"])

@@ -13,11 +13,17 @@ from perdure.redaction.scan import ScanText, Secret
 _LINE_END = re.compile(r"\r?\n|(?:\\r)?\\n")
 _CELLS = {
     separator: re.compile(rf'[ ]*(?:"(?P<quoted>[^"\n]*)"[ ]*|(?P<bare>[^{separator}"\n]*))(?:{separator}|$)')
-    for separator in (r"\|", ",", r"\t", ";")
+    for separator in (r"\|", "│", ",", r"\t", ";")
 }
-_CELL_END = re.compile(r"[A-Za-z0-9_-]{0,40}[\"'`*\\]{0,4}[ ]{0,40}(?:[|,;\t\r\n]|\\[nrt])")
-_HEADER_LINE = re.compile(r"[\w \t\"'`*.,;|()/→\\-]+")
-_HEADER = re.compile(r"[\w \"'`*./-]{1,60}(?:\([\w ]{1,30}\))?")
+_ALIGNED = "[ ]{2,}"  # columns set with spaces, as command lines print them
+_CELLS[_ALIGNED] = re.compile(r"[ ]*(?:(?P<quoted>(?!))|(?P<bare>(?:[^ \n]|[ ](?![ \n]))*))(?:[ ]{2,}|[ ]?$)")
+_CELL_END = re.compile(
+    r"[A-Za-z0-9_-]{0,40}(?:[ ]\([\w ./-]{1,30}\))?[\"'`*\\]{0,4}[ ]{0,40}(?:[|│,;\t\r\n]|\\[nrt]|[ ]{2})"
+)
+_HEADER_LINE = re.compile(r"[\w \t\"'`*.,;|│()/→\\#&%+:?-]+")
+_HEADER = re.compile(r"[\w \"'`*./#&%+:?-]{1,60}(?:\([\w ./-]{1,30}\))?")
+_REMARK = re.compile(r"\([^)]*\)$")
+_BORDER = re.compile(r"[|│├└╞╘ +=:┼┴╪╧┤┘╡╛─═-]+")
 _LONGEST_LINE, _MOST_ROWS = 4_000, 10_000
 _EDGES = " \t\"'`*\\"
 
@@ -47,9 +53,7 @@ class Columns:
         if separator is None or not _HEADER_LINE.fullmatch(header):
             return
         names = [cell for cell, _ in _cells(header, separator)]
-        columns = {
-            i: (name, promise) for i, name in enumerate(names) if (promise := promise_of(name.replace(" ", "_")))
-        }
+        columns = {i: (name, promise) for i, name in enumerate(names) if (promise := _column_promise(name))}
         if len(names) < 2 or not columns or not all(_HEADER.fullmatch(name) or not name for name in names):
             return
         yield from self._rows(match.end(), separator, len(names), columns)
@@ -61,9 +65,9 @@ class Columns:
             end = ending.start() if ending is not None else min(len(text), at + _LONGEST_LINE)
             row = text[at:end]
             cells = list(_cells(row, separator))
-            if not row or len(cells) != width:
+            if not row or (len(cells) != width and not _BORDER.fullmatch(row)):
                 return
-            for i, (name, promise) in columns.items():
+            for i, (name, promise) in columns.items() if len(cells) == width else ():
                 value, shift = cells[i]
                 if value and _is_cell_secret(name, promise, value):
                     yield Secret(promise.value, at + shift, at + shift + len(value))
@@ -73,8 +77,13 @@ class Columns:
             at = ending.end()
 
 
+def _column_promise(name: str) -> Promise | None:
+    """Returns what a header cell announces; a remark in brackets is ignored: `API token (prod)`."""
+    return promise_of(_REMARK.sub("", name).strip().replace(" ", "_"))
+
+
 def _separator(header: str) -> str | None:
-    for separator, pattern in (("|", r"\|"), ("\t", r"\t"), (",", ","), (";", ";")):
+    for separator, pattern in (("|", r"\|"), ("│", "│"), ("\t", r"\t"), (",", ","), (";", ";"), ("  ", _ALIGNED)):
         if separator in header:
             return pattern
     return None
@@ -106,7 +115,10 @@ _VALUE_RE = re.compile(_VALUE)
 _VALUE_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_~.:!@#$%^&*?-"
 _OPEN, _CLOSE = "[\"'`“‘(<*]{0,3}", "[\"'`”’)>*.,;:]{0,4}"
 # Between a name and the cell after it: `| NAME | value |`, `NAME,value`, `"NAME","value"`, `NAME<tab>value`.
-_CELL_GAP = re.compile(rf"[\"'`*\\]{{0,4}}[ \t]{{0,40}}[|,;\t][ \t]{{0,40}}\\?{_OPEN}")
+_CELL_GAP = re.compile(
+    rf"[\"'`*\\]{{0,4}}[ \t]{{0,40}}[|│,;\t][ \t]{{0,40}}\\?{_OPEN}"
+    rf"|(?:</[a-z]{{1,9}}>){{1,2}}\s{{0,40}}(?:<[a-z][^<>\n]{{0,60}}>){{1,3}}"
+)
 # Between a name and its value in a sentence: `api key for staging is value`, `set NAME to value`, `token (value)`.
 _SENTENCE_GAP = re.compile(
     rf"""[\"'`*)]{{0,3}}
@@ -114,6 +126,27 @@ _SENTENCE_GAP = re.compile(
     (?P<joint>[ ](?:is|was|to|equals|are|be)(?:[ ]now|[ ]set[ ]to)?:?|[ ]{{0,2}}(?:[:=]|->|→|=>))?[ ]{{1,4}}{_OPEN}""",
     re.VERBOSE,
 )
+# The rest of the sentence, or the next one, takes the name up again: `the token was rotated; the new one is value`.
+_WORDS = r"(?:[ ,;:.?!—–]{1,3}[\w(][\w'’()/]{0,24}(?:-[\w'’()/]{1,24}){0,3})"
+_REFERRED_GAP = re.compile(
+    rf"""[\"'`*)]{{0,3}} (?P<words>{_WORDS}{{0,14}}?)
+    (?: [ ,;:.?!—–]{{1,3}}(?:it|this|that|which|one|value|string)
+        (?:['’]s|[ ](?:is|was|reads|becomes|should[ ]be|will[ ]be))?
+        (?:[ ](?:now|currently|just))?:?[ ]{{1,2}}
+      | [,][ ](?:is|was|being|namely|now)[ ]
+      | [ ](?:\(|from[ ]|[—–-][ ])
+    ){_OPEN}""",
+    re.VERBOSE | re.IGNORECASE,
+)
+# The value is alone on the next line, or in a code block: `here is the token:`, a heading, a comment, a question.
+_LINE_GAP = re.compile(
+    rf"""(?P<words>{_WORDS}{{0,6}}?)[\"'`*)]{{0,3}}(?P<sign>[ ]?[:?=]|[ ]\*/)?\*{{0,2}}[ ]{{0,2}}(?:\r?\n){{1,2}}
+    (?:```\w{{0,12}}\r?\n)?[ \t>*-]{{0,12}}
+    (?P<lead>[\w .]{{1,30}}(?:=|:(?=[ ]))[ ]?(?:it['’]s[ ]|it[ ]is[ ])?)?{_OPEN}""",
+    re.VERBOSE,
+)
+_LINE_REST = re.compile(rf"{_CLOSE}[ ]{{0,2}}(?=\r?\n|\Z)")
+_COMMENT = re.compile(r"[ \t]*(?://|#|--|/\*|;|\*)[ ]")
 # The sentence before the name: `use value as the api key`, `value is our api key`.
 _LAST_VALUE = re.compile(rf"^{_OPEN}{_VALUE}{_CLOSE}$")
 _FEW_WORDS = re.compile(r"(?:[A-Za-z0-9'’-]{1,20} ){0,6}")
@@ -121,12 +154,15 @@ _SHORTEST = 12
 _SPOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.'’-]{0,24}")
 # How far from the name a value may begin.
 _AHEAD, _BEHIND = 160, 360
+# How long the rest of a line may be whose value is on the next one.
+_HEADING = 80
 # With no word or sign between the two (`token 3f0c9a1b2d4e`) a short value is an id.
 _LONG_ENOUGH_ALONE = 20
 # Every drawn value has a digit next to a letter somewhere, and most lines have not.
 _MIXED = re.compile(rb"[^\n]*?(?:[0-9][A-Za-z]|[A-Za-z][0-9])")
 _SENTENCE_END = re.compile(r"\Z|\n|\.(?:\s|\Z)")
 _OWNED = re.compile(r"\b[Mm]y (?:[\w.-]+ ){0,3}$")
+_MARKS = "*_`\"'“("  # before the first word of a name that is set off from the sentence
 _NO_NAME = frozenset(("", ".", "(", "[", "{"))
 _ARTICLES = frozenset(("the", "a", "an", "this", "that", "my", "our", "your", "his", "her", "their", "its"))
 _BREAK_WORDS = """
@@ -149,11 +185,13 @@ _OF = re.compile(
 
 
 def nearby_value(page: ScanText, at: int) -> Secret | None:
-    """The secret in the cell or the sentence next to the name that holds the anchor at this place."""
+    """Returns the secret in the cell or the sentence next to the name at this index."""
     raw = page.raw
     earliest = max(0, at - _BEHIND)
     first = max(raw.rfind(b"\n", earliest, at) + 1, earliest)
     newline = raw.find(b"\n", at, at + 40 + _AHEAD)
+    if 0 <= newline < at + _HEADING:
+        newline = raw.find(b"\n", newline + 12, newline + _AHEAD)
     # Most lines hold no value that was drawn at random.
     if not page.has_mix(first, at + 40 + _AHEAD if newline < 0 else newline):
         return None
@@ -180,7 +218,7 @@ def _nearby(page: ScanText, at: int) -> Secret | None:
         return None
     if not is_last and (match := _value_behind(page, start, end, name)) is not None:
         return match
-    return _value_before(text, start, name)
+    return _value_before(text, start, name) or _value_below(text, start, end, name)
 
 
 def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | None:
@@ -198,11 +236,34 @@ def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | N
     if _CELL_GAP.fullmatch(gap):
         return _judge(name.replace(" ", "_"), value) if _begins_cell(text, start, name) else None
     sentence = _SENTENCE_GAP.fullmatch(gap)
-    if sentence is None or _ABOUT.search(sentence["words"]):
+    if sentence is None or (sentence["joint"] is None and sentence["words"]):
+        referred = _REFERRED_GAP.fullmatch(gap)
+        # The words directly after the name may change its meaning (`the token hash`); later ones do not.
+        is_other = referred is None or _ABOUT.search(" ".join(referred["words"].split()[:2]))
+        return None if is_other else _judge(name, value)
+    if _ABOUT.search(sentence["words"]):
         return None
     is_adjacent = not sentence["words"] and len(value["value"]) >= _LONG_ENOUGH_ALONE
     is_joined = sentence["joint"] is not None or is_adjacent
     return _judge(name, value) if is_joined else None
+
+
+def _value_below(text: str, start: int, end: int, name: str) -> Secret | None:
+    """Returns the value that is alone on the line, or in the code block, below its name."""
+    gap = _LINE_GAP.match(text, end, end + _HEADING + _AHEAD)
+    if gap is None or _ABOUT.search(gap["words"]):
+        return None
+    line = text[max(text.rfind("\n", 0, start) + 1, start - _AHEAD) : start]
+    is_heading = not gap["words"] and line.removesuffix(name[: name.rfind(" ") + 1]).strip(" \t#*_>-") in ("", "n")
+    is_comment = gap["words"] == "" and _COMMENT.match(line) is not None
+    if gap["sign"] is None and not is_heading and not is_comment:
+        return None
+    if gap["lead"] and not is_comment and (gap["sign"] or "").strip() != "?":
+        return None
+    value = _VALUE_RE.match(text, gap.end())
+    if value is None or _LINE_REST.match(text, value.end()) is None:
+        return None
+    return _judge(name, value)
 
 
 def is_about(text: str, start: int) -> bool:
@@ -213,17 +274,22 @@ def is_about(text: str, start: int) -> bool:
 def _begins_cell(text: str, start: int, name: str) -> bool:
     """Whether the name is a whole cell: only a bullet or a separator precedes it on its line."""
     before = text[max(0, start - 80) : start].removesuffix(name[: name.rfind(" ") + 1]).rstrip(" \t\"'`*\\")
-    return not before or before[-1] in "|,;\n→" or before.endswith("\\n")
+    return not before or before[-1] in "|│,;\n→>" or before.endswith("\\n")
 
 
 def _spoken_name(text: str, start: int, name: str) -> str:
     """The name with the words before it that belong to it: `aws secret access` of `aws secret access key`."""
     words: list[str] = []
-    for word in reversed(text[max(0, start - 78) : start].split(" ")[-4:-1]):
-        if word.lower() in _BREAK or not _SPOKEN.fullmatch(word):
+    before = text[max(0, start - 78) : start]
+    before = before[max(before.rfind(sign) for sign in "\n>|│") + 1 :]
+    for word in reversed(before.split(" ")[-4:-1]):
+        bare = word.lstrip(_MARKS)
+        if word.lower() in _BREAK or not _SPOKEN.fullmatch(bare):
             break
-        if word.lower() not in _ARTICLES:
-            words.insert(0, word)
+        if bare.lower() not in _ARTICLES:
+            words.insert(0, bare)
+        if bare != word:
+            break
     if not words:
         return name
     # What somebody calls their own is no key into a table, so that a hexadecimal one counts, too.
@@ -235,13 +301,14 @@ def _value_before(text: str, start: int, name: str) -> Secret | None:
     """The value in `use value as the api key` and `value is our api key`."""
     line = text[max(0, start - _BEHIND) : start]
     line = line[line.rfind("\n") + 1 :]
-    for joint in (" as ", " is ", " for "):
+    for joint in (" as ", " is ", " for ", ", that's ", ", which is ", " (", " <- ", " # ", " // "):
         at = line.rfind(joint)
         if at < _SHORTEST or not _FEW_WORDS.fullmatch(words := line[at + len(joint) :]) or _ABOUT.search(words):
             continue
-        match = _LAST_VALUE.search(line[line.rfind(" ", 0, at) + 1 : at])
+        first = line.rfind(" ", 0, len(line[:at].rstrip())) + 1
+        match = _LAST_VALUE.search(line[first:at].rstrip())
         if match is not None and (secret := _judge(name, match)) is not None:
-            shift = start - len(line) + line.rfind(" ", 0, at) + 1
+            shift = start - len(line) + first
             return Secret(secret.kind, secret.start + shift, secret.end + shift)
     return None
 

@@ -31,7 +31,7 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 # Suffixes of a name: DB_PASSWORD_PROD, API_KEY_2, SECRET_KEY_BASE.
 _TRAILERS = re.compile(
     r"prod|production|dev|development|stage|staging|live|test|local|base|value|plain|raw|old|"
-    r"new|b"
+    r"new|b|v|string|primary|secondary|private"
 )
 _PASSWORDS = ("password", "passwd", "passwort", "passcode", "passw", "pwd")
 _WHOLE = {
@@ -96,7 +96,12 @@ def _promise_of(name: str) -> Promise | None:
     if last in _WHOLE:
         is_whole = before or last not in ("pass", "pw", "pat") or name.startswith("--") or name in ("PASS", "PAT")
         return _WHOLE[last] if is_whole else None
-    if last.endswith("secret") or _RUN_TOGETHER.fullmatch(last) or (last == "key" and _KEYED.fullmatch(before)):
+    if (
+        last.endswith("secret")
+        or last == "keystring"
+        or _RUN_TOGETHER.fullmatch(last)
+        or (last == "key" and _KEYED.fullmatch(before))
+    ):
         return Promise.SECRET
     if last.endswith("token"):
         return None if _OTHER_TOKENS.fullmatch(before or last.removesuffix("token")) else Promise.TOKEN

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from perdure.redaction.assignments import named_values
-from perdure.redaction.entropy import MARK, is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
-from perdure.redaction.prefixes import may_begin, prefixed_keys
-from perdure.redaction.scan import ScanText, Secret
+from perdure.redaction.entropy import MARK, class_switches, is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
+from perdure.redaction.prefixes import prefixed_keys
+from perdure.redaction.scan import ScanText, Secret, may_begin
 
 _URL_LOGIN = re.compile(
     r"://(?P<user>[^\s/:@\"'<>`\\()\[\]?#]{0,80}):(?P<password>[^\s/\"'<>`\\()?]{1,200})@(?=[\w\[.$\-{*<%])"
@@ -28,13 +28,13 @@ _WEBHOOK = re.compile(
       | (?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/
       | [\w.-]*webhook\.office\.com/webhookb?2?/ | outlook\.office(?:365)?\.com/webhook/
       | [\w-]+\.tines\.com/webhook/
-      | hooks\.zapier\.com/hooks/catch/
+      | hooks\.zapier\.com/hooks/catch/(?:\d+/(?=[a-z0-9]{6}))?
       | open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/(?:v2/)?hook/
       | qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=
       | oapi\.dingtalk\.com/robot/send\?access_token= | api\.telegram\.org/(?:file/)?bot
       | chat\.googleapis\.com/v1/spaces/[\w-]+/messages\?
       | maker\.ifttt\.com/(?:trigger|use)/(?:[\w-]+/(?:json/)?with/key/)? | hook\.[\w.]*(?:make|integromat)\.com/
-      )(?P<secret>[A-Za-z0-9_/:@.=&%+-]{16,400})""",
+      )(?P<secret>[A-Za-z0-9_/:@.=&%+-]{6,400})""",
     re.VERBOSE,
 )
 # Slack's address is pasted without its scheme as well.
@@ -107,7 +107,7 @@ def placed_secrets(page: ScanText) -> Iterator[Secret]:
 
 def _in_urls(page: ScanText) -> Iterator[Secret]:
     for match in chain(page.matches(b"://", _WEBHOOK), page.matches(b"hooks.slack", _BARE_WEBHOOK)):
-        if not is_stand_in(match["secret"]) and (looks_random(match["secret"]) or is_uuid(match["secret"])):
+        if not is_stand_in(match["secret"]) and _is_webhook_secret(match["secret"]):
             yield Secret("webhook", *match.span("secret"))
     for match in page.matches(b"://", _URL_LOGIN):
         if not _is_url_stand_in(match["password"]):
@@ -115,6 +115,13 @@ def _in_urls(page: ScanText) -> Iterator[Secret]:
     for match in page.matches(b"://", _URL_TOKEN):
         if looks_random(match["token"]):
             yield Secret("url-token", *match.span("token"))
+
+
+def _is_webhook_secret(path: str) -> bool:
+    """A short one counts when letters and digits alternate in it: nothing else is at such an address."""
+    if len(path) >= 16 and (looks_random(path) or is_uuid(path)):
+        return True
+    return path.isalnum() and class_switches(path) >= 2 and not is_wordy(path)
 
 
 def _app_tokens(page: ScanText) -> Iterator[Secret]:

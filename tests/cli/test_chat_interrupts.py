@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing.simulator import Say, Simulator
+from perdure.testing.simulator import Call, Say, Simulator
 from support.typed import Chat, chatting
 
 ENDLESS = Say("endless words " * 2_000, chunk_delay_s=0.02)
@@ -118,3 +118,23 @@ def test_a_command_waits_also_where_messages_stop_the_answer(home: Path) -> None
         assert not chat.is_idle
         chat.type("\x03")
         chat.see("stopped; the conversation is kept")
+
+
+def test_what_a_stopped_command_had_printed_stays_on_the_screen_and_reaches_the_model(home: Path) -> None:
+    command = f"printf 'first-%s\\n' row; : {'x' * 80}; sleep 60"
+    script = [Say(calls=(Call("terminal", {"command": command}),)), "I see."]
+    with Simulator(script=script) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("go\r")
+        chat.see("first-row")
+        chat.type("\x1b")
+        chat.see("stopped; the conversation is kept")
+        chat.wait_for(lambda: chat.is_idle)
+        row, printed = chat.shown.partition("■ terminal")[2].splitlines()[:2]
+        assert "… · stopped" in row, "in one row, whatever the command's length"
+        assert "  first-row" in printed
+        chat.type("what was it?\r")
+        chat.see("I see.")
+        result = next(m for m in sim.requests[-1].body["messages"] if m["role"] == "tool")
+        assert result["content"].startswith("[Interrupted before it finished")
+        assert "first-row" in result["content"]

@@ -218,6 +218,34 @@ def test_each_result_carries_how_its_call_ended() -> None:
     assert unfinished.tool_state == "interrupted"
 
 
+@pytest.mark.spec("J4")
+def test_what_an_interrupted_call_had_printed_is_its_result_and_passes_the_hooks() -> None:
+    async def interrupt() -> str:
+        shown = asyncio.Event()
+
+        async def build(context: ToolContext) -> str:
+            """Prints, and does not end."""
+            context.show_output(OutputPreview("first token=s3cret\n", "last\n", 40))
+            shown.set()
+            await asyncio.sleep(60)
+            return "never"
+
+        def redact(call: ToolCall, reply: ToolReply) -> ToolReply:
+            return ToolReply(reply.text.replace("s3cret", "***"))
+
+        batch = _runtime(build, hooks=Hooks(post_tool_call=[redact])).batch([_call("build")], SCOPE, lambda _: None)
+        running = asyncio.create_task(batch.run())
+        await shown.wait()
+        running.cancel()
+        await asyncio.wait({running})
+        (result,) = batch.results()
+        assert result.tool_state == "interrupted"
+        return result.text
+
+    expected = f"{INTERRUPTED}\nIt had printed by then:\nfirst token=***\n[…]\nlast"
+    assert asyncio.run(interrupt()) == expected
+
+
 @pytest.mark.spec("H1")
 def test_result_over_its_limit_is_stored_and_announced() -> None:
     outputs = MemoryOutputs()

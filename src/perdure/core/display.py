@@ -57,6 +57,12 @@ def call_target(call: ToolCall, *, max_chars: int) -> str:
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
+def join_preview(first: str, last: str) -> str:
+    """The start and the end of an output as one text; `last` is empty where `first` is all of it."""
+    parts = [first, "[…]", last] if last else [first]
+    return "\n".join(part.strip("\n") for part in parts)
+
+
 def edit_lines(name: str, arguments: Mapping[str, Any]) -> list[str]:
     """Return every line that a `write_file` or `patch` call adds (`+`), removes (`-`) or keeps (` `).
 

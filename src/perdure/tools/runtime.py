@@ -19,6 +19,7 @@ from perdure.core.concurrency import (
     describe_error,
     run_shielded,
 )
+from perdure.core.display import join_preview
 from perdure.core.errors import ToolError, ToolRefused
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
 from perdure.core.messages import Message, TextPart, ToolCall, ToolState, clean, tool_result
@@ -139,6 +140,8 @@ class Batch:
         self._seconds: dict[str, float] = {}
         # How long each call waited for the guard, which may ask a person.
         self._approval_s: dict[str, float] = {}
+        # What each call has printed so far, as it was last shown.
+        self._previews: dict[str, OutputPreview] = {}
 
     async def run(self) -> list[Message]:
         """Return every result in call order. Cancellation stops the running calls before it propagates."""
@@ -165,7 +168,10 @@ class Batch:
 
     def results(self) -> list[Message]:
         """Return a result for every call, finished or not, in call order."""
-        return [_as_message(call, o) for call, o in zip(self._requested, self._outcomes, strict=True)]
+        return [
+            _as_message(call, o) if o is not None else self._interrupted(call)
+            for call, o in zip(self._requested, self._outcomes, strict=True)
+        ]
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -185,6 +191,16 @@ class Batch:
         """Return the stored outputs, whether an output limit or the tool itself stored them."""
         pairs = [(c, o.spilled or o.reply.stored) for c, o in zip(self._calls, self._outcomes, strict=True) if o]
         return [(call, stored) for call, stored in pairs if stored is not None]
+
+    def _interrupted(self, call: ToolCall) -> Message:
+        """Return the result of a call without one: what it had printed by then was on the screen."""
+        preview = self._previews.get(call.id)
+        reply = ToolReply(INTERRUPTED, is_error=True)
+        if preview is not None:
+            printed = clean(join_preview(preview.first, preview.last))
+            reply = replace(reply, text=f"{INTERRUPTED}\nIt had printed by then:\n{printed}")
+            reply = self._runtime.hooks.apply_post_hooks(call, reply)
+        return tool_result(call.id, reply.text, call.name, state="interrupted")
 
     def _is_interactive(self, call: ToolCall) -> bool:
         return call.name in self._runtime.registry and self._runtime.registry.find(call.name).is_interactive
@@ -325,6 +341,7 @@ class Batch:
                 self._emit(ToolOutput(call, preview.first, preview.last, preview.lines))
 
         def show(preview: OutputPreview) -> None:
+            self._previews[call.id] = preview
             if not loop.is_closed():
                 loop.call_soon_threadsafe(emit, preview)
 
@@ -424,9 +441,7 @@ def _state_of(outcome: ToolOutcome | None) -> ToolState:
     return "failed" if outcome.reply.is_error else "completed"
 
 
-def _as_message(call: ToolCall, outcome: ToolOutcome | None) -> Message:
-    if outcome is None:
-        return tool_result(call.id, INTERRUPTED, call.name, state="interrupted")
+def _as_message(call: ToolCall, outcome: ToolOutcome) -> Message:
     reply = outcome.reply
     message = tool_result(call.id, reply.text, call.name, state=_state_of(outcome))
     return message.with_content((TextPart(reply.text), *reply.parts)) if reply.parts else message

@@ -10,6 +10,7 @@ from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.activity import (
     TARGET_CHARS,
     Activity,
+    RunningCall,
     failure_label,
     is_plan_done,
     named_call,
@@ -17,8 +18,9 @@ from perdure.cli.chat.activity import (
     plan_summary,
 )
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
-from perdure.cli.chat.tool_output import output_lines, whole_output
+from perdure.cli.chat.tool_output import output_lines, shorten_preview, whole_output
 from perdure.cli.style import Style, fit_lines, runnable, safe
+from perdure.core.display import join_preview
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
@@ -62,9 +64,11 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     return f"{mark} {named_call(event.call, min(TARGET_CHARS, room))} {ink.dim(end)}\n"
 
 
-def stopped_line(call: ToolCall, ink: Style) -> str:
-    """The line of a call that was interrupted before it had a result."""
-    return f"{ink.warn('■')} {named_call(call)} {ink.dim('· stopped')}\n"
+def stopped_line(call: ToolCall, ink: Style, *, width: int) -> str:
+    """The row of a call that was interrupted before it had a result."""
+    end = "· stopped"
+    target = named_call(call, min(TARGET_CHARS, width - len(end) - len(call.name) - 4))
+    return f"{ink.warn('■')} {target} {ink.dim(end)}\n"
 
 
 def spilled_line(event: OutputSpilled, ink: Style) -> str:
@@ -169,8 +173,17 @@ class ChatTranscript:
         """End what was going on: what was shown of an answer stays, and calls without a result are marked."""
         self._end_text(is_cut=is_cut)
         for running in self._work.end():
-            self._write(stopped_line(running.call, self._ink))
+            self._write(stopped_line(running.call, self._ink, width=self._width()))
+            self._show_printed(running)
         self.idle()
+
+    def _show_printed(self, running: RunningCall) -> None:
+        """What a stopped call had printed stays on the screen."""
+        if (output := running.output) is None:
+            return
+        for line in shorten_preview(output, most=self._tool_lines, width=self._width(), ink=self._ink):
+            self._write(f"{line}\n")
+        self._last_output = (named_call(running.call), safe(join_preview(output.first, output.last)))
 
     def unfold(self) -> str:
         """The newest tool output, whole; a sentence where there is none."""

@@ -117,7 +117,7 @@ def kept_output(text: str) -> KeptOutput | None:
 def guessed_run(message: Message) -> ToolRun:
     """How a call ended by the words of its result alone: for conversations older than the record of it."""
     text = message.text
-    if text == INTERRUPTED:
+    if text.startswith(INTERRUPTED):
         return ToolRun(state="interrupted")
     if message.name in (None, "terminal") and (match := _EXIT.match(text)):
         code = int(match[1])

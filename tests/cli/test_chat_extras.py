@@ -178,6 +178,28 @@ def test_an_image_in_the_clipboard_becomes_a_file_that_is_attached(tmp_path: Pat
     assert as_mention(Path("/a b.png")) == '@"/a b.png" '
 
 
+def test_editing_keys_of_the_line(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "src" / "inner").mkdir(parents=True)
+    (tmp_path / "src" / "inner" / "only.py").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with Simulator() as sim, chatting(home, flags(sim)) as chat:
+        chat.see("m-1")
+        chat.type("\x16")
+        chat.see("An image in the clipboard is read by one of wl-paste, xclip, pngpaste; none is installed here.")
+        chat.type("a👩\u200d👩\u200d👧👍🏽\x7f")
+        chat.wait_for(lambda: chat.line == "a👩\u200d👩\u200d👧")
+        chat.type("\x1b[D!")
+        chat.wait_for(lambda: chat.line == "a!👩\u200d👩\u200d👧")
+        chat.type("\x1b[3~\x7f\x7f")
+        chat.wait_for(lambda: not chat.line)
+        # Tab takes the only path, and goes on inside it where it is a folder.
+        chat.type("see @sr")
+        for wanted in ("see @src/", "see @src/inner/", "see @src/inner/only.py"):
+            chat.wait_for(lambda: chat.offered_completions == 1)
+            chat.type("\t")
+            chat.wait_for(lambda wanted=wanted: chat.line == wanted)
+
+
 def test_a_dropped_image_is_attached_and_other_pastes_are_not(tmp_path: Path) -> None:
     image = tmp_path / "a b.png"
     image.write_bytes(PNG)

@@ -9,8 +9,8 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.key_binding.key_processor import KeyPress
 
+from perdure.cli.chat.editing import ChatCompleter, cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, attach
-from perdure.cli.chat.prompt import ChatCompleter
 from perdure.commands.titles import title_of
 
 
@@ -136,6 +136,29 @@ def test_paths_are_completed_folders_first(tmp_path: Path) -> None:
     offered = [c.text for c in completer.get_completions(Document("read @b"), CompleteEvent())]
     assert offered == ["bin/", "beta.py"]
     assert not list(completer.get_completions(Document("read @nowhere/x"), CompleteEvent()))
+
+
+@pytest.mark.parametrize(
+    "drawn_as_one",
+    [
+        "a",
+        "漢",
+        "👍🏽",
+        "👩\u200d👩\u200d👧",
+        "🏳\ufe0f\u200d🌈",
+        "🇩🇪",
+        "e\u0301",
+        "1\ufe0f\u20e3",
+        "🏴\U000e0067\U000e0062\U000e007f",
+    ],
+)
+def test_what_is_drawn_as_one_character_is_edited_as_one(drawn_as_one: str) -> None:
+    text = f"x🇫🇷{drawn_as_one}y"
+    end = len(text) - 1
+    assert text[cluster_start(text, end) : end] == drawn_as_one
+    assert cluster_end(text, end - len(drawn_as_one)) == end
+    assert cluster_start(text, 0) == 0
+    assert cluster_end(text, len(text)) == len(text)
 
 
 @pytest.mark.parametrize(

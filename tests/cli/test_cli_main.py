@@ -12,7 +12,7 @@ import click
 import pytest
 
 from perdure import __version__
-from perdure.cli.main import COMMANDS, cli
+from perdure.cli.main import CHAT_OPTIONS, COMMANDS, cli
 from support.terminal import perdure, perdure_process
 
 
@@ -74,6 +74,22 @@ def test_called_wrongly_it_says_so_and_ends_with_2(arguments: list[str], tmp_pat
     assert run.status == 2
     assert "Error:" in run.err
     assert "Traceback" not in run.err
+
+
+def test_options_of_the_chat_need_no_chat_before_them(tmp_path: Path) -> None:
+    chat = COMMANDS["chat"].load()
+    own = {option for parameter in chat.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert own == CHAT_OPTIONS
+    for arguments in (["--continue"], ["-c", "-q", "hello"], ["--set", "model.name=m-1", "--continue"], ["-cm", "m-1"]):
+        run = perdure(tmp_path, *arguments)
+        assert (run.status, "there is no conversation to go on with yet" in run.err) == (2, True), run.err
+    assert "No such option" in perdure(tmp_path, "--contnue").err
+
+
+def test_words_behind_chat_are_told_where_they_go(tmp_path: Path) -> None:
+    run = perdure(tmp_path, "chat", "hello")
+    assert (run.status, run.out) == (2, "")
+    assert "A question goes behind -q, in quotes." in run.err
 
 
 def test_a_mistyped_command_gets_the_one_that_was_meant(tmp_path: Path) -> None:

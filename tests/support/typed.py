@@ -58,6 +58,11 @@ class Chat:
         return self.chat._box.buffer.text
 
     @property
+    def offered_completions(self) -> int:
+        state = self.chat._box.buffer.complete_state
+        return len(state.completions) if state is not None else 0
+
+    @property
     def is_idle(self) -> bool:
         return not self.chat._is_working
 

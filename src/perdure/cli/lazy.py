@@ -73,9 +73,25 @@ class PlainGroup(click.Group):
 class LazyGroup(PlainGroup):
     """The root: commands from a table, and every error of Perdure's own shown as a plain line."""
 
-    def __init__(self, *args: Any, commands_table: Mapping[str, Lazy], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        commands_table: Mapping[str, Lazy],
+        default: tuple[str, frozenset[str]] = ("", frozenset()),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._table = commands_table
+        # The default command, and the options that select it.
+        self._default, self._default_options = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for n, word in enumerate(args):
+            if word.partition("=")[0] in self._default_options or word[:2] in self._default_options:
+                return super().parse_args(ctx, [*args[:n], self._default, *args[n:]])
+            if not word.startswith("-") and (n == 0 or args[n - 1] != "--set"):
+                break
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._table)
@@ -95,6 +111,9 @@ class LazyGroup(PlainGroup):
             kind = WrongCall if isinstance(error, InvalidFlag) else CommandFailure
             raise kind(_runnable(str(error))) from error
         except click.UsageError as error:
-            raise click.UsageError(_runnable(error.format_message()), error.ctx) from error
+            message = _runnable(error.format_message())
+            if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
+                message += ". A question goes behind -q, in quotes."
+            raise click.UsageError(message, error.ctx) from error
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted("interrupted") from None

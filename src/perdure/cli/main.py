@@ -40,6 +40,14 @@ COMMANDS = {
     "completion": Lazy("perdure.cli.completion:completion", "Print the completion script of a SHELL."),
 }
 
+# The options of the default command, `chat`; listed here to parse arguments without an import of the chat.
+CHAT_OPTIONS = frozenset(
+    {
+        *("-r", "--resume", "-c", "--continue", "-m", "--model", "-p", "--provider"),
+        *("-q", "--question", "--json", "--mode"),
+    }
+)
+
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 EPILOG = """\b
@@ -63,6 +71,7 @@ Exit status:
 @click.group(
     cls=LazyGroup,
     commands_table=COMMANDS,
+    default=("chat", CHAT_OPTIONS),
     context_settings=CONTEXT,
     epilog=EPILOG,
     invoke_without_command=True,

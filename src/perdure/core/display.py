@@ -58,7 +58,7 @@ def call_target(call: ToolCall, *, max_chars: int) -> str:
 
 
 def join_preview(first: str, last: str) -> str:
-    """The start and the end of an output as one text; `last` is empty where `first` is all of it."""
+    """Return the start and the end of an output as one text; an empty `last` means that `first` is complete."""
     parts = [first, "[…]", last] if last else [first]
     return "\n".join(part.strip("\n") for part in parts)
 

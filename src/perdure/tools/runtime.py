@@ -140,7 +140,7 @@ class Batch:
         self._seconds: dict[str, float] = {}
         # How long each call waited for the guard, which may ask a person.
         self._approval_s: dict[str, float] = {}
-        # What each call has printed so far, as it was last shown.
+        # The last output preview of each call, by call id.
         self._previews: dict[str, OutputPreview] = {}
 
     async def run(self) -> list[Message]:
@@ -193,7 +193,7 @@ class Batch:
         return [(call, stored) for call, stored in pairs if stored is not None]
 
     def _interrupted(self, call: ToolCall) -> Message:
-        """Return the result of a call without one: what it had printed by then was on the screen."""
+        """Return the result of an interrupted call, with its last output preview."""
         preview = self._previews.get(call.id)
         reply = ToolReply(INTERRUPTED, is_error=True)
         if preview is not None:

@@ -52,6 +52,14 @@ def read_image(commands: Sequence[Sequence[str]] = IMAGE_COMMANDS) -> bytes | No
     return None
 
 
+def no_image_line(commands: Sequence[Sequence[str]] = IMAGE_COMMANDS) -> str:
+    """Return the reason why `read_image` returned None."""
+    if any(shutil.which(command[0]) for command in commands):
+        return "There is no image in the clipboard."
+    names = ", ".join(command[0] for command in commands)
+    return f"An image in the clipboard is read by one of {names}; none is installed here. @path attaches an image file."
+
+
 def store_image(data: bytes, folder: Path) -> Path:
     """Write a pasted image to a private file and return its path. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

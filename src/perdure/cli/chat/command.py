@@ -25,11 +25,11 @@ Examples:
 \b
 Keys:
   Enter         sends; Alt-Enter, Ctrl-J or a trailing backslash makes a new line
-  Tab           completes /commands, @paths and conversation ids
+  Tab           completes /commands, @paths, models and conversations
   Up, Ctrl-R    find earlier messages
   Esc           stops the answer
   Ctrl-O        shows the newest tool output whole
-  Shift-Tab     changes the permission mode: plan, ask, edits, all
+  Shift-Tab     changes the permission mode: plan, ask, edits
   Ctrl-C        stops the answer and keeps the conversation; twice leaves, as Ctrl-D does
 
 \b

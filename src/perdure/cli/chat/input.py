@@ -24,7 +24,6 @@ from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 if TYPE_CHECKING:
     from perdure.core.events import Event, ReasoningDelta, TextDelta
 
-
 _FOLD_LINES = 12
 _FOLD_CHARS = 2_000
 _MAX_EARLIER = 500

@@ -6,21 +6,20 @@ import asyncio
 import concurrent.futures
 import contextlib
 import math
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.completion import Completer, ThreadedCompleter
 from prompt_toolkit.data_structures import Point
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
@@ -37,81 +36,13 @@ from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
 from perdure.config.env import rewrapping
 
-if TYPE_CHECKING:
-    from perdure.cli.chat.controller import ChatController
-
-
-_MAX_PATHS = 200
-_MAX_IDS = 50
-_NAME_CELLS = 40
 # Commands that are chosen from a menu where nothing is typed behind them.
 _PICKED = ("/model", "/resume")
 _MENU_HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
-
-
-class ChatCompleter(Completer):
-    """Offers what fits what is being typed. Runs in a thread of its own: a slow disk delays no key."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        # Set once everything is open; before that, only paths are offered.
-        self.desk: ChatController | None = None
-
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        before = document.text_before_cursor
-        word = before.split()[-1] if before.strip() and not before[-1].isspace() else ""
-        if word.startswith("@"):
-            yield from self._paths(word[1:])
-        elif before.startswith("/") and self.desk is not None:
-            name, space, argument = before.partition(" ")
-            if not space:
-                yield from self._commands(name, self.desk)
-            elif name == "/resume":
-                yield from self._ids(argument.strip(), self.desk)
-            elif name == "/model":
-                yield from self._models(argument.strip(), self.desk)
-
-    def _commands(self, typed: str, desk: ChatController) -> Iterator[Completion]:
-        for command in desk.commands:
-            if f"/{command.name}".startswith(typed.lower()):
-                yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
-
-    def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
-        from perdure.commands.format import count, when
-
-        for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
-            if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
-                about = f"{when(c.updated_at_ms)} · {count(c.last_seq, 'message')} · {c.id}"
-                yield Completion(c.id, -len(typed), display=c.title or c.id, display_meta=about)
-
-    def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
-        from perdure.commands.context import describe_model
-
-        endpoint = desk.surface.agent.endpoint
-        present = {endpoint.model, f"{endpoint.provider}/{endpoint.model}"} if not desk.surface.unchosen_models else ()
-        for choice in desk.surface.model_choices():
-            if typed.lower() in choice.name.lower():
-                display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
-                mark = "● " if choice.name in present else "  "
-                about = f"{describe_model(choice)}{', in use' if choice.name in present else ''}"
-                yield Completion(choice.name, -len(typed), display=f"{mark}{display}", display_meta=about)
-
-    def _paths(self, typed: str) -> Iterator[Completion]:
-        folder, name = os.path.split(typed)
-        try:
-            directory = self._folder / Path(folder).expanduser()
-            entries = sorted(os.scandir(directory), key=lambda e: (not e.is_dir(), e.name.lower()))
-        except (OSError, RuntimeError, ValueError):
-            return
-        fitting = (e for e in entries if e.name.startswith(name) and (name.startswith(".") or e.name[:1] != "."))
-        for count, entry in enumerate(fitting):
-            if count >= _MAX_PATHS:
-                break
-            slash = "/" if entry.is_dir() else ""
-            yield Completion(f"{os.path.join(folder, entry.name)}{slash}", -len(typed), display=entry.name + slash)
 
 
 # The words of which the first letter alone answers an approval.
@@ -373,7 +304,9 @@ class PromptBox:
         keys.add("c-d", filter=is_leavable)(lambda event: self._handlers.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
         is_behind_mark = Condition(lambda: bool(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
+        self._add_cluster_keys(keys)
         keys.add("backspace", filter=is_behind_mark)(self._remove_mark)
+        keys.add("tab", filter=has_completions)(lambda event: self._complete())
         # Alone, and after a moment: with another key it is Alt.
         keys.add("escape")(lambda event: self._on_escape())
         keys.add("c-x", "c-e")(lambda event: self._edit(""))
@@ -391,6 +324,42 @@ class PromptBox:
         else:
             keys.add("c-z")(lambda event: event.app.suspend_to_background())
         return keys
+
+    def _add_cluster_keys(self, keys: KeyBindings) -> None:
+        """Edit a grapheme cluster (an emoji of several code points, an accented letter) as one character."""
+
+        def before() -> int:
+            at = self.buffer.cursor_position
+            return at - cluster_start(self.buffer.text, at)
+
+        def behind() -> int:
+            at = self.buffer.cursor_position
+            return cluster_end(self.buffer.text, at) - at
+
+        is_before, is_behind = Condition(lambda: before() > 1), Condition(lambda: behind() > 1)
+        for key in ("backspace", "c-h"):
+            keys.add(key, filter=is_before)(lambda event: self.buffer.delete_before_cursor(before()))
+        keys.add("delete", filter=is_behind)(lambda event: self.buffer.delete(behind()))
+        for key in ("left", "c-b"):
+            keys.add(key, filter=is_before)(lambda event: self.buffer.cursor_left(before()))
+        for key in ("right", "c-f"):
+            keys.add(key, filter=is_behind)(lambda event: self.buffer.cursor_right(behind()))
+
+    def _complete(self) -> None:
+        """Insert the only completion, list the folder just completed, or else select the next completion."""
+        state = self.buffer.complete_state
+        if state is None:
+            return
+        current = state.current_completion
+        if current is None and len(state.completions) == 1:
+            current = state.completions[0]
+            self.buffer.apply_completion(current)
+        if current is None or not (len(state.completions) == 1 or current.text.endswith("/")):
+            self.buffer.complete_next()
+            return
+        self.buffer.complete_state = None
+        if current.text.endswith("/"):
+            self.buffer.start_completion(select_first=False)
 
     def _add_answer_keys(self, keys: KeyBindings, is_empty: Condition) -> None:
         """One key answers an approval, unless it turns out to begin a sentence, which is a refusal with a reason.
@@ -520,17 +489,21 @@ class PromptBox:
         self.buffer.open_in_editor()
 
     def _paste_image(self) -> None:
-        """Attach the image in the clipboard; without one, do nothing."""
-        from perdure.cli.chat.clipboard import as_mention, read_image, store_image
+        """Attach the image in the clipboard; without one, say so."""
+        from perdure.cli.chat.clipboard import as_mention, no_image_line, read_image, store_image
 
         folder = self._images
         if folder is None:
             return
 
         async def paste() -> None:
-            with contextlib.suppress(OSError):
+            try:
                 if (data := await asyncio.to_thread(read_image)) is not None:
                     self.buffer.insert_text(as_mention(store_image(data, folder)))
+                else:
+                    self.write(f"{no_image_line()}\n")
+            except OSError as error:
+                self.write(f"the image could not be stored: {error.strerror}\n")
 
         self.app.create_background_task(paste())
 

@@ -178,7 +178,7 @@ class ChatTranscript:
         self.idle()
 
     def _show_printed(self, running: RunningCall) -> None:
-        """What a stopped call had printed stays on the screen."""
+        """Print the last output preview of an interrupted call."""
         if (output := running.output) is None:
             return
         for line in shorten_preview(output, most=self._tool_lines, width=self._width(), ink=self._ink):

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.input import Input
 from prompt_toolkit.output import Output
 
+from perdure.cli.chat.editing import ChatCompleter
 from perdure.cli.chat.input import EventInbox
-from perdure.cli.chat.prompt import ChatCompleter, Line, PromptBox, PromptHandlers
+from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.style import Style, fit_lines, runnable, safe, wrap_lines

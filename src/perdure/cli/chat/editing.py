@@ -1,0 +1,116 @@
+"""Editing the line: completions, and grapheme clusters."""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+if TYPE_CHECKING:
+    from perdure.cli.chat.controller import ChatController
+
+_MAX_PATHS = 200
+_MAX_IDS = 50
+_NAME_CELLS = 40
+
+
+class ChatCompleter(Completer):
+    """Offers what fits what is being typed. Runs in a thread of its own: a slow disk delays no key."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        # Set once everything is open; before that, only paths are offered.
+        self.desk: ChatController | None = None
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        word = before.split()[-1] if before.strip() and not before[-1].isspace() else ""
+        if word.startswith("@"):
+            yield from self._paths(word[1:])
+        elif before.startswith("/") and self.desk is not None:
+            name, space, argument = before.partition(" ")
+            if not space:
+                yield from self._commands(name, self.desk)
+            elif name == "/resume":
+                yield from self._ids(argument.strip(), self.desk)
+            elif name == "/model":
+                yield from self._models(argument.strip(), self.desk)
+
+    def _commands(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        for command in desk.commands:
+            if f"/{command.name}".startswith(typed.lower()):
+                yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
+
+    def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        from perdure.commands.format import count, when
+
+        for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
+            if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
+                about = f"{when(c.updated_at_ms)} · {count(c.last_seq, 'message')} · {c.id}"
+                yield Completion(c.id, -len(typed), display=c.title or c.id, display_meta=about)
+
+    def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        from perdure.commands.context import describe_model
+
+        endpoint = desk.surface.agent.endpoint
+        present = {endpoint.model, f"{endpoint.provider}/{endpoint.model}"} if not desk.surface.unchosen_models else ()
+        for choice in desk.surface.model_choices():
+            if typed.lower() in choice.name.lower():
+                display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
+                mark = "● " if choice.name in present else "  "
+                about = f"{describe_model(choice)}{', in use' if choice.name in present else ''}"
+                yield Completion(choice.name, -len(typed), display=f"{mark}{display}", display_meta=about)
+
+    def _paths(self, typed: str) -> Iterator[Completion]:
+        folder, name = os.path.split(typed)
+        try:
+            directory = self._folder / Path(folder).expanduser()
+            entries = sorted(os.scandir(directory), key=lambda e: (not e.is_dir(), e.name.lower()))
+        except (OSError, RuntimeError, ValueError):
+            return
+        fitting = (e for e in entries if e.name.startswith(name) and (name.startswith(".") or e.name[:1] != "."))
+        for count, entry in enumerate(fitting):
+            if count >= _MAX_PATHS:
+                break
+            slash = "/" if entry.is_dir() else ""
+            yield Completion(f"{os.path.join(folder, entry.name)}{slash}", -len(typed), display=entry.name + slash)
+
+
+_JOINER = "\u200d"
+_FLAG_LETTERS = range(0x1F1E6, 0x1F200)
+# Skin tones, and the tags behind a flag.
+_MODIFIERS = (range(0x1F3FB, 0x1F400), range(0xE0020, 0xE0080))
+
+
+def cluster_start(text: str, end: int) -> int:
+    """Return the index at which the grapheme cluster that ends at `end` begins."""
+    start = max(0, end - 1)
+    while start > 0 and _is_attached(text, start):
+        start -= 1
+    return start
+
+
+def cluster_end(text: str, start: int) -> int:
+    """Return the index at which the grapheme cluster that begins at `start` ends."""
+    end = min(len(text), start + 1)
+    while end < len(text) and _is_attached(text, end):
+        end += 1
+    return end
+
+
+def _is_attached(text: str, at: int) -> bool:
+    """Return whether a code point belongs to the same grapheme cluster as the one before it."""
+    character, before = text[at], text[at - 1]
+    if character < "\u0300" or before in "\r\n":
+        return False
+    if character == _JOINER or before == _JOINER or unicodedata.category(character) in ("Mn", "Me", "Mc"):
+        return True
+    if ord(character) in _FLAG_LETTERS:
+        letters = next((n for n in range(at) if ord(text[at - 1 - n]) not in _FLAG_LETTERS), at)
+        return letters % 2 == 1
+    return any(ord(character) in codes for codes in _MODIFIERS)

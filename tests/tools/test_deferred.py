@@ -29,7 +29,7 @@ from perdure.tools.deferred import CORE_TOOLSETS, DeferredTools
 from perdure.tools.mcp import McpServers
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry, ToolReply
-from perdure.tools.tool_search import ToolFinder
+from perdure.tools.tool_search import ToolFinder, read_action
 from perdure.tools.toolbox import ToolSources, build_toolbox
 from support.agents import bench
 
@@ -294,7 +294,25 @@ def test_one_answer_describes_five_tools_and_names_fifteen_more() -> None:
     described, _, others = answer.partition("Less likely")
     assert described.count("\narguments: ") == 5
     assert len(others.strip().split("\n")) == 16
-    assert estimate_text(others) < 500
+    assert estimate_text(others) < 800
+    assert "\nslack__post_message(channel_id, text): " in others, "enough to call a simple tool at once"
+
+
+@pytest.mark.spec("O6")
+@pytest.mark.parametrize(
+    ("request_text", "action"),
+    [
+        ("who's paying us for the premium plan?", "one"),
+        ("I need the screenshot the customer put on SUP-1203", "one"),
+        ("in config.yaml on my machine, swap port 8080 for 9090", "update"),
+        ("'Delete me' is done, could you please close it", "update"),
+        ("let everyone in #support know that the phones are down", "create"),
+        ("kick the second paragraph out of the notes", "delete"),
+        ("the article still says Skype, it should say Teams", "update"),
+    ],
+)
+def test_what_a_request_wants_done_is_read_from_its_command(request_text: str, action: str) -> None:
+    assert read_action(request_text) == action
 
 
 @pytest.mark.spec("O6")

@@ -22,6 +22,7 @@ _READ_CHARS = 1_000
 _SCHEMA_CHARS = 4_000
 _MAX_RESULTS = 20
 _MAX_OTHERS = 15
+_SIGNATURE_ARGUMENTS = 12
 SEPARATOR = "__"
 
 # Synonyms in requests and tool descriptions, grouped.
@@ -86,6 +87,9 @@ _NOTATIONS = (
         "appointment date time",
     ),
     (re.compile(r"[\w.]{1,60}@[\w-]{1,60}\.\w"), "email address"),
+    (re.compile(r"[\U0001F300-\U0001FAFF\u2600-\u27BF]|(?<!\w):[a-z_+-]{2,30}:"), "reaction emoji"),
+    (re.compile(r"(?<![\w/.~])[A-Za-z][\w-]{1,60}/[A-Za-z][\w.-]{1,60}(?![\w/])"), "repository github"),
+    (re.compile(r"\bv\d+\.\d"), "release version tag"),
 )
 # What people call an action, and the words that tools have for it.
 _IDIOMS = (
@@ -156,6 +160,130 @@ _IDIOMS = (
     (r"ask(?:ed|ing)? for changes|changes requested|needs work", "pull request review"),
     (r"bill \w+", "create invoice"),
     (r"pods?|namespace", "pods kubernetes list"),
+    (r"merge proposals?|proposed changes?|code changes?|(?:waiting|up|open) for review|put it up", "pull request"),
+    (
+        r"(?:newest|latest|current|next|new) version|(?:has |have )?c[oa]me out|changelog|what'?s new in",
+        "releases version",
+    ),
+    (
+        r"commit together|in one (?:go|commit)|all at once|(?:four|five|six|several|both|these) \w* ?(?:\w+ )?files",
+        "several multiple files push",
+    ),
+    (r"(?:next|coming|last|first) (?:two|three) weeks|fortnight", "sprint create dates"),
+    (
+        r"how-?to|guide|instructions|handbook|manual|documented|write-?up|policy|cheat ?sheet",
+        "search wiki pages document",
+    ),
+    (r"underneath|beneath|sits? (?:under|below)|nested|sub-?sections?", "pages below children list"),
+    (
+        r"sign(?:ed)? up|(?:users|customers|people|orders) (?:who|that|with|from)|in (?:our|the) (?:db|database)",
+        "query database rows",
+    ),
+    (r"from (?:my |the )?(?:desktop|downloads)|tidy|into (?:the|my|our) \S+ folder|belongs in", "move file"),
+    (
+        r"(?:write|wrote|written|send|sent|mailed?) (?:me|us)|anything from|hear back|get back to (?:me|us)",
+        "search email mailbox sender",
+    ),
+    (r"lock (?:it |that |this )?in|make it final|good to go|all correct|ready to go out", "finalize finish"),
+    (r"\d+ (?:copies|instances|replicas|of them)|more traffic|a rush", "scale replicas deployment"),
+    (
+        r"(?:inside|into|in) the \S+ (?:container|pod|box)|(?:df|ls|ps|du|cat|env|top|curl|free) -\w+",
+        "exec command container",
+    ),
+    (r"ready by|due (?:by|on|date)|deadline|no later than|headline|the title", "update issue field due date summary"),
+    (
+        r"who(?:'s| is) (?:coming|invited|attending)|my (?:day|week|agenda|schedule)|on (?:my|the) agenda|got planned",
+        "list events calendar",
+    ),
+    (r"rsvp|count me in|i'?ll be there|happy to join|i'?m (?:not )?coming", "respond event accept invitation"),
+    (r"contents of|what'?s in (?:the|my|this) \S+ ?folder|which files are", "list directory folder"),
+    (
+        r"how (?:big|large|heavy)|takes? up|eating (?:up )?(?:my |the )?(?:disk|space)|biggest|largest",
+        "size files folder",
+    ),
+    (r"owes?|unpaid|outstanding|past due", "invoice list"),
+    (r"sells?|on offer|price list|goes? for|costs? \S+ (?:a|per) (?:month|year)", "product price"),
+    (r"(?:paying|pays?|subscribed|signed up) (?:\w+ )*(?:plan|month|monthly|premium|for)", "subscriptions list"),
+    (r"drop-?down|from the list of|out of the list", "select option"),
+    (r"js|javascript|browser (?:log|errors?|console)|dev ?tools", "console messages"),
+    (
+        r"(?:fetched|requested|called|hits?) (?:by|from) the (?:page|site|browser)|xhr|ajax|status codes?",
+        "network requests",
+    ),
+    (r"phone number|job title|time ?zone|what does \S+ do|contact details|reach \w+", "user profile"),
+    (
+        r"(?:send|post|tell|remind|announce|wish) .{0,80}(?:tomorrow|tonight|at \d+ ?[ap]m|first thing|on \w+day)"
+        r"|(?:tomorrow|tonight|\w+day|later|in the morning) .{0,30}(?:goes? out|send|post|tell|remind|announce)",
+        "schedule message later",
+    ),
+    (r"privately|direct message|dm|in private", "message person send"),
+    (r"(?:spent|worked|put in) .{0,20}(?:hours?|minutes?|days?|h)|log (?:my )?(?:time|hours)", "worklog hours"),
+    (r"belongs to|related to|relates to|same (?:thing|bug|problem) as|connected (?:to|with)|goes with", "link issues"),
+    (r"kanban|scrum|boards", "agile boards"),
+    (r"(?:this|current|running|active) sprint|in sprint \d+", "sprint issues tickets"),
+    (
+        r"where can (?:\S+ )?(?:go|move)|possible (?:next )?(?:states|statuses|steps)|next (?:states?|steps?) for",
+        "transitions statuses list",
+    ),
+    (
+        r"(?:eating|using|out of|low on|short of) (?:\w+ )*(?:memory|ram|cpu)|maxed out|under load",
+        "node usage cpu memory",
+    ),
+    (
+        r"what happened to|why (?:is|does|did|won'?t) (?:\S+ )*(?:pod|container|deployment|service)",
+        "describe resource events",
+    ),
+    (r"(?:went|gone|rolled|been) (?:out|live)|in production|to production|deployed|on prod", "deployments releases"),
+    (r"affected|how often|who(?:'s| is) hit|breadcrumbs|one occurrence|that one time", "error details event"),
+    (
+        r"vulnerabilit(?:y|ies)|security (?:holes?|problems?|issues?|warnings?)|insecure|scanner",
+        "code scanning security alerts",
+    ),
+    (r"what'?s waiting for me|needs my attention|mentioned me|new for me", "notifications unread"),
+    (
+        r"(?:red|green|pass\w*|fail\w*|checks|tests) .{0,30}(?:on|for|of) (?:pr|#?\d+)|mergeable|can \S+ be merged",
+        "pull request status checks",
+    ),
+    (
+        r"why did (?:the )?(?:\w+ )?(?:build|job|ci|tests?|pipeline|deploy) (?:fail|break)|build (?:log|output)",
+        "job logs",
+    ),
+    (r"(?:which|what) files (?:does|did|are|were)|touch(?:es|ed)?", "files changed"),
+    (
+        r"people (?:said|wrote|answered|replied)|(?:answers|replies|responses|answered) (?:under|to|below|on)",
+        "thread replies read",
+    ),
+    (
+        r"out of (?:the|our|my) (?:\w+ )*(?:notes?|page|doc|list)|(?:paragraph|bullet|heading|section|block)s?",
+        "block page",
+    ),
+    (r"planner|our (?:\w+ )?list|tracker|to-?do list", "database row page properties"),
+    (
+        r"(?:has|have|had) moved to|is (?:now )?(?:on|at)|postponed to|instead of (?:mon|tues|wednes|thurs|fri|\d)",
+        "update date",
+    ),
+    (
+        r"is (?:done|finished|complete)|can be closed|is fixed|has been fixed|it'?s fixed",
+        "status done close update resolve",
+    ),
+    (r"my own copy|tinker|play around with|(?:in|into|under) my account", "fork copy repository"),
+    (r"go-?ahead|thumbs-?up on (?:his|her|their|the) (?:pr|change)|green light|ship it", "approve review pull request"),
+    (r"stuck|blocking|deadlock(?:ed)?|hang(?:s|ing)?|who(?:'s| is) connected", "active connections locks"),
+    (r"speed up|make .{0,40}faster|full scan|seq(?:uential)? scan|table scans?", "index create plan explain"),
+    (r"sections?|split (?:up )?into|areas|departments|squads?", "spaces namespaces teams list"),
+    (r"first \d* ?lines|last \d* ?lines|the (?:first|last) (?:few|couple|\d+)", "read file lines"),
+    (r"when was \S+ (?:last )?(?:changed|edited|modified|touched|saved)|how old is", "file info modified"),
+    (r"side by side|both (?:of )?(?:these|those|the)? ?files|\S+\.\w+ and \S+\.\w+", "read multiple files"),
+    (
+        r"online store|something (?:\w+ )*(?:text|send) to (?:a|the|my|our) (?:client|customer)|settle|pay online",
+        "payment link",
+    ),
+    (
+        r"(?:enter|put|write|fill) .{0,40}(?:cell|row \d+|column \w|[A-Z]\d+)|next to \S+ .{0,40}row",
+        "update cell spreadsheet",
+    ),
+    (r"can'?t open|as a (?:word|pdf|excel) (?:file|document)|in (?:word|excel|pdf) (?:format|form)", "export document"),
+    (r"(?:her|his|their|the) (?:answer|reply|question|post|message)", "message thread"),
 )
 _COMPILED_IDIOMS = tuple((re.compile(rf"\b(?:{idiom})\b", re.IGNORECASE), words) for idiom, words in _IDIOMS)
 # What a service is about, by a part of its name: its tools seldom state it.
@@ -193,46 +321,83 @@ _SERVICES = {
 
 # What a call does, by the verbs in tool names and in requests. Where a word is in several rows, the first one counts.
 _VERBS = """
-many    list search query find browse lookup locate
-one     get read describe retrieve fetch show view check explain download export see display print look
-delete  delete remove cancel drop erase discard kill throw rid trash destroy terminate end stop decline
-act     click type press enter choose select fill navigate go visit run execute exec take save
+many    list search query find browse lookup locate hunt
+one     get read describe retrieve fetch show view check explain download export see display print look examine inspect
+one     compare summarize tail peek
+delete  delete remove cancel drop erase discard kill throw rid trash destroy terminate end stop decline wipe purge scrap
+delete  uninstall revoke unsubscribe
+act     click type press enter choose select fill navigate go visit run execute exec take save pick tap hover scroll
 create  create add new make insert start register upload push post send reply draft schedule invite share fork write
-create  book put document comment email mail message answer plan file prepare build publish set react
+create  book put document comment email mail message answer plan file prepare build publish set react open leave copy
+create  clone duplicate log record note tell inform notify announce ask refund reimburse charge bill attach link remind
+create  launch begin thank warn generate request propose
 update  update edit modify move rename change transition assign merge resolve close apply scale mark replace fix raise
-update  finish finalize restart rerun rollout roll approve rewrite adjust correct reopen reschedule
+update  finish finalize restart rerun rollout roll approve rewrite adjust correct reopen reschedule swap bump flip tick
+update  hand shift switch promote demote unassign convert bounce reassign archive star mute ignore silence snooze undo
+update  revert rollback postpone increase lower reduce extend shorten relabel complete retry
 """
 _ACTIONS = {
     verb: action for action, *verbs in reversed([line.split() for line in _VERBS.split("\n") if line]) for verb in verbs
 }
-_PHRASES = {
-    "get rid of": "delete",
-    "call off": "cancel",
-    "throw away": "delete",
-    "write back": "reply",
-    "look up": "search",
-    "set up": "create",
-}
+# Turns of phrase whose first verb says something else.
+_PHRASES = tuple(
+    (re.compile(rf"\b(?:{phrase})\b"), plain)
+    for phrase, plain in (
+        (r"get rid of|throw (?:\w+ )?away|(?:kick|take|strike|leave) (?:[\w]+ ){1,4}out", "delete"),
+        (r"call off", "cancel"),
+        (r"write back|get back to", "reply"),
+        (r"look(?:ing)? (?:up|for|inside|into)|track down|i (?:cant|cannot) find|any ?one|any ?thing", "search"),
+        (r"set (?:\w+ )?up|kick off|put (?:\w+ )?together|come up with|spin up|i need (?:a|an|some\w*)", "create"),
+        (r"give (?:\w+ ){0,2}(?:a|the) (?:shout|ping|heads up|go ahead|thumbs up)|let (?:\S+ ){1,4}know", "send"),
+        (r"(?:get|bring|add|pull) (?:\w+ )(?:and \w+ )?(?:in|into|to)", "invite"),
+        (r"take (?:\w+ ){1,3}off|get (?:\w+ ){1,8}out of|call (?:\S+ ){1,3}instead", "update"),
+        (r"catch (?:\w+ )up|fill (?:\w+ )in on|i need the|i d like to (?:see|know)|let me (?:see|know)", "show"),
+    )
+)
 _WRITES = ("create", "update", "delete")
 _QUESTION = re.compile(
-    r"(?:so|and|hey|please|ok|now)?[, ]*(?:what|which|who|whose|when|where|is|are|was|were|did|does|do|has|have|how|why"
-    r"|any|whats|can i|tell me|give me|all|every)\b"
+    r"(?:(?:so|and|but|hey|please|ok|now|can you|could you|in|into|for|to|from|at|on|with) )*(?:what|whats|which"
+    r"|who|whos|whose|when|whens|where|wheres|is|are|was|were|did|does|do|has|have|how|hows|why|any|can i|tell me"
+    r"|give me|all|every)\b"
 )
+# What comes before the verb of a request.
+_OPENING = re.compile(
+    r"(?:(?:please|can|could|would|will|you|u|hey|hi|so|and|then|now|just|lets|also|ok|kindly|maybe|quickly|need to"
+    r"|go ahead and|(?:i|we) (?:want|need)(?: you)? to|(?:i|we)d like(?: you)? to|(?:i|we) (?:have to|should)) )+"
+)
+_QUOTED = re.compile(r"(?<!\w)['\"‘“][^'\"’”]{1,200}['\"’”](?!\w)")
+_CLAUSE = re.compile(r"[.!?;:,]\s|\s[-–—]\s|\n")
+_OBLIGATION = re.compile(r"\b(?:should|needs? to) (?:now )?(?:be|say|go|have|become|read)\b|\bhas (?:moved|changed)\b")
 _MANY = re.compile(r"\b(?:which|all|every|any|anybody|anyone|anything|list|many|everyone|where)\b|\bwhat \w+s\b")
 _WORD = re.compile(r"[a-z]+")
 _SAME_ACTION, _OTHER_READ, _OTHER_ACTION = 1.4, 1.15, 0.6
 _NAMED_GROUP = 2.0
+# What a tool gains if the best tools of its group match the request better than those of the others.
+_GROUP_GAIN, _GROUP_TOOLS = 0.5, 3
 
 
 def read_action(request: str) -> str | None:
     """Return what a request wants done: read many or one, create, update or delete; None if unknown."""
-    text = " ".join(request[:300].lower().replace("'", "").split())
-    for phrase, plain in _PHRASES.items():
-        text = text.replace(phrase, plain)
-    if _QUESTION.match(text):
-        return "many" if _MANY.search(text) else "one"
-    verb = next((_ACTIONS[w] for w in _WORD.findall(text) if w in _ACTIONS), None)
+    text = _QUOTED.sub("it", request[:300]).lower().replace("'", "").replace("’", "")
+    clauses = [_plain(clause) for clause in _CLAUSE.split(text)]
+    first_verbs = (_ACTIONS.get(clause.partition(" ")[0]) for clause in clauses)
+    commanded = next((action for action in first_verbs if action is not None), None)
+    question = next((clause for clause in clauses if _QUESTION.match(clause)), None)
+    if question is not None and (commanded is None or question is clauses[0]):
+        return "many" if _MANY.search(question) else "one"
+    if commanded is None and _OBLIGATION.search(text):
+        return "update"
+    verb = commanded or next((_ACTIONS[w] for c in clauses for w in _WORD.findall(c) if w in _ACTIONS), None)
     return "many" if verb == "one" and _MANY.search(text) else verb
+
+
+def _plain(clause: str) -> str:
+    """Return a clause from its verb on, with turns of phrase replaced."""
+    text = " ".join(clause.replace("-", " ").split())
+    for phrase, plain in _PHRASES:
+        text = phrase.sub(plain, text)
+    opening = _OPENING.match(f"{text} ")
+    return text[opening.end() :] if opening else text
 
 
 def _action_factor(action: str | None, tool: Tool) -> float:
@@ -272,8 +437,10 @@ class ToolFinder:
             raise ToolError(f"no tool matches {query[:200]!r}; use other words, or names from the list")
         descriptions = [_describe(t, is_whole=len(named) == 1) for t in named]
         if others:
-            names = "\n".join(f"{t.name}: {first_words(t.description)}" for t in others)
-            descriptions.append(f"Less likely (find_tools with a name shows its arguments):\n{names}")
+            lines = "\n".join(f"{_signature(t)}: {first_words(t.description)}" for t in others)
+            descriptions.append(
+                f"Less likely (? is optional; find_tools with a name describes its arguments):\n{lines}"
+            )
         return "\n\n".join(descriptions)
 
     def rank(self, query: str) -> list[Tool]:
@@ -283,18 +450,31 @@ class ToolFinder:
         )
         action, words = read_action(query), set(_WORD.findall(query.lower()))
         scores = self._rank(f"{query.lower()} {hints}", self._texts, synonyms=SYNONYMS)
+        groups = [split_name(tool)[0] for tool in self._tools.values()]
+        shares = _group_shares(groups, scores)
         ranked = [
             (
                 score
                 * _action_factor(action, tool)
-                * (_NAMED_GROUP if split_name(tool)[0].rstrip("_") in words else 1.0),
+                * (_NAMED_GROUP if group.rstrip("_") in words else 1.0)
+                * (1 + _GROUP_GAIN * shares[group]),
                 -n,
                 tool,
             )
-            for n, (score, tool) in enumerate(zip(scores, self._tools.values(), strict=True))
+            for n, (score, group, tool) in enumerate(zip(scores, groups, self._tools.values(), strict=True))
             if score > 0
         ]
         return [tool for _, _, tool in sorted(ranked, key=lambda row: row[:2], reverse=True)]
+
+
+def _group_shares(groups: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
+    """Return how well each group matches as a whole, by its best few tools, compared with the best group."""
+    by_group: dict[str, list[float]] = {}
+    for group, score in zip(groups, scores, strict=True):
+        by_group.setdefault(group, []).append(score)
+    means = {group: sum(sorted(own)[-_GROUP_TOOLS:]) / _GROUP_TOOLS for group, own in by_group.items()}
+    best = max(means.values(), default=0.0) or 1.0
+    return {group: mean / best for group, mean in means.items()}
 
 
 def split_name(tool: Tool) -> tuple[str, str]:
@@ -315,6 +495,15 @@ def _searched_text(tool: Tool) -> tuple[str, str]:
     name = tool.name.lower()
     services = " ".join(words for service, words in _SERVICES.items() if service in name)
     return tool.name, f"{tool.description[:_READ_CHARS]} {parameters} {services}"
+
+
+def _signature(tool: Tool) -> str:
+    """Return the name with its arguments, enough to call a simple tool: `get_issue(owner, repo, page?)`."""
+    properties, required = tool.parameters.get("properties"), tool.parameters.get("required")
+    if not isinstance(properties, dict) or len(properties) > _SIGNATURE_ARGUMENTS:
+        return tool.name
+    needed = set(required) if isinstance(required, list) else set()
+    return f"{tool.name}({', '.join(name if name in needed else f'{name}?' for name in properties)})"
 
 
 def _describe(tool: Tool, *, is_whole: bool) -> str:

@@ -199,3 +199,30 @@ def test_wrong_arguments_of_a_compaction_are_named(wrong: dict[str, Any], messag
 def test_a_text_is_no_list_of_messages() -> None:
     with pytest.raises(perdure.InvalidMessage, match="a list of messages"):
         perdure.estimate_tokens("hello world")  # type: ignore[arg-type]  # the mistake under test
+    wrong: list[Any] = ["hello", {"role": "user", "content": "x"}, None, 5]
+    for messages in wrong:
+        for compact in (perdure.compress, perdure.compress_if_needed):
+            with pytest.raises(perdure.InvalidMessage, match="messages is a list like"):
+                compact(messages, context_length=8_000)
+    texts: Any = ["hello"]
+    assert perdure.compress_if_needed(texts, context_length=8_000).messages[0]["content"] == "hello"
+
+
+def test_a_missing_key_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with Agent("gpt-5-mini", "openai", home=tmp_path, settings={}, store=tmp_path / "perdure.db", tools=()) as one:
+        line = one.run_conversation("hi").error or ""
+    assert "perdure login openai" in line
+    assert line.count("credentials.command") == 1
+
+
+def test_an_agent_closes_itself_behind_async_with(tmp_path: Path) -> None:
+    async def talk(sim: Simulator) -> Agent:
+        async with agent(sim, tmp_path) as one:
+            assert await one.achat("hi") == "Hello."
+        return one
+
+    with Simulator(script=["Hello."]) as sim:
+        closed = asyncio.run(talk(sim))
+        with pytest.raises(perdure.PerdureError, match="this agent is closed"):
+            closed.chat("again")

@@ -171,6 +171,17 @@ def test_a_reply_that_came_whole_is_not_marked(tmp_path: Path) -> None:
         assert b.store.ledger.events(b.agent.session_id or "", kind="partial_reply") == []
 
 
+def test_a_connection_lost_in_the_middle_of_a_reply_says_that_the_reply_is_kept(tmp_path: Path) -> None:
+    with bench(tmp_path, Say("one two three four five six", chunk_chars=4, drop_after=4), "five six.") as b:
+        line = b.agent.run_conversation("count").error or ""
+        assert "the connection was lost in the middle of the reply" in line
+        assert "The reply so far is kept, and the model reads it: ask it to continue." in line
+        assert "discarded" not in line
+        assert "try again" not in line.lower()
+        b.agent.chat("continue")
+        assert any(m["role"] == "assistant" and "one" in m["content"] for m in b.sim.requests[-1].body["messages"])
+
+
 @pytest.mark.parametrize(
     ("fail", "once"), [("openai_bad_key", "stores another key"), ("openai_rate_limit", "Try again")]
 )

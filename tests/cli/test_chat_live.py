@@ -102,6 +102,18 @@ def test_a_spilled_output_says_where_it_is_kept_whenever_it_is_known() -> None:
     assert shown.endswith("terminal: 500,000 characters kept at output:o_1\n")
 
 
+def test_the_address_of_an_output_has_its_own_row_where_the_first_is_too_narrow() -> None:
+    page = Page(tool_lines=0)
+    spilled = OutputSpilled(CALL, "output:o_1m7p7a7ha8c3dsrhtke", 375_020)
+    shown = page.show(ToolStarted(CALL), spilled, ToolFinished(CALL, RESULT, 1.0))
+    assert shown == ("● terminal pytest tests/ · 1.0 s · 375,020 characters\n  kept at output:o_1m7p7a7ha8c3dsrhtke\n")
+
+
+def test_wide_characters_of_an_output_fit_the_window() -> None:
+    shown = Page().show(ToolStarted(CALL), ToolFinished(CALL, replace(RESULT, content="漢字" * 60), 1.0))
+    assert shown.splitlines()[1] == f"  {'漢字' * 19}…"
+
+
 def test_an_output_that_its_tool_kept_by_itself_is_known_by_its_block() -> None:
     stored = StoredOutput("o_7", "c_1", "c1", 340_000, "", "/somewhere")
     block = replace(RESULT, content="exit 0\n" + persisted_block(stored, "1", "60000"))

@@ -36,6 +36,17 @@ def test_a_list_of_commands_keeps_its_second_column() -> None:
     assert max(map(len, fitted)) <= 50
 
 
+@pytest.mark.parametrize(
+    "label",
+    ["Ctrl-X Ctrl-E, Ctrl-V       ", "Esc, Ctrl-C                 ", "the user's rules:  ", "last tests:        "],
+)
+def test_a_label_of_several_words_keeps_its_column_in_a_narrow_window(label: str) -> None:
+    lines = list(fit_lines([f"{label}write in $EDITOR; attach the image in the clipboard, and more of it"], 60))
+    assert lines[0].startswith(f"{label}write in")
+    assert len(lines) > 1
+    assert all(line.startswith(" " * len(label) + line.strip()[:1]) and len(line) <= 60 for line in lines[1:])
+
+
 @pytest.mark.parametrize("width", [40, 60, 80])
 def test_a_short_label_keeps_its_column_when_its_words_are_wrapped(width: int) -> None:
     lines = list(fit_lines(["→ ask    asks before every edit and every command that may change something"], width))

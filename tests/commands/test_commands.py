@@ -169,7 +169,7 @@ def test_context_draws_what_fills_the_window(desk: Desk) -> None:
     shown = desk.do("/context").text
     for wanted in ("system", "handoff", "tail", "compacts at 6,000"):
         assert wanted in shown
-    assert "compaction   not yet: the threshold of 6,000 tokens is not reached" in shown
+    assert "compaction   not due: the threshold of 6,000 tokens is not reached" in shown
 
 
 @pytest.mark.spec("I5")

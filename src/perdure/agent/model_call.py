@@ -48,6 +48,8 @@ ADVICE: dict[ErrorKind, str] = {
     "bad_request": "It would be refused again as it is: change what it names, or choose another model with /model.",
 }
 
+PARTIAL_REPLY_ADVICE = "The reply so far is kept, and the model reads it: ask it to continue."
+
 # What differs where no one can give a command: in a scheduled run.
 UNATTENDED_ADVICE: dict[ErrorKind, str] = {
     "prompt_too_long": "The run does not fit the model's window. Ask for less in one run, "
@@ -116,7 +118,9 @@ def lower_output_cap(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
     return max(LEAST_OUTPUT_TOKENS, (asked_tokens or 8_192) // 2)
 
 
-def advice(verdict: ErrorVerdict, attempts: Attempts, *, is_unattended: bool = False) -> str:
+def advice(
+    verdict: ErrorVerdict, attempts: Attempts, *, is_unattended: bool = False, has_partial_reply: bool = False
+) -> str:
     """Build the final error message: what happened, what was tried, what to do next."""
     tried, count = "", attempts.compactions
     if attempts.is_nothing_left:
@@ -129,6 +133,8 @@ def advice(verdict: ErrorVerdict, attempts: Attempts, *, is_unattended: bool = F
         what_next = UNATTENDED_ADVICE.get(verdict.kind, what_next)
     if verdict.remedy is not None:
         what_next = verdict.remedy
+    elif has_partial_reply and verdict.kind in ("transport", "overloaded"):
+        what_next = PARTIAL_REPLY_ADVICE
     sentences = (f"{text or 'The call failed'}.{tried}", what_next, "Nothing of the conversation is lost.")
     return " ".join(filter(None, sentences))
 
@@ -387,7 +393,12 @@ class ModelCaller:
             if verdict.kind == "prompt_too_long" and _stated_limit(verdict) is not None:
                 # No compaction follows, but context usage and output limits must use the real window.
                 await self._apply_context_limit(verdict)
-            message = advice(verdict, attempts, is_unattended=self._live.options.unattended is not None)
+            message = advice(
+                verdict,
+                attempts,
+                is_unattended=self._live.options.unattended is not None,
+                has_partial_reply=bool(failure.partial_text.strip()),
+            )
             raise ProviderError(
                 ErrorVerdict(verdict.kind, message, verdict.status, verdict.context_limit), failure.where
             )

@@ -65,7 +65,7 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
     play = Demo(
         place,
         on_event=transcript.show,
-        on_question=lambda request, answer: _show_question(ink, request, answer),
+        on_question=_show_question,
         chunk_delay_s=0.0 if fast else _CHUNK_DELAY_S,
         engine=engine,
     )
@@ -148,9 +148,9 @@ def _show_hints(ink: Style, home: Path, place: Path) -> None:
         _write(f"  {ink.key(typed)}\n")
 
 
-def _show_question(ink: Style, request: ApprovalRequest, answer: str) -> None:
+def _show_question(request: ApprovalRequest, answer: str) -> None:
     _write_wrapped(f"? {request.action} ({request.reason})")
-    _write(f"{ink.key('>')} {answer}\n")
+    _write_wrapped(f"> {answer}")
 
 
 def _write_wrapped(text: str) -> None:

@@ -18,8 +18,8 @@ from perdure.core.display import strip_controls
 _LEAST_WIDTH = 20
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
-# A name, a gap, and words without another gap.
-_TWO_COLUMNS = re.compile(r"(?:/\S.{0,30}?|[ →]{0,3}\S{1,16})\s{2,}(?=\S)(?!.*\S {3,}\S)")
+# A name of up to three words, a gap, and text without another gap.
+_TWO_COLUMNS = re.compile(r"(?:/\S.{0,30}?|[ →]{0,3}\S{1,16}(?: \S{1,10}){0,2})\s{2,}(?=\S)(?!.*\S {3,}\S)")
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
 # A command of ours in a hint: the program and one of its commands.
 _OWN_COMMAND = re.compile(

@@ -104,7 +104,7 @@ def _timing_lines(surface: CommandContext) -> list[str]:
     decision = agent.open().gate.cost.explain() if agent.session_id is not None else None
     if decision is None:
         return []
-    when = "with the next message" if decision.action == "compact" else "not yet"
+    when = "with the next message" if decision.action == "compact" else "not due"
     return ["", f"{'compaction':<12} {when}: {decision.reason}"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Required, TypedDict, Unpack
 
@@ -15,7 +15,7 @@ from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import CompactionReport, Steps, run_steps, run_steps_here
 from perdure.context.summarizer import AnySummarize
 from perdure.core import rules
-from perdure.core.errors import ConfigError
+from perdure.core.errors import ConfigError, InvalidMessage
 from perdure.core.messages import Message
 from perdure.models.tokens import estimate_tokens
 
@@ -102,6 +102,7 @@ def _compress_if_needed(
     tools: Sequence[Mapping[str, Any]] | None,
     options: CompressOptions,
 ) -> Steps[CompactionReport]:
+    _check_messages(messages)
     engine = _engine(options)
     if prompt_tokens is not None and (not isinstance(prompt_tokens, int) or isinstance(prompt_tokens, bool)):
         raise ConfigError(f"prompt_tokens is a number of tokens, or None; given: {prompt_tokens!r}")
@@ -109,11 +110,13 @@ def _compress_if_needed(
     if not engine.should_compress(tokens):
         at = engine.budgets.threshold_tokens
         message = f"Nothing to compact yet: about {tokens:,} tokens, compacts at {at:,}."
-        return CompactionReport(_sendable(list(map(dict, messages))), "nothing_to_do", "", tokens, tokens, message)
+        unchanged = [Message.from_dict(m).to_dict() if isinstance(m, str) else dict(m) for m in messages]
+        return CompactionReport(_sendable(unchanged), "nothing_to_do", "", tokens, tokens, message)
     return (yield from _compress(messages, **options))
 
 
 def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> Steps[CompactionReport]:
+    _check_messages(messages)
     engine = _engine(options)
     done = yield from engine.steps(messages, focus_topic=options.get("focus_topic"), reason="user")
     figures = "" if done.is_noop else f" About {done.before_tokens:,} → {done.after_tokens:,} tokens."
@@ -127,6 +130,12 @@ def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressO
         notices=done.notices,
         record=done.record,
     )
+
+
+def _check_messages(messages: object) -> None:
+    """Raises InvalidMessage for an argument that is no list of messages."""
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise InvalidMessage(f'messages is a list like [{{"role": "user", "content": "…"}}], not {messages!r:.40}')
 
 
 def _engine(options: CompressOptions) -> ContextCompressor:

@@ -33,7 +33,8 @@ _TARGET_KEYS = ("command", "path", "pattern", "query", "url", "question", "task"
 def cut_off_label(message: Message) -> str:
     """Return the label of a reply whose request ended early, with the reason; "" for a whole one."""
     why = message.cut_off
-    return "" if why is None else "stopped here" if why == "interrupted" else f"cut off here ({why.replace('_', ' ')})"
+    reason = "connection lost" if why == "transport" else (why or "").replace("_", " ")
+    return "" if why is None else "stopped here" if why == "interrupted" else f"cut off here ({reason})"
 
 
 def escape_invisible(text: str) -> str:

@@ -103,7 +103,7 @@ class StreamTimer:
             reason = f"nothing arrived for {limits.idle_s:g} s"
             if self._is_kept_alive:
                 reason = f"for {waited_s} s nothing arrived but keep-alive signals"
-            return f"the reply stopped: {reason}. Try again; the partial reply was discarded."
+            return f"the reply stopped: {reason}."
         reason = f"no reply within {waited_s} s, only keep-alive signals"
         return f"{reason}: the service is slow or stuck. Try again, or choose another model."
 

@@ -84,7 +84,7 @@ class Transport:
         problem = missing_key(endpoint) if is_own_host(endpoint) else None
         # An official client handed in by the caller has a key of its own.
         if problem is not None and not isinstance(self._client, SdkTransport):
-            raise ProviderError(ErrorVerdict("auth", problem), may_be_billed=False)
+            raise ProviderError(ErrorVerdict("auth", problem, remedy=""), may_be_billed=False)
         mode = mode_module(endpoint.api_mode)
         body: bytes = mode.build(request)
         attempt, may_be_billed = 0, False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from perdure.cli.style import Style, safe
+from perdure.cli.style import Style, cut_row, safe
 from perdure.commands.format import count
 from perdure.core.display import edit_lines
 from perdure.core.events import ToolFinished, ToolOutput
@@ -134,5 +134,4 @@ def _diff(lines: Sequence[str], most: int, width: int, ink: Style, hint: str) ->
 
 def _fit(line: str, width: int) -> str:
     room = max(10, width - len(_INDENT) - 1)
-    line = line.expandtabs(4)
-    return _INDENT + (line if len(line) <= room else f"{line[: room - 1]}…")
+    return _INDENT + cut_row(line.expandtabs(4), room)

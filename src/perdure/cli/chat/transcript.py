@@ -45,6 +45,10 @@ from perdure.core.messages import ToolCall
 _STORED_OUTPUT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
 
 
+# A call's row shows at least this much of what the call works on.
+_LEAST_TARGET_CHARS = 16
+
+
 def running_line(call: ToolCall, seconds: float) -> str:
     return f"● {named_call(call)} … {seconds:.0f} s"
 
@@ -57,10 +61,14 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
     if event.is_error:
         figures.insert(0, failure_label(event.state, event.exit_code))
-    if address:
-        figures.append(f"kept at {address}")
+    kept = f" · kept at {address}" if address else ""
     end = f"· {' · '.join(figures)}"
     room = width - len(end) - len(event.call.name) - 4 if width else TARGET_CHARS
+    if kept and width and room - len(kept) < _LEAST_TARGET_CHARS:
+        # An address is copied from the screen: it is not wrapped, but has a row of its own.
+        end += f"\n  {kept.removeprefix(' · ')}"
+    else:
+        end, room = end + kept, room - len(kept) if width else room
     return f"{mark} {named_call(event.call, min(TARGET_CHARS, room))} {ink.dim(end)}\n"
 
 

@@ -252,4 +252,4 @@ def _network_line(label: EndpointLabel, error: BaseException, *, has_started: bo
         return f"could not connect ({label.quote(str(error))}): {check} and your connection."
     when = "in the middle of the reply" if has_started else "before the reply"
     why = label.quote(str(error)) or type(error).__name__
-    return f"the connection was lost {when} ({why}); the partial reply was discarded, try again."
+    return f"the connection was lost {when} ({why})."

@@ -19,10 +19,10 @@ from perdure.agent.compaction import AfterTurn, CompactionGate, Emit
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_call import ModelAnswer, ModelCaller
-from perdure.agent.recall import frame_background
+from perdure.agent.recall import ask_provider, frame_background
 from perdure.agent.session import EventRecorder, LiveSession, interrupted_result
 from perdure.agent.turn_limits import LoopGuard, SpendingLimit, Spent, Steps, with_note
-from perdure.core.concurrency import await_foreign, describe_error
+from perdure.core.concurrency import describe_error
 from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import ProviderError
 from perdure.core.events import (
@@ -271,7 +271,7 @@ class Turn:
         deadline = asyncio.timeout(settings.timeout_s)
         try:
             async with deadline:
-                text = await await_foreign(asyncio.to_thread(provider.recall, query))
+                text = await ask_provider(provider, query)
             return frame_background(text, max_tokens=settings.max_tokens)
         except Exception as error:  # third-party code: the turn goes on without it
             reason = f"it took longer than {settings.timeout_s:g} s (recall.timeout_s)"

@@ -361,11 +361,15 @@ class RecallQuery:
     visible: frozenset[int] = frozenset()
 
 
+@runtime_checkable
 class RecallProvider(Protocol):
     """Supplies background for a new user message."""
 
     def recall(self, query: RecallQuery) -> str:
-        """The passages worth having, "" for none. Blocks: it is called in a worker thread; an exception is a notice."""
+        """The passages worth having, "" for none. Blocks: it is called in a worker thread; an exception is a notice.
+
+        It may be a coroutine function.
+        """
         ...
 
 

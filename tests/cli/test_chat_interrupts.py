@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
+import perdure
+from perdure.store.leases import holder_id, is_holder_dead
 from perdure.testing.simulator import Call, Say, Simulator
 from support.typed import Chat, chatting
 
@@ -138,3 +141,25 @@ def test_what_a_stopped_command_had_printed_stays_on_the_screen_and_reaches_the_
         result = next(m for m in sim.requests[-1].body["messages"] if m["role"] == "tool")
         assert result["content"].startswith("[Interrupted before it finished")
         assert "first-row" in result["content"]
+
+
+def test_a_message_waits_while_another_program_answers_in_the_conversation(home: Path) -> None:
+    with Simulator(script=["One.", "Two.", "Three."]) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("/help lists")
+        chat.type("first\r")
+        chat.see("One.")
+        chat.wait_for(lambda: chat.is_idle)
+        with contextlib.closing(perdure.open_store(home / "perdure.db")) as store:
+            session_id = store.conversations.list(limit=1).conversations[0].id
+            with store.leases.hold(session_id, holder_id(), is_dead=is_holder_dead):
+                chat.type("stopped while it waits\r")
+                chat.see("another program is answering in this conversation; waiting (Esc stops)")
+                chat.type("\x1b")
+                chat.see("stopped; the message was not sent")
+                chat.wait_for(lambda: chat.is_idle and chat.line == "stopped while it waits")
+                assert len(sim.requests) == 1
+                chat.type("\x03second\r")
+                chat.see("› second")
+                chat.wait_for(lambda: not chat.is_idle)
+        chat.see("Two.")
+        assert "second" in str(sim.requests[-1].body["messages"][-1])

@@ -26,11 +26,12 @@ from perdure.config.api_keys import api_key_for
 from perdure.config.env import wants_color
 from perdure.config.settings import PermissionMode
 from perdure.context.handoff import editable_text
-from perdure.core.errors import PerdureError
+from perdure.core.errors import LeaseLost, PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 from perdure.providers.discovery import local_servers, model_files
 from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
 from perdure.providers.registry import PROVIDERS
+from perdure.store.leases import is_holder_dead
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODE_MEANINGS, MODES
 
@@ -157,6 +158,7 @@ def mode_command(surface: ChatCommandContext) -> Command:
 Write = Callable[[str], None]
 # How long the last events of a turn may lag behind its end.
 _LAG_S = 5.0
+_LEASE_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,8 @@ class Answer:
     is_resumed: bool = False
     # A long text to be read: in a pager where it does not fit the screen.
     is_document: bool = False
+    # The message was not stored; the user gets it back to send it again.
+    is_unsent: bool = False
 
 
 class ChatController:
@@ -194,6 +198,8 @@ class ChatController:
         self._last_request = ""
         self._is_heard = threading.Event()
         self._is_in_turn = False
+        self._is_waiting = False
+        self._stop_waiting = threading.Event()
 
     # -- talking -----------------------------------------------------------------------------------------------------
 
@@ -208,14 +214,14 @@ class ChatController:
             if result is None:
                 if self.surface.unchosen_models:
                     return Answer(f"Choose a model first: {choice_line(self.surface)}", is_error=True)
-                return self._send(attach(line, Path.cwd(), pasted=pasted))
-            return self._after(result)
+                return self._send(attach(line, Path.cwd(), pasted=pasted), progress)
+            return self._after(result, progress)
         except concurrent.futures.CancelledError:
             return Answer("stopped; nothing has changed")
         except PerdureError as error:
             return Answer(runnable(str(error)), is_error=True)
 
-    def _after(self, result: CommandResult) -> Answer:
+    def _after(self, result: CommandResult, progress: Progress) -> Answer:
         if result.is_resumed:
             _ = self.surface.agent  # restores model and mode
             return Answer("\n".join((result.text.partition("\n")[0], *self.surface.resume_notes)), is_resumed=True)
@@ -227,7 +233,7 @@ class ChatController:
                 is_document=result.is_document,
             )
         self._write(f"{result.text}\n")
-        return self._send(Attached(result.then_send))
+        return self._send(Attached(result.then_send), progress)
 
     def _run_shell(self, command: str, progress: Progress) -> Answer:
         progress(f"running {command}", 0.0)
@@ -235,9 +241,10 @@ class ChatController:
         self._shell_runs.append(done)
         return Answer(f"{done.summary}; the model reads it with your next message")
 
-    def _send(self, attached: Attached) -> Answer:
+    def _send(self, attached: Attached, progress: Progress) -> Answer:
+        if not self._wait_until_free(progress):
+            return Answer("stopped; the message was not sent", is_unsent=True)
         attached = attached.with_context([run.context for run in self._shell_runs])
-        self._shell_runs.clear()
         if attached.lines:
             self._write("".join(f"{line}\n" for line in attached.lines))
         self._last_request = attached.text
@@ -245,10 +252,29 @@ class ChatController:
         self._is_in_turn = True
         try:
             self.surface.agent.run_conversation(attached.message)
+        except LeaseLost as error:
+            return Answer(runnable(str(error)), is_error=True, is_unsent=True)
         finally:
             self._is_in_turn = False
+        self._shell_runs.clear()
         self._is_heard.wait(_LAG_S)
         return Answer()
+
+    def _wait_until_free(self, progress: Progress) -> bool:
+        """Wait while another process holds the lease of the conversation; False once interrupted."""
+        session_id, leases = self.surface.session_id, self.surface.store.leases
+        self._stop_waiting.clear()
+        self._is_waiting = True
+        try:
+            while session_id is not None and (lease := leases.holder_of(session_id)) is not None:
+                if is_holder_dead(lease.holder):
+                    break
+                progress("another program is answering in this conversation; waiting (Esc stops)", 0.0)
+                if self._stop_waiting.wait(_LEASE_POLL_S):
+                    return False
+            return True
+        finally:
+            self._is_waiting = False
 
     def heard(self, event: Event) -> None:
         """Handle an event after all others, on its own thread: title the conversation, detect the end of a turn."""
@@ -273,6 +299,9 @@ class ChatController:
             self.surface.interrupt()
 
     def interrupt(self) -> bool:
+        if self._is_waiting:
+            self._stop_waiting.set()
+            return True
         return self._shell.interrupt() or self.surface.interrupt()
 
     def close(self) -> None:

@@ -35,8 +35,11 @@ class ShellRun:
     @property
     def summary(self) -> str:
         """`! ls -la · exit 0 · 0.1 s`."""
-        end = "stopped" if self.exit_code < 0 else f"exit {self.exit_code}"
-        return f"! {self.command} · {end} · {self.seconds:.1f} s"
+        return f"! {self.command} · {self._end} · {self.seconds:.1f} s"
+
+    @property
+    def _end(self) -> str:
+        return "stopped" if self.exit_code < 0 else f"exit {self.exit_code}"
 
     @property
     def context(self) -> str:
@@ -44,7 +47,7 @@ class ShellRun:
         text = self.output if len(self.output) <= _MAX_CHARS else _middle_cut(self.output)
         return (
             "<user-shell>\nThe user ran this command in their own shell, not through you. It is context, no request.\n"
-            f"$ {self.command}\n{redact(text).rstrip()}\n[exit {self.exit_code}]\n</user-shell>"
+            f"$ {self.command}\n{redact(text).rstrip()}\n[{self._end}]\n</user-shell>"
         )
 
 

@@ -61,14 +61,14 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
     if event.is_error:
         figures.insert(0, failure_label(event.state, event.exit_code))
-    kept = f" · kept at {address}" if address else ""
+    location = f" · kept at {address}" if address else ""
     end = f"· {' · '.join(figures)}"
     room = width - len(end) - len(event.call.name) - 4 if width else TARGET_CHARS
-    if kept and width and room - len(kept) < _LEAST_TARGET_CHARS:
+    if location and width and room - len(location) < _LEAST_TARGET_CHARS:
         # An address is copied from the screen: it is not wrapped, but has a row of its own.
-        end += f"\n  {kept.removeprefix(' · ')}"
+        end += f"\n  {location.removeprefix(' · ')}"
     else:
-        end, room = end + kept, room - len(kept) if width else room
+        end, room = end + location, room - len(location) if width else room
     return f"{mark} {named_call(event.call, min(TARGET_CHARS, room))} {ink.dim(end)}\n"
 
 

@@ -533,6 +533,8 @@ class ChatApp:
             if answer.is_document and self._view(text, is_alone=is_alone):
                 return
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")
+        if answer.is_unsent:
+            self._inbox.put(partial(self._box.put_back, [line]))
         if answer.is_resumed:
             self.write(self._desk.replay(self._box.width, self.ink))
         if answer.is_leaving:

@@ -456,6 +456,24 @@ def test_an_idempotency_key_is_answered_once(alice: openai.OpenAI, sim: Simulato
     assert len(sim.requests) == before + 1
 
 
+def test_after_a_lost_connection_the_same_key_gets_the_whole_answer(alice: openai.OpenAI, sim: Simulator) -> None:
+    text = " ".join(str(n) for n in range(40))
+    request: dict[str, Any] = {
+        "model": "perdure",
+        "messages": [user(f"slowly {text}")],
+        "stream": True,
+        "extra_headers": {"Idempotency-Key": "lost-connection"},
+    }
+    before = len(sim.requests)
+    with alice.chat.completions.create(**request) as stream:
+        for _, _ in zip(range(4), stream, strict=False):
+            pass
+    chunks = [chunk.choices[0] for chunk in alice.chat.completions.create(**request) if chunk.choices]
+    assert "".join(chunk.delta.content or "" for chunk in chunks) == text
+    assert chunks[-1].finish_reason == "stop"
+    assert len(sim.requests) == before + 1
+
+
 def test_an_idempotency_key_is_valid_in_its_own_conversation_only(alice: openai.OpenAI, sim: Simulator) -> None:
     def headers(name: str | None) -> dict[str, Any]:
         named = {"X-Conversation-Id": name} if name else {}

@@ -112,7 +112,8 @@ class CompletionService:
                 raise
             target = await run_blocking(self.matcher.branch, target, principal)
             ticket = await self._submit(target, completion, principal, key)
-        return ticket, CompletionTurn(self.hub, self.matcher, completion, principal, ticket)
+        turn = CompletionTurn(self.hub, self.matcher, completion, principal, ticket, can_be_repeated=bool(key))
+        return ticket, turn
 
     async def _submit(
         self, target: ConversationMatch, completion: CompletionRequest, principal: Principal, key: str
@@ -265,7 +266,7 @@ def _new_content(completion: CompletionRequest) -> str | Mapping[str, Any] | Non
 
 
 async def _wait_unless_disconnected(request: Request, turn: CompletionTurn) -> None:
-    """Run the turn; if the client disconnects first, it is stopped. Raises ApiException for a failed turn."""
+    """Run the turn; if the client disconnects first, it is stopped unless it has a key. Raises ApiException for a failed turn."""
     running = asyncio.create_task(turn.run())
     disconnect = asyncio.create_task(_wait_for_disconnect(request))
     try:

@@ -70,6 +70,8 @@ class CompletionTurn:
         completion: CompletionRequest,
         principal: Principal,
         ticket: Ticket,
+        *,
+        can_be_repeated: bool = False,
     ) -> None:
         self._hub = hub
         self._matcher = matcher
@@ -78,7 +80,11 @@ class CompletionTurn:
         self._ticket = ticket
         self._calls = 0
         # An answer in a given format is sent once it is checked, and without the texts between tool calls.
-        self._is_live = completion.is_stream and completion.options.answer_format is None
+        # So is one that an earlier request with the same key started: the first deltas may no longer be buffered.
+        is_first = ticket.chat is not None
+        self._is_live = completion.is_stream and is_first and completion.options.answer_format is None
+        # A client that sent a key can come back for the answer, so it is not stopped when the connection is lost.
+        self._can_be_repeated = can_be_repeated
         self._stop = StopFilter(completion.stop)
         # The text sent to the client, which will be part of its next history.
         self._sent: list[str] = []
@@ -88,7 +94,7 @@ class CompletionTurn:
         self.conversation_id: str | None = ticket.conversation_id
 
     async def deltas(self) -> AsyncIterator[TurnDelta]:
-        """Yield deltas; None when idle. Stops the turn if the consumer closes the iterator."""
+        """Yield deltas; None when idle. Stops the turn if the consumer closes the iterator and cannot come back."""
         try:
             async for batch in self._hub.feeds.turn(
                 self._ticket, visibility=self._principal.visibility, idle_s=_IDLE_S
@@ -101,7 +107,7 @@ class CompletionTurn:
             if self.end is not None:
                 await self._record_history()
         finally:
-            if self.end is None:
+            if self.end is None and not self._can_be_repeated:
                 self._hub.stop_turns({self._ticket.turn_id})
 
     async def run(self) -> str:

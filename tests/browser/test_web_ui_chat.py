@@ -420,9 +420,34 @@ def test_a_question_is_edited_and_an_answer_regenerated_in_a_branch(page: Page, 
     page.wait("document.querySelectorAll('.timeline .assistant').length === 2 && !document.querySelector('.turn')")
     page.wait_text("Tell me of leases quickly.", inside=".timeline")
     assert said(page, ".timeline") == ["Answer quickly.", "Tell me of leases quickly."]
-    # The conversation it began in is as it was.
+    # The conversation it began in is as it was, and leads to the branch.
     page.run(f"location.hash = {first!r}")
     page.wait_text("laeses", inside=".timeline")
+    page.wait("document.querySelector('.children')")
+
+
+def test_the_first_answer_is_regenerated_in_a_branch_that_leads_back(page: Page, server: WebUIServer) -> None:
+    page.open(server.link("/new"))
+    say(page, "Answer quickly, at first.")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
+    first = page.run("location.hash")
+    page.click("[aria-label='Regenerate message 2']")
+    page.wait(f"location.hash.startsWith('#/c/c_') && location.hash !== {first!r}")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
+    assert said(page, ".timeline") == ["Answer quickly, at first."]
+    again = page.run("location.hash")
+    page.click("[aria-label='Edit message 1']")
+    page.wait("document.activeElement?.name === 'text'")
+    page.run("document.activeElement.select()")
+    page.type("Answer quickly, otherwise.")
+    page.click("text/Send in a branch")
+    page.wait(f"location.hash.startsWith('#/c/c_') && location.hash !== {again!r}")
+    page.wait("document.querySelector('.timeline .assistant') && !document.querySelector('.turn')")
+    page.wait("document.querySelector('h1').textContent.includes('otherwise')")
+    page.click("text/branched from another")
+    page.wait(f"location.hash === {again!r}")
+    page.click("text/branched from another")
+    page.wait(f"location.hash === {first!r}")
 
 
 def test_files_and_images_are_attached_and_others_refused(page: Page, server: WebUIServer) -> None:

@@ -137,6 +137,25 @@ def test_filters_narrow_the_list_and_stay_in_the_address(page: Page, told: Told)
     page.wait_text("Nothing fits.")
 
 
+def test_the_filters_look_the_same_after_every_other_view(page: Page, told: Told) -> None:
+    server, story = told
+    labels = "[...document.querySelectorAll('.filters label[for^=filter]')]"
+    tops = f"{labels}.map(e => Math.round(e.getBoundingClientRect().y))"
+    page.open(server.link("/"))
+    page.wait("document.querySelector('.row')")
+    before = page.run(tops)
+    for path, ready in (
+        (f"/c/{story.long}/context", ".plot .area"),
+        (f"/c/{story.long}/handoff", ".sections"),
+        ("/usage", ".tiles"),
+    ):
+        page.run(f"location.hash = {'#' + path!r}")
+        page.wait(f"document.querySelector({ready!r})")
+    page.run("location.hash = '#/'")
+    page.wait("document.querySelector('.row')")
+    assert page.run(tops) == before
+
+
 def test_every_hit_of_a_search_can_be_listed(page: Page, told: Told) -> None:
     server, _ = told
     page.open(server.link("/?q=invoice&show=hits"))

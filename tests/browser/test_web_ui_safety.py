@@ -193,11 +193,14 @@ def test_markdown_knows_what_models_write(page: Page, parrot: WebUIServer) -> No
 
 | left | right | centre |
 |:--|--:|:-:|
-| a \\| b | 1 | 2 |
+| a \\| b | 1 | 2 | beyond the heads |
 
 one\\
 two, \\*not emphasis\\*, mail me@example.org
 ![A chart](https://example.org/chart.png)
+
+[Mercury](https://example.org/Mercury_(planet)), (https://example.org/a_(b)), <you@example.org>,
+2 &lt; 3 &mdash; &#8364; &unknown;
 
 ```python
 def f():  # why
@@ -215,7 +218,8 @@ def f():  # why
         "deep: texts('li li li'), cells: [...d.querySelectorAll('td')].map(e => [e.textContent, e.className]),"
         "breaks: texts('p br').length, paragraph: texts('p')[0], image: d.querySelector('.image-link')?.href,"
         "loaded: d.querySelectorAll('img').length, colours: texts('pre span'), start: d.querySelector('ol').start,"
-        "copy: texts('.code button'), headings: texts('h3') } })"
+        "copy: texts('.code button'), headings: texts('h3'), second: texts('p')[1],"
+        "links: [...d.querySelectorAll('p a')].map(e => e.getAttribute('href')) } })"
     )
     assert built["del"] == ["old"]
     assert built["tasks"] == ["done", "to do"]
@@ -225,6 +229,14 @@ def f():  # why
     assert "*not emphasis*" in built["paragraph"]
     # An image by address is a link: nothing is fetched before somebody clicks.
     assert (built["image"], built["loaded"]) == ("https://example.org/chart.png", 0)
+    assert built["links"] == [
+        "mailto:me@example.org",
+        "https://example.org/chart.png",
+        "https://example.org/Mercury_(planet)",
+        "https://example.org/a_(b)",
+        "mailto:you@example.org",
+    ]
+    assert built["second"] == "Mercury, (https://example.org/a_(b)), you@example.org,\n2 < 3 — € &unknown;"
     assert built["colours"] == ["def", "# why", "return", '"x"', "12"]
     assert (built["start"], built["copy"], built["headings"]) == (10, ["Copy"], ["Plan"])
 
@@ -248,6 +260,9 @@ def test_no_text_can_choke_the_markdown(page: Page, parrot: WebUIServer) -> None
         "a@",
         "***a",
         "<http://",
+        "[a](http://a(",
+        "http://a((",
+        "&#1",
         "```\n",
         # Forty thousand children of one paragraph whose direction the browser finds out itself.
         "a  \na  \n",

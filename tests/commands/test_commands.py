@@ -250,6 +250,23 @@ def test_branch_and_retry_take_the_turn_of_a_message(desk: Desk) -> None:
     assert "give a number" in desk.do("/retry m:x").text
 
 
+def test_the_first_question_is_asked_again_in_a_branch_that_shares_nothing(desk: Desk) -> None:
+    old = desk.store.conversations.get(desk.agent.session_id or "")
+    said = desk.do("/retry m:1")
+    branch = desk.store.conversations.get(desk.agent.session_id or "")
+    assert (branch.kind, branch.parent_id, branch.last_seq, branch.title) == ("branch", old.id, 0, "")
+    assert isinstance(said.then_send, str)
+    desk.agent.chat(said.then_send)
+    assert desk.store.log.originals(branch.id)[0].message.text == said.then_send
+    assert desk.store.conversations.session(branch.tip_session_id).system_prompt == (
+        desk.store.conversations.sessions(old.id)[0].system_prompt
+    )
+    # It is complete without the conversation it came from.
+    desk.store.delete(old.id)
+    assert len(desk.store.log.originals(branch.id)) == 2
+    assert desk.store.verifier.conversation(branch.id) == []
+
+
 def test_a_turn_there_is_not_is_refused_and_nothing_is_branched(desk: Desk) -> None:
     here = desk.agent.session_id
     for text in ("/branch 99", "/branch 0", "/branch first", "/retry 99"):

@@ -97,7 +97,7 @@ def test_a_turn_is_taken_back_with_every_file_it_changed(project: Open) -> None:
 
         assert "Back to before “first”" in chat.do("/undo turn").text
         assert (chat.folder / "old.py").read_bytes() == b"one\r\n\xff", "byte for byte"
-        assert chat.surface.session_id is None
+        assert chat.questions == []
 
 
 def test_only_the_files_can_be_put_back_and_twice_does_nothing(project: Open) -> None:

@@ -79,7 +79,7 @@ def branch(surface: CommandContext, argument: str) -> CommandResult:
     at = _turn_start(surface, argument)
     new_id = _fork(surface, at)
     where = f"before “{_short(at)}”" if at is not None else "from here"
-    return CommandResult(f"Branched {where} into {new_id or 'a new conversation'}. The other one is as it was.")
+    return CommandResult(f"Branched {where} into {new_id}. The other one is as it was.")
 
 
 def retry(surface: CommandContext, argument: str) -> CommandResult:
@@ -91,11 +91,8 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
     return CommandResult(f"Asking again: “{_short(at)}”", then_send=_again(at))
 
 
-def _fork(surface: CommandContext, at: Entry | None) -> str | None:
-    """Continue in a branch that ends before `at`; None (a new conversation) if `at` is the first message."""
-    if at is not None and at.seq <= 1:
-        surface.open(None)
-        return None
+def _fork(surface: CommandContext, at: Entry | None) -> str:
+    """Continue in a branch that ends before `at`."""
     session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
     surface.open(session.id)
     return session.conversation_id

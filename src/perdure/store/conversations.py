@@ -109,14 +109,17 @@ class Conversations:
         return self._context.database.write(work)
 
     def branch(self, any_id: str, *, at_seq: int | None = None, title: str = "") -> Session:
-        """Create a conversation that shares the log up to `at_seq`, by default its end. Raises NotFound."""
+        """Create a conversation that shares the log up to `at_seq`, by default its end; 0 shares no message.
+
+        It has its parent's title, unless it shares nothing and its own first message gives it one. Raises NotFound.
+        """
 
         def work(tx: Transaction) -> Session:
             # Locked, so that nothing is appended in the meantime.
             parent, last_key = self._context.lock_conversation(tx, any_id)
             fork = parent.last_seq if at_seq is None else at_seq
             origin, view = self._view_at(tx, parent, fork)
-            new = self._child(parent, kind="branch", fork_seq=fork, title=text(title) or parent.title)
+            new = self._child(parent, kind="branch", fork_seq=fork, title=text(title) or (parent.title if fork else ""))
             key = last_key if fork == parent.last_seq else key_at(tx, lineage_of(tx, parent), fork)
             return self._begin(
                 tx, new, began_by="branch", prompt=origin.system_prompt, route=origin.route, parent=origin.id,
@@ -271,6 +274,8 @@ class Conversations:
         view = view_of(tx, tip, conversation.last_seq)
         if seq == conversation.last_seq:
             return tip, view
+        if seq == 0:
+            return session_of_row(_session_rows(conversation.id, SESSION)(tx)[0]), ()
         lineage = lineage_of(tx, conversation)
         key = next(((owner, seq) for owner, lo, hi in lineage if lo <= seq <= hi), None)
         row = tx.row("SELECT session FROM message WHERE conversation = ? AND seq = ?", key) if key else None

@@ -116,7 +116,7 @@ _FAILURES_OF: Mapping[str | None, Sequence[FailureKind]] = {
     "refused": ("model_refusals", "refused_tool_calls"),
     "stopped": ("stopped_turns",),
     "errors": ("provider_errors", "failed_turns"),
-    "tools": ("failed_tool_calls", "refused_tool_calls"),
+    "tools": ("failed_tool_calls",),
 }
 AnyId = Annotated[str, Path(max_length=100)]
 

@@ -266,7 +266,10 @@ def _new_content(completion: CompletionRequest) -> str | Mapping[str, Any] | Non
 
 
 async def _wait_unless_disconnected(request: Request, turn: CompletionTurn) -> None:
-    """Run the turn; if the client disconnects first, it is stopped unless it has a key. Raises ApiException for a failed turn."""
+    """Run the turn; if the client disconnects first, it is stopped unless it has a key.
+
+    Raises ApiException for a failed turn.
+    """
     running = asyncio.create_task(turn.run())
     disconnect = asyncio.create_task(_wait_for_disconnect(request))
     try:

@@ -35,7 +35,6 @@ function openNew(place, signal) {
   });
   clear(place, intro, chat.turns, chat.element);
   chat.composer.focus();
-  sendOutgoing(chat, null);
   return null;
 }
 

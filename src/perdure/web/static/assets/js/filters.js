@@ -118,7 +118,7 @@ function choice(name, label, chosen, options) {
     options.map(([value, word]) => h("option", { value }, word)),
   );
   select.value = chosen ?? "";
-  return h("div", { class: name }, h("label", { for: select.id }, label), select);
+  return h("div", { class: select.id }, h("label", { for: select.id }, label), select);
 }
 
 function day(name, label, value) {

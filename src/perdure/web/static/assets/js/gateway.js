@@ -75,9 +75,9 @@ export async function command(conversationId, content, signal) {
   return (await commandAnswer(conversationId, content, signal)).text;
 }
 
-// Branches off before a message; returns the branch's id, or null where it would be empty.
+// Branches off before a message; returns the branch's id.
 export async function branchBefore(conversationId, seq) {
-  return (await commandAnswer(conversationId, `/branch m:${seq}`)).conversation_id ?? null;
+  return (await commandAnswer(conversationId, `/branch m:${seq}`)).conversation_id;
 }
 
 async function commandAnswer(conversationId, content, signal) {

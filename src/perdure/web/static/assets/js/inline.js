@@ -3,21 +3,31 @@
 import { h } from "./dom.js";
 
 const PUNCTUATION = /\\([!-/:-@[-`{-~])/g;
-const URL_END = "[^\\s<>\"'`)\\]]";
+// An address may contain brackets in pairs, as those of Wikipedia do.
+const IN_URL = "(?:[^\\s<>\"'`()\\]]|\\([^\\s<>\"'`()\\]]{0,200}\\))";
+const TARGET = "(?:[^\\s()]|\\([^\\s()]{0,200}\\)){1,2000}";
+const TITLE = '(?: "[^"\\n]{0,300}")?';
+const MAIL = "[\\w.+-]{1,64}@[\\w-]{1,63}(?:\\.[\\w-]{1,63}){1,6}";
+const ENTITIES = {
+  amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "©", reg: "®", trade: "™", deg: "°", times: "×",
+  middot: "·", bull: "•", hellip: "…", ndash: "–", mdash: "—", larr: "←", rarr: "→", le: "≤", ge: "≥", ne: "≠", euro: "€",
+};
 
 // Tried at each position in this order; links lead to web and mail addresses only.
 const PATTERNS = [
   [/(?<!`)(`{1,3})(?!`)(.{1,1000}?)(?<!`)\1(?!`)/gs, ([, , code]) => h("code", {}, code.replace(/^ (.+) $/, "$1"))],
   [PUNCTUATION, ([, character]) => character],
   [/(?: {2,}|\\)\n/g, () => h("br")],
-  [/!\[([^\]\n]{0,500})\]\((https?:\/\/[^\s)]{1,2000})(?: "[^"\n]{0,300}")?\)/gi, ([, alt, url]) => image(url, alt)],
+  [new RegExp(`!\\[([^\\]\\n]{0,500})\\]\\((https?://${TARGET})${TITLE}\\)`, "gi"), ([, alt, url]) => image(url, alt)],
   [
-    /\[([^\]\n]{1,500})\]\(((?:https?:\/\/|mailto:)[^\s)]{1,2000})(?: "[^"\n]{0,300}")?\)/gi,
+    new RegExp(`\\[([^\\]\\n]{1,500})\\]\\(((?:https?://|mailto:)${TARGET})${TITLE}\\)`, "gi"),
     ([, text, url]) => link(url, text),
   ],
   [/<((?:https?:\/\/|mailto:)[^\s<>]{1,2000})>/gi, ([, url]) => link(url, url.replace(/^mailto:/i, ""))],
-  [new RegExp(`\\bhttps?://${URL_END}{0,2000}(?![.,;:!?])${URL_END}`, "gi"), ([url]) => link(url, url)],
-  [/(?<![\w.+@-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}(?!\w)/g, ([mail]) => link(`mailto:${mail}`, mail)],
+  [new RegExp(`<(${MAIL})>`, "g"), ([, mail]) => link(`mailto:${mail}`, mail)],
+  [new RegExp(`\\bhttps?://${IN_URL}{1,2000}(?<![.,;:!?])`, "gi"), ([url]) => link(url, url)],
+  [new RegExp(`(?<![\\w.+@-])${MAIL}(?!\\w)`, "g"), ([mail]) => link(`mailto:${mail}`, mail)],
+  [/&(?:([a-z]{2,6})|#(\d{1,7})|#x([\da-f]{1,6}));/gi, entity],
   [/\*\*\*(?=\S)([^*\n]{1,1000}?)(?<=\S)\*\*\*/g, ([, text], o) => h("strong", {}, h("em", {}, inline(text, o)))],
   [/\*\*(?=\S)((?:[^*\n]|\*(?!\*)|\*(?=\*\*(?!\*))){1,1000}?)(?<=\S)\*\*(?!\*)/g, ([, text], o) => h("strong", {}, inline(text, o))],
   [/(?<!\w)__(?=\S)([^_\n]{1,1000}?)(?<=\S)__(?!\w)/g, ([, text], o) => h("strong", {}, inline(text, o))],
@@ -57,6 +67,13 @@ function earliest(matches, text, at) {
     if (one.match && (first === null || one.match.index < first.match.index)) first = one;
   }
   return first;
+}
+
+// A character by its name or number; text like any other, and an unknown one stays as it is.
+function entity([written, name, decimal, hex]) {
+  if (name) return Object.hasOwn(ENTITIES, name) ? ENTITIES[name] : written;
+  const code = decimal ? Number(decimal) : Number.parseInt(hex, 16);
+  return code > 31 && code <= 0x10ffff ? String.fromCodePoint(code) : written;
 }
 
 function link(url, text) {

@@ -131,7 +131,7 @@ function table(lines, at, context) {
     h(
       "tr",
       {},
-      cells(line).map((cell, i) => h(tag, { scope, class: sides[i], dir: "auto" }, inline(cell, context))),
+      cells(line).slice(0, sides.length).map((cell, i) => h(tag, { scope, class: sides[i], dir: "auto" }, inline(cell, context))),
     );
   const body = lines.slice(at + 2, end).map((line) => row(line, "td"));
   const built = h("table", {}, h("thead", {}, row(lines[at], "th", "col")), h("tbody", {}, body));

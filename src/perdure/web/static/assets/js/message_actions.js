@@ -5,12 +5,12 @@ import { h } from "./dom.js";
 import { branchBefore } from "./gateway.js";
 import { linkTo } from "./route.js";
 
-// Messages to send once their conversation is open, by its id; "" for a new one.
+// Messages to send once their conversation is open, by its id.
 const outbox = new Map();
 
 export function takeOutgoing(conversationId) {
-  const text = outbox.get(conversationId ?? "");
-  outbox.delete(conversationId ?? "");
+  const text = outbox.get(conversationId);
+  outbox.delete(conversationId);
   return text;
 }
 
@@ -53,8 +53,8 @@ function editForm(message, conversationId, leave) {
     if (!text) return;
     try {
       const branch = await branchBefore(conversationId, message.seq);
-      outbox.set(branch ?? "", text);
-      location.hash = branch ? linkTo(branch) : "#/new";
+      outbox.set(branch, text);
+      location.hash = linkTo(branch);
       announce("Sent in a branch.");
     } catch (error) {
       problem.textContent = error.message;

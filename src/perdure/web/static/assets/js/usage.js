@@ -77,11 +77,15 @@ function tiles({
     tile(
       "Saved by compaction",
       tokens === null ? "unknown" : `${short(tokens)} tokens`,
-      compaction === null
-        ? "in later prompts"
-        : `in later prompts, about ${dollars(compaction)}`,
+      `in later prompts${compactionWords(compaction)}`,
     ),
   );
+}
+
+// Reads of a cache are cheap: what a summary costs may be more than the reads it spares.
+function compactionWords(saved) {
+  if (saved === null) return "";
+  return saved < 0 ? `; its summaries cost ${dollars(-saved)} more than that saved` : `, about ${dollars(saved)} less in sum`;
 }
 
 // A cost; one that leaves calls out says which.

@@ -275,6 +275,22 @@ def test_the_log_tools_come_with_the_engine_or_by_a_setting(tmp_path: Path) -> N
             assert names.isdisjoint(offered) is not is_offered
 
 
+@pytest.mark.spec("M4", "I6")
+def test_a_search_counts_each_message_once_and_does_not_find_itself(tmp_path: Path) -> None:
+    def grep(query: str) -> Say:
+        return Say("", calls=(Call("lcm_grep", {"query": query}),))
+
+    with talk(tmp_path, [grep("heron"), "Found.", grep("cormorant"), "Nothing.", grep("cormorant"), "Nothing."]) as t:
+        for message in ("The heron nests at the weir.", "Once more.", "And again."):
+            list(t.agent.stream(message))
+        found, nothing, again = (m["content"] for m in t.sim.requests[-1].body["messages"] if m["role"] == "tool")
+        assert found.startswith("Searched 2 messages: heron")
+        assert found.count("m:") == 1
+        assert "The «heron» nests at the weir." in found
+        assert nothing.startswith("Searched 6 messages: none has the word.")
+        assert "m:9" not in again, "nor an earlier search"
+
+
 @pytest.mark.spec("C1", "C7")
 def test_the_context_tool_says_that_compaction_is_off(tmp_path: Path) -> None:
     with talk(tmp_path, [Say("", calls=(Call("context", {}),)), "Done."], compression={"enabled": False}) as t:

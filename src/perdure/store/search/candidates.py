@@ -87,7 +87,7 @@ class CandidateSearch:
 
     def texts(self) -> float:
         """Return how many texts are in scope, estimated where they are many."""
-        if self._scope.lineage:
+        if self._scope.lineage and self._name == "message":
             return float(sum(hi - lo + 1 for _, lo, hi in self._scope.lineage))
         if not self._scope.terms:
             return float(self._ids.size)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import filterfalse
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,6 +19,9 @@ from perdure.core.ports import Asker, ContextControl, ContextReading, Page, Sear
 from perdure.core.visibility import only
 from perdure.tools.builtin.reading import CitedPassage, HitReader, ReadingFailure
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
+
+# How the search shows a call of one of its tools: the name, then the arguments.
+_SEARCH_CALL = re.compile(r"(?:session_search|lcm_[a-z]+) (?:query|address|here|limit|offset|cursor|answer)\b")
 
 
 class ClarifyTool:
@@ -158,7 +163,7 @@ class SessionSearch:
         scope = {"conversation": context.conversation_id} if here else None
         hits = self._search.search(query, visibility=only(context.user_key), scope=scope, limit=_READ_HITS)
         passages = []
-        for hit in hits:
+        for hit in filterfalse(_is_search_call, hits):
             address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
             try:
                 page = self._search.open(address, conversation_id=context.conversation_id, limit=_READ_CHARS)
@@ -197,6 +202,8 @@ class SessionSearch:
             )
         except StoreError as error:
             raise ToolError(str(error)) from None
+        # A search that was made before says nothing, least of all the one under way.
+        report = replace(report, hits=tuple(filterfalse(_is_search_call, report.hits)))
         lines = [describe_report(report), *(_format_hit(h, context, len(report.words)) for h in report.hits)]
         if report.hits:
             more = f" cursor={report.next_cursor} shows more results." if report.next_cursor else ""
@@ -215,6 +222,10 @@ class SessionSearch:
         if len(page.images) > len(images):
             text += f"\n[{len(page.images) - len(images)} more images: open the messages one by one]"
         return ToolReply(text, source=f"{address} (characters {page.offset:,}-{end:,})", parts=images)
+
+
+def _is_search_call(hit: SearchHit) -> bool:
+    return hit.role == "assistant" and _SEARCH_CALL.match(hit.excerpt) is not None
 
 
 def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:

@@ -194,6 +194,14 @@ def test_facts_are_exact_strings_and_far_ones_are_measured_in_tokens() -> None:
         ("truncate:keep", "key=value"),
         ("compressor:threshold=7", "threshold"),
         ("recorded:x=1", "no parameters"),
+        ("none:threshold=0.5", "no parameters"),
+        ("hermes:threshold=-1", "threshold = -1 is not allowed"),
+        ("hermes:threshold=nan", "threshold = nan is not allowed"),
+        ("truncate:keep=much", "above 0, at most 1"),
+        ("mask:keep_results=2.5", "a whole number from 0"),
+        ("hermes:protect_first=-1", "a whole number from 0"),
+        ("digest:threshold=0.5,threshold=0.9", "given twice"),
+        ("digest:summarize=true", "never asks a model"),
     ],
 )
 def test_a_wrong_policy_is_refused_with_the_reason(text: str, reason: str) -> None:

@@ -25,7 +25,7 @@ from perdure.lab.replay.batch import (
     total_results,
 )
 from perdure.lab.replay.importers import find_logs, read_sessions
-from perdure.lab.replay.measures import CompactionDetail, DroppedMessage, SessionMeasures
+from perdure.lab.replay.measures import CompactionDetail, DroppedMessage, MissedFact, SessionMeasures
 from perdure.lab.replay.policies import parse_policy
 from perdure.lab.replay.prices import PRICE_SYSTEMS
 from perdure.lab.replay.report import failure_lines, render_report
@@ -104,6 +104,7 @@ def test_a_row_without_a_completed_session_has_no_figures() -> None:
     assert cells(results, "digest")["cost"] == "2.00", "a policy that completes nothing does not empty the others"
     report = render_report(total_results(results), results, RecordedBill())
     assert "$" not in report.split("<tr><td>hermes</td>")[1].split("</tr>")[0]
+    assert "Failed" not in render_report(total_results(results[:1]), results[:1], RecordedBill())
     heads, row_cells = (len(re.findall(tag, report.split("</table>")[0])) for tag in ("<th>", "<td>"))
     assert row_cells == 2 * heads
 
@@ -168,7 +169,7 @@ def test_costs_below_a_dollar_have_four_decimals() -> None:
 
 
 def test_a_policy_without_a_window_is_explained() -> None:
-    assert "none has no window limit" in table([measures("a", "none"), measures("a", "digest")])
+    assert "Policy “none” has no window limit" in table([measures("a", "none"), measures("a", "digest")])
     assert "no window limit" not in table([measures("a", "digest")])
 
 
@@ -179,6 +180,45 @@ def test_compactions_are_measured_like_the_prompts_and_say_how_to_open_an_addres
     report = render_report(total_results(results), results, RecordedBill())
     assert "prompts of 900 → 300 tokens. 1 message stayed" in report
     assert "perdure sessions import" in report
+
+
+def test_the_report_names_the_facts_that_were_needed_and_not_in_view() -> None:
+    missed = (MissedFact(3, "src/<b>.py", True), MissedFact(4, "54817", False))
+    results: list[ReplayResult] = [replace(measures("a", "digest"), in_view=3, missed=missed)]
+    report = render_report(total_results(results), results, RecordedBill())
+    assert "0 compactions, 2 needed facts not in view" in report
+    assert "call 3: <code>src/&lt;b&gt;.py</code> (one question away)</li><li>call 4: <code>54817</code></li>" in report
+
+
+def test_what_a_policy_forgot_is_stored_with_its_result(tmp_path: Path) -> None:
+    job = ReplayJob(recorded_session(), parse_policy("truncate:keep=0.1"), WINDOW)
+    result = replay(job)
+    assert result.needs > result.in_view
+    assert "54817" in [row.fact for row in result.missed]
+    ResultsFile(tmp_path / "r.jsonl").add("key", result)
+    assert ResultsFile(tmp_path / "r.jsonl").get("key") == result
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    log = tmp_path / "talk.json"
+    log.write_text(as_json(recorded_session(1)), encoding="utf-8")
+    result = CliRunner().invoke(cli, ["replay", str(log), "--report", str(tmp_path / "no" / "r.html")])
+    assert (result.exit_code, "there is no folder" in result.output) == (1, True), result.output
+
+
+def test_files_that_are_left_out_for_one_reason_share_a_line(tmp_path: Path) -> None:
+    for name in "abc":
+        row = {"isSidechain": True, "type": "user", "uuid": name, "message": {"role": "user", "content": name}}
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    result = CliRunner().invoke(cli, ["replay", str(tmp_path), "--policy", "none"])
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert f"{tmp_path / 'a.jsonl'} and 2 more: the log holds only the work of a sub-agent" in result.stderr
+
+
+def test_the_id_of_a_stored_conversation_leads_to_its_export() -> None:
+    result = CliRunner().invoke(cli, ["replay", "c_1m7g"])
+    assert "perdure sessions export c_1m7g -o talk.jsonl" in result.output
 
 
 def test_the_tokens_of_a_dropped_message_are_those_of_the_simulator() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,8 @@ _MOST_FAILURES = 5
     "policy_texts",
     multiple=True,
     metavar="NAME[:key=value,…]",
-    help="A policy to replay under; may be repeated. Default: none, truncate, mask, hermes, digest, compressor.",
+    help="A policy to replay under; may be repeated. Default: recorded, none, truncate, mask, hermes, digest and"
+    " compressor.",
 )
 @click.option(
     "--window",
@@ -85,6 +86,8 @@ def replay(
 
     policies = unique_policies(map(parse_policy, policy_texts or DEFAULT_POLICIES))
     sizes = sorted(set(windows))
+    if report is not None and not report.absolute().parent.is_dir():
+        raise click.ClickException(f"cannot write {report}: there is no folder {report.absolute().parent}")
     logs = list({path.resolve(): path for path in find_logs(files)}.values())
     bill = RecordedBill()
     reader = _LogReader()
@@ -93,11 +96,11 @@ def replay(
     stored = ResultsFile(results_path) if results_path is not None else None
     results = list(_with_progress(run_jobs(jobs, processes=processes, results=stored), total))
     totals = total_results(results)
-    if report is not None:
+    if report is not None and totals:
         _write_report(report, totals, results, bill)
     if is_json:
         click.echo(_as_json(totals, results, bill))
-    else:
+    elif totals:
         for line in table_lines(totals, bill):
             click.echo(line)
         if report is not None:
@@ -121,7 +124,8 @@ class _LogReader:
     """Reads the sessions of all logs, and collects what could not be read or is a copy of another session."""
 
     def __init__(self) -> None:
-        self.unread: list[str] = []
+        # By reason.
+        self.unread: dict[str, list[Path]] = {}
         self._copies: dict[str, None] = {}
         self._skipped: dict[Path, list[int]] = {}
 
@@ -134,7 +138,7 @@ class _LogReader:
             try:
                 yield from read_sessions(path, on_skip=lines.append)
             except ConfigError as error:
-                self.unread.append(f"{path}: {error}")
+                self.unread.setdefault(str(error), []).append(path)
 
     def add_copy(self, session: RecordedSession) -> None:
         self._copies[session.id] = None
@@ -250,16 +254,23 @@ def _bill_json(bill: RecordedBill) -> dict[str, object] | None:
     return {"sessions": bill.sessions, "calls": bill.calls, "usage": asdict(bill.usage), "cost_usd": bill.cost_usd}
 
 
-def _show_failures(results: Iterable[ReplayResult], unread: list[str]) -> None:
+def _unread_lines(unread: Mapping[str, Sequence[Path]]) -> Iterator[str]:
+    """Return one line per error message: hundreds of files in a folder may raise the same one."""
+    for reason, paths in unread.items():
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        yield f"{paths[0]}{more}: {reason}"
+
+
+def _show_failures(results: Iterable[ReplayResult], unread: Mapping[str, Sequence[Path]]) -> None:
     """Name what could not be read or replayed; exit status 1 where nothing could."""
     from perdure.lab.replay.batch import FailedReplay
     from perdure.lab.replay.report import failure_lines
 
     every = list(results)
-    failed = failure_lines(every)
-    for line in [*unread, *failed][:_MOST_FAILURES]:
+    lines = [*_unread_lines(unread), *failure_lines(every)]
+    for line in lines[:_MOST_FAILURES]:
         click.echo(f"perdure: not replayed: {line}", err=True)
-    more = len(unread) + len(failed) - _MOST_FAILURES
+    more = len(lines) - _MOST_FAILURES
     if more > 0:
         click.echo(f"perdure: and {more:,} more", err=True)
     if all(isinstance(r, FailedReplay) for r in every):

@@ -330,7 +330,7 @@ def _import_logs(store: SessionStore, text: str, path: Path, *, title: str | Non
     from perdure.lab.replay.sessions import session_digest
 
     imported = store.state("imported_logs")
-    rows = [(s, plain_messages(s)) for s in parse_sessions(text.splitlines(keepends=True), name=path.stem)]
+    rows = [(s, plain_messages(s)) for s in parse_sessions(text.split("\n"), name=path.stem)]
     if not all(messages for _, messages in rows):
         raise click.ClickException(f"{path} holds no messages; nothing was imported")
     for session, messages in rows:
@@ -357,7 +357,8 @@ def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, titl
     if messages is not None:
         session = store.transfer.import_messages(messages, title=title or _title(messages))
         return session.conversation_id
-    lines = _progress(text.splitlines())
+    # A text may hold other characters that end a line, such as U+2028.
+    lines = _progress(text.split("\n"))
     return (store.transfer.import_copy(lines) if as_copy else store.transfer.import_jsonl(lines)).id
 
 

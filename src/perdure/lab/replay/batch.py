@@ -22,7 +22,7 @@ from perdure import __version__
 from perdure.core.concurrency import describe_error
 from perdure.core.errors import ConfigError
 from perdure.core.usage import CanonicalUsage
-from perdure.lab.replay.measures import CompactionDetail, DroppedMessage, SessionMeasures
+from perdure.lab.replay.measures import CompactionDetail, DroppedMessage, MissedFact, SessionMeasures
 from perdure.lab.replay.policies import Policy
 from perdure.lab.replay.prices import MAIN_SYSTEM, PRICE_SYSTEMS
 from perdure.lab.replay.run import ReplayJob, replay
@@ -30,7 +30,7 @@ from perdure.lab.replay.sessions import RecordedSession, RecordedUsage, read_tur
 from perdure.testing.simulator import count_text
 
 # Raised when a measure changes its meaning: results of another format are computed again.
-FORMAT = 5
+FORMAT = 6
 # How each line of a results file begins.
 _RESULT_START = '{"key": "'
 # Jobs that wait for a process, for each process.
@@ -69,7 +69,7 @@ class ResultsFile:
         if text and not text.startswith(_RESULT_START):
             raise ConfigError(f"{path} is not a results file: its first line is not a result; name another file")
         self._is_cut = bool(text) and not text.endswith("\n")
-        for line in text.splitlines():
+        for line in text.split("\n"):
             self._load(line)
 
     def get(self, key: str) -> SessionMeasures | None:
@@ -109,7 +109,8 @@ def measures_from_dict(raw: Mapping[str, Any]) -> SessionMeasures:
     details = tuple(
         CompactionDetail(**{**d, "dropped": tuple(DroppedMessage(**m) for m in d["dropped"])}) for d in raw["details"]
     )
-    return SessionMeasures(**{**raw, "context": tuple(raw["context"]), "details": details})
+    missed = tuple(MissedFact(**m) for m in raw["missed"])
+    return SessionMeasures(**{**raw, "context": tuple(raw["context"]), "details": details, "missed": missed})
 
 
 def run_jobs(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -24,6 +25,9 @@ Format = Literal["perdure", "openai", "claude-code", "codex", "pi"]
 _SUFFIXES = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 # Texts that Codex adds to a user's message by itself.
 _CODEX_NOTICES = ("<environment_context>", "<user_instructions>", "<turn_aborted>", "# AGENTS.md instructions")
+# Output of local commands in Claude Code, which is not part of a request to the model.
+_CLAUDE_NOTICES = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-caveat>")
+_CLAUDE_COMMAND = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
 _CODEX_ITEMS = frozenset(
     (
         "message",
@@ -36,6 +40,10 @@ _CODEX_ITEMS = frozenset(
     )
 )
 _UNKNOWN = "the log is in no format that is known here: Perdure, OpenAI-style, Claude Code, Codex or pi"
+_SUB_AGENT = "the log holds only the work of a sub-agent, which is left out"
+_USAGE_KEYS = tuple(field.name for field in fields(RecordedUsage))
+# A log may begin with records that do not show its format, such as snapshots of files.
+_MOST_UNKNOWN = 200
 _PI_SUMMARY = "The conversation history before this point was compacted into the following summary:\n\n"
 
 
@@ -50,18 +58,20 @@ def find_logs(paths: Iterable[Path]) -> Iterator[Path]:
         elif path.is_file():
             yield path
         else:
-            raise ConfigError(f"there is no file {path}")
+            stored = str(path)
+            hint = f"; of a stored conversation: perdure sessions export {stored} -o talk.jsonl"
+            raise ConfigError(f"there is no file {path}{hint if stored.startswith(('c_', 's_')) else ''}")
 
 
 def count_sessions(path: Path) -> int:
     """How many sessions a file holds, without reading them: one, or one for each line."""
     try:
-        with open_log(path) as lines:
+        with open_log(path, errors="replace") as lines:
             first = next((line for line in lines if line.strip()), "")
             record = _parse(first)
             has_rows = isinstance(record, dict) and "messages" in record
             return 1 + (sum(1 for line in lines if line.strip()) if has_rows else 0)
-    except (OSError, EOFError, UnicodeDecodeError):
+    except (OSError, EOFError):
         return 1
 
 
@@ -72,9 +82,10 @@ def _ignore_line(number: int) -> None:
 def read_sessions(path: Path, *, on_skip: Callable[[int], None] = _ignore_line) -> Iterator[RecordedSession]:
     """Yield the sessions of a file. Raises ConfigError for one in no known format."""
     try:
-        with open_log(path) as lines:
+        # A byte that is no UTF-8 spoils a word, not the session.
+        with open_log(path, errors="replace") as lines:
             yield from parse_sessions(lines, name=_stem(path), usages=_UsageFile.beside(path), on_skip=on_skip)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
 
 
@@ -89,23 +100,34 @@ def parse_sessions(
 
     `on_skip` gets the number of each line that is not a JSON object.
     """
-    rows = enumerate(lines, 1)
-    first = next((line for _, line in rows if line.strip()), "")
-    record = _parse(first)
-    if record is None:
-        record = _parse(first + "".join(line for _, line in rows))
-    if isinstance(record, list) and record:
-        yield _from_messages({"id": name, "messages": record})
-        return
-    if not isinstance(record, dict):
-        raise ConfigError(_UNKNOWN)
-    kind = _format_of(record)
-    records = chain((record,), _objects(rows, on_skip))
-    if kind == "openai" and "messages" in record:
+    rows = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    first = next(rows, (1, ""))
+    if not isinstance(_parse(first[1]), dict):
+        # One value over many lines, or a log whose first line is broken.
+        listed = [first, *rows]
+        whole = _parse("".join(line for _, line in listed))
+        if isinstance(whole, list) and whole:
+            yield _from_messages({"id": name, "messages": whole})
+            return
+        records = iter((whole,)) if isinstance(whole, dict) else _objects(listed, on_skip)
+    else:
+        records = _objects(chain((first,), rows), on_skip)
+    kind, records = _with_format(records)
+    first_record = next(records)
+    records = chain((first_record,), records)
+    if kind == "openai" and "messages" in first_record:
         for number, row in enumerate(records):
             yield _from_messages({"id": f"{name}-{number}", **row}, usages)
         return
     yield _READERS[kind](list(records), name)
+
+
+def _with_format(records: Iterator[Record]) -> tuple[Format, Iterator[Record]]:
+    """Return the format of a log, and an iterator over its records from the first that shows it. Raises ConfigError."""
+    for record in islice(records, _MOST_UNKNOWN):
+        if (kind := _format_of(record)) is not None:
+            return kind, chain((record,), records)
+    raise ConfigError(_UNKNOWN)
 
 
 def _objects(rows: Iterable[tuple[int, str]], on_skip: Callable[[int], None]) -> Iterator[Record]:
@@ -117,8 +139,8 @@ def _objects(rows: Iterable[tuple[int, str]], on_skip: Callable[[int], None]) ->
             on_skip(number)
 
 
-def _format_of(record: Mapping[str, Any]) -> Format:
-    """The format of a log by its first record. Raises ConfigError."""
+def _format_of(record: Mapping[str, Any]) -> Format | None:
+    """Return the format of a JSON record by its keys; None where no key identifies one."""
     kind = record.get("type")
     if record.get("perdure") == "conversation":
         return "perdure"
@@ -132,7 +154,7 @@ def _format_of(record: Mapping[str, Any]) -> Format:
         return "pi"
     if {"sessionId", "leafUuid", "uuid", "parentUuid"} & set(record):
         return "claude-code"
-    raise ConfigError(_UNKNOWN)
+    return None
 
 
 class _UsageFile:
@@ -157,11 +179,11 @@ class _UsageFile:
         return self._rows.get(session_id, {})
 
 
-def open_log(path: Path) -> TextIO:
-    """Open a log as text, decompressed."""
+def open_log(path: Path, *, errors: str = "strict") -> TextIO:
+    """Open a log as text, decompressed; a byte order mark is left out."""
     if path.name.endswith(".gz"):
-        return gzip.open(path, "rt", encoding="utf-8")
-    return path.open(encoding="utf-8")
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors=errors)
+    return path.open(encoding="utf-8-sig", errors=errors)
 
 
 def _stem(path: Path) -> str:
@@ -242,10 +264,11 @@ def _read_perdure(records: list[Record], name: str) -> RecordedSession:
         for row in rows
         if row.get("kind") != "system" and isinstance(row.get("body"), dict)
     ]
+    session_id, model = str(conversation.get("id") or name), next(filter(None, models), "")
+    calls = [r["call"]["usage"] for r in records if isinstance(r.get("call"), dict) and r["call"].get("usage")]
+    billed = tuple(RecordedUsage(*(_count(u, key) for key in _USAGE_KEYS)) for u in calls if u.get("reported"))
     prompt = next(filter(None, prompts), "")
-    return RecordedSession(
-        str(conversation.get("id") or name), tuple(messages), "perdure", next(filter(None, models), ""), prompt
-    )
+    return RecordedSession(session_id, tuple(messages), "perdure", model, prompt, billed)
 
 
 @dataclass(slots=True)
@@ -290,31 +313,112 @@ def _parts_text(content: object) -> str:
 
 
 def _read_claude_code(records: list[Record], name: str) -> RecordedSession:
-    """A transcript of Claude Code; the records of one reply share a message id."""
-    messages: list[RecordedMessage] = []
-    reply, reply_id, model, session_id = _MessageBuilder(), "", "", name
-    for record in records:
+    """Parse a transcript of Claude Code: a tree of JSON records, of which the session takes the last branch."""
+    session_id, model = name, ""
+    collector = _ReplyCollector()
+    for record in _claude_branch(records):
         inner = record.get("message")
-        if record.get("isSidechain") or record.get("isMeta") or not isinstance(inner, Mapping):
+        if record.get("isMeta") or record.get("isApiErrorMessage") or not isinstance(inner, Mapping):
             continue
         session_id = str(record.get("sessionId") or session_id)
         at_s = _seconds(record.get("timestamp"))
         if record.get("type") == "assistant":
-            if inner.get("id") != reply_id and not reply.is_empty:
-                messages.append(reply.build())
-                reply = _MessageBuilder()
-            reply_id = str(inner.get("id") or "")
             model = str(inner.get("model") or model)
-            reply.at_s, reply.usage = at_s, _anthropic_usage(inner.get("usage")) or reply.usage
-            _add_blocks(reply, inner.get("content"))
+            collector.add_reply(inner, at_s)
         elif record.get("type") == "user":
-            if not reply.is_empty:
-                messages.append(reply.build())
-                reply = _MessageBuilder()
-            messages += _claude_user(inner.get("content"), at_s, is_summary=bool(record.get("isCompactSummary")))
-    if not reply.is_empty:
-        messages.append(reply.build())
-    return RecordedSession(session_id, tuple(messages), "claude-code", model)
+            collector.add_user(inner.get("content"), at_s, is_summary=bool(record.get("isCompactSummary")))
+    collector.flush()
+    if not collector.messages and any(r.get("isSidechain") for r in records):
+        raise ConfigError(_SUB_AGENT)
+    return RecordedSession(session_id, tuple(collector.messages), "claude-code", model)
+
+
+class _ReplyCollector:
+    """Merges the records of a response, which share its id; tool results may be logged between them."""
+
+    def __init__(self) -> None:
+        self.messages: list[RecordedMessage] = []
+        self._reply = _MessageBuilder()
+        self._reply_id = ""
+        self._results: list[RecordedMessage] = []
+        self._billed: set[str] = set()
+
+    def add_reply(self, inner: Mapping[str, Any], at_s: float | None) -> None:
+        reply_id = str(inner.get("id") or "")
+        if reply_id != self._reply_id or not reply_id:
+            self.flush()
+        self._reply_id = reply_id
+        self._reply.at_s = at_s
+        # Every record repeats the token usage of its response; the last one is complete.
+        if reply_id not in self._billed:
+            self._reply.usage = _anthropic_usage(inner.get("usage")) or self._reply.usage
+        _add_blocks(self._reply, inner.get("content"))
+
+    def add_user(self, content: object, at_s: float | None, *, is_summary: bool) -> None:
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, Mapping) and block.get("type") == "tool_result":
+                self._results.append(_result(block.get("tool_use_id"), _parts_text(block.get("content")), at_s))
+        text = _typed_text(_parts_text(content))
+        if text.strip():
+            self.flush()
+            self.messages.append(RecordedMessage({"role": "user", "content": text}, at_s, is_summary=is_summary))
+
+    def flush(self) -> None:
+        """Append the pending response and the tool results that belong to it."""
+        if not self._reply.is_empty:
+            self.messages.append(self._reply.build())
+            self._billed |= {self._reply_id} - {""}
+        self.messages += self._results
+        self._reply, self._results = _MessageBuilder(), []
+
+
+def _typed_text(text: str) -> str:
+    """Return the slash command with its arguments as it was typed; an empty string for the output of a command."""
+    if text.lstrip().startswith(_CLAUDE_NOTICES):
+        return ""
+    parts = dict(_CLAUDE_COMMAND.findall(text)) if text.lstrip().startswith("<command-") else {}
+    return f"{parts['name']} {parts.get('args', '')}".strip() if "name" in parts else text
+
+
+def _claude_branch(records: Sequence[Record]) -> list[Record]:
+    """The records of the branch that the last message ends, each once and without sub-agents, in their order.
+
+    Of calls that were made together only the last result is an ancestor of what follows: the results of all calls of
+    the branch belong to it, too.
+    """
+    rows = list({r.get("uuid") or n: r for n, r in enumerate(records) if not r.get("isSidechain")}.values())
+    if not any(r.get("parentUuid") for r in rows):
+        return rows
+    by_id = {r["uuid"]: n for n, r in enumerate(rows) if r.get("uuid")}
+    path: set[int] = set()
+    n = next((n for n in range(len(rows) - 1, -1, -1) if rows[n].get("type") in ("user", "assistant")), -1)
+    while n >= 0 and n not in path:
+        path.add(n)
+        n = _claude_parent(rows, n, by_id)
+    replies = {_inner(rows[n].get("message"), "id") for n in path if rows[n].get("type") == "assistant"} - {None}
+    path |= {n for n, r in enumerate(rows) if r.get("message") and _inner(r["message"], "id") in replies}
+    calls = {b.get("id") for n in path for b in _blocks(rows[n]) if b.get("type") == "tool_use"}
+    return [
+        row
+        for n, row in enumerate(rows)
+        if n in path or any(b.get("type") == "tool_result" and b.get("tool_use_id") in calls for b in _blocks(row))
+    ]
+
+
+def _claude_parent(rows: Sequence[Record], n: int, by_id: Mapping[str, int]) -> int:
+    """Return the index of a record's parent; -1 for the root of a branch."""
+    row = rows[n]
+    parent = str(row.get("parentUuid") or row.get("logicalParentUuid") or "")
+    if parent in by_id:
+        return by_id[parent]
+    # A compaction begins a new tree, and a log may lack a record: what lies before it belongs to the branch.
+    is_cut = row.get("isCompactSummary") or row.get("subtype") == "compact_boundary"
+    return n - 1 if parent or is_cut or "parentUuid" not in row else -1
+
+
+def _blocks(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = _inner(record.get("message"), "content")
+    return [b for b in content if isinstance(b, Mapping)] if isinstance(content, list) else []
 
 
 def _add_blocks(reply: _MessageBuilder, content: object) -> None:
@@ -328,26 +432,19 @@ def _add_blocks(reply: _MessageBuilder, content: object) -> None:
             reply.add_call(block.get("id"), block.get("name"), block.get("input", block.get("arguments")))
 
 
-def _claude_user(content: object, at_s: float | None, *, is_summary: bool) -> Iterator[RecordedMessage]:
-    blocks = content if isinstance(content, list) else []
-    for block in blocks:
-        if isinstance(block, Mapping) and block.get("type") == "tool_result":
-            yield _result(block.get("tool_use_id"), _parts_text(block.get("content")), at_s)
-    text = _parts_text(content)
-    if text.strip():
-        yield RecordedMessage({"role": "user", "content": text}, at_s, is_summary=is_summary)
-
-
 def _read_codex(records: list[Record], name: str) -> RecordedSession:
     """A rollout of Codex; older ones hold the items themselves instead of records around them."""
     messages: list[RecordedMessage] = []
-    reply, model, session_id = _MessageBuilder(), "", name
+    reply, model, session_id = _MessageBuilder(), "", ""
     for record in records:
         payload = record.get("payload")
         item: Mapping[str, Any] = payload if isinstance(payload, Mapping) else record
         kind, at_s = str(item.get("type") or ""), _seconds(record.get("timestamp"))
         if record.get("type") == "session_meta" or (kind == "" and "instructions" in record):
-            session_id = str(item.get("id") or session_id)
+            # A fork repeats the head of its parent behind its own.
+            if not session_id and "subagent" in (item.get("thread_source"), *_keys(item.get("source"))):
+                raise ConfigError(_SUB_AGENT)
+            session_id = session_id or str(item.get("id") or name)
         elif record.get("type") == "turn_context":
             model = str(item.get("model") or model)
         elif record.get("type") == "event_msg":
@@ -360,7 +457,7 @@ def _read_codex(records: list[Record], name: str) -> RecordedSession:
         elif kind in _CODEX_ITEMS:
             reply = _add_codex_item(messages, reply, item, at_s)
     _flush(messages, reply)
-    return RecordedSession(session_id, tuple(messages), "codex", model)
+    return RecordedSession(session_id or name, tuple(messages), "codex", model)
 
 
 def _flush(messages: list[RecordedMessage], reply: _MessageBuilder) -> None:
@@ -404,14 +501,19 @@ def _inner(value: object, key: str) -> object:
     return value.get(key) if isinstance(value, Mapping) else value
 
 
+def _keys(value: object) -> Iterable[object]:
+    return value if isinstance(value, Mapping) else ()
+
+
 def _set_codex_usage(messages: list[RecordedMessage], reply: _MessageBuilder, event: Mapping[str, Any]) -> None:
     """Codex reports the usage of a call behind its items: it belongs to the newest reply."""
     info = event.get("info")
     last = info.get("last_token_usage") if event.get("type") == "token_count" and isinstance(info, Mapping) else None
     if not isinstance(last, Mapping):
         return
-    cached = _count(last, "cached_input_tokens")
-    usage = RecordedUsage(max(0, _count(last, "input_tokens") - cached), _count(last, "output_tokens"), cached)
+    cached, written = _count(last, "cached_input_tokens"), _count(last, "cache_write_input_tokens")
+    fresh = max(0, _count(last, "input_tokens") - cached - written)
+    usage = RecordedUsage(fresh, _count(last, "output_tokens"), cached, written)
     if not reply.is_empty:
         reply.usage = usage
         return

@@ -57,6 +57,15 @@ class CompactionDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class MissedFact:
+    """A later-needed fact missing in the request of the call that has it as an argument; whether a search finds it."""
+
+    call: int
+    fact: str
+    is_found: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SessionMeasures:
     """One session under one policy at one window."""
 
@@ -94,6 +103,8 @@ class SessionMeasures:
     # Prompt tokens of each call, and the calls before which a compaction took place.
     context: tuple[int, ...] = ()
     details: tuple[CompactionDetail, ...] = ()
+    # The first of the later-needed facts that were not in view.
+    missed: tuple[MissedFact, ...] = ()
 
     @property
     def hit_rate(self) -> float:
@@ -120,6 +131,7 @@ class MeasureRecorder:
         self._checked = self._kept_instructions = 0
         self._compacted_at: list[int] = []
         self._details: list[CompactionDetail] = []
+        self._missed: list[MissedFact] = []
         self._agent: ConversationAgent | None = None
         self._view: list[Entry] = []
         self._expired = self._by_compaction = self._avoidable = 0
@@ -194,6 +206,7 @@ class MeasureRecorder:
             overflows=provider.overflows,
             context=sizes,
             details=tuple(self._details),
+            missed=tuple(self._missed[:_LISTED]),
         )
 
     def _count_summary(self, call: ReplayCall) -> None:
@@ -245,7 +258,10 @@ class MeasureRecorder:
                 missing += [] if is_visible else [need]
         if missing:
             texts = self._search(missing[0].question)
-            self._far_found += sum(any(need.fact in text for text in texts) for need in missing)
+            call = len(self._main) + 1
+            rows = [MissedFact(call, need.fact, any(need.fact in text for text in texts)) for need in missing]
+            self._far_found += sum(row.is_found for row in rows)
+            self._missed += rows
 
     def _search(self, question: str) -> list[str]:
         """The first hits of a search in the agent's own words, opened."""

@@ -94,6 +94,9 @@ class NoCompaction(LabEngine):
 
     name = "none"
 
+    def __init__(self) -> None:
+        super().__init__(1.0)
+
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
         return False
 
@@ -297,12 +300,12 @@ class Policy:
 
 
 _LAB_ENGINES: Mapping[str, tuple[Callable[..., ContextEngine], Mapping[str, float]]] = {
-    "none": (NoCompaction, {"threshold": 1.0}),
+    "none": (NoCompaction, {}),
     "truncate": (Truncation, {"threshold": 0.8, "keep": 0.4}),
     "mask": (OutputMask, {"threshold": 0.5, "keep_results": 10, "target": 0.4}),
     "hermes": (HermesPolicy, {"threshold": 0.5, "target": 0.2, "protect_first": 3, "protect_last": 20}),
 }
-DEFAULT_POLICIES = ("none", "truncate", "mask", "hermes", "digest", "compressor")
+DEFAULT_POLICIES = ("recorded", "none", "truncate", "mask", "hermes", "digest", "compressor")
 
 
 def parse_policy(text: str, *, home: Path | None = None) -> Policy:
@@ -312,6 +315,9 @@ def parse_policy(text: str, *, home: Path | None = None) -> Policy:
     wrong = next((key for key, sign, _ in pairs if not sign), None)
     if wrong is not None:
         raise ConfigError(f"policy {text!r}: {wrong!r} should look like key=value")
+    keys = [key.strip() for key, _, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ConfigError(f"policy {text!r}: {next(k for k in keys if keys.count(k) > 1)!r} is given twice")
     policy = Policy(name, tuple((key.strip(), _value(value.strip())) for key, _, value in pairs))
     names = (*_LAB_ENGINES, "recorded", "digest")
     installed = engines(home).names()
@@ -332,13 +338,32 @@ def _check_parameters(policy: Policy) -> None:
         accepted = _LAB_ENGINES[policy.name][1]
         unknown = next((key for key in keys if key not in accepted), None)
         if unknown is not None:
-            raise ConfigError(f"policy {policy.name!r} has no {unknown!r}; it has: {', '.join(accepted)}")
+            has = f"it has: {', '.join(accepted)}" if accepted else "it takes no parameters"
+            raise ConfigError(f"policy {policy.name!r} has no {unknown!r}; {has}")
+        for key, value in policy.parameters:
+            _check_value(policy.name, key, value, accepted[key])
     elif policy.name == "recorded" and keys:
         raise ConfigError("policy 'recorded' takes no parameters")
+    elif policy.name == "digest" and "summarize" in keys:
+        raise ConfigError("policy 'digest' never asks a model for a summary; 'compressor' does")
     else:
         from perdure.config.load import validate_settings
 
         validate_settings(policy.settings())
+
+
+def _check_value(name: str, key: str, value: object, default: float) -> None:
+    """Validate a parameter by the type of its default: a share of the window, or a count. Raises ConfigError."""
+    if isinstance(default, int):
+        is_allowed, kind = (
+            isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+            "a whole number from 0",
+        )
+    else:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        is_allowed, kind = is_number and 0 < float(str(value)) <= 1, "a number above 0, at most 1"
+    if not is_allowed:
+        raise ConfigError(f"policy {name!r}: {key} = {_text(value)} is not allowed: {kind}")
 
 
 def _value(text: str) -> float | bool | str:

@@ -20,6 +20,7 @@ _CHAR_WIDTH = 7
 _DRAWN_SESSIONS = 12
 _LISTED_COMPACTIONS = 6
 _LISTED_MESSAGES = 12
+_LISTED_MISSED = 20
 _LISTED_FAILURES = 50
 _REASON_CHARS = 160
 _STYLE = """
@@ -27,7 +28,8 @@ body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding
 table{border-collapse:collapse;margin:.5rem 0 1.5rem;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #e2e8f0;white-space:nowrap}
 th{white-space:normal;vertical-align:bottom;line-height:1.25;font-size:.85rem}
-th:first-child,td:first-child{text-align:left}td.text{text-align:left;white-space:normal}
+th:first-child,td:first-child{text-align:left}.text,td.text{text-align:left;white-space:normal}
+code{overflow-wrap:anywhere}
 h1{font-size:1.6rem}h2{font-size:1.25rem;margin-top:2rem}h3{font-size:1rem}svg{max-width:100%;height:auto}
 .wide{overflow-x:auto}.key{display:inline-block;width:.8em;height:.8em;border-radius:50%;margin:0 .35em 0 1em}
 summary{cursor:pointer}small,.note{color:#475569}
@@ -93,10 +95,10 @@ def _window_part(totals: Sequence[PolicyTotals], window: int, colours: dict[str,
 
 def _table(rows: Sequence[PolicyTotals]) -> str:
     main, *others = (system.title for system in PRICE_SYSTEMS.values())
+    has_failures = any(t.failed for t in rows)
     heads = [
         "Policy",
-        "Sessions",
-        "Failed",
+        *(("Sessions", "Failed") if has_failures else ()),
         main,
         f"Facts in view, of {max(t.needs for t in rows):,}",
         "One question away",
@@ -112,17 +114,18 @@ def _table(rows: Sequence[PolicyTotals]) -> str:
         "Rule violations",
         "Own time",
     ]
-    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _row(t))}</tr>" for t in rows)
+    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _row(t, has_failures))}</tr>" for t in rows)
     head = "".join(f"<th>{escape(h)}</th>" for h in heads)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
-def _row(t: PolicyTotals) -> Iterator[str]:
+def _row(t: PolicyTotals, has_failures: bool) -> Iterator[str]:
     """The cells of a policy, in the order of the heads."""
     main, *others = PRICE_SYSTEMS
     yield escape(t.policy)
-    yield f"{t.sessions:,}"
-    yield f"{t.failed:,}"
+    if has_failures:
+        yield f"{t.sessions:,}"
+        yield f"{t.failed:,}"
     if not t.sessions:
         yield from ["–"] * (len(PRICE_SYSTEMS) + 12)
         return
@@ -157,8 +160,9 @@ def unlimited_line(totals: Iterable[PolicyTotals]) -> str:
     names = sorted({t.policy for t in totals} & {"none", "recorded"})
     if not names:
         return ""
-    have = "have" if len(names) > 1 else "has"
-    return f"{' and '.join(names)} {have} no window limit: replayed once, and listed under the largest window."
+    noun, have = ("Policies", "have") if len(names) > 1 else ("Policy", "has")
+    listed = " and ".join(f"“{name}”" for name in names)
+    return f"{noun} {listed} {have} no window limit: replayed once, and listed under the largest window."
 
 
 def _share(part: int, whole: int) -> str:
@@ -280,10 +284,10 @@ def _lines(runs: Sequence[SessionMeasures], colours: dict[str, str]) -> str:
 
 
 def _compaction_part(done: Sequence[SessionMeasures]) -> Iterator[str]:
-    compacted = [m for m in done if m.details]
+    compacted = [m for m in done if m.details or m.missed]
     if not compacted:
         return
-    yield "<h2>What each compaction did</h2>"
+    yield "<h2>What was forgotten, and what each compaction did</h2>"
     yield (
         "<p><b>Stayed</b>: in view word for word. <b>Line</b>: quoted by the text that replaced it. <b>Left</b>: not"
         " in view. Every message is still whole in the log of the conversation, under the address given here: the model"
@@ -295,12 +299,27 @@ def _compaction_part(done: Sequence[SessionMeasures]) -> Iterator[str]:
     for m in (m for m in compacted if m.session in names):
         title = f"{escape(m.session)} <small>{escape(m.policy)}, window {m.window:,}</small>"
         count = f"{m.compactions:,} compaction{'' if m.compactions == 1 else 's'}"
-        yield f"<details><summary>{title}: {count}</summary>"
+        missing = counted(m.needs - m.in_view, "needed fact")
+        yield f"<details><summary>{title}: {count}, {missing} not in view</summary>"
+        yield from _missed(m)
         for detail in m.details[:_LISTED_COMPACTIONS]:
             yield from _detail(detail, m.context)
         if len(m.details) > _LISTED_COMPACTIONS:
             yield f'<p class="note">The first {_LISTED_COMPACTIONS} of {len(m.details):,} are listed.</p>'
         yield "</details>"
+
+
+def _missed(m: SessionMeasures) -> Iterator[str]:
+    """Render the facts that were arguments of a call and missing in its request."""
+    if not m.missed:
+        return
+    items = (
+        f"<li>call {row.call:,}: <code>{escape(row.fact)}</code>{' (one question away)' if row.is_found else ''}</li>"
+        for row in m.missed[:_LISTED_MISSED]
+    )
+    yield f"<p>Used by a call, and no longer in its prompt:</p><ul>{''.join(items)}</ul>"
+    if m.needs - m.in_view > _LISTED_MISSED:
+        yield f'<p class="note">The first {_LISTED_MISSED} of {m.needs - m.in_view:,} are listed.</p>'
 
 
 def _detail(detail: CompactionDetail, context: Sequence[int]) -> Iterator[str]:
@@ -317,7 +336,7 @@ def _detail(detail: CompactionDetail, context: Sequence[int]) -> Iterator[str]:
         f'<td>{"line" if d.is_line else "left"}</td><td class="text">{escape(d.excerpt)}</td></tr>'
         for d in detail.dropped[:_LISTED_MESSAGES]
     )
-    head = "<th>Address</th><th>Role</th><th>Tokens</th><th>Became</th><th>Begins with</th>"
+    head = '<th>Address</th><th>Role</th><th>Tokens</th><th>Became</th><th class="text">Begins with</th>'
     yield f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 

@@ -59,6 +59,8 @@ class RecordedSession:
     source: str = ""
     model: str = ""
     system_prompt: str = ""
+    # The bill of a log that has it apart from its messages, calls for summaries included.
+    billed: tuple[RecordedUsage, ...] = ()
 
     @property
     def has_times(self) -> bool:
@@ -67,7 +69,7 @@ class RecordedSession:
     @property
     def usages(self) -> tuple[RecordedUsage, ...]:
         """The recorded bill, call by call."""
-        return tuple(m.usage for m in self.messages if m.usage is not None)
+        return self.billed or tuple(m.usage for m in self.messages if m.usage is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +163,9 @@ class _TurnReader:
         while i < len(self._messages):
             message = self._messages[i]
             role = message.body["role"]
-            if role == "user":
+            if message.is_summary:
+                self._summary = message_text(message.body)
+            elif role == "user":
                 self._user(message)
             elif role == "assistant":
                 i = self._reply(i)
@@ -172,7 +176,7 @@ class _TurnReader:
 
     def _user(self, message: RecordedMessage) -> None:
         text = message_text(message.body)
-        if message.is_summary or is_summary(text):
+        if is_summary(text):
             self._summary = text
             return
         if not text.strip():
@@ -191,7 +195,7 @@ class _TurnReader:
         thoughts: list[str] = []
         calls: list[Call] = []
         sent_s = self._now_s
-        while i < len(self._messages) and self._messages[i].body["role"] == "assistant":
+        while i < len(self._messages) and self._is_reply(self._messages[i]):
             body = self._messages[i].body
             texts.append(message_text(body))
             thoughts.append(str(body.get("thinking") or body.get("reasoning") or ""))
@@ -222,6 +226,10 @@ class _TurnReader:
         self._steps.append(ReplayStep(text, thinking, tuple(calls), results, sent_s, self._summary))
         self._summary = None
         return i
+
+    @staticmethod
+    def _is_reply(message: RecordedMessage) -> bool:
+        return message.body["role"] == "assistant" and not message.is_summary
 
     def _with_unique_ids(self, calls: Sequence[Call], results: Mapping[str, str]) -> tuple[list[Call], dict[str, str]]:
         """Calls with ids that occur once in the session, each with a result."""

@@ -1173,6 +1173,54 @@ until curl -sf localhost:8000; do sleep 1; done
 ip netns list
 netplan get
 systemctl status sleep.target
+ssh prod-web uptime
+ssh web1 'sudo tail -n 50 /var/log/syslog'
+ansible all -m ping
+ansible web -a uptime
+ansible-playbook site.yml --check
+ansible-playbook -i localhost, -c local setup.yml
+kubectl --context prod get pods
+kubectl --context prod logs deploy/api
+helm list --kube-context prod
+helm upgrade --install api ./chart -n dev
+wrk -c 10 http://localhost:3000
+ab -n 10 http://127.0.0.1:8000/
+curl https://slack.com/api/api.test
+gcloud config set project demo
+az account set -s dev
+aws configure set region eu-west-1
+aws iam list-attached-user-policies --user-name me
+gcloud projects get-iam-policy demo
+julia -e 'println(1)'
+elixir -e 'IO.puts(1)'
+scala -e 'println(1)'
+nvram -p
+pmset -g
+skopeo inspect docker://alpine
+osascript -e 'display dialog "x"'
+goose status
+migrate -version
+atlas schema inspect -u sqlite://dev.db
+python3 -c "import requests; print(requests.post('http://localhost:8000/up', files={'f': open('a','rb')}).text)"
+python3 -c "from pathlib import Path; print((Path.home() / '.config' / 'app.toml').exists())"
+printenv | grep -i proxy
+pwsh -c 'Get-ChildItem | Select-Object Name'
+make -f - <<'X'$LFall:$LF	@echo $(HOME)$LFX
+cat - <<'X'$LFhello$LFX
+openssl s_client -connect example.com:443 </dev/null 2>/dev/null | openssl x509 -noout -dates
+vault status
+nomad status
+gh pr view 5
+sass reset.scss out.css
+protoc --plugin=protoc-gen-go --go_out=. delete.proto
+conda env create -f environment.yml -p ./env
+pylint --disable=all --enable=unused-import src
+python3 -c "import subprocess; print(subprocess.check_output(['git','rev-parse','HEAD']).decode())"
+python3 -c "import shutil, inspect; print(inspect.signature(shutil.rmtree))"
+sed -i -e 's/http:/https:/' -e '/^$/d' docs/links.txt
+mkfs.ext4 --help 2>&1 | head -5
+kubectl auth can-i delete pods
+aws ec2 terminate-instances help | head -40
 """
 
 

@@ -42,6 +42,15 @@ _HOME_FILES = (
     ".ngrok2/ngrok.yml",
     ".kaggle/kaggle.json",
     ".databrickscfg",
+    # Commands that were typed, often with passwords.
+    ".bash_history",
+    ".zsh_history",
+    ".local/share/fish/fish_history",
+    ".psql_history",
+    ".mysql_history",
+    ".rediscli_history",
+    ".python_history",
+    ".node_repl_history",
     ".oci/config",
     ".cache/huggingface/token",
     ".pulumi/credentials.json",
@@ -77,7 +86,7 @@ _BY_NAME = (
 _ELSEWHERE = (
     r"/\.ssh/?\Z|/\.aws\Z|/\.aws/\*\Z|/etc/g?shadow-?\Z|/etc/sudoers|/etc/ssl/private|/etc/kubernetes/admin\.conf"
     r"|/(?:var/)?run/secrets|/proc/[^/]+/environ\Z|/\.terraform\.d/credentials|(?:^|/)rclone\.conf\Z"
-    r"|(?:^|/)perdure-keys\.json\Z"
+    r"|(?:^|/)perdure-keys\.json\Z|/ssh_host_\w{1,20}_key\Z"
     r"|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|/[Cc]ookies(?:\.sqlite|\.binarycookies)?\Z|\.kdbx\Z|/wallet\.dat\Z"
 )
 # Searched in an absolute path with forward slashes.
@@ -88,6 +97,7 @@ CREDENTIAL_PATTERN = re.compile(
 # What a shell pattern such as `/etc/sh?dow` may expand to; `~` is the home folder.
 CREDENTIAL_SAMPLES = (
     "/etc/shadow",
+    "/etc/ssh/ssh_host_ed25519_key",
     "/etc/gshadow",
     "/etc/sudoers",
     "~/.ssh/id_rsa",

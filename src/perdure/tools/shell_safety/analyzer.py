@@ -42,7 +42,7 @@ from perdure.tools.shell_safety.rules import (
 from perdure.tools.shell_safety.rules.data import destructive_statements
 from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
 from perdure.tools.shell_safety.rules.root import ROOT_PROGRAMS, is_usual_as_root
-from perdure.tools.shell_safety.rules.rule import RiskRule
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
 from perdure.tools.shell_safety.types import (
     ALL_TAINTS,
@@ -568,7 +568,7 @@ class _CommandAnalyzer:
 
     def _record_files(self, paths: Iterable[str], text: str) -> None:
         for p in paths:
-            if p and not p.startswith("/dev/"):
+            if p and (not p.startswith("/dev/") or p.startswith("/dev/shm/")):
                 self._files[self._zones.classify(p).path] = text
 
 
@@ -584,7 +584,7 @@ def _rule_dangers(run: Invocation) -> Iterator[Danger]:
     found = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
     for dangers in (files.delete_dangers, files.write_dangers, data.statement_dangers, secrets.secret_dangers):
         found += dangers(run)
-    if run.name.startswith("mkfs."):
+    if run.name.startswith("mkfs.") and not is_help(run):
         found.append(Danger("disk", run.summary))
     return iter(found or verbs.verb_dangers(run, has_rule=bool(rules)))
 

@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.parse import decode_escapes
@@ -38,6 +38,18 @@ _LANGUAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "osascript": ("applescript", ("-e",)),
     "Rscript": ("r", ("-e",)),
     "tclsh": ("tcl", ()),
+    "julia": ("julia", ("-e", "-E", "--eval")),
+    "elixir": ("elixir", ("-e", "--eval")),
+    "groovy": ("groovy", ("-e",)),
+    "scala": ("scala", ("-e",)),
+    "swift": ("swift", ("-e",)),
+    "raku": ("raku", ("-e",)),
+    "guile": ("lisp", ("-c",)),
+    "sbcl": ("lisp", ("--eval",)),
+    "clojure": ("lisp", ("-e",)),
+    "bb": ("lisp", ("-e",)),
+    "ghc": ("haskell", ("-e",)),
+    "crystal": ("crystal", ()),
     "emacs": ("lisp", ("--eval",)),
 }
 
@@ -108,13 +120,14 @@ _RUNS = re.compile(
     r"\b(?:system|popen\d?|Popen|execSync|execFile(?:Sync)?|spawn(?:Sync|l|lp|v|vp)?|exec[lv][pe]{0,2}|shell_exec|passthru"
     r"|proc_open|getoutput|getstatusoutput|check_output|check_call|os\.execute|io\.popen|qx|IO\.popen|Open3\.\w+"
     r"|create_subprocess_\w+|do shell script|shell-command|call-process|\$`|Kernel\.\w+)\b|\bsubprocess\b|child_process"
-    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\|\s*\"|%x[({]|\bgetline\b"
+    r"|\bexec\s*[(\"']|\bsystem\s*[(\"']|\b(?:sys\.process|ProcessBuilder|getRuntime|System\.cmd)\b|\|\s*\"|%x[({]|\bgetline\b"
 )
 # Backticks quote a template string in JavaScript, but run a command in these languages.
 _BACKTICKS_RUN = frozenset({"", "perl", "ruby", "php"})
 _DELETES = re.compile(
     r"\b(?:rmtree|remove_tree|rm_rf|rm_r|rmSync|rmdirSync|removeSync|emptyDirSync|rimraf|delete_tree|deltree"
-    r"|fs\.rm|fs\.promises\.rm|promises\.rm|Remove-Item|removedirs|unlink_recursive|delete-directory)\b"
+    r"|fs\.rm|fs\.promises\.rm|promises\.rm|Remove-Item|removedirs|unlink_recursive|delete-directory|deleteDir|deleteRecursively|removeItem|Deno\.remove(?:Sync)?)\b"
+    r"|\bfile\s{1,4}delete\s{1,4}-force\b|\b(?:rm|unlink)\s{0,2}(?=\([^)\n]{1,200}recursive\s{0,2}=\s{0,2}(?i:t))"
 )
 _UNLINKS = re.compile(r"\b(?:unlink|unlinkSync|os\.remove|File\.delete|FileUtils\.rm|remove)\b")
 # A call that deletes or moves one file, and one on a path in front of it.
@@ -140,6 +153,8 @@ _WRITTEN_PATH = re.compile(
     r"""|['"]\+?>{1,2}\s{0,3}([~/][^'"\n]{1,200})['"]"""
     r"""|Path\(\s{0,3}['"]([~/][^'"\n]{1,200})['"]\s{0,3}\)[\w.()]{0,40}\.write_(?:text|bytes)"""
 )
+_GLOB_PATH = re.compile(r"""\bglob\w{0,8}\s{0,3}\(\s{0,3}['"]([~/][^'"*\n]{0,200})\*""")
+_OPENS_TO_WRITE = re.compile(r"""\bopen\s{0,3}\([^)\n]{0,80},\s{0,3}['"][wax]""")
 _HOME_WRITE = re.compile(
     r"\b(?:Path\.home\(\)|Dir\.home|os\.homedir\(\)|homedir\(\))[^\n;]{0,200}"
     r"(?:\.(?:write_text|write_bytes|touch|unlink|rename|symlink_to)\b|['\"][wax]\+?b?['\"])"
@@ -152,12 +167,13 @@ _EVALUATES = re.compile(
 )
 _DECODES = re.compile(
     r"b64decode|a85decode|b32decode|fromhex|unhexlify|fromCharCode|\batob\b|base64|\bdecompress\b|\bunpack\b|\bpack\b|rot_?13"
-    r"|\bchr\b|Buffer\.from|decode\s*\(|EncodedCommand|FromBase64String"
+    r"|\bchr\b|Buffer\.from|decode\s*\((?!\s*(?:\)|['\"](?:utf|ascii|latin)))|EncodedCommand|FromBase64String"
 )
 _FETCHES = re.compile(
     r"urlopen|urlretrieve|requests\.get|httpx\.get|\bfetch\s*\(|https?\.get|require\(['\"]https?['\"]\)|open-uri|LWP|file_get_contents\s*\(\s*['\"]http"
     r"|\b(?:get|getstore|mirror|read|open|request|include|require|dofile)\b\s{0,3}\(?\s{0,3}['\"](?:https?|ftp)://"
     r"|socket\.http|HTTP::Tiny|curl_exec|Faraday|HTTParty|DownloadString|Invoke-WebRequest|\biwr\b|URI\.open|Net::HTTP|WebClient"
+    r"|\birm\b|Invoke-RestMethod|Start-BitsTransfer"
 )
 _SOCKETS = re.compile(
     r"\bsocket\b|TCPSocket|TCPServer|fsockopen|stream_socket_|\bnet['\"]?\)?\.(?:connect|Socket|createConnection|createServer)|IO::Socket|\bSocket\b|/inet/tcp"
@@ -176,9 +192,31 @@ _LOOP_WORD = re.compile(r"\b(?:while|for|loop|until)\b")
 _SENDS = re.compile(
     r"requests\.(?:post|put)|urlopen|\.post\s*\(|http\.client|fetch\s*\(|sendall|\.request\s*\(|smtplib"
 )
+# A request whose body is a file, and the address it goes to.
+_POSTS = re.compile(
+    r"\b(?:requests|httpx|session|client|axios|Faraday|HTTParty|got|superagent)\.(?:post|put|patch)\b|\bstorbinary\b"
+)
+_READS_FILE = re.compile(
+    r"\bopen\s{0,3}\(|read_text|read_bytes|readFile|createReadStream|File\.(?:read|open)|file_get_contents|\bfiles\s{0,3}="
+)
+_REMOTE_URL = re.compile(r"(?i)(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker\.internal)")
+# What PowerShell changes beyond files.
+_CMDLETS = re.compile(
+    r"(?i)\b(?:(?P<power>(?:Stop|Restart)-Computer)|(?P<security>Set-ExecutionPolicy|(?:Set|Add)-MpPreference|Disable-\w{1,40}"
+    r"|Set-NetFirewallProfile|Clear-EventLog|wevtutil)|(?P<disk>Format-Volume|Clear-Disk|Initialize-Disk|Remove-Partition)"
+    r"|(?P<users>New-LocalUser|Add-LocalGroupMember|Set-LocalUser|Remove-LocalUser)|(?P<services>Stop-Service|Remove-Service"
+    r"|New-Service|Set-Service)|(?P<startup_files>Register-ScheduledTask|New-ScheduledTask|schtasks)|(?P<commitment>Send-MailMessage)"
+    r"|(?P<cloud>Invoke-Command\b[^;|]{0,80}-ComputerName|Enter-PSSession|New-PSSession))\b"
+)
+# What AppleScript does in the user's name.
+_APPLE_ACTIONS = re.compile(
+    r"(?i)\b(?:(?P<delete_tree>empty (?:the )?trash)|(?P<power>shut down|restart|log out)"
+    r"|(?P<privileges>administrator privileges)|(?P<commitment>send\b|outgoing message)"
+    r"|(?P<delete_outside>delete)|(?P<recording>keystroke|key code))\b"
+)
 _ENVIRONMENT = re.compile(r"os\.environ(?!\.get|\[)|process\.env(?!\.)|\bENV\.to_|getenv\(\)")
 _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
-_AWK_WRITE = re.compile(r">{1,2}\s{0,3}\"([^\"\n]{1,300})\"")
+_AWK_WRITE = re.compile(r">{1,2}\s{0,3}(?:ENVIRON\[\"HOME\"\]\s{0,3}\"(/[^\"\n]{1,300})\"|\"([^\"\n]{1,300})\")")
 # Input that is run by a shell: `print | "sh"`, `system($0)`.
 _AWK_RUNS_DATA = re.compile(r"\|&?\s{0,3}\"\s{0,3}(?:[\w/]{1,40}/)?(?:ba|z|da|k)?sh\b|\bsystem\s{0,3}\(\s{0,3}[$\w]")
 _KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
@@ -224,8 +262,12 @@ def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
         scripts = (*strings, *(" ".join(strings[i:]) for i in range(min(len(strings) - 1, _MAX_STARTS))))
     statements = tuple(strings) if _SQL.search(names) else ()
     writes: tuple[str, ...] = ()
+    actions = {"powershell": _CMDLETS, "applescript": _APPLE_ACTIONS}.get(language)
+    if actions is not None and (action := actions.search(text)) is not None:
+        dangers += (Danger((action.lastgroup or "").replace("_", "-"), what),)
     if language == "awk":
-        writes = tuple(match[1] for match in islice(_AWK_WRITE.finditer(text), _MAX_MATCHES))
+        matches = islice(_AWK_WRITE.finditer(text), _MAX_MATCHES)
+        writes = tuple(f"~{match[1]}" if match[1] else match[2] for match in matches)
         dangers += (Danger("hidden-code", what),) if _AWK_RUNS_DATA.search(text) else ()
     return CodeReading(dangers, scripts, tuple(_deleted_paths(text)), statements, writes)
 
@@ -242,6 +284,8 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield "fork-bomb"
     if _RECORDS.search(text):
         yield "recording"
+    if _POSTS.search(text) and _READS_FILE.search(text) and any(_REMOTE_URL.match(s) for s in strings):
+        yield "send-data"
     if _KILLS.search(text):
         yield "kill"
     if _shows_secret(text, strings, zones):
@@ -258,12 +302,18 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
 
 
 def _written_kinds(text: str, zones: PathZones) -> Iterator[str]:
-    if _HOME_WRITE.search(text):
+    if _HOME_WRITE.search(text) or _writes_listed(text, zones):
         yield "write-outside"
     for match in islice(_WRITTEN_PATH.finditer(text), _MAX_MATCHES):
         location = zones.resolve_write(next(path for path in match.groups() if path))
         if kind := zones.written_kind(location):
             yield kind
+
+
+def _writes_listed(text: str, zones: PathZones) -> bool:
+    """Whether files are opened for writing that a pattern outside the workspace lists."""
+    match = _GLOB_PATH.search(text)
+    return match is not None and _OPENS_TO_WRITE.search(text) is not None and zones.is_outside(zones.classify(match[1]))
 
 
 def _hands_out_shell(text: str, names: str) -> bool:
@@ -293,6 +343,11 @@ def _forks_in_a_loop(text: str) -> bool:
 def _shows_secret(text: str, strings: list[str], zones: PathZones) -> bool:
     if any(zones.is_credential(s) for s in strings if "/" in s and len(s) < _PATH_CHARS):
         return True
+    # A path joined from its parts: `Path.home() / ".ssh" / "id_rsa"`, `os.path.join(home, ".aws", "credentials")`.
+    if _HOME_NAME.search(text) and any(
+        zones.is_credential(f"~/{a}/{b}") for a, b in pairwise(strings[:_MAX_MATCHES]) if a[:1] == "." and len(b) < 60
+    ):
+        return True
     has_private = bool(_ENVIRONMENT.search(text)) or any(zones.is_private(s) for s in strings if len(s) < _PATH_CHARS)
     return has_private and bool(_SENDS.search(text))
 
@@ -303,6 +358,8 @@ def _deleted_paths(text: str) -> Iterator[str]:
         if number == _MAX_MATCHES:
             yield UNKNOWN
             return
+        if text[match.end() : match.end() + 1] in (")", ","):
+            continue  # a name, not a call
         call = re.split(r"[)\n;]", text[match.end() : match.end() + 300], maxsplit=1)[0]
         paths = [s for s in _strings(call) if s]
         yield from paths or [UNKNOWN]

@@ -334,8 +334,11 @@ class _TreeReader:
         pipes: list[Node] = []
         after: list[Node] = []
         body: list[Node] = []
-        for child in node.children:
+        for at, child in enumerate(node.children):
             if child.type in _REDIRECTS:
+                # The grammar skips a lone `-` before `<<`: it is an argument.
+                gap = self._slice(node.children[at - 1].end_byte, child.start_byte).strip() if at else ""
+                words += [Word((self._literal(gap, is_quoted=False),))] if gap else []
                 self._redirect(child, depth, redirects, words)
                 if child.type == "heredoc_redirect":
                     pipes += self._after_here(child, depth, is_piped=True)

@@ -388,7 +388,9 @@ def _sed(run: Invocation) -> Iterator[NestedCommand]:
 
 def _make(run: Invocation) -> Iterator[NestedCommand]:
     if run.value_of("-f", "--file") in ("-", "/dev/stdin") and run.stdin:
-        yield Script("\n".join(line for line in run.stdin.split("\n") if line.startswith("\t")) or run.stdin)
+        recipes = "\n".join(line for line in run.stdin.split("\n") if line.startswith("\t")) or run.stdin
+        # Variables of make in the syntax of the shell.
+        yield Script(re.sub(r"\$\((\w{1,60})\)", r"${\1}", recipes).replace("$$", "$"))
     for text in run.all_values_of("--eval"):
         yield Script(re.sub(r"^\S*:\s*;?", "", text))
 

@@ -135,6 +135,14 @@ def _pipeline_runs_sql(run: Invocation) -> bool:
     return any(_RAKE.match(o) or o in ("db:drop", "db:migrate:undo:all", "schema:drop") for o in run.operands)
 
 
+_HBASE_DROPS = re.compile(r"(?m)(?:^|[;|'\"])\s{0,4}(?:drop|disable|truncate|deleteall|delete)\w{0,20}\s")
+
+
+def _applies(run: Invocation) -> bool:
+    """Match `atlas schema apply --auto-approve`."""
+    return "apply" in run.operands[:2] and run.has("--auto-approve")
+
+
 RULES = (
     RiskRule("database", "dropdb dropuser", unless(is_dry_run), "dropdb production"),
     RiskRule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
@@ -151,6 +159,17 @@ RULES = (
             or (r.name == "drizzle-kit" and "drop" in r.operands)
         ),
         "npx sequelize-cli db:drop",
+    ),
+    RiskRule(
+        "database",
+        "goose dbmate migrate tern sqitch yoyo atlas golang-migrate",
+        lambda r: (
+            any(w in ("down", "down-to", "reset", "rollback", "revert", "drop") for w in r.operands) or _applies(r)
+        ),
+        "goose down-to 0",
+    ),
+    RiskRule(
+        "database", "hbase", lambda r: _HBASE_DROPS.search(r.stdin or "") is not None, "hbase shell <<< \"drop 't'\""
     ),
     RiskRule("database", "alembic", lambda r: r.starts("downgrade", "base"), "alembic downgrade base"),
     RiskRule("database", "flyway liquibase", any_operand("clean", "dropAll", "drop-all", "rollback"), "flyway clean"),

@@ -100,4 +100,10 @@ RULES: tuple[RiskRule, ...] = (
         unless(is_help),
         "stress-ng --vm 64 --vm-bytes 95%",
     ),
+    RiskRule(
+        "exhaustion",
+        "xmrig minerd cpuminer cpuminer-opt ethminer ccminer cgminer bfgminer nbminer lolminer nanominer t-rex",
+        unless(is_help),
+        "xmrig -o pool.example:443",
+    ),
 )

@@ -177,7 +177,7 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "recording",
-        "ettercap bettercap arpspoof dsniff urlsnarf driftnet airodump-ng airmon-ng responder",
+        "ettercap bettercap arpspoof dsniff urlsnarf driftnet airodump-ng airmon-ng responder mitmproxy mitmdump",
         unless(is_help),
         "arpspoof -i eth0 10.0.0.1",
     ),
@@ -194,9 +194,17 @@ RULES: tuple[RiskRule, ...] = (
     RiskRule("scan", "fping", both(option("-g", "--generate"), unless(is_help)), "fping -g 10.0.0.0/24"),
     RiskRule(
         "scan",
-        "hydra medusa ncrack patator nikto sqlmap wpscan gobuster ffuf dirb hping3 slowhttptest slowloris",
+        "hydra medusa ncrack patator nikto sqlmap wpscan gobuster ffuf dirb hping3 slowhttptest slowloris nuclei "
+        "aircrack-ng aireplay-ng reaver wifite crackmapexec netexec evil-winrm enum4linux goldeneye mdk4",
         _attacks,
         "hydra -l root -P words.txt ssh://host.example",
+    ),
+    RiskRule("credentials", "john hashcat ophcrack cewl", unless(is_help), "john --wordlist=words.txt shadow"),
+    RiskRule(
+        "scan",
+        "ab wrk wrk2 hey siege bombardier oha autocannon vegeta drill plow",
+        lambda r: any(re.match(r"https?://", o) and not LOCAL_URL.match(o) for o in r.operands),
+        "wrk -c 4000 -d 300s https://shop.example/",
     ),
     RiskRule("scan", "nc ncat netcat", _sweeps_ports, "nc -z host.example 1-65535"),
     RiskRule("scan", "ping", _floods, "ping -f host.example"),

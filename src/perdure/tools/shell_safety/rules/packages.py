@@ -33,7 +33,11 @@ _RUNNERS = word_set("npx bunx uvx")
 
 def _uses_other_index(run: Invocation) -> bool:
     installs = run.name in _RUNNERS or any(o in _INSTALLS for o in run.operands[:2])
-    values = [v for v in run.all_values_of(*_INDEX_OPTIONS) if v and not v.startswith("-")]
+    # A file of conda's own; for pip, a page of links.
+    options = [o for o in _INDEX_OPTIONS if o != "-f" or run.name not in ("conda", "mamba")]
+    if run.name == "gem" and run.operands[:1] in (("sources",), ("source",)):
+        return any(_is_unusual(v) for v in run.all_values_of("-a", "--add"))
+    values = [v for v in run.all_values_of(*options) if v and not v.startswith("-")]
     return installs and not is_help(run) and any(_is_unusual(v) and re.search(r"[./:]", v) for v in values)
 
 

@@ -18,7 +18,7 @@ from perdure.tools.shell_safety.rules.rule import (
     unless,
 )
 from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, LOCAL_URL
-from perdure.tools.shell_safety.types import has_taint
+from perdure.tools.shell_safety.types import has_taint, word_set
 
 _HOST_MOUNT = re.compile(
     r"^(?:/|/etc|/root|/home|/var|/usr|/var/run/docker\.sock|/run/docker\.sock|/proc|/sys|/dev)(?::|\Z)"
@@ -43,6 +43,28 @@ _AWS_COSTS = re.compile(
 )
 _AWS_FREE = re.compile(
     r"create-(?:tags?|log-|invalidation|pull-request|presigned|commit|branch|change-?set|repository)"
+)
+# Operations that grant access, open the network, stop or change what runs, or run something elsewhere.
+_AWS_CHANGES = re.compile(
+    r"(?:authorize|attach|detach|associate|disassociate|stop|reboot|reset|replace|disable|enable|share|promote|failover|rotate"
+    r"|import|cancel|change|send|publish|subscribe|admin|register|transfer)(?:-|\Z)|put-(?!object\Z|metric|log-events|item)"
+    r"|add-(?!tags)|create-login-profile|update-(?:assume|login|function|table|service|user|role|bucket|domain)"
+)
+_CHANGES = re.compile(
+    r"(?:add|set|update|patch|enable|disable|stop|restart|reset|reboot|attach|detach|grant|bind|promote|failover|rotate|import"
+    r"|move|rollback|suspend|rebuild|restore|assign|migrate|regenerate|power-off|shutdown)(?:-|\Z)"
+)
+# Commands of cloud programs that concern this machine only.
+_OWN_SETTINGS = word_set(
+    "config configure auth account components init login logout extension cloud alias plugin context"
+)
+_PRODUCTION = re.compile(r"(?:^|[^a-z0-9])(?:prod|production|live)(?:[^a-z]|\Z)", re.I)
+# What only looks, by the first words of a remote command.
+_LOOKS = re.compile(
+    r"\s*(?:cd|ls|cat|head|tail|grep|rg|find|df|du|free|uptime|whoami|id|hostname|uname|date|ps|top|who|w|last|wc|stat|echo|pwd|env"
+    r"|true|exit|test|journalctl|dmesg|ss|netstat|ip|nproc|lscpu|git (?:log|status|diff|show|rev-parse|branch)"
+    r"|systemctl (?:status|is-active|list-units|cat|show)|docker (?:ps|logs|images|inspect|stats)"
+    r"|docker compose (?:ps|logs)|kubectl (?:get|describe|logs|top))\b"
 )
 _STARTS = re.compile(
     r"(?:create|start|resize|scale|deploy|restore|clone|up|power-on)\Z|create-(?:with-container|instance)"
@@ -108,14 +130,25 @@ def _applies_url(run: Invocation) -> bool:
     return applies and any(re.match(r"(?:https?|git)://|github\.com/", f) for f in files)
 
 
+_HOST_ACCESS = re.compile(r"privileged:\s{0,3}true|host(?:PID|IPC|Network):\s{0,3}true|hostPath:")
+# Usual on a development cluster.
+_KUBE_CHANGES = word_set("apply create edit set label annotate rollout exec run cp expose")
+
+
 def _kube(run: Invocation) -> bool:
     if is_dry_run(run) or any(a.startswith("--dry-run") and a != "--dry-run=none" for a in run.args):
         return False
     values = run.all_values_of("-n", "--namespace", "--context", "--cluster", "--kubeconfig", "--as", "-s", "--server")
     words = tuple(o for o in run.operands if o not in values)
+    if words[:2] == ("auth", "can-i"):
+        return False
     if any(w in ("delete", "drain", "evict", "cordon", "taint") for w in words[:3]):
         return True
+    if "apply" in words[:1] and _HOST_ACCESS.search((run.stdin or "")[:_MAX_POLICY_CHARS]):
+        return True
     if any(w in ("scale", "patch", "replace", "autoscale") for w in words[:1]):
+        return True
+    if any(w in _KUBE_CHANGES for w in words[:1]) and any(_PRODUCTION.search(v) for v in values):
         return True
     if words[:2] in (("create", "clusterrolebinding"), ("create", "rolebinding")) and "admin" in " ".join(run.args):
         return True
@@ -153,6 +186,8 @@ def _aws(run: Invocation) -> bool:
             or (words[1:2] in (("rm",),))
             or (words[1:2] in (("sync",), ("mv",)) and (run.has("--delete") or words[1] == "mv"))
         )
+    if words[:1] != ("configure",) and not _is_local(run) and any(_AWS_CHANGES.match(w) for w in words[1:2]):
+        return True
     return any(_DELETES.match(w) for w in words[:3]) or any(
         w
         in (
@@ -168,9 +203,14 @@ def _aws(run: Invocation) -> bool:
     )
 
 
+def _is_local(run: Invocation) -> bool:
+    """Whether the endpoint is an emulator on this machine."""
+    return run.name == "awslocal" or LOCAL_URL.match(run.value_of("--endpoint-url") or "") is not None
+
+
 def _aws_creates(run: Invocation) -> bool:
     """Match operations that start or create what is paid for; `s3 mb` and the like cost nothing."""
-    if is_dry_run(run) or run.has("--dryrun") or LOCAL_URL.match(run.value_of("--endpoint-url") or ""):
+    if is_dry_run(run) or run.has("--dryrun") or _is_local(run):
         return False
     return any(_AWS_COSTS.match(w) and not _AWS_FREE.match(w) for w in run.operands[1:2])
 
@@ -182,7 +222,8 @@ def _creates_something(run: Invocation) -> bool:
     # Emulators run on this machine.
     if "emulators" in words[:2]:
         return False
-    return any(_STARTS.match(w) for w in words[1:5]) or words[:1] == ("deploy",)
+    is_change = words[:1] and words[0] not in _OWN_SETTINGS and any(_CHANGES.match(w) for w in words[1:5])
+    return bool(is_change) or any(_STARTS.match(w) for w in words[1:5]) or words[:1] == ("deploy",)
 
 
 def _deploys_stack(run: Invocation) -> bool:
@@ -247,7 +288,11 @@ def _gh(run: Invocation) -> bool:
             ("workflow", "disable"),
             ("secret", "set"),
         )
-        or (words[:2] == ("pr", "merge") and run.has("--admin"))
+        or words[:2] in (("pr", "merge"), ("mr", "merge"))
+        or (
+            words[:2] == ("workflow", "run")
+            and re.search(r"deploy|release|publish|prod", " ".join(words[2:])) is not None
+        )
     )
 
 
@@ -274,7 +319,48 @@ def _setup_uploads(run: Invocation) -> bool:
 
 
 def _ansible(run: Invocation) -> bool:
-    return bool(re.search(r"\brm\s+-|\bstate=absent\b|shutdown|reboot|mkfs", run.value_of("-a", "--args") or ""))
+    """Match ad-hoc commands and playbooks that change other machines."""
+    only_shows = ("-C", "--check", "--syntax-check", "--list-hosts", "--list-tasks", "--list-tags")
+    if is_help(run) or run.has(*only_shows) or run.value_of("-c", "--connection") == "local":
+        return False
+    hosts = (*run.operands[:1], *run.all_values_of("-i", "--inventory"))
+    if run.name == "ansible-playbook":
+        return not any(re.match(r"localhost\b|127\.", host) for host in hosts[1:])
+    if any(re.match(r"localhost\b|127\.", host) for host in hosts):
+        return False
+    module = run.value_of("-m", "--module-name") or "command"
+    if module.rpartition(".")[2] in ("command", "shell", "raw"):
+        return not _only_looks(run.value_of("-a", "--args") or "")
+    return module.rpartition(".")[2] not in ("ping", "setup", "debug", "stat", "gather_facts", "service_facts", "slurp")
+
+
+def _only_looks(script: str) -> bool:
+    """Whether every command of a short script is one that only looks."""
+    return all(_LOOKS.match(part) for part in re.split(r"&&|\|\||[;|\n]", script[:_MAX_POLICY_CHARS]) if part.strip())
+
+
+def _changes_host(run: Invocation) -> bool:
+    """Match a command with the rights of root on another machine, and one that changes a production host."""
+    host, *words = run.operands or ("",)
+    script = " ".join(words)
+    if not script or LOCAL_URL.match(host):
+        return False
+    is_root = re.search(r"(?:^|[;&|(\s])(?:sudo|doas|su)\s", f"{script} ") and not _only_looks(
+        re.sub(r"\b(?:sudo|doas)\s+(?:-\w+\s+)*", "", script)
+    )
+    return bool(is_root) or (_PRODUCTION.search(host) is not None and not _only_looks(script))
+
+
+def _commands_instance(run: Invocation) -> bool:
+    """Match a command on an instance of a cloud: `gcloud compute ssh web --command=…`."""
+    script = run.value_of("--command", "--scripts") or ""
+    return bool(script) and not _only_looks(re.sub(r"\b(?:sudo|doas)\s+(?:-\w+\s+)*", "", script))
+
+
+def _runs_on_many(run: Invocation) -> bool:
+    """Match programs that run a command on many hosts."""
+    words = " ".join(o for o in run.operands if not re.match(r"[\w.@,-]+\Z", o)) or " ".join(run.operands[-1:])
+    return not is_help(run) and bool(run.operands) and not _only_looks(words)
 
 
 def _gradle_publishes(run: Invocation) -> bool:
@@ -300,6 +386,31 @@ RULES = (
         "helm",
         both(any_command("uninstall", "delete", "del", "rollback"), unless(is_dry_run)),
         "helm uninstall shop",
+    ),
+    RiskRule(
+        "cloud",
+        "helm helmfile",
+        lambda r: (
+            any(w in ("upgrade", "install", "apply", "sync") for w in r.operands[:4])
+            and not is_dry_run(r)
+            and any(_PRODUCTION.search(a) for a in r.args)
+        ),
+        "helm upgrade shop ./chart --kube-context prod",
+    ),
+    RiskRule("cloud", "gcloud az", _commands_instance, "gcloud compute ssh web --command='docker rm -f app'"),
+    RiskRule("cloud", "snmpset", unless(is_help), "snmpset -v2c -c private 10.0.0.1 1.3.6.1 i 2"),
+    RiskRule(
+        "cloud",
+        "smbclient",
+        lambda r: re.search(r"(?:^|[;\s])(?:del|deltree|rm|rmdir|rename)\s", r.value_of("-c") or "") is not None,
+        "smbclient //files/share -c 'deltree reports'",
+    ),
+    RiskRule("cloud", "ssh autossh", _changes_host, "ssh web.example 'sudo systemctl restart nginx'"),
+    RiskRule(
+        "cloud",
+        "pssh parallel-ssh pdsh clush dsh salt salt-ssh mco pscp prsync",
+        _runs_on_many,
+        "pdsh -w web[1-9] reboot",
     ),
     RiskRule(
         "cloud",
@@ -347,6 +458,23 @@ RULES = (
         _deploys_site,
         "vercel deploy --prod",
     ),
+    RiskRule(
+        "cloud",
+        "vastai runpodctl sky modal jarvislabs prime-rl lambdacloud paperspace",
+        any_operand("create", "launch", "start", "deploy", "up"),
+        "vastai create instance 1234",
+    ),
+    RiskRule("cloud", "hdfs hadoop", option("-rm", "-rmr", "-rmdir", "-expunge", "-format"), "hdfs dfs -rm -r /data"),
+    RiskRule("cloud", "nomad", lambda r: r.has("-purge") or r.operands[:2] == ("system", "gc"), "nomad system gc"),
+    RiskRule(
+        "publish",
+        "skopeo",
+        lambda r: r.operands[:1] in (("copy",), ("sync",)) and r.operands[-1].startswith("docker://"),
+        "skopeo copy docker://a/x docker://b/x",
+    ),
+    RiskRule(
+        "cloud", "vault bao", any_operand("seal", "step-down", "revoke", "disable", "rekey"), "vault operator seal"
+    ),
     RiskRule("publish", "gh-pages", unless(is_help), "gh-pages -d dist"),
     RiskRule(
         "cloud",
@@ -381,7 +509,7 @@ RULES = (
     RiskRule(
         "cloud", "argocd flux", lambda r: "delete" in r.operands[:2] or "uninstall" in r.operands[:1], "flux uninstall"
     ),
-    RiskRule("cloud", "ansible", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
+    RiskRule("cloud", "ansible ansible-playbook", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
     RiskRule("cloud", "curl wget http xh", _http_delete, "curl -X DELETE http://search:9200/_all"),
     RiskRule("publish", "npm pnpm yarn bun lerna nx changeset", _publishes, "npm publish --access public"),
     RiskRule(

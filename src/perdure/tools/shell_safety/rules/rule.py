@@ -60,7 +60,9 @@ def unless(condition: When) -> When:
 def is_dry_run(run: Invocation) -> bool:
     """Whether the command only displays what it would do."""
     shows = ("--dry-run", "--help", "--check", "--what-if")
-    return any(o in shows for o in run.options) or "help" in run.operands[:1] or _asks_version(run)
+    return (
+        any(o in shows for o in run.options) or "help" in (*run.operands[:1], *run.operands[-1:]) or _asks_version(run)
+    )
 
 
 def is_help(run: Invocation) -> bool:

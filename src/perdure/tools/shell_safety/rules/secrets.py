@@ -102,7 +102,7 @@ def _shell_on_socket(run: Invocation) -> bool:
 def _reveals(run: Invocation) -> bool:
     words = run.operands
     if run.name == "gpg":
-        return any(o.startswith("--export-secret") for o in run.options)
+        return run.has("-d", "--decrypt") or any(o.startswith("--export-secret") for o in run.options)
     if run.name == "security":
         return any(
             o.startswith(("find-generic-password", "find-internet-password", "dump-keychain", "export")) for o in words
@@ -215,6 +215,12 @@ RULES = (
     ),
     RiskRule(
         "credentials", "printenv", lambda r: any(SECRET_NAME.search(o) for o in r.operands), "printenv DEPLOY_TOKEN"
+    ),
+    RiskRule(
+        "credentials",
+        "grep egrep fgrep rg ag",
+        lambda r: r.upstream[-1:] in (("env",), ("printenv",)) and any(SECRET_NAME.search(o) for o in r.operands[:1]),
+        "printenv | grep -i token",
     ),
     RiskRule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
     RiskRule(

@@ -61,7 +61,30 @@ def _pipes_out(run: Invocation) -> bool:
         return False
     if is_help(run) or run.has("-z", "-l") or any(LOCAL_URL.match(o) for o in run.operands):
         return False
-    return bool(run.reads) or any(marker in (run.stdin or "") for marker in (FILE, SECRET))
+    if run.reads:
+        return any(path != "/dev/null" for path in run.reads)
+    return any(marker in (run.stdin or "") for marker in (FILE, SECRET))
+
+
+# Hosts of services that reach people or move money.
+_MESSAGE_HOST = re.compile(
+    r"(?:https?://)?(?:[^@/\s]{1,60}@)?(?:hooks\.slack\.com|slack\.com/api/|(?:ptb\.|canary\.)?discord(?:app)?\.com/api/"
+    r"|api\.telegram\.org|[\w.-]{0,60}webhook\.office\.com|outlook\.office\.com/webhook|chat\.googleapis\.com|graph\.microsoft\.com"
+    r"|api\.twilio\.com|api\.sendgrid\.com|api\.mailgun\.net|api\.postmarkapp\.com|api\.resend\.com|api\.mailchimp\.com"
+    r"|gmail\.googleapis\.com|ntfy\.sh/|api\.pushover\.net|events\.pagerduty\.com|api\.opsgenie\.com|graph\.facebook\.com"
+    r"|api\.(?:x|twitter)\.com|rest\.nexmo\.com|smtps?://|api\.stripe\.com|api(?:-m)?\.paypal\.com|api\.coinbase\.com"
+    r"|api\.binance\.com|api\.kraken\.com|api\.wise\.com)",
+    re.I,
+)
+
+
+def _writes_to_people(run: Invocation) -> bool:
+    """Match a request with data, or another method than GET, to a service that reaches people or moves money."""
+    method = (run.value_of("-X", "--request", "--method") or "").upper()
+    has_data = bool(run.all_values_of(*DATA_OPTIONS)) or run.has("-d", "--mail-rcpt") or "POST" in run.operands[:1]
+    if is_help(run) or not (has_data or method not in ("", "GET", "HEAD", "OPTIONS")):
+        return False
+    return not run.has("-G", "--get") and any(_MESSAGE_HOST.match(o) for o in run.operands)
 
 
 def _relays_file(run: Invocation) -> bool:
@@ -198,6 +221,18 @@ RULES: tuple[RiskRule, ...] = (
         "nc ncat netcat nc.traditional nc.openbsd socat telnet openssl mail mailx mutt sendmail swaks pastebinit",
         _pipes_out,
         "nc files.example 9000 < report.pdf",
+    ),
+    RiskRule(
+        "commitment",
+        "curl wget http https xh",
+        _writes_to_people,
+        'curl -d \'{"text": "hello"}\' https://hooks.slack.com/services/T0/B0/X',
+    ),
+    RiskRule(
+        "commitment",
+        "mail mailx mutt neomutt s-nail swaks",
+        lambda r: not is_help(r) and (r.has("-s", "--to", "-t") or any("@" in o for o in r.operands)),
+        "mail -s Report ann@mail.example",
     ),
     RiskRule("send-data", "socat", _relays_file, "socat FILE:notes.txt TCP:files.example:9000"),
     RiskRule(

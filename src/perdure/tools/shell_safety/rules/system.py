@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
@@ -206,6 +207,12 @@ def _only_shows(words: tuple[str, ...]) -> bool:
     return not words or words[0] in ("show", "list", "get", "path", "check")
 
 
+def _reads_password(run: Invocation) -> bool:
+    """Match `sudo -S`, before the command that it runs."""
+    options = itertools.takewhile(lambda a: a.startswith("-"), run.args)
+    return any(a in ("-S", "--stdin") for a in options)
+
+
 RULES = (
     RiskRule("power", "shutdown reboot halt poweroff", unless(either(is_help, option("-c"))), "shutdown -h now"),
     RiskRule("power", "init telinit", any_operand("0", "1", "6", "S"), "init 0"),
@@ -218,6 +225,24 @@ RULES = (
     RiskRule("power", "rtcwake", both(_sleeps, unless(is_help)), "rtcwake -m mem -s 60"),
     RiskRule("power", "pm-suspend pm-hibernate pm-suspend-hybrid s2ram s2disk zzz", unless(is_help), "pm-suspend"),
     RiskRule("power", "pmset", any_command("sleepnow", "displaysleepnow", "schedule", "repeat"), "pmset sleepnow"),
+    RiskRule("system-files", "pmset", option("-a", "-b", "-c", "-u"), "pmset -a sleep 0"),
+    RiskRule("firmware", "nvram", lambda r: r.has("-c", "-d") or any("=" in o for o in r.operands), "nvram -c"),
+    RiskRule("system-files", "softwareupdate", option("-i", "-ia", "--install", "-a"), "softwareupdate -ia --restart"),
+    RiskRule(
+        "system-files",
+        "scutil systemsetup networksetup",
+        lambda r: any(o.startswith(("--set", "-set", "-remove", "-delete")) for o in r.options),
+        "scutil --set HostName box",
+    ),
+    RiskRule("services", "wmic", any_operand("call", "delete"), "wmic process call create calc.exe"),
+    RiskRule("privileges", "chroot nsenter", unless(is_help), "chroot /mnt bash"),
+    RiskRule("security", "setsebool semanage semodule", unless(either(is_help, option("-l"))), "setsebool -P x 1"),
+    RiskRule(
+        "security", "fail2ban-client", any_command("unban", "stop", "set", "unload"), "fail2ban-client unban --all"
+    ),
+    RiskRule("kernel", "update-initramfs dracut mkinitcpio mkinitramfs", unless(is_help), "update-initramfs -u -k all"),
+    RiskRule("security", "logrotate", option("-f", "--force"), "logrotate -f /etc/logrotate.conf"),
+    RiskRule("environment", "ld.so", option("--preload"), "ld.so --preload ./x.so /bin/ls"),
     RiskRule("power", "ipmitool", any_operand("off", "cycle", "reset", "soft"), "ipmitool chassis power cycle"),
     RiskRule(
         "firmware",
@@ -271,7 +296,12 @@ RULES = (
     RiskRule(
         "startup-files", "launchctl", any_command("load", "bootstrap", "submit", "enable"), "launchctl load x.plist"
     ),
-    RiskRule("startup-files", "rc-update loginctl", any_command("add", "enable-linger"), "rc-update add evil default"),
+    RiskRule(
+        "startup-files",
+        "rc-update loginctl",
+        any_command("add", "del", "delete", "enable-linger"),
+        "rc-update add evil default",
+    ),
     RiskRule(
         "startup-files",
         "schtasks",
@@ -424,6 +454,7 @@ RULES = (
     RiskRule("packages", "brew", any_command("uninstall", "remove", "rm"), "brew uninstall --force openssl"),
     RiskRule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
     RiskRule("privileges", "sudo doas pkexec run0", _root_shell, "sudo su"),
+    RiskRule("privileges", "sudo", _reads_password, "echo secret | sudo -S id"),
     RiskRule("privileges", "run0", lambda r: not r.args, "run0"),
     RiskRule("privileges", "machinectl", any_command("shell", "login"), "machinectl shell root@"),
     RiskRule("privileges", "su runuser pkexec", unless(is_help), "su -"),

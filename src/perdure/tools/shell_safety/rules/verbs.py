@@ -11,19 +11,19 @@ from perdure.tools.shell_safety.types import Danger, word_set
 
 # Verbs that mean a loss wherever they occur; the others count only for programs without a rule.
 _DESTROYS = word_set(
-    "delete destroy purge wipe erase nuke terminate deprovision decommission expunge obliterate factoryreset"
+    "delete deleteall destroy purge wipe erase nuke terminate deprovision decommission expunge obliterate factoryreset"
 )
 _REMOVES = word_set(
     "remove rm del drop truncate flush flushall flushdb uninstall prune zap shred evict revoke deactivate disable "
     "unlink kill rollback reset shutdown reboot poweroff halt suspend takeover rekey failover demote detach "
-    "deregister unregister overwrite reinit ban quarantine unmount deauth deauthorize"
+    "deregister unregister overwrite reinit ban quarantine unmount deauth deauthorize seal"
 )
 _OPENS = word_set("expose tunnel grant invite impersonate funnel")
 _PUBLISHES = word_set("publish unpublish yank deploy promote upload transfer broadcast")
 # Verbs and nouns of messages to people and of money.
 _COMMITS = word_set(
     "send sendtoaddress sendmany sendrawtransaction sms messages pay payment payments payout payouts charge charges "
-    "purchase buy order rent invoice refund refunds withdraw bid"
+    "purchase buy order rent invoice refund refunds withdraw bid comment"
 )
 _KIND_BY_VERB = {
     **dict.fromkeys(_REMOVES | _DESTROYS, "cloud"),
@@ -33,7 +33,7 @@ _KIND_BY_VERB = {
 }
 # What is deleted on this machine in passing, and options that only name a state.
 _HARMLESS_OPTIONS = re.compile(
-    r"--(?:rm|no-|auto-|delete-(?:missing|merged|branch|extraneous)|disable-|reset-(?:cursor|author|timer))"
+    r"--(?:rm|no-|auto-|delete-(?:missing|merged|branch|extraneous)|disable(?:-|=|\Z)|reset-(?:cursor|author|timer))"
 )
 # Operands of these programs are text, targets of the project itself, or commands that are checked on their own.
 _FREE_OPERANDS = word_set(
@@ -50,7 +50,11 @@ _FREE_OPERANDS = word_set(
     "bt gdb lldb jupyter ollama ansible ansible-playbook vagrant wait trap source . cd pushd popd history fc hash "
     "kill pkill"
 )
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,40}(?:[:_-][A-Za-z0-9]{1,40}){0,6}\Z")
+_WORD = re.compile(r"(?:[a-z]{1,20}\.)?[A-Za-z][A-Za-z0-9]{0,40}(?:[:_-][A-Za-z0-9]{1,40}){0,6}\Z")
+# The words of a name, also of one in camel case: `deleteVolume`, `vm.destroy`.
+_PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+# An option with one dash whose name is a word: `-purge`.
+_LONG_OPTION = re.compile(r"-[a-z]{5,20}\Z")
 _LOOKED_AT = 4
 
 
@@ -59,16 +63,18 @@ def verb_dangers(run: Invocation, *, has_rule: bool) -> Iterator[Danger]:
     if run.name in _FREE_OPERANDS or is_help(run) or is_dry_run(run):
         return
     verbs = _DESTROYS if has_rule else _KIND_BY_VERB.keys()
-    named = (part for word in _names(run) for part in re.split("[:_-]", word.lower()))
+    named = (part.lower() for word in _names(run, has_rule=has_rule) for part in _PARTS.findall(word))
     verb = next((v for v in named if v in verbs), None)
     if verb is not None:
         yield Danger(_KIND_BY_VERB[verb], run.summary)
 
 
-def _names(run: Invocation) -> Iterator[str]:
+def _names(run: Invocation, *, has_rule: bool) -> Iterator[str]:
     """Return what may name an action: the first operands that are plain words, and the long options.
 
     A value of an option is an argument, not a name; it counts only where its option takes no value by default.
     """
-    yield from (o for o in run.operands[:_LOOKED_AT] if _WORD.match(o))
+    yield from (run.name,) if not has_rule and "-" in run.name else ()
+    yield from (o.rpartition(".")[2] for o in run.operands[:_LOOKED_AT] if _WORD.match(o))
     yield from (o[2:82] for o in run.options if o.startswith("--") and not _HARMLESS_OPTIONS.match(o))
+    yield from (o[1:82] for o in run.options if not has_rule and _LONG_OPTION.match(o))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -325,3 +326,40 @@ def test_a_statement_ranks_above_the_searches_for_it_and_what_a_model_made_of_th
         report = f"{note}\n\nSearched 9 messages: deploy (2), key (4), rotates (2).\n\nm:1\nThe deploy key rotates"
         store.append(session.id, [assistant(None, (call,)), tool_result(call.id, report, "session_search")])
     assert store.search("deploy key rotates", limit=5)[0].address == "m:1"
+
+
+def at(clock: FakeClock, moment: str) -> None:
+    clock.ms = int(datetime.fromisoformat(moment).timestamp() * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("question", "number"),
+    [
+        ("What did we decide about the billing import on 14 May 2031?", 1),
+        ("What did we decide about the billing import in May 2031?", 1),
+        ("Which billing import did we decide on, June 9th?", 2),
+        ("What was the billing import that we decided about 2031-07-21?", 3),
+        ("What did we decide about the billing import?", 4),
+    ],
+)
+def test_a_question_with_a_date_finds_what_was_said_then(
+    store: SessionStore, clock: FakeClock, question: str, number: int
+) -> None:
+    session = store.create(title="Billing")
+    for day in ("2031-05-14", "2031-06-09", "2031-07-21", "2031-08-02"):
+        at(clock, f"{day}T09:30:00+00:00")
+        store.append(
+            session.id,
+            [user("We decide that the billing import waits for the bank, its certificate and a second reader.")],
+        )
+    assert store.search(question, limit=5)[0].address == f"m:{number}"
+
+
+def test_a_question_with_a_date_finds_the_conversation_that_has_it_in_its_title(store: SessionStore) -> None:
+    for title in ("Standup on 3 June, 2023", "Standup on 8 December, 2023", "Standup on 3 July, 2023"):
+        store.append(
+            store.create(title=title).id,
+            [user("Maria starts helping at the shelter, twice each month, with her neighbours and a van.")],
+        )
+    assert store.search("What does Maria start, as said on June 3rd, 2023?", limit=5)[0].title.endswith("3 June, 2023")
+    assert store.search("What does Maria start in December?", limit=5)[0].title.endswith("8 December, 2023")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.messages import ToolCall, assistant
+from perdure.store.search.dates import CalendarDate, find_dates
 from perdure.store.search.query import parse_query
 from perdure.store.search.ranking import Ranker
 from perdure.store.search.snippets import Snippets
@@ -131,3 +132,17 @@ def test_arguments_are_searched_by_their_values_and_as_they_are_when_broken() ->
     assert "a\nb" in text
     assert "deep" in text
     assert "{not json" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "dates"),
+    [
+        ("on 3 June, 2023", [CalendarDate(6, 3, 2023)]),
+        ("8th of December and Jan 2nd 2024", [CalendarDate(12, 8), CalendarDate(1, 2, 2024)]),
+        ("since sept", [CalendarDate(9)]),
+        ("2031-07-21T09:30 or 2030-11", [CalendarDate(7, 21, 2031), CalendarDate(11, None, 2030)]),
+        ("what may happen on the march, at May 12:30, to mayor 3 of 127-2030-11-2", []),
+    ],
+)
+def test_dates_are_found_in_the_forms_people_write_them(text: str, dates: list[CalendarDate]) -> None:
+    assert list(find_dates(text)) == dates

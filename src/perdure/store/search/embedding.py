@@ -33,7 +33,7 @@ _SCALE = 127.0
 # 20 MB; identifiers and numbers are words, too, so texts bring ever new ones.
 _MAX_CACHED_WORDS = 20_000
 _MAX_WORD_CHARS = 40
-# Frequent words say little. The vocabulary lists bytes first, then pieces by how early they were merged, which is about
+# Frequent words add little. The vocabulary lists bytes first, then pieces by how early they were merged, which is about
 # how frequent they are: the piece of rank r makes up about 0.1 / r of all text, and counts half if that is this share.
 _FIRST_PIECE = 259
 _PIECE_SHARE = 0.1

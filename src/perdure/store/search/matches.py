@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from perdure.store.db.database import Row, Transaction, Value, to_int, to_text, to_time_ms
+from perdure.store.search.dates import CalendarDate, date_of, find_dates
 from perdure.store.search.embedding import WordVectors
 from perdure.store.search.query import Term
 from perdure.store.search.ranking import Ranker, Relevance, split_words
@@ -26,6 +27,9 @@ _MAX_TURN = 100
 _NEWEST_SHARE = 0.5
 _NEWEST_HALF = 5
 _MAX_NEWEST = 12
+# What a message gains that is from a date of the question, or whose conversation has it in its title, as a share of the
+# best score.
+_DATE_SHARE = 0.5
 # Only the beginnings of the best matches are compared.
 _COMPARED = 50
 _COMPARED_CHARS = 4_000
@@ -128,6 +132,21 @@ def with_newest(matches: Sequence[TextMatch], conversation_id: str, last_seq: in
         if is_other or match.relevance.is_echo or match.row[5] == "handoff":
             return 0.0
         return _NEWEST_SHARE * top / (1 + (last_seq - int(match.row[4])) / _NEWEST_HALF)
+
+    return [m._replace(score=m.score + added(m)) for m in matches]
+
+
+def with_dates(matches: Sequence[TextMatch], dates: Sequence[CalendarDate]) -> list[TextMatch]:
+    """Add to messages from one of `dates`, and to those of conversations whose titles have one."""
+    top = max((m.relevance.score for m in matches), default=0.0)
+    titles = {to_text(m.row[7]) for m in matches}
+    dated = {t for t in titles if any(d.includes(date) for date in find_dates(t) for d in dates)}
+
+    def added(match: TextMatch) -> float:
+        if match.relevance.is_echo:
+            return 0.0
+        day = date_of(to_time_ms(match.row[6]))
+        return _DATE_SHARE * top * ((to_text(match.row[7]) in dated) + any(d.includes(day) for d in dates))
 
     return [m._replace(score=m.score + added(m)) for m in matches]
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from perdure.store.search.dates import CalendarDate, find_dates
 from perdure.store.search.tokenizer import fold_text, is_cjk, split_chunks, strip_accents, tokenize
 from perdure.store.search.words import STOP_WORDS, word_forms
 
@@ -96,6 +97,11 @@ class SearchQuery:
     def is_about_present(self) -> bool:
         """Whether the query is a question about how things stand, which the newest messages answer."""
         return self.has_meaning and _PRESENT.search(self.text) is not None
+
+    @cached_property
+    def dates(self) -> tuple[CalendarDate, ...]:
+        """The days and months that a question names."""
+        return find_dates(self.text) if self.has_meaning else ()
 
     @cached_property
     def required(self) -> tuple[Term, ...]:

@@ -59,7 +59,7 @@ _ECHO_SHARE = 0.25
 _ECHO_CHARS = 600
 _ECHO_TERMS = 3
 _ECHO_NEW_WORDS = 2
-# A bare question says little either to a few keywords.
+# A bare question answers few keywords either.
 _QUESTION = re.compile(r"[^.!?\n]{1,200}\?\s*")
 _QUESTION_SHARE = 0.7
 # A handoff repeats what its sources say, and so do all handoffs after it.

@@ -26,6 +26,7 @@ from perdure.store.search.matches import (
     sort_matches,
     turn_openers,
     with_conversations,
+    with_dates,
     with_newest,
     with_similar_words,
     with_similarity,
@@ -187,6 +188,8 @@ class _Search:
         if near is not None:
             matches = with_similar_words(matches, ranker, near.model)
         ranked = with_similarity(with_turns(with_conversations(matches, ranker), openers), near)
+        if self._query.dates:
+            ranked = with_dates(ranked, self._query.dates)
         return sort_matches(with_newest(ranked, best, newest[0][1]) if newest else ranked)
 
     def _newest(

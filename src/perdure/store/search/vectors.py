@@ -33,7 +33,7 @@ _PAUSE_SHARE = 3.0
 # The newest messages whose vectors are compared with every query; older ones only if they match a word.
 _COMPARED = 50_000
 _READ_BATCH = 500
-# Texts without anything to say, such as tool calls, have no vector.
+# Texts without content, such as tool calls, have no vector.
 _MIN_CHARS = 20
 _MAX_MISSING = 50
 _MAX_MISSING_SHARE = 0.05

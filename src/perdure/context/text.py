@@ -193,6 +193,7 @@ _FILLER = re.compile(
     r"[\w ,'’]{0,40}[.!:—✓✅-]*$",
     re.IGNORECASE,
 )
+# In lower case, for text in lower case: half the price of a search that ignores case.
 _CONCLUSION = re.compile(
     r"\b(?:because|since|root cause|caused? by|the (?:issue|problem|bug|cause|fix|reason|answer|key|solution"
     r"|limitation)|instead of|rather than|decid\w+|decision|recommend\w*|verdict|conclusion|approve\w*|chose"
@@ -202,7 +203,6 @@ _CONCLUSION = re.compile(
     r"|replaced|changed|skipped|left|remaining|default|risk|caveat|limitation|unless|except|however|but|todo|deferred"
     r"|out of scope|follow-?up|blocked|found|error)\b"
     r"|[✓✅❌⚠]|决定|因为|原因|所以|改用|修复|失败|成功|必须|不能|結論|ため|修正|失敗|必要|決定|때문|원인|결론|수정|실패|성공",
-    re.IGNORECASE,
 )
 _EXACT = re.compile(r"`[^`\n]+`|\b\d[\d.,:%]*\b|\b\w+[/_.]\w+\b|https?://|\b[0-9a-f]{7,40}\b|#\d+")
 # Characters of CJK scripts: three bytes each, but two or three of them are two tokens.
@@ -343,7 +343,7 @@ def _heading(title: str, lead: int) -> Passage:
     title = _plain(title).strip("*: ")
     if ": " in title:
         return Passage(title, clip(title, 80), 0.75, "\n", lead)
-    return Passage(f"{title}:", f"{clip(title, 80)}:", 0.6 if _CONCLUSION.search(title) else 0.3, "\n", lead)
+    return Passage(f"{title}:", f"{clip(title, 80)}:", 0.6 if _CONCLUSION.search(title.lower()) else 0.3, "\n", lead)
 
 
 def _code(lines: Sequence[str], lead: int) -> list[Passage]:
@@ -429,12 +429,12 @@ def _sentence_worth(sentence: str) -> float:
         return 0.06
     if _NARRATION.match(sentence):
         # An announcement may carry its reason.
-        return 0.3 if len(sentence) > 60 and _CONCLUSION.search(sentence) else 0.12
+        return 0.3 if len(sentence) > 60 and _CONCLUSION.search(sentence.lower()) else 0.12
     return _statement_worth(sentence, 0.5)
 
 
 def _statement_worth(sentence: str, worth: float) -> float:
-    if _CONCLUSION.search(sentence):
+    if _CONCLUSION.search(sentence.lower()):
         worth += 0.25
     if _EXACT.search(sentence):
         worth += 0.15

@@ -166,12 +166,14 @@ def _linked_lines(text: str) -> Iterator[str]:
 def _is_text(line: str) -> bool:
     """Whether a line has content: not a button or a counter."""
     stripped = line.strip()
-    if not stripped or _STRUCTURE.match(line) is not None or _DATE.search(stripped) is not None:
+    has_letter = any(map(str.isalpha, stripped))
+    # What costs least comes first: most lines are sentences.
+    if not stripped or (has_letter and len(stripped.split()) >= _SMALL_WORDS) or _STRUCTURE.match(line) is not None:
         return True
-    if not any(c.isalpha() for c in stripped):
-        return False
-    is_wide = any(ord(c) > 0x2E7F for c in stripped)
-    return is_wide or len(stripped.split()) >= _SMALL_WORDS or _SENTENCE.search(stripped[-1]) is not None
+    if _DATE.search(stripped) is not None:
+        return True
+    is_wide = not stripped.isascii() and any(ord(c) > 0x2E7F for c in stripped)
+    return has_letter and (is_wide or _SENTENCE.search(stripped[-1]) is not None)
 
 
 def page_passages(text: str) -> tuple[Passage, ...]:

@@ -41,6 +41,14 @@ def status_after(request: str, message: str, *, reply: str = "Which part first?"
         "You don't have to port the mailer any more.",
         "Leave it, we no longer want the mailer.",
         "Vergiss den Mailer.",
+        "Scratch that mailer, please.",
+        "We won't be doing the mailer after all.",
+        "Please disregard my request for the mailer.",
+        "The mailer? Forget it.",
+        "As for the mailer: never mind.",
+        "You can bin the mailer idea.",
+        "Abort the mailer.",
+        "Ignore what I said about the mailer.",
     ],
 )
 def test_a_request_that_is_taken_back_is_closed(message: str) -> None:
@@ -58,10 +66,21 @@ def test_a_request_that_is_taken_back_is_closed(message: str) -> None:
         ("Fix the login page.", "Don't start with the login page until I say so."),
         ("Fix the login page.", "Can we drop the login page?"),
         ("Migrate the users.", "Never use floats for money."),
+        ("Read the build log.", "Ignore the warnings in the build log."),
+        ("Print the rows.", "For empty rows, skip them."),
     ],
 )
 def test_what_takes_back_something_else_or_a_part_leaves_the_request_open(request_text: str, message: str) -> None:
     assert status_after(request_text, message) == "open"
+
+
+@pytest.mark.spec("E2")
+def test_a_request_that_was_taken_back_does_not_bind_as_a_remark() -> None:
+    request = "Schreibe das Migrationsskript für die Tabelle orders."
+    promise, thanks = assistant("Das mache ich danach."), assistant("Gut.")
+    talk = (user(request), promise, user("Vergiss das Migrationsskript."), thanks, user("Lies die drei Seiten."))
+    assert request in write_sections(state_of(*talk[:2], *talk[4:]))["Constraints & Preferences"]
+    assert request not in write_sections(state_of(*talk))["Constraints & Preferences"]
 
 
 @pytest.mark.spec("E2")

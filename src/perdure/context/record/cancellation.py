@@ -26,7 +26,10 @@ _TAKES_BACK = (
     r"(?:you can |let'?s |just |please |better )*(?:forget(?: about)?|never ?mind(?: about)?|don'?t bother(?: with)?)"
     r"|(?:there'?s |there is )?no (?:more |longer a )?need (?:for|to)"
     r"(?: (?:continue|go on|start|proceed|do|finish)(?: with| on)?)?"
-    r"|not needed any ?more:?"
+    r"|not needed any ?more:?|(?:please |just )?scratch(?= (?:that|the|this|my|our)\b)"
+    r"|(?:please |just )?(?:disregard|ignore)"
+    r" (?:my (?:\w+ )?(?:request|question|message|wish|order) (?:for|about|to)|what i (?:\w+ )?(?:about|on|for))"
+    r"|(?:please )?disregard|(?:i|we)(?:'re| are|'m| am)? (?:won'?t be|not) (?:doing|going ahead with|building|needing)"
     r"|(?:please )?(?:don'?t|do not)(?: (?:do|start|continue|go on|proceed|go ahead|work|carry on)(?: with| on)?)"
     r"|let'?s not(?: do)?|(?:let'?s )?hold off (?:on|with)|(?:let'?s )?call off"
     r"|we(?:'ve| have)? (?:just )?(?:decided (?:against|not to(?: do)?)|changed our minds? (?:about|on))"
@@ -46,7 +49,7 @@ _TAKES_BACK = (
 # Words that may as well ask for work: a flight is cancelled, a table dropped, a server stopped.
 _MAY_TAKE_BACK = (
     r"(?:please |let'?s |just |you can |better )*(?:cancel|drop|stop(?: (?:working on|with|doing))?|skip|scrap|ditch"
-    r"|kill|leave out|leave(?=.*\b(?:cancell?ed|no longer|not needed|alone))|put aside|shelve)"
+    r"|kill|abort|bin|trash|axe|toss|leave out|leave(?=.*\b(?:cancell?ed|no longer|not needed|alone))|put aside|shelve)"
     r"|stoppe?|arrête|para"
 )
 _END = r"(?P<what>[^\n.!?;,:–—]{2,90})"
@@ -59,6 +62,14 @@ _CLEAR = re.compile(rf"{_OPENING}(?:{_TAKES_BACK})\s+{_END}", re.IGNORECASE)
 _PASSIVE = re.compile(
     rf"{_OPENING}(?P<what>[^\n.!?;,:–—]{{2,90}}?)\s*(?:'s| is| are| was| were| has been| have been| hat sich| ist)"
     rf"(?: been| now| all| actually)*\s+{_OVER}\b",
+    re.IGNORECASE,
+)
+# "The export? Forget it.", "As for the export: never mind."
+_NAMED_FIRST = re.compile(
+    rf"{_OPENING}(?:{_END}\?|(?:as for|about|regarding|concerning) (?P<about>[^\n.!?;,:–—]{{2,90}})[,:–—-])\s*"
+    r"(?:no |please |just )*(?:forget (?:about )?(?:it|that|them)|never ?mind|scratch (?:it|that)|don'?t bother"
+    r"|(?:skip|drop|cancel|scrap|leave) (?:it|that|them)|no longer needed|not any ?more|not needed|vergiss (?:es|das)"
+    r"|laisse tomber|olvídalo)\W*$",
     re.IGNORECASE,
 )
 _UNCLEAR = re.compile(rf"{_OPENING}(?:{_MAY_TAKE_BACK})\s+{_END}", re.IGNORECASE)
@@ -106,15 +117,16 @@ def read_cancellation(text: str) -> Cancellation | None:
     """Parse a message of the user's; None where nothing is named that could be taken back."""
     if len(text) > _LONGEST_CHARS or text.rstrip().endswith(("?", "？")):
         return None
-    clear = _CLEAR.match(text) or _PASSIVE.match(text)
+    clear = _CLEAR.match(text) or _PASSIVE.match(text) or _NAMED_FIRST.match(text)
     match = clear or _UNCLEAR.match(text)
     if match is None or _LIMITS.search(text):
         return None
-    head = _stems(_PREPOSITION.split(match["what"], maxsplit=1)[0]) or _stems(match["what"])
+    what = match["what"] or match.groupdict().get("about", "")
+    head = _stems(_PREPOSITION.split(what, maxsplit=1)[0]) or _stems(what)
     if not head:
         return None
     is_clear = clear is not None or _REASON.search(text) is not None
-    return Cancellation(frozenset(_stems(match["what"])), head[-1], is_clear)
+    return Cancellation(frozenset(_stems(what)), head[-1], is_clear)
 
 
 def _stems(text: str) -> list[str]:

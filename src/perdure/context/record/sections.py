@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.handoff import SECTIONS
+from perdure.context.record.cancellation import find_withdrawals
 from perdure.context.record.task import (
     BEFORE_LOG,
     InstructionKind,
@@ -154,6 +155,13 @@ def parse_instructions(section: str) -> Iterator[StandingInstruction]:
 def _newest_remarks(state: TaskState, room: int) -> list[str]:
     # A whole request that is open is quoted as the task.
     requests = {r.own_words.strip() for r in state.open_requests}
+    # One that was taken back binds no longer.
+    withdrawals = find_withdrawals(state.requests, state.stops)
+    requests |= {
+        r.own_words.strip()
+        for r in state.requests
+        if any(w.seq > r.seq and w.request and w.covers(r.own_words) for w in withdrawals)
+    }
     lines = [_instruction_line(i) for i in state.instructions if i.kind == "remark" and i.text not in requests]
     return fit_lines(lines[::-1], room, newest_last=True).split("\n") if lines else []
 

@@ -10,9 +10,10 @@ import pytest
 
 import perdure
 from perdure.context.handoff import INDEX, RECORD, Handoff, parse_handoff
+from perdure.context.record.call_text import common_root
 from perdure.context.record.entries import EntryCache
 from perdure.context.record.messages import parse_record
-from perdure.context.record.record import common_root, draw_record, prepare
+from perdure.context.record.record import call_lines, draw_record, prepare
 from perdure.context.record.selection import Option, choose
 from perdure.context.sections import CHARS_PER_TOKEN, HandoffParts, Shares, assemble
 from perdure.context.text import join_passages, split_passages
@@ -123,6 +124,33 @@ def test_a_secret_that_a_passage_is_cut_through_leaves_no_half(pad: int) -> None
         budget=260,
     )
     assert "Ab3dEf9h" not in record
+
+
+@pytest.mark.spec("E1b")
+@pytest.mark.parametrize("kind", ["code", "prose", "refused"])
+def test_a_secret_in_a_long_file_that_was_read_is_told_nowhere(kind: str) -> None:
+    secret = "sk-proj-" + "Ab3dEf9h" * 6
+    line = (
+        "The service reads its settings once, because they never change.\n" if kind == "prose" else "x = {1: (2, 3)};\n"
+    )
+    text = f"The key is {secret} for now.\n" + line * 500
+    call = ToolCall("c1", "read_file", json.dumps({"path": "docs/guide.md"}))
+    result = tool_result("c1", text, state="refused" if kind == "refused" else None)
+    entries = _entries(user("Read it."), assistant("", (call,)), result, assistant("It holds a key."))
+    lines = call_lines(entries)
+    assert (entries[2].memoized("redacted") is None) == (kind != "refused"), "only what is told has to be scanned"
+    record = draw_record(entries, budget=8_000, lines=lines)
+    assert "docs/guide.md" in record
+    assert secret[:20] not in record
+    assert secret[-20:] not in record
+
+
+def test_the_same_call_with_another_result_is_told_by_that_result() -> None:
+    runs = [m for n, total in enumerate((3, 3, 4)) for m in _run("pytest -q", f"{total} passed in 0.1s", f"c{n}")]
+    record = draw_record(_entries(user("Test it three times."), *runs), budget=4_000)
+    assert record.count("3 passed") == 1
+    assert record.count("4 passed") == 1
+    assert "(×2)" in record
 
 
 @pytest.mark.spec("E1b")

@@ -14,7 +14,7 @@ from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
 from perdure.context.record.decisions import user_reading
 from perdure.context.record.dialogue import dialogue_share
-from perdure.context.record.entries import EntryCache, count_chars, redact_entries
+from perdure.context.record.entries import EntryCache, count_chars
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.record import CallLines, call_lines, draw_record
 from perdure.context.record.sections import ValueUse, draw_index, write_sections
@@ -221,7 +221,6 @@ class HandoffWriter:
         log = self.services.log if history.is_logged else None
         past = read_past(job.previous, log, without=(e.seq for e in history.entries), cache=self.cache)
         sources = in_order(past.entries, [e for e in history.entries if e.message.kind != "handoff"])
-        redact_entries(sources)
         lines = call_lines(sources)
         covered = in_order(past.entries, job.fresh)
         shares = self._shares(job, dialogue_share(covered, lines))

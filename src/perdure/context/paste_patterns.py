@@ -205,7 +205,8 @@ _TEXT_WORK = (
     r"|комментари\w*)\b|回答|回复|金额|返信|説明|답변|대답|תשובה"
 )
 CODE_WORK = re.compile(_CODE_WORK, re.IGNORECASE)
-WORK = re.compile(f"{_CODE_WORK}|{_TEXT_WORK}", re.IGNORECASE)
+# Searched in lower case, which is faster than ignoring the case.
+WORK = re.compile(f"{_CODE_WORK}|{_TEXT_WORK}")
 
 # Texts that people write for others to read, and where they read them.
 _WRITING = (

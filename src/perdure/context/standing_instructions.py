@@ -247,7 +247,8 @@ _DEMANDS = re.compile(
     "|总是|始终|永远|从现在|每次|以后都|回答|回复|代码|注释|提交|文件|测试|格式|风格"
 )
 _BINDS = re.compile("|".join(_ENGLISH), re.IGNORECASE)
-_BINDS_ELSEWHERE = re.compile("|".join(_OTHERS), re.IGNORECASE)
+# Searched in lower case, which is faster than ignoring the case.
+_BINDS_ELSEWHERE = re.compile("|".join(_OTHERS))
 # Descriptions, not wishes: "it never works", "I don't know", "there must be a bug".
 _DESCRIBES = re.compile(
     r"\b(?:I|he|she|it|they|this|that|there|which|who|the \w+)"
@@ -386,7 +387,7 @@ def _is_binding(sentence: str) -> bool:
         return not _is_statement(sentence)
     if _DESCRIBES.search(sentence) and not _COMMANDS.match(sentence):
         return False
-    return _BINDS.search(sentence) is not None or _BINDS_ELSEWHERE.search(sentence) is not None
+    return _BINDS.search(sentence) is not None or _BINDS_ELSEWHERE.search(sentence.lower()) is not None
 
 
 def _is_statement(sentence: str) -> bool:

@@ -58,7 +58,7 @@ _QUESTION = re.compile(
     r"|pourquoi|comment|qué|cómo|por qué|почему|как|что)\b[^\n]*[?？]\s*$|^[^\n]*(?:吗|呢|か|까요|나요)[?？。]?\s*$",
     re.IGNORECASE,
 )
-# Words of companies, authorities and writers to the public, in the place of "I" and "you".
+# Words of companies, authorities and writers to the public, in the place of "I" and "you"; searched in lower case.
 _PUBLIC = re.compile(
     r"\b(?:we (?:may|use|never sell|reserve|offer|are (?:looking|hiring|down|closed))|our (?:client|customers|service"
     r"|terms|team|guests|company)|contact us|order (?:now|today)|book (?:your|now)|apply (?:now|before)|your (?:account"
@@ -72,7 +72,7 @@ _PUBLIC = re.compile(
     r" (?:must|should|may|shall|can|are|need|have|never|always)|warranty|% off|dear (?:guests|all)"
     r"|everyone must|follow (?:me|us|@)|subscribe|hope (?:that|this) helps|the accepted answer|worked for me)\b"
     r"|[#@]\w{3,}\s*$|^#{1,3} |\b(?:shall|hereby|herein|pursuant)\b",
-    re.IGNORECASE | re.MULTILINE,
+    re.MULTILINE,
 )
 # Marks of a post.
 _POSTED = re.compile(
@@ -125,7 +125,7 @@ def read_sentences(own: str) -> UserSentences:
     wanted = _wanted_words(own)
     passages = [_Passage.of(lines) for lines in _passages(own)]
     # A report about the work is the user's, too.
-    reports = any(WORK.search(s) and not is_standing(s) for p in passages for s in p.sentences)
+    reports = any(WORK.search(s.lower()) and not is_standing(s) for p in passages for s in p.sentences)
     is_long = sum(p.length for p in passages) >= _PASSAGE_SENTENCES + reports
     edges = [s for p in (*passages[:1], *passages[-1:]) for s in (*p.sentences[:1], *p.sentences[-1:])]
     has_voice = any(p.has_voice for p in passages) or any(_QUESTION.match(s) for s in edges)
@@ -168,12 +168,12 @@ class _Passage:
     def of(cls, lines: Sequence[str]) -> _Passage:
         pieces = tuple(s for line in lines for s in _line_sentences(line))
         directions = [s for s in pieces if is_standing(s)]
-        working = [s for s in pieces if WORK.search(s) or _SELF.search(s)]
+        working = [s for s in pieces if WORK.search(s.lower()) or _SELF.search(s)]
         is_own_list = RULES_HEADING.match(lines[0]) is not None and len(lines) > 2
         text = "\n".join(lines)
         is_about_work = len(working) >= _MOSTLY * len(pieces)
         is_rule_list = len(directions) >= _MOSTLY * len(pieces) and len(working) * 2 >= len(pieces)
-        is_public = _PUBLIC.search(text) is not None
+        is_public = _PUBLIC.search(text.lower()) is not None
         has_request = any(_ASKS_FOR.search(s) or is_particular(s) for s in pieces if not is_standing(s))
         wishes = any(_WISHES.search(s) and not is_standing(s) for s in pieces)
         is_voiced = has_request or _SELF.search(text) is not None
@@ -191,7 +191,7 @@ def _may_count(sentence: str, wanted: frozenset[str], *, is_voiced: bool) -> boo
     """Return whether a sentence of a longer message counts: one that would bind must be voiced and concern the work."""
     if not (is_standing(sentence) or may_bind(sentence)):
         return True
-    is_ours = WORK.search(sentence) or _SELF.search(sentence) or _PLEASE.search(sentence)
+    is_ours = WORK.search(sentence.lower()) or _SELF.search(sentence) or _PLEASE.search(sentence)
     return is_voiced and bool(is_ours or not wanted.isdisjoint(_content_words(sentence)))
 
 

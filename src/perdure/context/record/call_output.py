@@ -51,7 +51,7 @@ _PERSISTED = re.compile(
     r"Output too large[^\n]* saved to: (\S+)\s+Preview \([^\n]*)"
 )
 _TEXT_PART = re.compile(r'\[\s*\{\s*"type"\s*:\s*"text"')
-_EXIT_HINT = re.compile(r"xit|XIT|\brc|\bRC")
+_EXIT_HINT = re.compile(r"\b(?:rc|RC)")
 _PREVIEW_MARK = re.compile(r"^(?:First [\d,]+ characters:|Last [\d,]+:)$", re.M)
 _LONG_LOCATION = re.compile(r"(?<!\S)[^\s:]{37,}(?=:\d)")
 _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
@@ -97,7 +97,7 @@ def read_output(result: str) -> OutputView:
         raw = raw[match.end() :]
     else:
         tail = raw[-400:].rstrip()
-        if _EXIT_HINT.search(tail) is not None and (match := _ENDED.search(tail)) is not None:
+        if _may_tell_exit(tail) and (match := _ENDED.search(tail)) is not None:
             exit_code = int(match[1] or match[2])
             raw = raw[:-400] + tail[: match.start()]
     if "Shell cwd" in raw[-400:] and (match := _CWD_RESET.search(raw[-400:])) is not None:
@@ -110,6 +110,12 @@ def read_output(result: str) -> OutputView:
     text = plain_text(_bounded(raw))
     lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
     return OutputView(raw, "\n".join(lines), lines, count_lines(raw), exit_code, folder, address)
+
+
+def _may_tell_exit(tail: str) -> bool:
+    if "xit" in tail or "XIT" in tail:
+        return True
+    return ("rc" in tail or "RC" in tail) and _EXIT_HINT.search(tail) is not None
 
 
 def _unwrap(result: str) -> tuple[int | None, str]:

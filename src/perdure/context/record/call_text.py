@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from perdure.context.record.call_edits import edited_path
@@ -18,6 +20,13 @@ from perdure.context.record.call_output import (
 )
 from perdure.context.record.call_services import compact_value
 from perdure.context.record.task import CallKind, CallLine, Outcome
+
+# A root that fewer paths share is not worth a line.
+_FEWEST_PATHS = 4
+_LONGEST_TARGET = 400
+_PATH = re.compile(r"(?<![\w./:])/(?:[\w.@+-]+/)+[\w.@+-]+")
+_OPENING_LINES = 5
+_LONG_OPENING_CHARS = 600
 
 
 def compose_line(
@@ -84,3 +93,30 @@ def command_of(arguments: Mapping[str, Any]) -> str:
             words = [str(w) for w in value]
             return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
     return ""
+
+
+def common_root(targets: Iterable[str]) -> str:
+    """Return the folder whose name saves most characters when targets omit it; "" where none is worth it."""
+    folders: Counter[str] = Counter(
+        path.rpartition("/")[0]
+        for target in targets
+        if "/" in target
+        for path in _PATH.findall(target[:_LONGEST_TARGET])
+    )
+    counts: Counter[str] = Counter()
+    for folder, times in folders.items():
+        while folder.count("/") >= 2:
+            counts[folder] += times
+            folder = folder.rpartition("/")[0]
+    best = max(counts, key=lambda f: (counts[f] * len(f), len(f)), default="")
+    return best if best and counts[best] >= _FEWEST_PATHS else ""
+
+
+def openings(detail: str) -> Iterator[str]:
+    """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
+    lines = detail.split("\n")
+    opening = "\n".join(lines[:_OPENING_LINES])
+    if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
+        yield "\n".join((*lines[:2], "  …"))
+    if len(lines) > _OPENING_LINES:
+        yield f"{opening}\n  …"

@@ -44,6 +44,8 @@ from perdure.context.record.task import CallFacts, CallKind, CallLine, Outcome, 
 from perdure.core.messages import ToolCall, ToolState
 
 _MAX_REPORT_CHARS = 24_000
+# A longer result is no error message.
+_MAX_ERROR_CHARS = 6_000
 _PAGE_CHARS = 900
 # The line of a call that changes something by a service, and of one that looks something up.
 _CHANGE_CHARS = 260
@@ -190,7 +192,7 @@ def _content_lines(result: str) -> int:
 
 def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine | None:
     """A call that failed as a whole: its result is an error message."""
-    if len(result) > 6_000:
+    if len(result) > _MAX_ERROR_CHARS:
         return None
     text = result
     if _JSON_ERROR.match(result[:200]) is not None and isinstance(body := parse_json(result), dict):
@@ -532,6 +534,13 @@ def describe_call(call: ToolCall, result: str | None, state: ToolState | None = 
     line = _describe(call, result, state)
     repeatable = read_repeatable(line)
     return line if repeatable is None else replace(line, repeatable=repeatable)
+
+
+def is_only_counted(call: ToolCall, result: str, state: ToolState | None = None) -> bool:
+    """Whether `describe_call` tells no word of a result, only the number of its lines: that of a file that was read."""
+    if len(result) <= _MAX_ERROR_CHARS or state == "refused":
+        return False
+    return _kind_by_name(call.dispatched.name) == "read"
 
 
 def _describe(call: ToolCall, result: str | None, state: ToolState | None) -> CallLine:

@@ -74,10 +74,15 @@ def redacted(entry: Entry) -> Message:
 
 def redact_entries(entries: Iterable[Entry]) -> None:
     """Redact and cache many entries in batches: secrets are rare, so that most batches are clean."""
+    # Equal texts, such as short results, are scanned once.
+    clean: set[str] = set()
     for group in _batches([e for e in entries if e.memoized(_KEY) is None]):
-        is_clean = len(group) > 1 and are_clean(t for e in group for t in _texts(e.message))
+        texts = dict.fromkeys(t for e in group for t in _texts(e.message) if t not in clean)
+        is_clean = len(group) > 1 and are_clean(texts)
         for entry in group:
             entry.memo(_KEY, _same if is_clean else redact_message)
+        if is_clean:
+            clean.update(texts)
 
 
 def redact_message(message: Message) -> Message:

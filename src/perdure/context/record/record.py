@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from perdure.context.record.call_output import LINE_CHARS
-from perdure.context.record.calls import describe_call
+from perdure.context.record.call_text import common_root, openings
+from perdure.context.record.calls import describe_call, is_only_counted
 from perdure.context.record.decisions import prepare_reading, user_reading
 from perdure.context.record.dialogue import Dialogue, dialogue_share
 from perdure.context.record.entries import count_chars, redact_entries, redacted
@@ -36,7 +36,7 @@ from perdure.context.record.pages import (
 from perdure.context.record.selection import Option, age_factor, fill_budget, score
 from perdure.context.record.task import CallKind, CallLine, parse_steps
 from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
-from perdure.core.messages import Entry
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall, ToolState
 
 # The line of each call, by the position of the message that made it and the id of the call.
 CallLines = Mapping[tuple[int, str], CallLine]
@@ -84,8 +84,6 @@ _FINE_ENTRIES = 1_500
 _OLD_CALL_WORTH = 0.75
 _OLD_PASSAGES = 2
 _BRIEF_CHARS = 90
-_OPENING_LINES = 5
-_LONG_OPENING_CHARS = 600
 # A record that fills less than this share of its budget also quotes the documents that were read.
 _FULL_SHARE = 0.8
 # The share of pages in the record of a research session, at least.
@@ -105,10 +103,6 @@ _VERBS: Mapping[CallKind, str] = {
     "task": "planned",
     "delegate": "delegated",
 }
-# A root that fewer paths share is not worth a line.
-_FEWEST_PATHS = 4
-_LONGEST_TARGET = 400
-_PATH = re.compile(r"(?<![\w./:])/(?:[\w.@+-]+/)+[\w.@+-]+")
 _HEADER = "In order, as it was said and done; … marks omissions, → a tool call with its outcome."
 _RELATIVE = "Paths in calls are relative to "
 # What an earlier record has at a lower resolution already.
@@ -116,35 +110,26 @@ _EARLIER_FACTOR = 0.5
 _EARLIER_CALL = 0.1
 
 
-def common_root(targets: Iterable[str]) -> str:
-    """Return the folder whose name saves most characters when targets omit it; "" where none is worth it."""
-    folders: Counter[str] = Counter(
-        path.rpartition("/")[0]
-        for target in targets
-        if "/" in target
-        for path in _PATH.findall(target[:_LONGEST_TARGET])
-    )
-    counts: Counter[str] = Counter()
-    for folder, times in folders.items():
-        while folder.count("/") >= 2:
-            counts[folder] += times
-            folder = folder.rpartition("/")[0]
-    best = max(counts, key=lambda f: (counts[f] * len(f), len(f)), default="")
-    return best if best and counts[best] >= _FEWEST_PATHS else ""
-
-
 def statement_of(entry: Entry) -> Statement:
     """Return the cached statement of an entry."""
     statement: Statement | None = entry.memoized("statement")
     if statement is not None:
         return statement
+    if entry.message.role == "tool":
+        return NOTHING_STATED
     reading = user_reading(entry) if entry.message.is_real_user else None
     return entry.memo("statement", lambda _: read_statement(redacted(entry), reading))
 
 
 def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
-    """Return the line of each call; cached with the entry that made it."""
+    """Return the line of each call; cached with the entry that made it.
+
+    Entries are redacted before they are told; results that are merely counted are left as they are.
+    """
+    redact_entries(_told(entries))
     lines: dict[tuple[int, str], CallLine] = {}
+    # The same call with the same result is described once.
+    known: dict[tuple[str, str, str | None, ToolState | None], CallLine] = {}
     end = len(entries)
     for at, entry in enumerate(entries):
         calls = entry.message.tool_calls
@@ -156,7 +141,7 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
         cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized("call_lines")
         if cached is None or cached[0] != behind - at:
             # A call may be described before its result arrives.
-            cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind]))
+            cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], known))
             entry.set_memo("call_lines", cached)
         seq = entry.seq
         for call, line in zip(calls, cached[1], strict=True):
@@ -165,25 +150,45 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     return lines
 
 
-def _describe_calls(entry: Entry, behind: Sequence[Entry]) -> tuple[CallLine, ...]:
+def _told(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the entries without the results that are merely counted."""
+    calls: dict[str, ToolCall] = {}
+    for entry in entries:
+        message = entry.message
+        if message.role == "tool":
+            call = calls.get(message.tool_call_id or "")
+            if call is not None and is_only_counted(call, message.text, message.tool_state):
+                continue
+        elif message.tool_calls:
+            calls = {i: c for c in message.tool_calls for i in c.ids}
+        yield entry
+
+
+def _describe_calls(
+    entry: Entry, behind: Sequence[Entry], known: dict[tuple[str, str, str | None, ToolState | None], CallLine]
+) -> tuple[CallLine, ...]:
     results: dict[str, Entry] = {}
     for result in behind:
         results.setdefault(result.message.tool_call_id or "", result)
     lines: list[CallLine] = []
     for call in redacted(entry).tool_calls:
         answer = next((results[i] for i in call.ids if i in results), None)
-        text, state = (redacted(answer).text, answer.message.tool_state) if answer is not None else (None, None)
-        lines.append(describe_call(call, text, state))
+        text, state = (answer.message.text, answer.message.tool_state) if answer is not None else (None, None)
+        if answer is not None and text is not None and not is_only_counted(call, text, state):
+            text = redacted(answer).text
+        key = (call.name, call.arguments, text, state)
+        if (line := known.get(key)) is None:
+            line = known[key] = describe_call(call, text, state)
+        lines.append(line)
     return tuple(lines)
 
 
 def prepare(entries: Sequence[Entry]) -> None:
     """Compute what the record needs of each entry, ahead of a compaction."""
-    redact_entries(entries)
+    call_lines(entries)
     for entry in entries:
         statement_of(entry)
         prepare_reading(entry)
-    call_lines(entries)
 
 
 def draw_record(
@@ -202,7 +207,6 @@ def draw_record(
     its lines come before the entries, at a lower resolution. `dialogue_level` is their `dialogue_share`, if computed.
     """
     if lines is None:
-        redact_entries(entries)
         lines = call_lines(entries)
     level = dialogue_share(entries, lines) if dialogue_level is None else dialogue_level
     dialogue = Dialogue.read(entries, list(map(statement_of, entries)), level) if level else None
@@ -298,9 +302,8 @@ class _Drawing:
         self._newest_plan = next((c for c in reversed(own) if c.facts.plan), None)
         distances = _distances(entries)
         fine_from = len(entries) - _FINE_ENTRIES
-        # Of old messages with calls only the calls may be shown: their text need not be parsed.
         statements = [
-            e.memoized("statement") or (NOTHING_STATED if at < fine_from and e.message.tool_calls else statement_of(e))
+            e.memoized("statement") or (NOTHING_STATED if at < fine_from and _is_faint(e.message) else statement_of(e))
             for at, e in enumerate(entries)
         ]
         agreed = _agreed(statements)
@@ -423,7 +426,7 @@ class _Drawing:
         # An earlier plan is represented by its line; the newest has its items.
         is_old_plan = bool(line.facts.plan) and line is not self._newest_plan
         has_detail = (line.kind != "task" or line is self._newest_plan) and document is None
-        texts = (brief, whole, *_openings(detail), detail) if has_detail else (brief, whole)
+        texts = (brief, whole, *openings(detail), detail) if has_detail else (brief, whole)
         is_looked_at = line.kind == "read" and line.target in self._changed
         is_binding = line.user_words and f"“{line.user_words}”" not in self._already
         weight = _BINDING_WEIGHT if is_binding else age * (_OLD_PLAN_FACTOR if is_old_plan else 1.0)
@@ -526,6 +529,11 @@ class _Drawing:
         return f"[{seq}]" if self._has_addresses and seq is not None else ""
 
 
+def _is_faint(message: Message) -> bool:
+    """Whether an old message shows nothing but its calls: its text need not be parsed."""
+    return bool(message.tool_calls) or message.text.startswith(SUMMARY_OPENINGS)
+
+
 def _weight(statement: Statement, age: float) -> float:
     if statement.is_binding:
         return _BINDING_WEIGHT
@@ -538,16 +546,6 @@ def _weight(statement: Statement, age: float) -> float:
 def _least_worth(passages: Sequence[Passage]) -> float:
     """Return the worth that the few best passages have."""
     return sorted((p.worth for p in passages), reverse=True)[:_OLD_PASSAGES][-1]
-
-
-def _openings(detail: str) -> Iterator[str]:
-    """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
-    lines = detail.split("\n")
-    opening = "\n".join(lines[:_OPENING_LINES])
-    if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
-        yield "\n".join((*lines[:2], "  …"))
-    if len(lines) > _OPENING_LINES:
-        yield f"{opening}\n  …"
 
 
 def _merge_equal(lines: Sequence[str]) -> Iterator[str]:

@@ -289,7 +289,7 @@ class _WorkFold:
             self._add_outcome(seq, line)
 
     def _add_facts(self, seq: int, line: CallLine, facts: CallFacts) -> None:
-        if not _IN_TEMPORARY.search(line.target):  # a scratch repository is not the work
+        if not _is_temporary(line.target):  # a scratch repository is not the work
             self._add_environment(seq, facts)
             self._add_commit(seq, facts)
             self._add_files(seq, facts)
@@ -434,6 +434,11 @@ def _command(target: str) -> str:
     """Return the program and subcommand of a command line: `git push`, `npm install`."""
     words = _PREFIX.sub("", target).split()
     return " ".join(w for w in words[:2] if not w.startswith("-"))
+
+
+def _is_temporary(target: str) -> bool:
+    # Most targets are paths without any of these.
+    return any(mark in target for mark in ("cd ", "$", "mktemp")) and _IN_TEMPORARY.search(target) is not None
 
 
 def _is_slight(words: str) -> bool:

@@ -21,6 +21,7 @@ import pytest
 from perdure.app import Agent
 from perdure.config.load import load
 from perdure.testing.simulator import Call, Say, Simulator
+from support.forked import ForkedProcess, fork
 
 PATIENCE_S = 60.0
 # Leaving is a matter of tenths of a second; a machine that does many things at once gets more.
@@ -30,13 +31,27 @@ AT_ONCE_S = 12.0
 class Chat:
     """`perdure chat` in a terminal of its own, which can be typed into, signalled and closed."""
 
-    def __init__(self, home: Path, *arguments: str) -> None:
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home)}
-            environ["TERM"] = "xterm-256color"
-            os.execve(sys.executable, [sys.executable, "-m", "perdure", *arguments], environ)
+    def __init__(self, home: Path, *arguments: str, is_fresh: bool = False) -> None:
+        """With `is_fresh` the process starts from nothing, and has its imports to do."""
+        environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home)}
+        environ["TERM"] = "xterm-256color"
+        self._fd, terminal = pty.openpty()
         ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        command = ["-m", "perdure", *arguments]
+        self.process: ForkedProcess | subprocess.Popen[bytes]
+        if is_fresh:
+            self.process = subprocess.Popen(
+                [sys.executable, *command],
+                stdin=terminal,
+                stdout=terminal,
+                stderr=terminal,
+                env=environ,
+                start_new_session=True,
+                preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),
+            )
+        else:
+            self.process = fork(command, env=environ, cwd=Path.cwd(), terminal=terminal)
+        os.close(terminal)
         self.shown = ""
         self._is_open = True
 
@@ -67,16 +82,13 @@ class Chat:
                 self._read()
             else:
                 time.sleep(0.02)
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.pid = 0
-                return os.waitstatus_to_exitcode(status)
+            if (status := self.process.poll()) is not None:
+                return status
             assert time.monotonic() < give_up, f"it never ended; last seen: {self.shown[-2000:]!r}"
 
     def close(self) -> None:
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        self.process.kill()
+        self.process.wait()
         if self._is_open:
             self.hang_up()
 
@@ -126,7 +138,7 @@ def test_in_mid_answer_the_chat_is_left_at_once_and_the_terminal_set_right(
         for key in keys:
             chat.type(key)
         for number in signals:
-            os.kill(chat.pid, number)
+            chat.process.send_signal(number)
             time.sleep(0.2)
         assert chat.status() == status
         assert not chat.is_raw
@@ -150,9 +162,7 @@ def test_a_question_that_is_killed_takes_what_its_tools_started_with_it(home: Pa
     with Simulator(script=[Say(calls=(Call("terminal", {"command": f"sleep {marker}"}),))]) as sim:
         arguments = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1", "chat", "-q", "go")
         environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home)}
-        asking = subprocess.Popen(
-            [sys.executable, "-m", "perdure", *arguments], env=environ, stdin=subprocess.DEVNULL, text=True
-        )
+        asking = fork(["-m", "perdure", *arguments], env=environ, cwd=home.parent)
         try:
             wait_until(lambda: _running(marker))
             asking.terminate()
@@ -181,7 +191,7 @@ def test_a_compaction_that_was_given_up_holds_nobody_back(chats: list[Chat], hom
 
 def test_leaving_before_everything_is_open(chats: list[Chat], home: Path) -> None:
     for keys in ("\x04", "\x03\x03"):
-        chats.append(Chat(home, "chat"))
+        chats.append(Chat(home, "chat", is_fresh=True))
         chats[-1].see("›")
         for key in keys:
             chats[-1].type(key)

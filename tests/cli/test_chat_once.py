@@ -5,28 +5,30 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 from pathlib import Path
 
 from perdure.testing.simulator import Say, Simulator
+from support.forked import fork
 
 STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b[6n \x9b5n \u202egnp.exe\b done"
 
 
 def _ask(folder: Path, sim: Simulator, *arguments: str, piped: str | None = None, stdout: int = subprocess.PIPE) -> str:
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "PERDURE_HOME": str(folder / "home"), "LANG": "C.UTF-8"}
-    command = [sys.executable, "-m", "perdure", "--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1"]
-    done = subprocess.run(
-        [*command, "chat", *arguments],
-        input=piped or "",
+    options = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1")
+    asking = fork(
+        ["-m", "perdure", *options, "chat", *arguments],
+        stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.PIPE,
         cwd=folder,
         env=environ,
-        text=True,
-        check=True,
     )
-    return (done.stdout or "") + done.stderr
+    assert asking.stdin is not None
+    asking.stdin.write(piped or "")
+    out, errors = asking.communicate(60)
+    assert asking.returncode == 0, errors
+    return str(out + errors)
 
 
 def test_a_path_in_piped_text_attaches_nothing(tmp_path: Path) -> None:
@@ -61,13 +63,12 @@ def test_events_that_nobody_reads_any_more_end_the_question_quietly(tmp_path: Pa
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
     with Simulator(script=[Say("endless words " * 2_000, chunk_delay_s=0.02)]) as sim:
         options = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1")
-        asking = subprocess.Popen(
-            [sys.executable, "-m", "perdure", *options, "chat", "-q", "hi", "--json"],
-            stdin=subprocess.DEVNULL,
+        asking = fork(
+            ["-m", "perdure", *options, "chat", "-q", "hi", "--json"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
-            text=True,
+            cwd=tmp_path,
         )
         try:
             assert asking.stdout is not None

@@ -8,6 +8,7 @@ signalled and killed. How a start from nothing behaves is tested elsewhere, with
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import json
 import os
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -36,6 +38,7 @@ _IMPORTED = (
     "perdure.gateway.app",
     "perdure.app.build",
     "perdure.agent.runner",
+    "perdure.cli.chat.tui",
     "perdure.store.db.postgres",
     "pydantic.v1",
     "uvloop",
@@ -128,28 +131,31 @@ def fork(
     stderr: int | None = None,
     text: bool = True,
     imported: tuple[str, ...] = (),
+    terminal: int | None = None,
 ) -> ForkedProcess:
     """Start `python ARGUMENTS`, which is `-m MODULE …` or `FILE …`; streams and `text` as for `subprocess`.
 
-    With `imported`, it is forked from a process that has imported these modules, too.
+    With `imported`, it is forked from a process that has imported these modules, too. A `terminal` is its controlling
+    one, and takes the place of all three streams.
     """
     ignored = [number for number in _SIGNALS if signal.getsignal(number) == signal.SIG_IGN]
     asked = {"arguments": list(arguments), "env": dict(env), "cwd": str(cwd), "ignored": ignored}
+    asked["has_terminal"] = terminal is not None
     request = json.dumps(asked).encode()
     assert len(request) < _LARGEST_REQUEST
     read_status, write_status = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     mode = "" if text else "b"
-    out, out_reader = _stream(stdout, 1, null, mode)
-    err, err_reader = _stream(stderr, 2, null, mode)
-    source, writer = null, None
+    out, out_reader = _stream(stdout if terminal is None else terminal, 1, null, mode)
+    err, err_reader = _stream(stderr if terminal is None else terminal, 2, null, mode)
+    source, writer = null if terminal is None else terminal, None
     if stdin == subprocess.PIPE:
         source, write = os.pipe()
         writer = open(write, f"w{mode}")  # noqa: SIM115  # the process's to close
     try:
         socket.send_fds(_server(imported), [request], [source, out, err, write_status])
     finally:
-        for descriptor in {null, write_status, source, out, err} - {stdout or 1, stderr or 2}:
+        for descriptor in {null, write_status, source, out, err} - {stdout or 1, stderr or 2, terminal}:
             os.close(descriptor)
     pid = _read_number(read_status)
     command = [sys.executable, *arguments]
@@ -257,6 +263,9 @@ def _run(request: dict[str, Any]) -> None:
     for number in _SIGNALS:
         usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN if number in request["ignored"] else usual)
+    if request["has_terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])

@@ -341,7 +341,7 @@ def test_the_mode_is_shown_cycled_by_a_key_and_chosen_by_name(tmp_path: Path) ->
         chat.type("\x1b[Z")
         chat.see("plan mode: reads only")
         chat.type("write it\r")
-        chat.see("I may not.", "✗ write_file a.txt · not allowed")
+        chat.see("I may not.", "✗ write_file a.txt · refused")
         (refusal,) = [m["content"] for m in sim.requests[-1].body["messages"] if m["role"] == "tool"]
         assert "write_file was not run: plan mode is on" in refusal
         chat.type("/mode all\r")

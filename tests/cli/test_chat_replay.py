@@ -68,7 +68,7 @@ def test_calls_that_failed_were_refused_or_stopped_are_marked_as_when_they_ended
         "● terminal step 0",
         "✗ terminal step 1 · exit 3",
         "✗ terminal step 2 · failed",
-        "✗ terminal step 3 · not allowed",
+        "✗ terminal step 3 · refused",
         "■ terminal step 4 · stopped",
         "",
     ]

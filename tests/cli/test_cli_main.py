@@ -13,7 +13,7 @@ import pytest
 
 from perdure import __version__
 from perdure.cli.main import CHAT_OPTIONS, COMMANDS, cli
-from support.terminal import perdure, perdure_process
+from support.terminal import perdure, perdure_in_terminal, perdure_process
 
 
 def every_command() -> list[click.Context]:
@@ -90,6 +90,20 @@ def test_words_behind_chat_are_told_where_they_go(tmp_path: Path) -> None:
     run = perdure(tmp_path, "chat", "hello")
     assert (run.status, run.out) == (2, "")
     assert "A question goes behind -q, in quotes." in run.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last_words"),
+    [(["login", "nonsense"], "minimax, litellm."), (["config", "set", "model.api_key", "x"], "goes before it")],
+)
+def test_a_long_error_is_wrapped_between_words_in_a_terminal(
+    tmp_path: Path, arguments: list[str], last_words: str
+) -> None:
+    lines = perdure_in_terminal(tmp_path, *arguments, typed="", prompt="never").out.rstrip().split("\n")
+    assert len(lines) > 1
+    assert all(len(line) <= 80 for line in lines)
+    assert last_words in " ".join(lines[-2:])
+    assert perdure_process(tmp_path, *arguments).err.rstrip().split("\n")[-1].endswith(last_words), "in a pipe as it is"
 
 
 def test_a_mistyped_command_gets_the_one_that_was_meant(tmp_path: Path) -> None:

@@ -337,9 +337,9 @@ def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) 
         desk.agent.chat("second")
         here, other = desk.do("/sessions").text.split("\n")[:2]
     assert here.startswith("→  1 c_")
-    assert "(branch)" in here
+    assert " (branch) · " in here, "the title first, then the surface"
     assert other.startswith("   2 c_")
-    assert not other.endswith("(branch)")
+    assert "(branch)" not in other
 
 
 def test_before_anything_was_said_commands_say_so(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ _REFUSED: Mapping[RefusedBy, str] = {
     "model": "(The model refused to answer.)",
     "filter": "(A content filter of the provider cut the answer off.)",
 }
-_CUT_ANSWER = "The answer was cut off at the output limit. Say “continue” to go on, or raise model.max_tokens."
+_CUT_ANSWER = "The answer was cut off at the output limit. Ask it to continue, or raise model.max_tokens."
 # What the model reads about its newest reply, where that ended early; the reply itself is in the history.
 _STOPPED = f"{SYSTEM_NOTE}The user stopped your previous reply while it was being written."
 _CUT_SHORT = f"{SYSTEM_NOTE}Your previous reply was cut off by an error of the service before it was complete."

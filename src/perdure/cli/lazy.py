@@ -31,8 +31,10 @@ class CommandFailure(click.ClickException):
     """An error a person can act on: a plain line for each thing wrong, exit code 1, no traceback."""
 
     def show(self, file: Any = None) -> None:
+        from perdure.cli.style import wrap_error
+
         for line in self.message.splitlines():
-            click.echo(f"perdure: {line}", file=file, err=file is None)
+            click.echo(wrap_error(f"perdure: {line}"), file=file, err=file is None)
 
 
 class WrongCall(CommandFailure):
@@ -51,6 +53,12 @@ def _runnable(text: str) -> str:
     from perdure.cli.style import runnable  # only for what went wrong; the others need not wait for it
 
     return runnable(text)
+
+
+def _wrap_usage(message: str) -> str:
+    from perdure.cli.style import wrap_error
+
+    return wrap_error(f"Error: {message}").removeprefix("Error: ")  # click adds the prefix again
 
 
 class PlainGroup(click.Group):
@@ -114,6 +122,6 @@ class LazyGroup(PlainGroup):
             message = _runnable(error.format_message())
             if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
                 message += ". A question goes behind -q, in quotes."
-            raise click.UsageError(message, error.ctx) from error
+            raise click.UsageError(_wrap_usage(message), error.ctx) from error
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted("interrupted") from None

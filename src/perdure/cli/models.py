@@ -72,7 +72,7 @@ def _show_configured(flags: Mapping[str, str]) -> None:
 
 
 def _show_local() -> None:
-    from perdure.cli.style import program_name
+    from perdure.cli.style import echo_wrapped, program_name
     from perdure.config.env import home_dir
     from perdure.providers.discovery import local_servers, model_files
 
@@ -88,7 +88,7 @@ def _show_local() -> None:
     if files:
         click.echo(f"  use it: {program_name()} chat -p local -m {shlex.quote(str(files[0].path))}")
     if not servers and not files:
-        click.echo("No model server answers on the usual ports of this machine, and no GGUF files were found.")
+        echo_wrapped("No model server answers on the usual ports of this machine, and no GGUF files were found.")
 
 
 @models.command("list")

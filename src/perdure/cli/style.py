@@ -75,6 +75,13 @@ def echo_wrapped(*lines: str) -> None:
         print(line)
 
 
+def wrap_error(text: str) -> str:
+    """Return an error wrapped between words where stderr is a terminal, and unchanged for a pipe or a file."""
+    if not sys.stderr.isatty():
+        return text
+    return "\n".join(fit_lines(text.split("\n"), shutil.get_terminal_size().columns))
+
+
 @cache
 def program_name() -> str:
     """Return how this program can be called again from the same shell: `perdure` only where that finds this one."""

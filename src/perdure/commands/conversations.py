@@ -71,7 +71,7 @@ def listed(conversation: Conversation) -> str:
     """One line of a conversation list; branches are marked because they share their parent's title."""
     kind = "" if conversation.kind == "main" else f" ({conversation.kind})"
     title = conversation.title or "–"
-    return f"{conversation.id}  {when(conversation.updated_at_ms)}  {conversation.source:<8} {title}{kind}"
+    return f"{conversation.id}  {when(conversation.updated_at_ms)}  {title}{kind} · {conversation.source}"
 
 
 def branch(surface: CommandContext, argument: str) -> CommandResult:

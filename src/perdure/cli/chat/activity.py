@@ -66,7 +66,7 @@ def named_call(call: ToolCall, max_chars: int = TARGET_CHARS) -> str:
 def failure_label(state: str, exit_code: int | None) -> str:
     """Return how a call ended that did not complete."""
     if state == "refused":
-        return "not allowed"
+        return "refused"
     if state == "interrupted":
         return "stopped"
     return f"exit {exit_code}" if exit_code else "failed"

@@ -11,7 +11,7 @@ from typing import TextIO
 from perdure.agent.callbacks import status_line
 from perdure.cli.chat.activity import Activity
 from perdure.cli.chat.transcript import finished_line
-from perdure.cli.style import Style, cut_row, safe
+from perdure.cli.style import Style, cut_row, fit_lines, safe
 from perdure.core.events import (
     CallStarted,
     CompactionFinished,
@@ -99,6 +99,6 @@ def _finished_text(event: Event, columns: int) -> str:
             return cut_row(f"◇ helper: {' '.join(safe(task).split())}", columns - 1)
         case CompactionFinished() | Recovered() | RetryScheduled() | ModelSwitched() | Notice():
             text = status_line(event)
-            return f"perdure: {safe(text)}" if text else ""
+            return "\n".join(fit_lines([f"perdure: {safe(text)}"], columns)) if text else ""
         case _:
             return ""

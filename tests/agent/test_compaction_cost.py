@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from perdure.agent.compaction_cost import CostInputs, TokenPrices, decide
 from perdure.config.sections import CompressionSettings
@@ -54,7 +56,7 @@ def inputs(**changes: Any) -> CostInputs:
 
 @pytest.mark.spec("C4")
 @pytest.mark.parametrize(
-    ("given", "action", "reason"),
+    ("changes", "action", "reason"),
     [
         # At the threshold, with the prefix in the cache.
         ({}, "compact", "threshold of 100,000 tokens is reached"),
@@ -89,8 +91,8 @@ def inputs(**changes: Any) -> CostInputs:
         ({"prompt_tokens": 60_000, "cold": "expired", "after_tokens": 60_000}, "wait", "would not pay"),
     ],
 )
-def test_the_decision_and_its_reason(given: dict[str, Any], action: str, reason: str) -> None:
-    decision = decide(inputs(**given))
+def test_the_decision_and_its_reason(changes: dict[str, Any], action: str, reason: str) -> None:
+    decision = decide(inputs(**changes))
     assert (decision.action, reason in decision.reason) == (action, True), decision
 
 
@@ -192,6 +194,86 @@ def test_a_conversation_resumed_after_its_prefix_expired_is_compacted_first(tmp_
         assert "the cached prefix has expired" in str(late.open().gate.cost.explain())
         late.run_conversation("Much later.")
         assert reasons(b, late.session_id) == ["cold"]
+
+
+@pytest.mark.parametrize(
+    ("options", "provider", "line"),
+    [
+        ({}, "anthropic", "advance: from 8,000 tokens after 5 minutes without a request, or a change of model"),
+        ({}, "vllm", "advance: from 8,000 tokens after a change of model"),
+        ({"cost_rule": "delay", "cost_delay": 0.5}, "anthropic", "delay: up to 23,500 tokens while a compaction would"),
+        ({"cost_rule": "both", "cost_while_idle": True}, "anthropic", "would not pay; at the end of a turn, too"),
+        ({"cost_rule": "off"}, "anthropic", "off: the threshold alone decides"),
+    ],
+)
+def test_the_context_command_names_the_setting_and_its_limits(
+    tmp_path: Path, options: dict[str, Any], provider: str, line: str
+) -> None:
+    settings = Settings(compression=CompressionSettings(**options))
+    route: dict[str, Any] = {"provider": provider, "model": "claude-m", "mode": "anthropic_messages"}
+    with bench(tmp_path, "Yes.", settings=settings, models=ClaudePrices(32_000), **route) as b:
+        b.agent.run_conversation("Go on?")
+        assert line in b.agent.open().gate.cost.describe()
+
+
+class NoPrices(KnownModels):
+    """Windows as the test says, and no prices, as of a subscription."""
+
+    def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
+        return None
+
+
+def test_the_context_command_says_that_a_rule_without_prices_has_no_effect(tmp_path: Path) -> None:
+    with bench(tmp_path, "Yes.", models=NoPrices(32_000)) as b:
+        b.agent.run_conversation("Go on?")
+        assert "no effect" in b.agent.open().gate.cost.describe()
+
+
+@pytest.mark.parametrize(("hours", "compacts"), [(-5, 0), (0, 0), (5, 1)])
+def test_a_clock_that_goes_backwards_expires_nothing(tmp_path: Path, hours: int, compacts: int) -> None:
+    clock = FakeClock()
+    settings = Settings(compression=CompressionSettings(cost_floor=0.4, summarize=False))
+    options: dict[str, Any] = {"provider": "anthropic", "model": "claude-m", "mode": "anthropic_messages"}
+    with bench(tmp_path, *["Yes."] * 5, settings=settings, models=ClaudePrices(32_000), clock=clock, **options) as b:
+        b.agent.run_conversation("Go on?", conversation_history=working_session(6, chars=2_200))
+        b.agent.run_conversation("And now?")
+        clock.pass_ms(hours * 3_600_000)
+        b.agent.run_conversation("And later?")
+        assert reasons(b, b.agent.session_id) == ["cold"] * compacts
+
+
+@given(
+    prompt=st.integers(0, 400_000),
+    threshold=st.integers(1, 200_000),
+    room=st.integers(1, 200_000),
+    after=st.integers(0, 200_000),
+    calls=st.integers(1, 500),
+    since=st.none() | st.integers(0, 20),
+    rule=st.sampled_from(("off", "advance", "delay", "both")),
+    cold=st.sampled_from((None, "expired", "other model")),
+    prices=st.sampled_from((None, CLAUDE, UNCACHED)),
+    delay=st.floats(0.01, 1.0),
+)
+def test_no_rule_lets_a_prompt_fill_the_window_and_only_some_move_the_threshold(
+    prompt: int, threshold: int, room: int, after: int, calls: int, since: int | None, rule: str, cold: Any,
+    prices: TokenPrices | None, delay: float,
+) -> None:  # fmt: skip
+    given_inputs = inputs(
+        prompt_tokens=prompt, threshold_tokens=threshold, room_tokens=threshold + room, after_tokens=after,
+        remaining_calls=calls, calls_since=since, rule=rule, cold=cold, prices=prices, cost_delay=delay,
+    )  # fmt: skip
+    is_compacted = decide(given_inputs).action == "compact"
+    if prompt >= threshold + room:
+        assert is_compacted
+    if prices is None or rule == "off":
+        assert is_compacted == (prompt >= threshold)
+    if rule == "advance" and prompt >= threshold:
+        assert is_compacted
+    if rule == "delay" and prompt < threshold:
+        assert not is_compacted
+    if is_compacted and prompt < threshold:
+        assert cold is not None
+        assert since is None or since >= given_inputs.settings.cost_min_calls
 
 
 @pytest.mark.parametrize(("idle", "compacts"), [("false", False), ("true", True)])

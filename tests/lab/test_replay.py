@@ -227,15 +227,18 @@ def test_a_broken_session_is_a_result_of_its_own() -> None:
 
 
 WORKER = """
-import sys, time
+import sys, tempfile, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from perdure.lab.replay.batch import end_with_parent
+from perdure.lab.replay.run import scratch_folder, scratch_prefix
+
+def make_folder():
+    return tempfile.mkdtemp(prefix=scratch_prefix(), dir=scratch_folder())
 
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent)
-    pool.submit(abs, -1).result()
-    print("ready", flush=True)
+    print(pool.submit(make_folder).result(), flush=True)
     pool.submit(time.sleep, 600).result()
 """
 
@@ -246,10 +249,12 @@ def test_a_worker_ends_with_a_replay_that_is_killed(tmp_path: Path) -> None:
     script.write_text(WORKER, encoding="utf-8")
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        assert parent.stdout.readline() == "ready\n"
+        folder = Path(parent.stdout.readline().strip())
+        assert folder.is_dir()
         parent.kill()
         # The worker has the other end of the pipe, too.
         assert parent.communicate(timeout=60)[0] == ""
+    assert not folder.exists()
 
 
 @pytest.mark.spec("O8")

@@ -126,14 +126,19 @@ def decide(inputs: CostInputs) -> CostDecision:
 def _delayed(inputs: CostInputs, is_burst: bool) -> CostDecision | None:
     """The decision to wait beyond the threshold; None where the rule does not, or no longer."""
     settings = inputs.settings
-    limit = inputs.threshold_tokens + settings.cost_delay * (inputs.room_tokens - inputs.threshold_tokens)
-    if settings.cost_rule == "advance" or inputs.prompt_tokens >= limit:
+    if settings.cost_rule == "advance" or inputs.prompt_tokens >= _limit(inputs):
         return None
     if is_burst:
         return CostDecision("wait", f"the last compaction was {_calls(inputs.calls_since)} ago")
     if inputs.saving_usd > inputs.cost_usd:
         return None
     return CostDecision("wait", f"a compaction would not pay yet ({_amounts(inputs)})")
+
+
+def _limit(inputs: CostInputs) -> int:
+    """Return the prompt size up to which a compaction may be delayed."""
+    room = inputs.room_tokens - inputs.threshold_tokens
+    return int(inputs.threshold_tokens + inputs.settings.cost_delay * room)
 
 
 def _threshold_reason(inputs: CostInputs) -> str:
@@ -229,6 +234,28 @@ class CostRule:
         """What would be decided about the next message as it is now; None until the window is known. Blocks."""
         self.load()
         return self.decide(self._live.counter.estimate)
+
+    def describe(self) -> str:
+        """Return the setting with its limits in tokens, or why it has no effect; empty until the window is known."""
+        inputs, settings = self.inputs(self._live.counter.estimate), self._settings
+        if inputs is None:
+            return ""
+        name, endpoint = f"compression.cost_rule {settings.cost_rule}", self._parts.routes.endpoint
+        if settings.cost_rule == "off":
+            return f"{name}: the threshold alone decides"
+        if inputs.prices is None:
+            return f"{name}: no effect, {endpoint.model} is free or its prices are not known"
+        parts: list[str] = []
+        if settings.cost_rule != "delay":
+            lifetime_s = prefix_lifetime_s(endpoint, self._parts.settings.prompt_caching.cache_ttl)
+            pause = f"{lifetime_s / 60:,.0f} minutes without a request, or " if lifetime_s is not None else ""
+            floor = int(settings.cost_floor * inputs.threshold_tokens)
+            parts.append(f"from {floor:,} tokens after {pause}a change of model")
+        if settings.cost_rule != "advance":
+            parts.append(f"up to {_limit(inputs):,} tokens while a compaction would not pay")
+        if settings.cost_while_idle:
+            parts.append("at the end of a turn, too")
+        return f"{name}: {'; '.join(parts)}"
 
     def decide(self, prompt_tokens: int, *, is_idle: bool = False) -> CostDecision | None:
         """The decision about a prompt, or at the end of a turn; None until the window is known."""

@@ -105,7 +105,7 @@ def _timing_lines(surface: CommandContext) -> list[str]:
     if decision is None:
         return []
     when = "with the next message" if decision.action == "compact" else "not due"
-    return ["", f"{'compaction':<12} {when}: {decision.reason}"]
+    return ["", f"{'compaction':<12} {when}: {decision.reason}", f"{'':<12} {agent.open().gate.cost.describe()}"]
 
 
 def _deferred_lines(surface: CommandContext) -> list[str]:

@@ -25,7 +25,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.lab.replay.measures import CompactionDetail, DroppedMessage, MissedFact, SessionMeasures
 from perdure.lab.replay.policies import Policy
 from perdure.lab.replay.prices import MAIN_SYSTEM, PRICE_SYSTEMS
-from perdure.lab.replay.run import ReplayJob, replay
+from perdure.lab.replay.run import ReplayJob, remove_scratch, replay
 from perdure.lab.replay.sessions import RecordedSession, RecordedUsage, read_turns, session_digest
 from perdure.testing.simulator import count_text
 
@@ -99,6 +99,7 @@ def end_with_parent() -> None:
     def watch() -> None:
         if parent is not None:
             parent.join()
+            remove_scratch()
             os._exit(1)
 
     threading.Thread(target=watch, name="replay-parent", daemon=True).start()

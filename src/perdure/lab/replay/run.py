@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -76,7 +77,7 @@ def replay(job: ReplayJob) -> SessionMeasures:
     turns, needs = _prepare(_SessionKey(session_digest(job.session), job.session))
     if not turns:
         raise PerdureError("the session holds no reply to replay")
-    with tempfile.TemporaryDirectory(prefix="perdure-replay-", dir=_scratch_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix=scratch_prefix(), dir=scratch_folder()) as folder:
         measures = _Replay(job, turns, needs, Path(folder)).run()
     return replace(measures, own_s=round(time.process_time() - started_s, 3))
 
@@ -96,10 +97,21 @@ def _prepare(key: _SessionKey) -> tuple[list[ReplayTurn], list[list[Need]]]:
     return turns, find_needs(turns)
 
 
-def _scratch_folder() -> Path | None:
-    """A folder in memory where the system has one: a replay's store need not survive anything."""
+def scratch_folder() -> Path:
+    """Return a folder in memory where the system has one: a replay's store need not survive anything."""
     memory = Path("/dev/shm")
-    return memory if os.access(memory, os.W_OK) else None
+    return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def scratch_prefix() -> str:
+    """Return how the names of this process's temporary folders begin."""
+    return f"perdure-replay-{os.getpid()}-"
+
+
+def remove_scratch() -> None:
+    """Remove the temporary folders of this process, which is about to exit without its `finally` blocks."""
+    for folder in scratch_folder().glob(f"{scratch_prefix()}*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Replay:

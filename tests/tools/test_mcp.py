@@ -17,7 +17,7 @@ import pytest
 from perdure.config.settings import McpServerSettings
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
-from perdure.tools.mcp import McpServers, is_callable, qualified_name
+from perdure.tools.mcp import McpPool, McpServers, StartedServers, is_callable, qualified_name
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry
 
@@ -196,6 +196,39 @@ def test_close_stops_the_server_processes(started: Any) -> None:
     servers.close()
     assert subprocess.run(["pgrep", "-f", mark], capture_output=True, check=False).stdout == b""
     assert "have been closed" in _texts(tools, ("light__add", {"a": 1, "b": 1}))[0]
+
+
+def _processes(mark: str) -> int:
+    return len(subprocess.run(["pgrep", "-f", mark], capture_output=True, check=False).stdout.split())
+
+
+def test_agents_of_one_user_share_the_servers_until_the_last_one_ends() -> None:
+    common, own = f"common-{time.monotonic_ns()}", f"own-{time.monotonic_ns()}"
+    servers = [
+        McpServerSettings(name="light", command=sys.executable, args=("-P", SCRIPT, "stdio", common)),
+        McpServerSettings(
+            name="state", command=sys.executable, args=("-P", SCRIPT, "stdio", own), per_conversation=True
+        ),
+    ]
+    pool = McpPool()
+
+    def start(user_key: str) -> StartedServers:
+        return pool.start(servers, {"PATH": "/usr/bin:/bin"}, user_key=user_key)
+
+    def add(started: StartedServers, server: str) -> str:
+        return _texts({t.name: t for t in started.tools}, (f"{server}__add", {"a": 2, "b": 3}))[0]
+
+    first, second, other = start("ann"), start("ann"), start("bob")
+    try:
+        # Users do not share, and a server with a state is there once for each conversation.
+        assert (_processes(common), _processes(own)) == (2, 3)
+        first.close()
+        assert (_processes(common), _processes(own)) == (2, 2)
+        assert (add(second, "light"), add(second, "state"), add(other, "light")) == ("5", "5", "5")
+    finally:
+        second.close()
+        other.close()
+    assert (_processes(common), _processes(own)) == (0, 0)
 
 
 @pytest.mark.parametrize("tool", ["x" * 300, "a b", "naïve", "../../etc", ""])

@@ -274,6 +274,8 @@ class Wiring:
                 checkpoints=shared.store.checkpoints,
                 rank=score_documents,
                 auxiliary=self._auxiliary,
+                mcp=shared.mcp,
+                user_key=speaker.user_key,
             ),
             own,
         )

@@ -57,6 +57,7 @@ from perdure.store.encoding import TimeIds
 from perdure.store.records import CallRecord
 from perdure.store.records import RouteRecord as StoredRoute
 from perdure.store.store import SessionStore, open_store, store_location
+from perdure.tools.mcp import McpPool
 
 EMBEDDED_PROVIDER = "local"
 # In the state of a conversation: the name of the model that was chosen for it, for every surface that resumes it.
@@ -403,6 +404,7 @@ class Shared:
         signed_send = CodexSend(send or self.transport.send, CodexLogins(home_dir(), clock=self.clock))
         self.send = EmbeddedSend(signed_send, servers, n_ctx=settings.model.context_length, on_progress=on_progress)
         self.credentials = Credentials(settings.credentials.command)
+        self.mcp = McpPool()
         self.calibrations = Calibrations(self.store.state("calibrations"))
         self.knowledge = ModelInfo(
             Catalog(settings.model_overrides),

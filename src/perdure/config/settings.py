@@ -421,6 +421,9 @@ class McpServerSettings(Section):
     headers: dict[str, str] = Field(default={}, description="Headers for it; ${NAME} takes a variable of yours.")
     timeout_s: Annotated[float, Field(gt=0)] = Field(default=60.0, description="Seconds one call may take.")
     disabled: tuple[Text, ...] = Field(default=(), description="Its tools that are not offered, by their own names.")
+    per_conversation: bool = Field(
+        default=False, description="Start it anew for each conversation: for a server with a state, such as a browser."
+    )
 
     @model_validator(mode="after")
     def _has_one_way_in(self) -> McpServerSettings:

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import tempfile
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from perdure.config.settings import McpServerSettings
@@ -101,6 +104,8 @@ def _images(blocks: list[Any]) -> Iterator[ImagePart]:
 
 START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 5.0
+# A shared server that could not be started is tried again by a conversation that begins this much later.
+_RETRY_S = 60.0
 _MAX_PAGES = 20
 _STDERR_CHARS = 400
 T = TypeVar("T")
@@ -123,7 +128,11 @@ class McpServers:
         self.warnings: list[str] = []
 
     def start(self) -> list[Tool]:
-        """Connect and return the tools of every server that responds in time. Never raises; see `warnings`."""
+        """Connect and return the tools of every server that responds in time. Never raises; see `warnings`.
+
+        Called again, it connects those that are not connected.
+        """
+        self.warnings = []
         if not self._servers:
             return []
         try:
@@ -134,8 +143,9 @@ class McpServers:
                 f"MCP servers are configured ({names}) but the package is missing: pip install 'perdure[mcp]'"
             )
             return []
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=run_loop, args=(self._loop,), name="perdure-mcp", daemon=True).start()
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=run_loop, args=(self._loop,), name="perdure-mcp", daemon=True).start()
         futures = [self._submit(s.connect(self._start_timeout_s)) for s in self._servers]
         tools: list[Tool] = []
         for server, future in zip(self._servers, futures, strict=True):
@@ -188,6 +198,67 @@ class McpServers:
             work.close()
             raise ToolError("the MCP servers have been closed")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+@dataclass(frozen=True, slots=True)
+class StartedServers:
+    """The tools of the servers that one agent uses, the warnings from starting them, and its end of using them."""
+
+    tools: list[Tool]
+    warnings: list[str]
+    close: Callable[[], None]
+
+
+@dataclass(eq=False, slots=True)
+class _PooledServers:
+    servers: McpServers
+    users: int = 0
+    tools: list[Tool] = field(default_factory=list)
+    tried_at_s: float = -math.inf
+    # Held while they start, so that a second agent finds them started.
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class McpPool:
+    """Lets the agents of one user share their servers: the first one starts them, the last one stops them.
+
+    A gateway would otherwise start every server anew for each conversation.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pooled: dict[str, _PooledServers] = {}
+
+    def start(
+        self, servers: Sequence[McpServerSettings], environment: Mapping[str, str], *, user_key: str = ""
+    ) -> StartedServers:
+        """Return the servers' tools, starting those that do not run yet or serve one conversation only."""
+        if not servers:
+            return StartedServers([], [], lambda: None)
+        own = McpServers([s for s in servers if s.per_conversation], environment)
+        common = [s for s in servers if not s.per_conversation]
+        identity = [user_key, [s.model_dump(mode="json") for s in common], dict(environment)]
+        key = json.dumps(identity, sort_keys=True)
+        with self._lock:
+            pooled = self._pooled.setdefault(key, _PooledServers(McpServers(common, environment)))
+            pooled.users += 1
+        with pooled.lock:
+            now_s = time.monotonic()
+            if pooled.tried_at_s == -math.inf or (pooled.servers.warnings and now_s - pooled.tried_at_s > _RETRY_S):
+                pooled.tools, pooled.tried_at_s = pooled.servers.start(), now_s
+            tools, warnings = pooled.tools, pooled.servers.warnings
+
+        def close() -> None:
+            own.close()
+            with self._lock:
+                pooled.users -= 1
+                is_last = not pooled.users
+                if is_last:
+                    del self._pooled[key]
+            if is_last:
+                pooled.servers.close()
+
+        return StartedServers([*tools, *own.start()], [*warnings, *own.warnings], close)
 
 
 class _McpConnection:

@@ -45,7 +45,7 @@ from perdure.tools.builtin.terminal import BackgroundProcess, Terminal
 from perdure.tools.builtin.web import FetchLimits, WebReader
 from perdure.tools.deferred import DeferredTools
 from perdure.tools.hooks import Hooks
-from perdure.tools.mcp import McpServers
+from perdure.tools.mcp import McpPool
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
 from perdure.tools.permissions import Permissions, load_permissions
 from perdure.tools.runtime import ToolRuntime
@@ -116,6 +116,9 @@ class ToolSources:
     rank: ScoreTexts | None = None
     # Read long pages and search hits; with None these are shown as they are.
     auxiliary: AuxiliaryModels | None = None
+    # The MCP servers that agents of one user share.
+    mcp: McpPool = field(default_factory=McpPool)
+    user_key: str = ""
 
 
 class Toolbox:
@@ -155,9 +158,9 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
         guard = _build_guard(sources, permissions, terminal)
     _add_all(registry, _other_tools(sources))
-    servers = McpServers(settings.mcp_servers, sources.environment)
+    servers = sources.mcp.start(settings.mcp_servers, sources.environment, user_key=sources.user_key)
     closers.append(servers.close)
-    _add_all(registry, servers.start())
+    _add_all(registry, servers.tools)
     warnings += servers.warnings
     warnings += load_plugins(settings.tools.plugins, registry, hooks, available=tool_plugins(sources.perdure_home))
     _add_all(registry, own_tools)

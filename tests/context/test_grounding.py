@@ -53,6 +53,51 @@ def test_what_no_source_has_is_marked_where_it_stands(text: str, invented: str, 
     assert invented in marked.split(MARK)[0]
 
 
+def _calls(command: str, result: str) -> list[dict[str, object]]:
+    call = {
+        "id": "k1",
+        "type": "function",
+        "function": {"name": "terminal", "arguments": f'{{"command": "{command}"}}'},
+    }
+    return [
+        {"role": "user", "content": "and now?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "k1", "content": result},
+    ]
+
+
+REPEATED: dict[str, tuple[list[dict[str, object]], bool]] = {
+    "by the model": (
+        [{"role": "user", "content": "and now?"}, {"role": "assistant", "content": "I connect to port 61543."}],
+        True,
+    ),
+    "in a call": (_calls("curl localhost:61543", "connection refused"), True),
+    "by the result of a call that has it": (_calls("ls run-61543", "no such file: run-61543"), True),
+    "by the result of another call": (_calls("ss -tln", "LISTEN 127.0.0.1:61543"), False),
+    "by the user": ([{"role": "user", "content": "yes, port 61543"}, {"role": "assistant", "content": "Good."}], False),
+}
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize("how", REPEATED)
+def test_a_marked_value_that_only_the_model_repeats_stays_marked(how: str) -> None:
+    messages, is_marked = REPEATED[how]
+    summary = f"{GOOD}\n## Critical Context\n- the proxy uses port 61543\n"
+    first = perdure.compress(working_session(30), context_length=32_000, summarize=lambda _: summary)
+    assert f"61543 {MARK}" in first.handoff
+    grown = [*first.messages, *messages, *working_session(30)]
+    second = perdure.compress(grown, context_length=32_000, summarize=lambda _: summary)
+    assert second.outcome == "compacted"
+    (line,) = [line for line in second.handoff.splitlines() if line.startswith("- the proxy uses port 61543")]
+    assert (MARK in line) is is_marked
+
+
+@pytest.mark.spec("E12")
+def test_a_mark_follows_the_whole_name() -> None:
+    result = check_summary({"Active State": "The host is db-61543.internal."}, SOURCES)
+    assert result.sections["Active State"] == f"The host is db-61543.internal {MARK}."
+
+
 @pytest.mark.spec("E12")
 def test_a_file_that_no_source_names_is_taken_out_of_the_list() -> None:
     text = "- src/net/client.py: read\n- src/net/imaginary.py: created"

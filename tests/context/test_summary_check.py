@@ -28,6 +28,9 @@ NO_SUMMARIES = {
     "all none, its own way": "\n\n".join(f"**{name}:**\n- n/a." for name in SECTIONS),
     "all none, translated": "\n\n".join(f"## {name}\n(なし)" for name in SECTIONS),
     "only what code writes": "## Active Task\n> please fix the parser\n\n## Goal\nNone\n\n## Completed Actions\nNone",
+    "the same everywhere": "\n\n".join(
+        f"## {name}\nThe work goes on well and the steps are clear." for name in SECTIONS
+    ),
     "bare headings": "\n\n".join(f"## {name}" for name in SECTIONS),
     "an answer to the user": "## Installation\nRun `pip install it`, then restart the service and look at its log.",
 }

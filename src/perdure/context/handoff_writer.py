@@ -39,7 +39,7 @@ from perdure.context.summarizer import (
     is_available,
     summarize_transcript,
 )
-from perdure.context.summary_check import check_summary, user_claims, without_marked
+from perdure.context.summary_check import check_summary, doubted_facts, user_claims, without_marked
 from perdure.context.transcript import Transcript, split_record, transcribe
 from perdure.context.user_intent import user_texts
 from perdure.core.concurrency import SystemClock
@@ -226,7 +226,8 @@ class HandoffWriter:
         shares = self._shares(job, dialogue_share(covered, lines))
         outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, past, covered, lines))
         state = read_state(sources, lines, previous=past.sections)
-        sections, findings = self._write_sections(outcome.summary, shares, sources, past, state)
+        doubted = doubted_facts(job.previous.body, [e.message for e in sources]) if job.previous else frozenset()
+        sections, findings = self._write_sections(outcome.summary, shares, sources, past, state, doubted)
         sections = keep_user_lines(sections, job.previous)
         frame = self._frame(job, outcome.summary, focus_topic, findings)
         if self.notes is not None:
@@ -321,7 +322,13 @@ class HandoffWriter:
         return SummaryOutcome(None, failure, calls)
 
     def _write_sections(
-        self, summary: Summary | None, shares: Shares, sources: Sequence[Entry], past: Past, state: TaskState
+        self,
+        summary: Summary | None,
+        shares: Shares,
+        sources: Sequence[Entry],
+        past: Past,
+        state: TaskState,
+        doubted: frozenset[str],
     ) -> tuple[dict[str, str], tuple[str, ...]]:
         """The sections that code writes from the state; with a summary, its prose merged with them and grounded."""
         if summary is None:
@@ -340,7 +347,7 @@ class HandoffWriter:
         facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
         if facts is not None:
             facts.append(scan(past.checked_text))
-        checked = check_summary(prose, (*_readable(messages), past.checked_text), facts, users=users)
+        checked = check_summary(prose, (*_readable(messages), past.checked_text), facts, users=users, doubted=doubted)
         sections = {**{n: t for n, t in merged.sections.items() if n not in prose}, **checked.sections}
         findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
         return sections, (*merged.findings, *findings)

@@ -70,6 +70,7 @@ _PROMPT_LINE = 24
 _MOST_PROMPT_LINES = 0.5
 # Code writes this section itself: a summary that fills no other one is empty.
 _WRITTEN_BY_CODE = "Active Task"
+_FEWEST_TO_COMPARE = 4
 
 
 def problem_with(text: str, source: str, *, source_tokens: int, instructions: str = "") -> str:
@@ -97,8 +98,12 @@ def problem_with(text: str, source: str, *, source_tokens: int, instructions: st
         return "the summary is longer than what it stands for"
     if not has_headings:
         return "the summary has none of the sections asked for"
-    if not read_sections(body).keys() - {_WRITTEN_BY_CODE}:
+    sections = read_sections(body)
+    sections.pop(_WRITTEN_BY_CODE, None)
+    if not sections:
         return "every section of the summary is empty"
+    if len(sections) >= _FEWEST_TO_COMPARE and 2 * len(set(sections.values())) <= len(sections):
+        return "most sections of the summary are the same"
     return ""
 
 

@@ -8,12 +8,13 @@ removed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from perdure.context.facts import kind_of, scan
+from perdure.core.messages import Message
 
 Kind = Literal["path", "number", "id", "url", "quote", "request"]
 
@@ -73,6 +74,7 @@ _USERS_OWN = frozenset(("Active Task", "Pending User Asks", "Constraints & Prefe
 _BINDING = frozenset(("Pending User Asks", "Constraints & Preferences"))
 _FILES = "Relevant Files"
 _CLOSING = "`\"'”」』»*"
+_NAME_REST = re.compile(r"(?:[./:@-]?[A-Za-z0-9_])+")
 _OPENING = {"”": "“", '"': '"', "」": "「", "』": "『", "»": "«"}
 # Share of a claim's words that must occur in the sources: a summary rewords, but not everything.
 _LEAST_SHARE = 0.4
@@ -223,14 +225,18 @@ def check_summary(
     facts: Iterable[frozenset[str]] | None = None,
     *,
     users: Iterable[str] | None = None,
+    doubted: frozenset[str] = frozenset(),
 ) -> CheckResult:
     """Mark or remove everything in the sections that the sources do not support.
 
     `facts` are the cached facts of the sources, a fiftieth of the text to search. `users` are the user's own words,
-    which alone support a claim about the user; without them every source does.
+    which alone support a claim about the user; without them every source does. `doubted` facts are marked again
+    although a source has them: the model that repeats a value is no source of it.
     """
     evidence = _Evidence(
-        everything := GroundingSources(sources, facts), everything if users is None else GroundingSources(users)
+        everything := GroundingSources(sources, facts),
+        everything if users is None else GroundingSources(users),
+        doubted,
     )
     findings: list[GroundingFinding] = []
     checked = {
@@ -250,6 +256,7 @@ class _Evidence:
 
     sources: GroundingSources
     users: GroundingSources
+    doubted: frozenset[str] = frozenset()
 
 
 def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[GroundingFinding]) -> str | None:
@@ -257,7 +264,8 @@ def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[G
     if invented := _invented(section, line, evidence.users):
         findings.append(GroundingFinding(section, invented, "request", "removed"))
         return None
-    unsupported = [f for f in _checkable(line) if not evidence.sources.has_fact(f)]
+    unsupported = [f for f in _checkable(line) if f in evidence.doubted or not evidence.sources.has_fact(f)]
+    unsupported = [f for f in unsupported if not any(f != other and f in other for other in unsupported)]
     if section == _FILES and unsupported and line.lstrip(" -*`0123456789.").startswith(unsupported[0]):
         findings.append(GroundingFinding(section, unsupported[0], "path", "removed"))
         return None
@@ -345,6 +353,9 @@ def _marked(line: str, text: str) -> str:
     if at < 0:
         return line
     end = at + len(text)
+    # After the whole name, so that `db-6543.internal` is not torn.
+    if (rest := _NAME_REST.match(line, end)) is not None:
+        end = rest.end()
     # After closing punctuation, so that a quoted path stays copyable.
     while end < len(line) and line[end] in _CLOSING:
         end += 1
@@ -356,6 +367,22 @@ def without_marked(text: str) -> str:
     for item in sorted(set(_marked_items(text)), key=len, reverse=True):
         text = text.replace(item, " ")
     return text.replace(f" {MARK}", "")
+
+
+def doubted_facts(handoff: str, messages: Sequence[Message]) -> frozenset[str]:
+    """Return the facts a handoff marks that neither the user nor the result of a call has confirmed since.
+
+    A result confirms nothing that its own call had as an argument: `cat ghost.py` is answered with the name, too.
+    """
+    facts = {f for item in _marked_items(handoff) for f in (item, *scan(item))}
+    if not facts:
+        return frozenset()
+    arguments = {call.id: call.arguments for m in messages for call in m.tool_calls}
+    for message in messages:
+        if message.kind in ("user", "tool"):
+            own = arguments.get(message.tool_call_id or "", "")
+            facts -= {f for f in facts if f in message.text and f not in own}
+    return frozenset(facts)
 
 
 def _marked_items(text: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from perdure.agent.compaction import Background
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.ports import Summary
-from perdure.tools.hooks import CompactionContext, CompactionOutcome
+from perdure.tools.hooks import CompactionContext, StoredCompaction
 from support.agents import Bench, bench
 from support.compaction import Shelf, logged
 from support.long_histories import working_session
@@ -36,7 +36,7 @@ def _talk(b: Bench) -> None:
 
 
 def test_a_hook_adds_a_topic_before_and_another_reads_the_outcome(tmp_path: Path) -> None:
-    writer, before, after = Writer(), list[CompactionContext](), list[CompactionOutcome]()
+    writer, before, after = Writer(), list[CompactionContext](), list[StoredCompaction]()
     with bench(tmp_path, *["Yes. " + "word " * 120] * 12, window=200_000, summarize=writer) as b:
         hooks = b.agent.parts.tools.hooks
         hooks.pre_compact.append(lambda context: before.append(context))

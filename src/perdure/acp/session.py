@@ -206,7 +206,7 @@ class EditorSession:
         return self._agent
 
     def open(self, session_id: str | None) -> None:
-        """Go on with another conversation in this session, also after a restart; None begins a new one."""
+        """Bind this editor session to a stored conversation and persist the binding; None starts a new conversation."""
         self._close_agent()
         conversation = self.store.conversations.get(session_id).id if session_id is not None else None
         self._conversation_id = conversation

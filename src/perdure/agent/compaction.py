@@ -60,7 +60,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import entry_figures, figures_of, sum_figures
 from perdure.models.windows import ContextWindow, WindowBudgets
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
-from perdure.tools.hooks import CompactionContext, CompactionOutcome
+from perdure.tools.hooks import CompactionContext, StoredCompaction
 
 Emit = Callable[[Event], None]
 
@@ -187,9 +187,9 @@ def _write(
     return compaction
 
 
-def _outcome(compaction: Compaction, live: LiveSession, previous_id: str, reason: str) -> CompactionOutcome:
+def _outcome(compaction: Compaction, live: LiveSession, previous_id: str, reason: str) -> StoredCompaction:
     handoff = next((e.message.text for e in reversed(live.entries) if e.message.kind == "handoff"), "")
-    return CompactionOutcome(
+    return StoredCompaction(
         live.conversation_id,
         live.id,
         previous_id,

@@ -203,7 +203,6 @@ class ModelCaller:
             request = replace(request, tool_choice=tool_choice)
             try:
                 answer = await self._send(request, task_id)
-                # Imported late, with the protocol that made the reply: error patterns are slow to compile.
                 if (overflow := overflow_verdict(answer.reply, window=self._window_tokens)) is None:
                     has_cap = attempts.has_found_cap and max_tokens is not None
                     return replace(answer, accepted_output_tokens=max_tokens if has_cap else None)

@@ -129,7 +129,7 @@ class LoopGuard:
         return RepeatedCalls(tuple(name for name, _ in cycle), repeats)
 
     def replay(self, messages: Sequence[Message]) -> None:
-        """Takes the calls of a turn that was cut off, so that its loop is still one; nothing is reported."""
+        """Replay the calls of an interrupted turn, so that a loop spanning both parts is detected; report nothing."""
         for at, message in enumerate(messages):
             if message.tool_calls:
                 following = messages[at + 1 : at + 1 + len(message.tool_calls)]

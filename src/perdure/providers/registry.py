@@ -360,7 +360,7 @@ def quirks_of(provider: str, *, model: str, base_url: str = "", api_mode: ApiMod
 
 
 def _is_strict(row: ProviderSpec | None) -> bool:
-    """Whether requests reach OpenAI's own validation unchanged; routers translate the old parameter names."""
+    """Whether the service may validate parameters as OpenAI does; routers accept the old names."""
     return row is not None and row.name in ("openai", "openai-responses", "azure", "copilot", "custom")
 
 

@@ -371,7 +371,7 @@ def _is_coded(word: str) -> bool:
 
 
 def dotted_token(text: str, start: int, end: int) -> Secret | None:
-    """Random parts joined by dots, two or more of them long and of mixed case: a signed or composed token."""
+    """Return the token of random parts joined by dots, such as a JWT, if it extends beyond `end`; else None."""
     dotted = _DOTTED.match(text, start)
     if dotted is None or text[start - 1 : start] in _NOT_BEFORE or dotted.end() <= end:
         return None

@@ -34,7 +34,7 @@ class CompactionContext:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionOutcome:
+class StoredCompaction:
     """A compaction that was stored."""
 
     conversation_id: str
@@ -51,7 +51,7 @@ class CompactionOutcome:
 
 # Return None, or a topic that the handoff keeps in full detail. The user's own topic goes first.
 PreCompact = Callable[[CompactionContext], str | None]
-PostCompact = Callable[[CompactionOutcome], None]
+PostCompact = Callable[[StoredCompaction], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Hooks:
                 _log.error("pre_compact hook %s returned %s, not a text", describe_object(hook), type(topic).__name__)
         return "; ".join(topics) or None
 
-    def apply_post_compact(self, outcome: CompactionOutcome) -> None:
+    def apply_post_compact(self, outcome: StoredCompaction) -> None:
         """Run the hooks after a compaction was stored."""
         for hook in self.post_compact:
             try:

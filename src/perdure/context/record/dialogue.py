@@ -47,7 +47,7 @@ _PAIR_WEIGHT = 0.3
 _MOST_WEIGHT = 2.0
 # The sentences of a message beside the one with the most information.
 _OTHER_FACTOR = 0.7
-# Beside the worth of a passage by its kind, 0 to 1.
+# Weight of the information in a passage, against its worth by kind (0 to 1).
 _KIND_BASE = 0.45
 # A term that an earlier message has.
 _AGAIN_FACTOR = 0.3
@@ -206,7 +206,7 @@ class Dialogue:
         return self._utterances[seq].statement
 
     def blend(self, worth: float, info: float) -> float:
-        """Return the worth of a passage from that as a part of work and from its information."""
+        """Return the score of a passage: its worth as a step of the work and its information, weighted by `level`."""
         if worth <= 0.0 or info < _LEAST_INFORMATION:
             return 0.0
         return worth * (1.0 - self.level) + _INFORMATION_WEIGHT * info * self.level
@@ -253,7 +253,7 @@ class Dialogue:
         return {speaker: min(_MOST_WEIGHT, math.sqrt(total / (2 * size))) for speaker, size in sizes.items()}
 
     def _find_answers(self) -> Iterator[tuple[int, int]]:
-        """Yield the short statements that follow a question of the other side, each with the question."""
+        """Yield the sequence numbers of a short answer and of the other speaker's question before it."""
         before: tuple[int, Utterance] | None = None
         for seq, utterance in self._utterances.items():
             is_reply = before is not None and before[1].statement.speaker != utterance.statement.speaker

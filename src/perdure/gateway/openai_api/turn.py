@@ -205,7 +205,7 @@ class CompletionTurn:
         return self._forward(rest, RefusalDelta if self.is_refusal else TextDelta)
 
     async def _decline(self, question_id: str, kind: str) -> None:
-        """Deny an approval at once, since this API has no way to ask the user."""
+        """Answer at once, since this API cannot ask the user: deny an approval, leave a choice to the model."""
         try:
             await self._hub.answer(question_id, "no" if kind == "approval" else _UNATTENDED_ANSWER, self._principal)
         except NotFound:  # closed by another client

@@ -125,7 +125,7 @@ def _is_word(character: str) -> bool:
 
 
 def _is_marked(text: str, marks: Sequence[Mark]) -> bool:
-    """Whether the grounding check marked this occurrence."""
+    """Whether the summary check marked this occurrence."""
     return any(text[end : end + 4 + len(MARK)].lstrip(_CLOSING).startswith(MARK) for _, end in marks)
 
 
@@ -135,7 +135,7 @@ def _unescaped(json: bytes) -> bytes:
 
 
 def _needle(fact: str) -> str:
-    """What to search for: of a path its last two parts, as the grounding check does."""
+    """What to search for: of a path its last two parts, as the summary check does."""
     if kind_of(fact) == "path" and "\\" not in fact:
         parts = [p for p in fact.split("/") if p not in ("", ".", "~")]
         if len(parts) > 2:

@@ -157,7 +157,7 @@ def test_a_long_command_is_paged_in_a_small_window(home: Path, tmp_path: Path) -
             term.press("NPage")
         term.see("▶ rm -rf data_of_mine", "echo <U+202E>txt.exe<U+202C> the last line", "until revoked", choices)
         term.say("no, keep the data")
-        seen = term.see("As you wish.", "not allowed")
+        seen = term.see("As you wish.", "· refused")
         assert all(f"echo step {n}\n" in seen for n in range(60))
         (told,) = [m["content"] for m in sim.requests[-1].body["messages"][-1:]]
     assert "the user refused: “keep the data”" in told

@@ -470,7 +470,7 @@ class ModelCaller:
         return [entry.message for entry in self._live.projection.entries()]
 
     async def _set_window(self, window: Window, *, is_lasting: bool = False) -> ContextWindow:
-        """Replace the session's window and give it to the engine; a lasting one is kept for later conversations."""
+        """Replace the session's window and give it to the engine; a lasting one is stored for the endpoint."""
         endpoint = self._parts.routes.endpoint
         adopted = context_window(self._parts.settings, endpoint, window)
 

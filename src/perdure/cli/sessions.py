@@ -141,7 +141,7 @@ def _messages(count: int) -> str:
 
 
 def _print(text: str, *, ends: bool = True) -> None:
-    """Exact into files and pipes; a terminal gets nothing that could steer it."""
+    """Print text unchanged to files and pipes, without control sequences to a terminal."""
     from perdure.cli.style import safe
 
     click.echo(safe(text) if sys.stdout.isatty() else text, nl=ends)

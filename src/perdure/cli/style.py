@@ -44,7 +44,7 @@ def wrap_lines(lines: Iterable[str], width: int) -> Iterator[str]:
 
 
 def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Lines wrapped between words, each going on under where its text began."""
+    """Wrap lines between words with a hanging indent; in lists of two columns the second keeps its own."""
     width = max(_LEAST_WIDTH, width)
     for line in lines:
         if len(line) <= width:

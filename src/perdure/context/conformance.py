@@ -244,7 +244,7 @@ def check_works_in_a_thread(make: Make) -> None:
 
 
 def check_tools(make: Make) -> None:
-    """Tool schemas are valid; an unknown tool call raises ToolError."""
+    """Tool schemas of the engine have a type and a name; an unknown tool call raises ToolError."""
     engine = _started(make)
     for schema in engine.get_tool_schemas():
         function = schema.get("function")

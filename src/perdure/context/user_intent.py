@@ -112,7 +112,7 @@ _REPORTS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class UserSentences:
-    """The sentences in the user's own voice; `listed` are items under a heading for rules, which bind as they are."""
+    """Sentences in the user's own voice; `listed`: items under a heading for rules, which always bind."""
 
     spoken: tuple[str, ...] = ()
     listed: frozenset[str] = frozenset()

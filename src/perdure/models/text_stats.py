@@ -12,7 +12,7 @@ LONGEST_BYTES = 32_768
 # A stretch begins with the end of the one before it, so that runs are followed across the seam: as far back as any
 # count looks. It is there to be looked at and is not counted again.
 _SEAM = 16
-# Shorter pieces are one stretch: what it takes to lay out four is more than their counts cost.
+# Shorter texts are one stretch: splitting them costs more than it saves.
 _ONE_STRETCH_BYTES = 512
 
 # The four bits. Two of them together are a class of their own.

@@ -292,7 +292,7 @@ def _spoken_name(text: str, start: int, name: str) -> str:
             break
     if not words:
         return name
-    # What somebody calls their own is no key into a table, so that a hexadecimal one counts, too.
+    # In "my token is 3f0c…" the value is a credential, so hexadecimal values count as well; elsewhere they may be ids.
     is_owned = _OWNED.search(text, max(0, start - 78), start) is not None
     return ("_" if is_owned else " ").join([*words, name])
 

@@ -502,7 +502,7 @@ def _issued(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | 
 
 
 def _signed_key(text: str, start: int, end: int) -> Secret | None:
-    """Returns the token after a sign other than `_` and `-` and an issuer, a credential's word or an id."""
+    """Return the token behind an issuer or id and a separator such as `.`, `:` or `~`, prefix included; else None."""
     if end - start < _LONG_AFTER_DOT or text.startswith("eyJ", start) or not _is_mixed(text[start:end]):
         return None
     prefix = _VERSION_OR_ID.search(text, max(0, start - 20), start)

@@ -181,7 +181,7 @@ class Dialogue:
         self._scale = 1.0 / math.log(len(utterances) + 2)
         self.openings = frozenset(self._find_openings())
         self._questions: dict[int, int] = dict(self._find_answers())
-        self._weights = self._read_weights()
+        self._weights = self._speaker_weights()
         self._worths: dict[int, list[float]] = dict(self._read_worths())
 
     @classmethod
@@ -244,8 +244,8 @@ class Dialogue:
         mentioned.update(terms)
         return info * self._scale
 
-    def _read_weights(self) -> dict[Speaker, float]:
-        """Return what the words of each side count: each sentence counts more on the side that writes less."""
+    def _speaker_weights(self) -> dict[Speaker, float]:
+        """Return the weight of each speaker, larger for the one that wrote fewer characters."""
         sizes = dict.fromkeys(_SPEAKERS, 1)
         for utterance in self._utterances.values():
             sizes[utterance.statement.speaker] += sum(len(p.text) for p in utterance.statement.passages)

@@ -174,16 +174,14 @@ def timeline_page(
     page = _stretch(scope, conversation, cursor, limit)
     if cursor.before is None:  # a client paging backwards has them already
         page = _with_results(scope, page)
-    timeline_entry = page.entries
+    entries = page.entries
     return schemas.TimelineResponse(
-        messages=_Rows(scope, conversation, timeline_entry).all(),
-        events=_events(scope, conversation, timeline_entry),
-        first_seq=timeline_entry[0].seq if timeline_entry else None,
-        last_seq=timeline_entry[-1].seq if timeline_entry else None,
-        has_before=timeline_entry[0].seq > 1
-        if timeline_entry
-        else cursor.after is not None and conversation.last_seq > 0,
-        has_after=page.has_newer if timeline_entry else cursor.after is None and conversation.last_seq > 0,
+        messages=_Rows(scope, conversation, entries).all(),
+        events=_events(scope, conversation, entries),
+        first_seq=entries[0].seq if entries else None,
+        last_seq=entries[-1].seq if entries else None,
+        has_before=entries[0].seq > 1 if entries else cursor.after is not None and conversation.last_seq > 0,
+        has_after=page.has_newer if entries else cursor.after is None and conversation.last_seq > 0,
     )
 
 
@@ -200,27 +198,27 @@ def _stretch(scope: ScopedStore, conversation: Conversation, cursor: TimelineCur
 
 def _with_results(scope: ScopedStore, page: TimelinePage) -> TimelinePage:
     """The page with the results of its last calls, beyond its limit if need be: a page never ends within a batch."""
-    timeline_entry = list(page.entries)
-    limit = len(timeline_entry) + _MOST_RESULTS
-    while timeline_entry and len(timeline_entry) < limit and _may_have_results(timeline_entry[-1]):
-        following = scope.store.timeline.after(page.conversation_id, timeline_entry[-1].seq, limit=_STEP).entries
+    entries = list(page.entries)
+    limit = len(entries) + _MOST_RESULTS
+    while entries and len(entries) < limit and _may_have_results(entries[-1]):
+        following = scope.store.timeline.after(page.conversation_id, entries[-1].seq, limit=_STEP).entries
         results = list(itertools.takewhile(lambda t: t.entry.message.role == "tool", following))
-        timeline_entry += results
+        entries += results
         if len(results) < len(following) or not following:
             break
-    return replace(page, entries=tuple(timeline_entry))
+    return replace(page, entries=tuple(entries))
 
 
-def _may_have_results(timeline_entry: TimelineEntry) -> bool:
-    return bool(timeline_entry.entry.message.tool_calls) or timeline_entry.entry.message.role == "tool"
+def _may_have_results(entry: TimelineEntry) -> bool:
+    return bool(entry.entry.message.tool_calls) or entry.entry.message.role == "tool"
 
 
 def _before(
-    scope: ScopedStore, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]
+    scope: ScopedStore, conversation: Conversation, entries: Sequence[TimelineEntry]
 ) -> Sequence[TimelineEntry]:
     """The entries between the call of a page's first result and the page; empty otherwise."""
     earlier: list[TimelineEntry] = []
-    first = timeline_entry[0] if timeline_entry else None
+    first = entries[0] if entries else None
     while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
         page = scope.store.timeline.page(conversation.id, before_seq=first.seq, limit=_STEP).entries
         earlier = [*page, *earlier]
@@ -231,34 +229,34 @@ def _before(
 class _Rows:
     """The messages of one page with their tool calls."""
 
-    def __init__(self, scope: ScopedStore, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> None:
-        self._entries = timeline_entry
+    def __init__(self, scope: ScopedStore, conversation: Conversation, entries: Sequence[TimelineEntry]) -> None:
+        self._entries = entries
         self._images = ImageRoom()
         # By the result's seq: some services count their calls afresh in every reply, so ids alone are not enough.
-        self._callers = _callers([*_before(scope, conversation, timeline_entry), *timeline_entry])
-        has_tools = any(t.entry.message.role == "tool" for t in timeline_entry)
+        self._callers = _callers([*_before(scope, conversation, entries), *entries])
+        has_tools = any(t.entry.message.role == "tool" for t in entries)
         self._runs: Mapping[tuple[int, str], ToolRun] = (
-            scope.store.timeline.tool_runs(conversation.id, _span(timeline_entry)) if has_tools else {}
+            scope.store.timeline.tool_runs(conversation.id, _span(entries)) if has_tools else {}
         )
 
     def all(self) -> list[MessageRow]:
         return [self._row(t) for t in self._entries]
 
-    def _row(self, timeline_entry: TimelineEntry) -> MessageRow:
-        message = timeline_entry.entry.message
-        caller, run = self._callers.get(timeline_entry.seq), self._run_of(timeline_entry)
+    def _row(self, entries: TimelineEntry) -> MessageRow:
+        message = entries.entry.message
+        caller, run = self._callers.get(entries.seq), self._run_of(entries)
         stored = kept_output(message.text) if message.role == "tool" else None
         text = message.text if stored is None else stored.preview
         most = _SHOWN_CHARS.get(message.kind, TEXT_CHARS)
         return MessageRow(
-            seq=timeline_entry.seq,
-            session_id=timeline_entry.session_id,
+            seq=entries.seq,
+            session_id=entries.session_id,
             kind=message.kind,
             role=message.role,
             text=text[:most],
             is_cut=len(text) > most,
             chars=len(text),
-            tokens=tokens_of(timeline_entry.entry),
+            tokens=tokens_of(entries.entry),
             reasoning=(message.reasoning or "")[:TEXT_CHARS],
             images=image_rows(message, self._images),
             tool_calls=[tool_call_row(c) for c in message.tool_calls],
@@ -266,37 +264,37 @@ class _Rows:
             cut_off=message.cut_off,
             tool_call_id=message.tool_call_id,
             tool_name=message.name or (caller.name if caller is not None else None) if run is not None else None,
-            call_seq=caller.timeline_entry.seq if caller is not None else None,
+            call_seq=caller.entries.seq if caller is not None else None,
             state=run.state if run is not None else None,
             exit_code=run.exit_code if run is not None else None,
-            seconds=self._seconds_of(timeline_entry, run),
+            seconds=self._seconds_of(entries, run),
             output_id=stored.id if stored is not None else None,
             output_chars=stored.chars if stored is not None else None,
-            created_at=timeline_entry.entry.created_at_ms,
+            created_at=entries.entry.created_at_ms,
         )
 
-    def _run_of(self, timeline_entry: TimelineEntry) -> ToolRun | None:
+    def _run_of(self, entries: TimelineEntry) -> ToolRun | None:
         """How a result's call ended: as recorded, else derived from its text; None for other messages."""
-        message = timeline_entry.entry.message
+        message = entries.entry.message
         if message.role != "tool":
             return None
-        recorded = self._runs.get((timeline_entry.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
+        recorded = self._runs.get((entries.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
         if message.tool_state is not None:
             return replace(recorded, state=message.tool_state)
         guessed = guessed_run(message)
         return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 
-    def _seconds_of(self, timeline_entry: TimelineEntry, run: ToolRun | None) -> float | None:
+    def _seconds_of(self, entries: TimelineEntry, run: ToolRun | None) -> float | None:
         """The measured time; else, for the only call of a reply, the time from reply to result."""
         # The time of a refused call is that of the user's decision.
         if run is None or run.state == "refused":
             return None
         if run.seconds is not None:
             return run.seconds
-        caller = self._callers.get(timeline_entry.seq)
-        if caller is None or len(caller.timeline_entry.entry.message.tool_calls) > 1:
+        caller = self._callers.get(entries.seq)
+        if caller is None or len(caller.entries.entry.message.tool_calls) > 1:
             return None
-        return max(0, timeline_entry.entry.created_at_ms - caller.timeline_entry.entry.created_at_ms) / 1_000
+        return max(0, entries.entry.created_at_ms - caller.entries.entry.created_at_ms) / 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,14 +302,14 @@ class _Caller:
     """A call by name, and the message that made it."""
 
     name: str
-    timeline_entry: TimelineEntry
+    entries: TimelineEntry
 
 
-def _callers(timeline_entry: Sequence[TimelineEntry]) -> dict[int, _Caller]:
+def _callers(entries: Sequence[TimelineEntry]) -> dict[int, _Caller]:
     """For each result, the newest call before it that has its id."""
     calls: dict[str, _Caller] = {}
     match: dict[int, _Caller] = {}
-    for one in timeline_entry:
+    for one in entries:
         message = one.entry.message
         calls.update((c.id, _Caller(c.dispatched.name, one)) for c in message.tool_calls)
         if message.role == "tool" and message.tool_call_id in calls:
@@ -319,8 +317,8 @@ def _callers(timeline_entry: Sequence[TimelineEntry]) -> dict[int, _Caller]:
     return match
 
 
-def _events(scope: ScopedStore, conversation: Conversation, timeline_entry: Sequence[TimelineEntry]) -> list[EventRow]:
-    placed = scope.store.timeline.events_between(conversation.id, _span(timeline_entry)) if timeline_entry else []
+def _events(scope: ScopedStore, conversation: Conversation, entries: Sequence[TimelineEntry]) -> list[EventRow]:
+    placed = scope.store.timeline.events_between(conversation.id, _span(entries)) if entries else []
     return [_event_row(seq, event) for seq, event in placed if event.kind in _SHOWN_EVENTS]
 
 
@@ -335,5 +333,5 @@ def _event_row(seq: int, event: StoredEvent) -> EventRow:
     )
 
 
-def _span(timeline_entry: Sequence[TimelineEntry]) -> Span:
-    return Span(timeline_entry[0].seq, timeline_entry[-1].seq)
+def _span(entries: Sequence[TimelineEntry]) -> Span:
+    return Span(entries[0].seq, entries[-1].seq)

@@ -72,6 +72,10 @@ def redacted(entry: Entry) -> Message:
     return message or entry.memo(_KEY, redact_message)
 
 
+def is_redacted(entry: Entry) -> bool:
+    return entry.memoized(_KEY) is not None
+
+
 def redact_entries(entries: Iterable[Entry]) -> None:
     """Redact and cache many entries in batches: secrets are rare, so that most batches are clean."""
     # Equal texts, such as short results, are scanned once.

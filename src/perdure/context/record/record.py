@@ -13,7 +13,7 @@ from perdure.context.record.call_text import common_root, openings
 from perdure.context.record.calls import describe_call, is_only_counted
 from perdure.context.record.decisions import prepare_reading, user_reading
 from perdure.context.record.dialogue import Dialogue, dialogue_share
-from perdure.context.record.entries import count_chars, redact_entries, redacted
+from perdure.context.record.entries import count_chars, is_redacted, redact_entries, redacted
 from perdure.context.record.messages import (
     CALL,
     LABELS,
@@ -151,16 +151,17 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
 
 
 def _told(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield the entries without the results that are merely counted."""
-    calls: dict[str, ToolCall] = {}
+    """Yield the entries to redact: not those that are redacted, nor the results that are merely counted."""
+    calls: Sequence[ToolCall] = ()
     for entry in entries:
         message = entry.message
+        calls = message.tool_calls or calls
+        if is_redacted(entry):
+            continue
         if message.role == "tool":
-            call = calls.get(message.tool_call_id or "")
+            call = next((c for c in calls if message.tool_call_id in c.ids), None)
             if call is not None and is_only_counted(call, message.text, message.tool_state):
                 continue
-        elif message.tool_calls:
-            calls = {i: c for c in message.tool_calls for i in c.ids}
         yield entry
 
 

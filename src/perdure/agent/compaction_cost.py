@@ -198,7 +198,7 @@ class CostRule:
                 self._add(call)
 
     def record(self, call: CallRecord) -> None:
-        """Take a call of this process into account; before `load`, the store has it."""
+        """Count a call of this process; before `load` it is ignored, since `load` reads it from the store."""
         if self._is_loaded:
             self._add(call)
 

@@ -349,7 +349,7 @@ class Entry:
         self._memo: dict[Hashable, Any] = {}
 
     def memo(self, key: Hashable, compute: Callable[[Message], T]) -> T:
-        """What `compute` makes of this message, computed once per key for as long as the entry lives."""
+        """Return `compute(self.message)`, cached per key on this entry and its renumbered copies."""
         # Not by a KeyError: raising one takes several times as long as the rest of this.
         value: T | None = self._memo.get(key)
         if value is None and key not in self._memo:
@@ -363,7 +363,7 @@ class Entry:
         return entry
 
     def set_memo(self, key: Hashable, value: object) -> None:
-        """Replace the memoized value of a key: one that also depends on the entries behind this one."""
+        """Replace a cached value, for values that also depend on later entries."""
         self._memo[key] = value
 
     def memoized(self, key: Hashable) -> Any:

@@ -340,7 +340,7 @@ class Outputs(Protocol):
     def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink: ...
 
     def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        """Characters from `offset`; raises NotFound, also for what no conversation of the asking one's user owns."""
+        """Return characters from `offset`; raises NotFound for an unknown output, and for one of another user."""
         ...
 
     def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:

@@ -173,7 +173,7 @@ class HistoryCheck:
         self._in_front = True
 
     def push(self, m: Message) -> bool:
-        """Whether the history is still free of violations that this message can settle."""
+        """Add a message to the check; return False if it breaks a rule. An open call is no violation yet."""
         role = m.role
         if role == "system" or role == "developer":
             return self._in_front

@@ -55,7 +55,7 @@ NOT_BILLED = CanonicalUsage()
 
 
 def as_usage(value: CanonicalUsage | Mapping[str, Any] | None) -> CanonicalUsage:
-    """A record from what a loop of one's own has at hand: ours, a dict that states `prompt_tokens`, or nothing."""
+    """Return usage from what a custom agent loop passes: usage, a dict with `prompt_tokens`, or None (not reported)."""
     if isinstance(value, CanonicalUsage):
         return value
     prompt = value.get("prompt_tokens") if isinstance(value, Mapping) else None

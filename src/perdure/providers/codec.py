@@ -215,7 +215,9 @@ def build_message(pieces: Sequence[Piece], *, response_id: str = "", extra: Mapp
 
 
 def split_message(message: Message, details: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | str | ToolCall]:
-    """Split a message into its pieces in their original order; `details` are those this protocol may send back.
+    """Split a message into reasoning details, texts and calls; `details` are those that this protocol can replay.
+
+    The stored order is restored only if they are all of the message's details.
 
     Non-text parts are skipped: the content of an assistant message is text on every protocol.
     """

@@ -213,12 +213,12 @@ class PushResponse(Protocol):
     """A response that pushes chunks from the socket callback, so that no task wakes up for each."""
 
     async def push_to(self, sink: ChunkSink) -> bool:
-        """Push the rest of the body to `sink`; return whether it needed no more before the body ended."""
+        """Push the rest of the body to `sink`; return True if it asked to stop before the body ended."""
         ...
 
 
 async def push_chunks(response: HttpResponse, pieces: AsyncIterator[bytes], sink: ChunkSink) -> bool:
-    """Push the rest of a body to `sink` by the fastest way; return whether it needed no more before the end."""
+    """Push the rest of a body to `sink` the fastest way; return True if it asked to stop before the end."""
     if isinstance(response, PushResponse):
         return await response.push_to(sink)
     async for piece in pieces:

@@ -117,7 +117,7 @@ def _prompt_text(session_id: str, prompt: object, encoding: object) -> str:
 
 
 def get_conversation(tx: Transaction, conversation_id: str) -> Conversation:
-    """Return a conversation as its log and sessions are, even where its row disagrees with them. Raises NotFound."""
+    """Return a conversation; an outdated row takes last_seq and tip from log and sessions. Raises NotFound."""
     row = tx.row(f"SELECT {CHECKED_CONVERSATION} FROM conversation WHERE id = ?", (conversation_id,))
     if row is None:
         raise NotFound(f"no conversation {conversation_id!r}")

@@ -132,6 +132,8 @@ def test_function_calls_are_answered_by_their_id(alice: openai.OpenAI, sim: Simu
     ]
     with pytest.raises(openai.BadRequestError, match="these tool calls have no result"):
         create(alice, outputs[:1], previous_response_id=first.id, tools=[TOOL])
+    with pytest.raises(openai.BadRequestError, match="these tool calls have no result"):
+        create(alice, "never mind", previous_response_id=first.id, tools=[TOOL])
     second = create(alice, outputs, previous_response_id=first.id, tools=[TOOL])
     assert second.output_text == "Sun and snow."
     assert sent(sim)[1:] == ["assistant: A moment.", "tool: sun", "tool: snow"]

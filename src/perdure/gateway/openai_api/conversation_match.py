@@ -72,6 +72,9 @@ class ConversationMatcher:
             )
             self._check_results(completion, position)
             return replace(target, position=position)
+        if completion.previous_response_id is not None:
+            # As with OpenAI, calls of that response need their outputs.
+            self._check_results(completion, target.position or self._end_of(target.conversation_id))
         # Messages that name their conversation wait for each other.
         return target if name is None else replace(target, position=None)
 

@@ -17,7 +17,7 @@ from perdure.core.ports import MemorySnapshot, RecallQuery
 from perdure.core.visibility import EVERYONE
 from perdure.models.tokens import estimate_text
 from perdure.store.store import SessionStore, open_store
-from perdure.testing.simulator import Simulator
+from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 
 MARK = "[Background recalled for this message"
 
@@ -271,3 +271,161 @@ def test_a_provider_that_hangs_delays_neither_the_turn_nor_an_interrupt(tmp_path
             assert len(sim.requests) == 1
     finally:
         is_over.set()
+
+
+def _remembering(sim: Simulator, folder: Path, memory: Any, **recall: Any) -> Agent:
+    settings = {"model": {"context_length": 20_000}, "recall": recall}
+    return Agent(
+        model="m-1", provider="custom", base_url=sim.base_url, store=folder / "p.db", home=folder, tools=["memory"],
+        settings=settings, memory=memory,
+    )  # fmt: skip
+
+
+def _raise(*args: Any, **kwargs: Any) -> Any:
+    raise OSError("the disk is gone")
+
+
+def _raise_exit(*args: Any, **kwargs: Any) -> Any:
+    raise SystemExit(3)
+
+
+async def _raise_later(*args: Any, **kwargs: Any) -> Any:
+    await asyncio.sleep(0)
+    raise OSError("the disk is gone")
+
+
+_READ, _FLUSHED, _SWITCHED = (
+    "The memory could not be read: ",
+    "The memory may not be stored: ",
+    "The memory was not informed of the session: ",
+)
+
+
+@pytest.mark.spec("P4")
+@pytest.mark.parametrize(
+    ("method", "behaviour", "notice"),
+    [
+        ("snapshot", _raise, f"{_READ}OSError: the disk is gone"),
+        ("snapshot", _raise_exit, f"{_READ}SystemExit: 3"),
+        ("snapshot", _raise_later, f"{_READ}OSError: the disk is gone"),
+        ("snapshot", lambda key: {"memory": 1}, f"{_READ}TypeError: snapshot returned dict, not a MemorySnapshot of"),
+        ("snapshot", lambda key: None, f"{_READ}TypeError: snapshot returned NoneType, not a MemorySnapshot of"),
+        ("snapshot", lambda key: MemorySnapshot(None, 7), f"{_READ}TypeError: snapshot returned MemorySnapshot, not"),  # type: ignore[arg-type]
+        ("flush", _raise, f"{_FLUSHED}OSError: the disk is gone"),
+        ("flush", _raise_exit, f"{_FLUSHED}SystemExit: 3"),
+        ("flush", _raise_later, f"{_FLUSHED}OSError: the disk is gone"),
+        ("on_session_switch", _raise, f"{_SWITCHED}OSError: the disk is gone"),
+        ("on_session_switch", _raise_later, f"{_SWITCHED}OSError: the disk is gone"),
+    ],
+)
+def test_a_memory_provider_that_fails_is_a_notice_and_the_turn_goes_on(
+    tmp_path: Path, method: str, behaviour: Any, notice: str
+) -> None:
+    provider = _Notes()
+    setattr(provider, method, behaviour)
+    with Simulator(script=lambda a: "ok") as sim, _remembering(sim, tmp_path, provider) as agent:
+        heard: list[Event] = []
+        agent.events.listen(heard.append)
+        assert agent.chat("hello") == "ok"
+        notices = [e.text for e in heard if isinstance(e, Notice)]
+        assert len(notices) == 1
+        assert notices[0].startswith(notice)
+        assert ("The user likes tea." in str(sim.requests[0].body)) == (method != "snapshot")
+
+
+@pytest.mark.spec("P4")
+def test_a_memory_provider_that_hangs_is_given_up(tmp_path: Path) -> None:
+    is_over = threading.Event()
+
+    class Hanging(_Notes):
+        def snapshot(self, user_key: str) -> MemorySnapshot:
+            is_over.wait(60)
+            return MemorySnapshot("", "")
+
+        def flush(self) -> None:
+            is_over.wait(60)
+
+        async def on_session_switch(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+            await asyncio.to_thread(is_over.wait, 60)
+
+    heard: list[Event] = []
+    try:
+        with (
+            Simulator(script=lambda a: "ok") as sim,
+            _remembering(sim, tmp_path, Hanging(), timeout_s=0.05) as agent,
+        ):
+            agent.events.listen(heard.append)
+            assert agent.chat("hello") == "ok"
+    finally:
+        is_over.set()
+    reason = "TimeoutError: it took longer than 0.05 s (recall.timeout_s)"
+    notices = [e.text for e in heard if isinstance(e, Notice)]
+    assert notices == [_READ + reason, _SWITCHED + reason, _FLUSHED + reason]
+
+
+@pytest.mark.spec("P4")
+def test_a_memory_provider_may_be_asynchronous(tmp_path: Path) -> None:
+    class Later(_Notes):
+        async def snapshot(self, user_key: str) -> MemorySnapshot:  # type: ignore[override]
+            await asyncio.sleep(0)
+            return MemorySnapshot("", "The user likes coffee.")
+
+        async def flush(self) -> None:  # type: ignore[override]
+            await asyncio.sleep(0)
+
+    heard: list[Event] = []
+    with Simulator(script=lambda a: "ok") as sim, _remembering(sim, tmp_path, Later()) as agent:
+        agent.events.listen(heard.append)
+        assert agent.chat("hello") == "ok"
+        assert "The user likes coffee." in str(sim.requests[0].body["messages"][0])
+    assert not [e for e in heard if isinstance(e, Notice)]
+
+
+@pytest.mark.spec("P4")
+def test_a_memory_that_cannot_be_read_is_neither_dropped_from_the_prompt_nor_overwritten(tmp_path: Path) -> None:
+    class Failing(_Notes):
+        written = ""
+        is_gone = False
+
+        def snapshot(self, user_key: str) -> MemorySnapshot:
+            if self.is_gone:
+                raise OSError("the disk is gone")
+            return MemorySnapshot("The user likes tea.", "")
+
+        def write(self, user_key: str, target: str, text: str) -> None:
+            self.written = text
+
+    provider = Failing()
+
+    def answer(request: ScriptRequest) -> Any:
+        if "note the shoes" in str(request.body["messages"][-1]["content"]):
+            return Say("", calls=(Call("memory", {"action": "add", "text": "Shoe size 43."}),))
+        return "word " * 400
+
+    with Simulator(script=answer) as sim, _remembering(sim, tmp_path, provider) as agent:
+        for n in range(8):
+            agent.chat(f"question {n} " + "about the parser " * 50)
+        provider.is_gone = True
+        agent.compress()
+        agent.chat("note the shoes")
+        assert "The user likes tea." in str(sim.requests[-1].body["messages"][0])
+        assert "the memory cannot be read now; nothing was changed" in str(sim.requests[-1].body["messages"][-1])
+        assert provider.written == ""
+
+
+@pytest.mark.spec("P4")
+def test_a_memory_file_that_cannot_be_read_is_a_notice(tmp_path: Path) -> None:
+    (tmp_path / "memory" / "MEMORY.md").mkdir(parents=True)
+    heard: list[Event] = []
+    with Simulator(script=lambda a: "ok") as sim, _remembering(sim, tmp_path, None) as agent:
+        agent.events.listen(heard.append)
+        assert agent.chat("hello") == "ok"
+    [notice] = [e.text for e in heard if isinstance(e, Notice)]
+    assert notice.startswith("The memory could not be read: ")
+    assert "MEMORY.md" in notice
+
+
+@pytest.mark.spec("P4")
+def test_what_is_no_memory_is_refused_at_once(tmp_path: Path) -> None:
+    with Simulator() as sim, pytest.raises(ConfigError, match=r"lacks snapshot and write and flush"):
+        _remembering(sim, tmp_path, {"likes": "tea"})

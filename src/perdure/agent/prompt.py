@@ -79,7 +79,7 @@ def renewed(prompt: str, memory: MemorySnapshot, read_sources: Callable[[MemoryS
 
     The sources, which are files, are read only in that case.
     """
-    if _shows_memory(prompt, memory):
+    if not memory.is_known or _shows_memory(prompt, memory):
         return prompt
     sources = read_sources(memory)
     # A prompt that does not start with our identity was supplied by the caller and is used unchanged.

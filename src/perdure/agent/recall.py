@@ -1,8 +1,10 @@
-"""Recalled context: background for a new user message, attached to it in requests and stored nowhere in the history.
+"""Recalled context, and what guards the turn from providers of the user's own.
+
+Recalled context is background for a new user message, attached to it in requests and stored nowhere in the history.
 
 A block of passages is sent with its message until the next compaction, byte for byte the same (`Sidecars` in
 `agent.session`). `StoreRecall` takes them from the search over the user's stored conversations; any other
-`RecallProvider` can be handed in.
+`RecallProvider` can be handed in. `GuardedMemory` wraps the memory provider, built-in or not.
 """
 
 from __future__ import annotations
@@ -12,14 +14,25 @@ import inspect
 import logging
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Literal
 
-from perdure.core.concurrency import await_foreign, call_foreign, describe_object, run_coroutine
+from perdure.core.concurrency import (
+    DaemonThreads,
+    await_foreign,
+    call_foreign,
+    describe_error,
+    describe_object,
+    run_coroutine,
+)
 from perdure.core.display import full_address
-from perdure.core.errors import ConfigError, NotFound
+from perdure.core.errors import ConfigError, NotFound, ToolError
 from perdure.core.ports import (
+    Memory,
+    MemorySnapshot,
     RecallProvider,
     RecallQuery,
     Search,
@@ -148,27 +161,114 @@ def frame_background(text: str, *, max_tokens: int) -> str:
     return f"{_OPENING}\n{text}\n{_CLOSING}"
 
 
-def notify_session_switch(
-    observers: tuple[object, ...], session_id: str, *, conversation_id: str, previous_id: str | None, reason: str
-) -> None:
-    """Inform those observers that follow sessions; one that raises is logged and skipped."""
-    for observer in observers:
-        if not isinstance(observer, SessionObserver):
-            continue
+@dataclass(frozen=True, slots=True)
+class SessionSwitch:
+    """A conversation continues in another session, or was opened: then `previous_id` is None."""
+
+    session_id: str
+    conversation_id: str
+    previous_id: str | None
+    reason: str
+
+
+def call_provider(function: Callable[[], object], timeout_s: float) -> object:
+    """Call a provider's method, which may be a coroutine function. Raises TimeoutError when it takes too long."""
+
+    def call() -> object:
+        answer = call_foreign(function)
+        return run_coroutine(_await(answer)) if inspect.isawaitable(answer) else answer
+
+    future = DaemonThreads().submit(call)
+    try:
+        return future.result(timeout_s)
+    except TimeoutError:
+        if future.done():  # the provider's own
+            raise
+        raise TimeoutError(f"it took longer than {timeout_s:g} s (recall.timeout_s)") from None
+
+
+async def _await(answer: Awaitable[object]) -> object:
+    return await await_foreign(answer)
+
+
+class GuardedMemory:
+    """The memory as the agent uses it: what fails becomes a notice, and the turn goes on without it.
+
+    `timeout_s` is for a provider of the user's own; None calls the built-in ones directly.
+    """
+
+    def __init__(self, memory: Memory, *, report: Callable[[str], None], timeout_s: float | None = None) -> None:
+        self._memory = memory
+        self._report = report
+        self._timeout_s = timeout_s
+
+    def snapshot(self, user_key: str) -> MemorySnapshot:
+        """Both texts; `is_known` is False where they could not be read."""
         try:
-            answer: object = call_foreign(
+            return _to_snapshot(self._call(partial(self._memory.snapshot, user_key)))
+        except Exception as error:  # third-party code: the turn goes on without it
+            self._report(f"The memory could not be read: {describe_error(error)}")
+            return MemorySnapshot("", "", is_known=False)
+
+    def write(self, user_key: str, target: Literal["memory", "user"], text: str) -> None:
+        try:
+            self._call(partial(self._memory.write, user_key, target, text))
+        except ToolError:
+            raise
+        except Exception as error:  # third-party code: the model learns of it
+            raise ToolError(f"the note was not stored: {describe_error(error)}") from error
+
+    def flush(self) -> None:
+        try:
+            self._call(self._memory.flush)
+        except Exception as error:  # third-party code: the turn goes on without it
+            self._report(f"The memory may not be stored: {describe_error(error)}")
+
+    def inform(self, switch: SessionSwitch) -> None:
+        problem = "" if self._timeout_s is None else inform(self._memory, switch, timeout_s=self._timeout_s)
+        if problem:
+            self._report(f"The memory was not informed of the session: {problem}")
+
+    def _call(self, function: Callable[[], object]) -> object:
+        return function() if self._timeout_s is None else call_provider(function, self._timeout_s)
+
+
+def _to_snapshot(answer: object) -> MemorySnapshot:
+    memory, user = getattr(answer, "memory", None), getattr(answer, "user", None)
+    if isinstance(memory, str) and isinstance(user, str):
+        return MemorySnapshot(memory, user)
+    raise TypeError(f"snapshot returned {type(answer).__name__}, not a MemorySnapshot of two texts")
+
+
+def check_memory(memory: Memory) -> Memory:
+    """Return the provider that was handed in. Raises ConfigError where it lacks a method."""
+    lacking = [name for name in ("snapshot", "write", "flush") if not callable(getattr(memory, name, None))]
+    if lacking:
+        raise ConfigError(
+            "memory= takes an object with snapshot(user_key), write(user_key, target, text) and flush();"
+            f" {describe_object(memory)} lacks {' and '.join(lacking)}"
+        )
+    return memory
+
+
+def inform(observer: object, switch: SessionSwitch, *, timeout_s: float) -> str:
+    """Inform an observer, if it follows sessions, that the session is another; return why that failed, or ""."""
+    try:
+        if isinstance(observer, SessionObserver):
+            call_provider(
                 partial(
                     observer.on_session_switch,
-                    session_id,
-                    conversation_id=conversation_id,
-                    previous_id=previous_id,
-                    reason=reason,
-                )
+                    switch.session_id,
+                    conversation_id=switch.conversation_id,
+                    previous_id=switch.previous_id,
+                    reason=switch.reason,
+                ),
+                timeout_s,
             )
-            if inspect.iscoroutine(answer):
-                run_coroutine(await_foreign(answer))
-        except Exception:  # third-party code: the conversation must survive it
-            _log.exception("%s failed on a switch of sessions", describe_object(observer))
+    except Exception as error:  # third-party code: the conversation must survive it
+        _log.exception("%s failed on a switch of sessions", describe_object(observer))
+        return describe_error(error)
+    return ""
 
 
 def to_provider(recall: RecallProvider | Callable[[str], str] | None) -> RecallProvider | None:

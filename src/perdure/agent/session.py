@@ -24,7 +24,7 @@ from perdure.agent.projection import (
     loop_start,
     surplus_images,
 )
-from perdure.agent.recall import notify_session_switch
+from perdure.agent.recall import GuardedMemory, SessionSwitch, inform
 from perdure.context.history import tokens_of
 from perdure.context.retention import shorten_head
 from perdure.core.errors import StoreError, ToolError
@@ -396,13 +396,10 @@ class LiveSession:
 
     def _enter(self, session: Session, entries: Sequence[Entry], previous_id: str | None = None) -> None:
         self.session = session
-        notify_session_switch(
-            (self._parts.recall, self._parts.memory),
-            session.id,
-            conversation_id=session.conversation_id,
-            previous_id=previous_id,
-            reason=session.began_by,
-        )
+        switch = SessionSwitch(session.id, session.conversation_id, previous_id, session.began_by)
+        inform(self._parts.recall, switch, timeout_s=self._parts.settings.recall.timeout_s)
+        if isinstance(self._parts.memory, GuardedMemory):
+            self._parts.memory.inform(switch)
         self.entries = list(entries)
         self.newest_seq = max((e.seq for e in self.entries), default=0)
         state = self._parts.store.conversation_state(session.id)

@@ -14,7 +14,7 @@ from perdure.agent.callbacks import Callbacks
 from perdure.agent.delegation import Children, StoredPlans
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import PromptSources, Skill, platform_notes, read_context_files, read_skills, surface_note
-from perdure.agent.recall import StoreRecall, to_provider
+from perdure.agent.recall import GuardedMemory, StoreRecall, check_memory, to_provider
 from perdure.agent.runner import EventBus
 from perdure.agent.session import LiveContexts, LiveSession
 from perdure.app.auxiliary import CachedDescriber, TaskModels
@@ -25,6 +25,7 @@ from perdure.config.settings import PermissionsSettings, Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import WINDOWS_ENGINE, start_engine
 from perdure.core.errors import ConfigError
+from perdure.core.events import Notice
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot, RecallProvider
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor
@@ -107,7 +108,7 @@ class Wiring:
         self, shared: Shared, speaker: AgentUser, *, recall: Recall | None = None, memory: Memory | None = None
     ) -> None:
         self._own_recall = to_provider(recall)
-        self._own_memory = memory
+        self._own_memory = check_memory(memory) if memory is not None else None
         self.shared = shared
         self.speaker = speaker
         self.folder = speaker.folder or Path.cwd()
@@ -150,9 +151,17 @@ class Wiring:
         return self._deps
 
     def _memory(self) -> Memory:
-        """The provider handed in, or files of this machine; with a database that several share, rows in it."""
+        """The provider handed in, or the built-in one, guarded."""
+
+        def report(text: str) -> None:
+            self.events.emit(Notice(text, "warning"))
+
         if self._own_memory is not None:
-            return self._own_memory
+            return GuardedMemory(self._own_memory, report=report, timeout_s=self.settings.recall.timeout_s)
+        return GuardedMemory(self._built_in_memory(), report=report)
+
+    def _built_in_memory(self) -> Memory:
+        """Files of this machine; with a database that several share, rows in it."""
         limits = self.settings.memory.model_dump(include={"memory_max_chars", "user_max_chars"})
         files = FileMemory(self.shared.home / "memory", **limits)
         if not self.settings.store.url:

@@ -391,6 +391,8 @@ class MemorySnapshot:
 
     memory: str
     user: str
+    # False where it could not be read.
+    is_known: bool = True
 
 
 class Memory(Protocol):

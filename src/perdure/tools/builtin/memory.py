@@ -101,7 +101,10 @@ class MemoryTool:
         old: Annotated[str, "for replace and remove: a few words of the note to change"] = "",
     ) -> str:
         """Keeps short lasting facts across conversations. Only what will matter in weeks; never secrets."""
-        notes = _split_notes(getattr(self._memory.snapshot(context.user_key), target))
+        snapshot = self._memory.snapshot(context.user_key)
+        if not snapshot.is_known:  # a write would replace the notes that could not be read
+            raise ToolError("the memory cannot be read now; nothing was changed")
+        notes = _split_notes(snapshot.memory if target == "memory" else snapshot.user)
         if action == "read":
             return "\n".join(f"- {n}" for n in notes) or f"{_FILES[target]} is empty"
         if action != "remove":

@@ -87,3 +87,24 @@ def test_what_one_did_oneself_is_no_news(tmp_path: Path) -> None:
             resumed.chat("and on")
             assert again == []
         assert told == []
+
+
+@pytest.mark.spec("E9", "I7")
+def test_what_was_scrubbed_elsewhere_is_not_sent_again(tmp_path: Path) -> None:
+    def recall(text: str) -> str:
+        return "The pass phrase used to be plover-9917."
+
+    with bench(tmp_path, "One.", "Two.", "Three.", recall=recall) as b:
+        told = heard_by(b.agent)
+        b.agent.chat("The pass phrase is plover-9917.")
+        session_id = b.agent.session_id or ""
+        b.store.scrub(session_id, lambda text: text.replace("plover-9917", "[REDACTED]"))
+        assert "plover-9917" not in str(b.store.conversation_state(session_id).items()), "recalled context included"
+        b.agent.chat("go on")
+        *earlier, newest = sent(b)
+        assert "The pass phrase is [REDACTED]." in earlier[0]
+        assert "plover-9917" not in str(earlier)
+        assert "go on" in newest
+        assert told == ["This conversation went on elsewhere: secrets were redacted. It goes on from there."]
+        b.agent.chat("and on")
+        assert len(told) == 1, "it is said once"

@@ -37,6 +37,7 @@ from perdure.models.tokens import TokenCounter, entry_figures, sum_figures, text
 from perdure.models.windows import ContextWindow
 from perdure.providers.codec import ReasoningRule
 from perdure.providers.routes import RouteCursor
+from perdure.store.maintenance import SCRUB_COUNT
 from perdure.store.records import CallRecord, Conversation, Lease, Session, SessionHistory, Span, StoredEvent
 from perdure.store.store import SessionStore
 from perdure.tools.runtime import INTERRUPTED
@@ -77,24 +78,30 @@ _PREVIEW_MESSAGES, _PREVIEW_CHARS = 2, 160
 
 
 def describe_remote_changes(live: LiveSession, store: SessionStore) -> str | None:
-    """Describe what another process appended since this session was loaded; None if nothing."""
+    """Describe what another process appended or redacted since this session was loaded; None if nothing."""
     conversation = store.conversations.get(live.id)
     newest = live.newest_seq
     since = store.log.read(live.id, Span(newest + 1, conversation.last_seq)) if conversation.last_seq > newest else []
     messages = [entry.message for entry in since if entry.message.kind in _SPOKEN_KINDS]
-    if not messages and conversation.tip_session_id == live.id:
+    is_scrubbed = store.conversation_state(live.id).get(SCRUB_COUNT) != live.scrub_count
+    if not messages and conversation.tip_session_id == live.id and not is_scrubbed:
         return None
-    return "\n".join((_line(messages, conversation, live, store), *_preview_lines(messages)))
+    what = ["secrets were redacted"] if is_scrubbed else []
+    what += _additions(messages, conversation, live, store)
+    line = f"This conversation went on elsewhere: {', and '.join(what)}. It goes on from there."
+    return "\n".join((line, *_preview_lines(messages)))
 
 
-def _line(messages: Sequence[Message], conversation: Conversation, live: LiveSession, store: SessionStore) -> str:
+def _additions(
+    messages: Sequence[Message], conversation: Conversation, live: LiveSession, store: SessionStore
+) -> list[str]:
     what = []
     if messages:
         what.append(f"{len(messages)} message{'s were' if len(messages) > 1 else ' was'} added")
     if conversation.tip_session_id != live.id:
         is_undone = store.conversations.session(conversation.tip_session_id).began_by == "undo"
         what.append("a compaction was taken back" if is_undone else "it was compacted")
-    return f"This conversation went on elsewhere: {', and '.join(what)}. It goes on from there."
+    return what
 
 
 def _preview_lines(messages: Sequence[Message]) -> list[str]:
@@ -403,6 +410,7 @@ class LiveSession:
         self.entries = list(entries)
         self.newest_seq = max((e.seq for e in self.entries), default=0)
         state = self._parts.store.conversation_state(session.id)
+        self.scrub_count: int | None = state.get(SCRUB_COUNT)
         self._sidecars = Sidecars(state, session.id)
         self._forms = SentForms(SpilledResults(state), ReasoningRule.of(self._parts.routes.endpoint))
         has_handoff = any(e.message.kind == "handoff" for e in self.entries)

@@ -160,6 +160,8 @@ def _indexed_rows(
 
 
 Redact = Callable[[str], str]
+# Key in a conversation's state: how often it was scrubbed.
+SCRUB_COUNT = "scrub_count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ class Scrubber:
             tx.run("INSERT INTO permit (conversation, deed) VALUES (?, 'scrub')", (conversation.id,))
             changed = self._redact_messages(tx, conversation, redact)
             _redact_metadata(tx, conversation, redact)
+            _redact_state(tx, conversation, redact)
             tx.run("DELETE FROM permit WHERE conversation = ?", (conversation.id,))
             self._context.index.purge_removed(tx, "message")
             return conversation, changed
@@ -263,6 +266,23 @@ def _redact_metadata(tx: Transaction, conversation: Conversation, redact: Redact
             for t in (content, result)
         ]
         tx.run("UPDATE inbox SET content = ?, result = ? WHERE number = ?", (*redacted, number))
+
+
+def _redact_state(tx: Transaction, conversation: Conversation, redact: Redact) -> None:
+    """Redact the values kept for a conversation, and count the scrub for processes that have its messages in memory."""
+    own, engine = f"conversation:{conversation.id}", f"engine:{conversation.id}"
+    count = 0
+    for scope, key, value in tx.rows("SELECT scope, key, value FROM state WHERE scope IN (?, ?)", (own, engine)):
+        stored = _json_or_text(value)
+        if to_text(key) == SCRUB_COUNT and isinstance(stored, int):
+            count = stored
+        cleaned = json.dumps(_redact_json(stored, redact), ensure_ascii=True, sort_keys=True)
+        tx.run("UPDATE state SET value = ? WHERE scope = ? AND key = ?", (cleaned, scope, key))
+    tx.run(
+        "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
+        " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
+        (own, SCRUB_COUNT, json.dumps(count + 1)),
+    )
 
 
 def _json_or_text(stored: object) -> Any:

@@ -57,6 +57,27 @@ def test_a_hook_adds_a_topic_before_and_another_reads_the_outcome(tmp_path: Path
         assert len(after) == 1, "nothing was stored, so there is no outcome"
 
 
+def test_hooks_around_a_compaction_may_be_asynchronous(tmp_path: Path) -> None:
+    writer, after = Writer(), list[StoredCompaction]()
+
+    async def topic(_: CompactionContext) -> str:
+        await asyncio.sleep(0)
+        return "the migration of the zebra table"
+
+    async def keep(outcome: StoredCompaction) -> None:
+        await asyncio.sleep(0)
+        after.append(outcome)
+
+    with bench(tmp_path, *["Yes. " + "word " * 120] * 12, window=200_000, summarize=writer) as b:
+        hooks = b.agent.parts.tools.hooks
+        hooks.pre_compact.append(topic)
+        hooks.post_compact.append(keep)
+        _talk(b)
+        assert b.agent.compress().outcome == "compacted"
+    assert "the migration of the zebra table" in writer.prompts[0]
+    assert [outcome.outcome for outcome in after] == ["compacted"]
+
+
 def test_hooks_that_fail_are_logged_and_the_compaction_is_made(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

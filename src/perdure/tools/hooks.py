@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from perdure.core.concurrency import call_foreign, describe_object
+from perdure.core.concurrency import await_foreign, call_foreign, describe_object, run_coroutine
 from perdure.core.messages import ToolCall
 from perdure.tools.tool import ToolReply, to_reply
 
@@ -17,6 +18,7 @@ PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
 PostToolCall = Callable[[ToolCall, ToolReply], ToolReply | None]
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class StoredCompaction:
 
 
 # Return None, or a topic that the handoff keeps in full detail. The user's own topic goes first.
-PreCompact = Callable[[CompactionContext], str | None]
-PostCompact = Callable[[StoredCompaction], None]
+PreCompact = Callable[[CompactionContext], str | Awaitable[str | None] | None]
+PostCompact = Callable[[StoredCompaction], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class Hooks:
         topics = [context.focus] if context.focus else []
         for hook in self.pre_compact:
             try:
-                topic = call_foreign(hook, context)
+                topic = _run(hook, context)
             except Exception:  # plug-in code: the compaction must survive it
                 _log.exception("pre_compact hook %s failed", describe_object(hook))
                 continue
@@ -111,6 +113,12 @@ class Hooks:
         """Run the hooks after a compaction was stored."""
         for hook in self.post_compact:
             try:
-                call_foreign(hook, outcome)
+                _run(hook, outcome)
             except Exception:  # plug-in code: the conversation must survive it
                 _log.exception("post_compact hook %s failed", describe_object(hook))
+
+
+def _run(hook: Callable[[T], object], argument: T) -> object:
+    """Call a hook around compactions, which may be a coroutine function."""
+    answer = call_foreign(hook, argument)
+    return run_coroutine(await_foreign(answer)) if inspect.iscoroutine(answer) else answer

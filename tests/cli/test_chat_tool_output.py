@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import pytest
 from perdure.cli.chat.tool_output import output_lines
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style
-from perdure.core.events import ToolFinished, ToolStarted, ToolState, TurnFinished
+from perdure.core.concurrency import SystemClock
+from perdure.core.events import Event, ToolFinished, ToolStarted, ToolState, TurnFinished
 from perdure.core.messages import Message, ToolCall
 from perdure.tools.builtin.files import FileEditor
+from perdure.tools.runtime import ToolRuntime, ToolScope
+from perdure.tools.tool import ToolRegistry
 from perdure.tools.workspace import Workspace
 
 PLAIN = Style(is_color=False)
@@ -88,10 +92,11 @@ def test_the_newest_output_can_be_unfolded() -> None:
 
 def _edited(folder: Path, name: str, **arguments: str) -> ToolFinished:
     """A call of a real editing tool, finished."""
-    editor = FileEditor(Workspace(folder))
-    result = {"write_file": editor.write_file, "patch": editor.patch}[name](**arguments)
+    runtime = ToolRuntime(ToolRegistry(FileEditor(Workspace(folder)).tools()), clock=SystemClock())
+    events: list[Event] = []
     call = ToolCall("c1", name, json.dumps(arguments))
-    return ToolFinished(call, Message("tool", result, tool_call_id="c1", name=name), 0.1)
+    asyncio.run(runtime.batch([call], ToolScope(task_id="t"), events.append).run())
+    return next(e for e in events if isinstance(e, ToolFinished))
 
 
 def test_a_new_file_can_be_unfolded_whole(tmp_path: Path) -> None:
@@ -100,6 +105,25 @@ def test_a_new_file_can_be_unfolded_whole(tmp_path: Path) -> None:
     assert "… 29 more lines; Ctrl-O shows all of it" in shown
     added = "\n".join(f"+line {n}" for n in range(40))
     assert transcript.unfold() == f"write_file big.py\nCreated big.py: 40 lines\n@@ 40 lines @@\n{added}"
+
+
+def test_a_file_that_is_replaced_shows_the_lines_that_were_lost(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# demo\nkeep\nlost\n")
+    shown, transcript = _shown(_edited(tmp_path, "write_file", path="a.md", content="# new\nkeep\n"))
+    assert "  @@ -1,3 +1,2 @@\n  -# demo\n  +# new\n   keep\n  -lost\n" in shown
+    assert transcript.unfold().endswith("@@ -1,3 +1,2 @@\n-# demo\n+# new\n keep\n-lost")
+    shown, _ = _shown(_edited(tmp_path, "write_file", path="a.md", content=""))
+    assert "-# new\n  -keep\n" in shown
+
+
+def test_a_long_file_that_is_replaced_can_be_unfolded_with_every_lost_line(tmp_path: Path) -> None:
+    old, new = ([f"{word} {n}" for n in range(1_500)] for word in ("old", "new"))
+    (tmp_path / "a.txt").write_text("\n".join(["same"] * 9 + old + ["end"] * 9))
+    content = "\n".join(["same"] * 9 + new + ["end"] * 9)
+    _, transcript = _shown(_edited(tmp_path, "write_file", path="a.txt", content=content))
+    lines = transcript.unfold().split("\n")
+    assert lines[2:6] == ["@@ -7,1506 +7,1506 @@", " same", " same", " same"]
+    assert lines[6:] == [*(f"-{line}" for line in old), *(f"+{line}" for line in new), " end", " end", " end"]
 
 
 @pytest.mark.parametrize("count", [60, 400])

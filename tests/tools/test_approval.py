@@ -252,6 +252,36 @@ def test_every_writing_tool_has_the_same_policy(tmp_path: Path, path: str, reaso
     assert reasons == [reason] * 6 if reason is not None else reasons == []
 
 
+@pytest.mark.parametrize(
+    ("path", "present", "shown"),
+    [
+        ("../a.md", b"# demo\nkeep\nlost\n", "@@ -1,3 +1,2 @@\n-# demo\n+# new\n keep\n-lost"),
+        ("../a.md", None, "+# new\n+keep"),
+        ("../a.md", b"\x00\x01", "@@ replaces a binary file, 2 bytes @@\n+# new\n+keep"),
+        ("../a.md", b"x\n" * 300_000, "@@ replaces a large file, 600,000 bytes @@\n+# new\n+keep"),
+        (
+            "../.ssh/id_rsa",
+            b"SECRET\n",
+            "@@ replaces a file that may hold credentials, 7 bytes @@\n+# new\n+keep",
+        ),
+    ],
+)
+def test_the_question_about_a_file_shows_the_lines_that_are_lost(
+    tmp_path: Path, path: str, present: bytes | None, shown: str
+) -> None:
+    approver = ScriptedApprover("no", "no")
+    runtime = GuardedRuntime(tmp_path, approver)
+    target = runtime.folder / path
+    target.parent.mkdir(exist_ok=True)
+    if present is not None:
+        target.write_bytes(present)
+    runtime.run("write_file", path=path, content="# new\nkeep\n")
+    assert approver.requests[0].action == f"write_file(path={path!r})\n{shown}"
+    if present is not None and path == "../a.md" and b"lost" in present:
+        runtime.run("write_file", path=path, content="")
+        assert approver.requests[1].action.endswith("-# demo\n-keep\n-lost")
+
+
 @pytest.mark.spec("J6")
 def test_unreadable_command_is_asked_about_with_its_reason(tmp_path: Path) -> None:
     approver = ScriptedApprover("no", "no", "no")

@@ -110,11 +110,11 @@ def test_empty_files_folders_and_other_encodings_are_read(reader: FileReader, fo
 
 
 def test_write_file_creates_folders_and_keeps_the_mode(editor: FileEditor, folder: Path) -> None:
-    assert editor.write_file("new/deep/a.txt", "one\ntwo") == "Created new/deep/a.txt: 2 lines"
+    assert editor.write_file("new/deep/a.txt", "one\ntwo").text == "Created new/deep/a.txt: 2 lines"
     script = folder / "run.sh"
     script.write_text("old")
     script.chmod(0o755)
-    assert editor.write_file("run.sh", "new\n").startswith("Replaced")
+    assert editor.write_file("run.sh", "new\n").text.startswith("Replaced")
     assert script.stat().st_mode & 0o777 == 0o755
     assert [p.name for p in folder.iterdir() if p.name.startswith(".")] == []
 

@@ -26,6 +26,10 @@ _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u
 
 # difflib is quadratic where many lines are similar.
 _COMPARED_LINES = 300
+# Of whole files more is compared: difflib skips the frequent lines of a long text.
+_COMPARED_FILE_LINES = 1_000
+_CONTEXT_LINES = 3
+_HUNK = re.compile(r"([-+])(\d+)")
 # Arguments that identify a call, most telling first.
 _TARGET_KEYS = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
 
@@ -82,6 +86,40 @@ def edit_lines(name: str, arguments: Mapping[str, Any]) -> list[str]:
             return list(difflib.unified_diff(before, after, lineterm="", n=most))[3:]
         case _:
             return []
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    """Return the unified diff of two texts, every removed line included; one line in `@@` where no line differs.
+
+    Where too much lies between the first change and the last to compare it, all of that is removed and added.
+    """
+    old, new = _split_lines(before), _split_lines(after)
+    if old == new:
+        return ["@@ the same lines @@"]
+    same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    pairs = zip(reversed(old[same:]), reversed(new[same:]), strict=False)
+    tail = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)) - same)
+    first, kept = max(0, same - _CONTEXT_LINES), max(0, tail - _CONTEXT_LINES)
+    old, new = old[first : len(old) - kept], new[first : len(new) - kept]
+    if max(len(old), len(new)) > _COMPARED_FILE_LINES:
+        end = tail - kept
+        head = f"@@ -{first + 1},{len(old)} +{first + 1},{len(new)} @@"
+        removed, added = old[same - first : len(old) - end], new[same - first : len(new) - end]
+        around = [f" {line}" for line in old[: same - first]], [f" {line}" for line in old[len(old) - end :]]
+        return [head, *around[0], *(f"-{line}" for line in removed), *(f"+{line}" for line in added), *around[1]]
+    diff = list(difflib.unified_diff(old, new, lineterm="", n=_CONTEXT_LINES))[2:]
+    return [shift_hunk(line, first) for line in diff]
+
+
+def shift_hunk(line: str, first: int) -> str:
+    """Shift the line numbers of a hunk header by the `first` lines that were not compared."""
+    if not line.startswith("@@ "):
+        return line
+    return _HUNK.sub(lambda m: f"{m[1]}{int(m[2]) + first}", line)
+
+
+def _split_lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def _is_odd(character: str) -> bool:

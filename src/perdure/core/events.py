@@ -105,6 +105,8 @@ class ToolFinished:
     # False where the model made the tool's name up.
     is_registered: bool = True
     helper: str = ""
+    # What the call removed (`-`) and added (`+`), where it replaced a file.
+    diff: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

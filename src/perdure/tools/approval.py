@@ -14,7 +14,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from perdure.tools.runtime import ToolScope
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.types import KINDS, Unreadable, has_taint, strip_taints
 from perdure.tools.tool import Tool
-from perdure.tools.workspace import Workspace
+from perdure.tools.workspace import Workspace, write_diff
 
 if TYPE_CHECKING:
     from perdure.tools.shell_safety.analyzer import CommandAnalysis
@@ -199,7 +199,7 @@ class ApprovalGuard:
     ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
-        action = _action(tool, arguments)
+        action = _action(tool, arguments, await asyncio.to_thread(self._changed_lines, tool, arguments))
         request = ApprovalRequest(
             action=action,
             reason=escape_invisible("; ".join(f"{item.why}: {item.what}" for item in items)),
@@ -209,6 +209,18 @@ class ApprovalGuard:
             is_lasting=any(KINDS[item.kind].is_lasting for item in items),
         )
         return await self._approver.approve(request)
+
+    def _changed_lines(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[str]:
+        """Return what an edit removes and adds; empty for other calls. Blocks: a file is compared as it is now."""
+        match tool.name, dict(arguments):
+            case "write_file", {"path": str(path), "content": str(content)} if path.strip():
+                target = self._workspace.resolve(path)
+                zones = self._zones()
+                # A question may be answered on a service that others read.
+                is_secret = zones.is_credential(target.as_posix()) or zones.is_credential(path)
+                return write_diff(target, content, is_secret=is_secret)
+            case _:
+                return edit_lines(tool.name, arguments)
 
     def _locate(self, what: str, action: str) -> str:
         """Return the dangerous part as it is written in the action: with `~` or `$HOME`, and with its quotes."""
@@ -299,11 +311,11 @@ def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallP
 _EDITED_TEXTS = ("content", "old", "new")
 
 
-def _action(tool: Tool, arguments: Mapping[str, Any]) -> str:
+def _action(tool: Tool, arguments: Mapping[str, Any], lines: Sequence[str]) -> str:
     """Format the action for the user: the command itself, the diff of an edit, or the tool with its arguments."""
     if tool.command_parameter is not None:
         text = str(arguments.get(tool.command_parameter, ""))
-    elif lines := edit_lines(tool.name, arguments):
+    elif lines:
         others = ", ".join(f"{k}={v!r}" for k, v in arguments.items() if k not in _EDITED_TEXTS and v is not False)
         text = "\n".join([f"{tool.name}({others})", *lines])
     else:

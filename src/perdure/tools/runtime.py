@@ -247,6 +247,7 @@ class Batch:
                 state=_state_of(limited),
                 exit_code=reply.exit_code,
                 is_registered=limited.tool is not None,
+                diff=reply.diff,
             )
         )
 

@@ -231,6 +231,8 @@ class ToolReply:
     source: str | None = None
     # Images and other content parts, appended to the text.
     parts: tuple[Part, ...] = ()
+    # The lines that the call removed from a file and added to it, for the user; the model does not read them.
+    diff: tuple[str, ...] = ()
 
 
 def to_reply(value: Any) -> ToolReply:

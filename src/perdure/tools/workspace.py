@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.core import files
+from perdure.core.display import changed_lines, edit_lines
 from perdure.core.errors import ToolError
 
 
@@ -17,6 +18,35 @@ def replace_file(target: Path, content: bytes, *, mode: int | None = None, is_du
         files.replace_file(target, content, mode=files.mode_of(target, default=mode), is_durable=is_durable)
     except OSError as error:
         raise ToolError(f"{target} cannot be written: {error.strerror}") from None
+
+
+# Larger files are not compared with what replaces them.
+_MAX_COMPARED_BYTES = 500_000
+
+
+def write_diff(target: Path, content: str, *, is_secret: bool = False) -> tuple[str, ...]:
+    """Return the lines that writing `content` removes (`-`) and adds (`+`). Blocks; reads the file as it is now.
+
+    Where the earlier lines cannot be shown (a binary, large or secret file), the first line in `@@` says what is lost.
+    """
+    try:
+        if not target.is_file():
+            return tuple(edit_lines("write_file", {"content": content}))
+        size = target.stat().st_size
+        raw = target.read_bytes() if size <= _MAX_COMPARED_BYTES and not is_secret else b""
+    except OSError as error:
+        return _replaced(f"a file that cannot be read ({error.strerror})", content)
+    if is_secret:
+        return _replaced(f"a file that may hold credentials, {size:,} bytes", content)
+    if size > _MAX_COMPARED_BYTES or len(content) > _MAX_COMPARED_BYTES:
+        return _replaced(f"a large file, {size:,} bytes", content)
+    if b"\0" in raw:
+        return _replaced(f"a binary file, {size:,} bytes", content)
+    return tuple(changed_lines(raw.decode("utf-8", "replace"), content))
+
+
+def _replaced(what: str, content: str) -> tuple[str, ...]:
+    return (f"@@ replaces {what} @@", *edit_lines("write_file", {"content": content}))
 
 
 MAX_PATH_CHARS = 4_096

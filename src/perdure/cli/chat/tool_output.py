@@ -59,7 +59,9 @@ def whole_output(event: ToolFinished) -> str:
 
 
 def _changed_lines(event: ToolFinished) -> list[str]:
-    """The change of a file as a diff: from the result, or from the arguments where the result has not all of it."""
+    """The change of a file as a diff: of the call, its result, or its arguments where that has not all."""
+    if event.diff:
+        return [safe(line) for line in event.diff]
     text = plain_output(event)
     arguments = event.call.parsed_arguments() or {}
     is_patch = event.call.name == "patch"

@@ -7,7 +7,6 @@ import contextlib
 import difflib
 import heapq
 import mimetypes
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,10 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from perdure.core.display import shift_hunk
 from perdure.core.errors import NotFound, ToolError
+from perdure.core.messages import clean
 from perdure.core.ports import Outputs
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
-from perdure.tools.workspace import Workspace, replace_file
+from perdure.tools.workspace import Workspace, replace_file, write_diff
 
 _QUOTES = str.maketrans("‘’‚‛“”„‟–—\u00a0", "''''\"\"\"\"-- ")
 # No hint is computed for longer files: it would cost more than reading them again.
@@ -331,7 +332,6 @@ _DIFF_LINES = 60
 _COMPARED_LINES = 300
 _CLOSE_LINES = 40
 _CLOSE_CHARS = 8_000
-_HUNK = re.compile(r"([-+])(\d+)")
 
 
 class _PathLocks:
@@ -378,17 +378,19 @@ class FileEditor:
         self,
         path: Annotated[str, "the file to write; missing folders are made"],
         content: Annotated[str, "its whole new content"],
-    ) -> str:
+    ) -> ToolReply:
         """Writes a whole file, replacing what was there."""
         target = self._workspace.resolve(path)
         existed = target.exists()
         if target.is_dir():
             raise ToolError(f"{path} is a folder")
         with _PATH_LOCKS.hold(target):
+            diff = write_diff(target, content) if existed else ()
             replace_file(target, content.encode("utf-8", "replace"))
         lines = content.count("\n") + (not content.endswith("\n") and bool(content))
         done = "Replaced" if existed else "Created"
-        return f"{done} {self._workspace.display_path(target)}: {lines:,} {'line' if lines == 1 else 'lines'}"
+        text = f"{done} {self._workspace.display_path(target)}: {lines:,} {'line' if lines == 1 else 'lines'}"
+        return ToolReply(clean(text), diff=diff)
 
     def patch(
         self,
@@ -465,18 +467,11 @@ def _diff(before: str, after: str) -> str:
     # difflib is quadratic in the number of lines between the first change and the last.
     is_truncated = max(len(old), len(new)) - prefix - suffix > _COMPARED_LINES
     changed, to = (part[prefix : len(part) - suffix][:_COMPARED_LINES] for part in (old, new))
-    lines = [_shift_hunk(line, prefix) for line in difflib.unified_diff(changed, to, lineterm="", n=1)][2:]
+    lines = [shift_hunk(line, prefix) for line in difflib.unified_diff(changed, to, lineterm="", n=1)][2:]
     if is_truncated:
         return "\n".join(lines[:_DIFF_LINES]) + "\n[… more changes further down]"
     more = f"\n[… {len(lines) - _DIFF_LINES} more lines of the diff]" if len(lines) > _DIFF_LINES else ""
     return "\n".join(lines[:_DIFF_LINES]) + more
-
-
-def _shift_hunk(line: str, first: int) -> str:
-    """Shift the line numbers of a hunk header by the `first` lines that were not compared."""
-    if not line.startswith("@@ "):
-        return line
-    return _HUNK.sub(lambda m: f"{m[1]}{int(m[2]) + first}", line)
 
 
 def _read_text(path: Path) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import pytest
 
 from perdure.app.runtime import route_of
 from perdure.cli.chat.command_context import ChatCommandContext
-from perdure.cli.chat.status import closing_lines, status_line
+from perdure.cli.chat.status import closing_lines, route_lines, status_line
 from perdure.commands.context import totals_lines
 from perdure.commands.registry import all_commands
 from perdure.config.settings import Settings
@@ -143,6 +143,65 @@ def test_a_resumed_conversation_has_its_model_again_and_says_so(home: Path) -> N
         with opened({"model.name": "m-1"}, session_id) as surface:
             assert surface.agent.endpoint.model == "m-1"
             assert surface.resume_notes == ()
+
+
+def test_the_command_to_go_on_comes_back_with_the_configured_window(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), window=128_000, script=["One.", "Two."]) as sim:
+        shared = {"model.base_url": sim.base_url, "model.context_length": "12000"}
+        with opened({**shared, "model.name": "m-2", "model.provider": "custom"}) as surface:
+            surface.agent.chat("hello")
+            surface.store_choices()
+            session_id = surface.session_id
+            assert "model.context_length=12000" in "\n".join(closing_lines(surface))
+        for configured in ("", f"model: {{base_url: '{sim.base_url}', name: m-1}}\n"):
+            (home / "config.yaml").write_text(configured)
+            with opened(shared, session_id) as surface:
+                surface.agent.measure()
+                assert (surface.agent.endpoint.model, surface.agent.gauge.window) == ("m-2", 12_000)
+                assert bool(surface.resume_notes) == bool(configured)
+        # The window in the file is about the model that it names.
+        (home / "config.yaml").write_text(f"model: {{base_url: '{sim.base_url}', name: m-1, context_length: 12000}}\n")
+        with opened({}, session_id) as surface:
+            surface.agent.measure()
+            assert (surface.agent.endpoint.model, surface.agent.gauge.window) == ("m-2", 128_000)
+
+
+def test_the_command_to_go_on_has_no_window_of_a_model_that_was_left(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), window=128_000, script=["One."]) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1", "model.context_length": "12000"}
+        with opened(flags) as surface:
+            surface.choose_model("m-2")
+            surface.agent.chat("hello")
+            assert "model.context_length" not in "\n".join(closing_lines(surface))
+
+
+def test_a_window_configured_without_a_model_is_that_of_the_model_chosen_first(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), window=128_000, script=["One."]) as sim:
+        flags = {"model.base_url": sim.base_url, "model.context_length": "12000"}
+        surface = ChatCommandContext(flags, offers_models=True)
+        assert (surface.agent.endpoint.model, surface.unchosen_models) == ("m-1", ("m-1", "m-2"))
+        assert surface.choose_model("m-2").startswith("m-2")
+        surface.agent.chat("hello")
+        assert (surface.agent.endpoint.model, surface.agent.gauge.window) == ("m-2", 12_000)
+        assert "model.context_length=12000" in "\n".join(closing_lines(surface))
+        surface.close()
+        surface.store.close()
+
+
+def test_a_mode_that_the_project_does_not_grant_is_reported(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "app"
+    (folder / ".perdure").mkdir(parents=True)
+    (folder / ".perdure" / "permissions.yaml").write_text("mode: ask\n")
+    monkeypatch.chdir(folder)
+    with opened({"model.provider": "local", "permissions.mode": "edits"}) as surface:
+        lines = list(route_lines(surface))
+        assert surface.permissions.mode == "ask"
+        assert len([line for line in lines if "the permission mode is ask, not edits" in line]) == 1
+    for flags in ({}, {"permissions.mode": "plan"}):
+        with opened({"model.provider": "local", **flags}) as surface:
+            assert not any("permission mode is" in line for line in route_lines(surface))
 
 
 def test_a_resumed_conversation_whose_model_cannot_be_used_says_why(home: Path) -> None:

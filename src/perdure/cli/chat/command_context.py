@@ -12,11 +12,11 @@ from typing import Any
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, choose_route, find_choices
-from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, open_user_store, route_to
+from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, named_model, open_user_store, route_to
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
 from perdure.config.load import load
-from perdure.config.settings import PermissionMode
+from perdure.config.settings import PermissionMode, Settings
 from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
@@ -75,6 +75,8 @@ class ChatCommandContext:
         self._choices_at_s = float("-inf")
         # The mode chosen in this chat; None: as the settings and the project have it.
         self._mode: PermissionMode | None = None
+        # Why this chat is not in the mode it was called with.
+        self._mode_warning = ""
         # The model chosen in this chat, which new conversations of it begin with; None: as the settings have it.
         self._model_name: str | None = None
         # The session, mode and model that were stored last.
@@ -87,6 +89,8 @@ class ChatCommandContext:
     @property
     def agent(self) -> ConversationAgent:
         if self._agent is None:
+            if self._next_id is not None:
+                self.settings = self._with_own_model(self._next_id)
             try:
                 self._agent = self._make_agent()
             except ModelNotNamed as error:
@@ -96,14 +100,52 @@ class ChatCommandContext:
                 named = self.settings.model.model_copy(update={"name": error.models[0]})
                 self.settings = self.settings.model_copy(update={"model": named})
                 self._agent = self._make_agent()
+            self._mode_warning = ""
             if self._mode is not None:
                 self.permissions.mode = self._mode
+            elif self.flags.get("permissions.mode", self.permissions.mode) != self.permissions.mode:
+                self._mode_warning = (
+                    f"the permission mode is {self.permissions.mode}, not {self.flags['permissions.mode']}:"
+                    " .perdure/permissions.yaml of this project sets it; /mode changes it"
+                )
             if self._next_id is not None:
                 self.resume_notes = self._restore(self._next_id)
             elif self._model_name is not None:
                 self._agent.conversation.switch_model(route_to(self.settings, self._model_name))
             self._stop_hearing = self._agent.events.listen(self.person.hear)
         return self._agent.conversation
+
+    @property
+    def has_configured_window(self) -> bool:
+        """Whether a configured `model.context_length` is about the model at hand, not about one left with /model."""
+        return self._model_name is None or self.agent.endpoint.model == self.settings.model.name
+
+    def _with_own_model(self, session_id: str) -> Settings:
+        """Name the model of a resumed conversation in the settings where their `context_length` is meant for it.
+
+        It is where no model is configured beside it, or where this run was called with it; and at that address alone.
+        """
+        configured = self._loaded.settings.model
+        is_other = configured.name is not None and "model.context_length" not in self.flags
+        if is_other or self._names_model or configured.context_length is None or configured.base_url is None:
+            return self.settings
+        name = self._stored_model(session_id)
+        named = named_model(self._loaded.settings, name) if name is not None else configured
+        is_at_address = named.base_url == configured.base_url
+        return self.settings.model_copy(update={"model": named}) if is_at_address else self.settings
+
+    @property
+    def _names_model(self) -> bool:
+        """Whether this run was called with a model."""
+        return "model.name" in self.flags or "model.provider" in self.flags
+
+    def _stored_model(self, session_id: str) -> str | None:
+        """Return `provider/model` of a conversation: the chosen one, else that of its last call unless embedded."""
+        chosen = self.store.conversation_state(session_id).get(MODEL_KEY)
+        if isinstance(chosen, str):
+            return chosen
+        route = self.store.conversations.session(session_id).route
+        return f"{route.provider}/{route.model}" if route.model and route.provider != EMBEDDED_PROVIDER else None
 
     def _make_agent(self) -> Agent:
         return Agent(
@@ -127,16 +169,15 @@ class ChatCommandContext:
 
     def _restore_model(self, session_id: str) -> str:
         conversation, present = self.agent, self.agent.endpoint
-        state, route = self.store.conversation_state(session_id), self.store.conversations.session(session_id).route
-        chosen = state.get(MODEL_KEY)
-        if "model.name" in self.flags or "model.provider" in self.flags:
-            state.set(MODEL_KEY, f"{present.provider}/{present.model}")
+        if self._names_model:
+            self.store.conversation_state(session_id).set(MODEL_KEY, f"{present.provider}/{present.model}")
             return ""
-        if not isinstance(chosen, str) and (not route.model or route.provider == EMBEDDED_PROVIDER):
+        name = self._stored_model(session_id)
+        if name is None:
             # A model to try things out with is no choice: whatever is configured by now is better.
-            is_other = bool(route.model) and route.model != present.model
-            return f"This conversation was with {route.model}; {present.model} goes on." if is_other else ""
-        name = chosen if isinstance(chosen, str) else f"{route.provider}/{route.model}"
+            model = self.store.conversations.session(session_id).route.model
+            is_other = bool(model) and model != present.model
+            return f"This conversation was with {model}; {present.model} goes on." if is_other else ""
         try:
             chain = route_to(self.settings, name)
             problem = missing_key(chain.main) if not self.settings.credentials.command else None
@@ -144,10 +185,11 @@ class ChatCommandContext:
             problem = str(error)
         if problem is not None:
             return f"This conversation was with {name}, which cannot be used here: {problem}. {present.model} goes on."
-        if (chain.main.provider, chain.main.model) == (present.provider, present.model):
+        if (chain.main.provider, chain.main.model) != (present.provider, present.model):
+            self.unchosen_models = ()
+            conversation.switch_model(chain)
+        elif self._loaded.settings.model.name in (None, present.model):
             return ""
-        self.unchosen_models = ()
-        conversation.switch_model(chain)
         return f"Going on with {chain.main.model}, the model of this conversation; /model changes it."
 
     def _restore_mode(self, session_id: str) -> str:
@@ -176,7 +218,7 @@ class ChatCommandContext:
 
     @property
     def warnings(self) -> Sequence[str]:
-        own = (*self._loaded.warnings, *self._command_warnings)
+        own = (*self._loaded.warnings, *self._command_warnings, *filter(None, [self._mode_warning]))
         return (*own, *self._agent.warnings) if self._agent is not None else own
 
     @property
@@ -225,7 +267,12 @@ class ChatCommandContext:
 
     def choose_model(self, name: str) -> str:
         route, label = choose_route(self.settings, name)
-        self.agent.switch_model(route)
+        if self.unchosen_models and self.settings.model.context_length is not None and self.session_id is None:
+            # The first choice is what the settings left open, so their window is about it.
+            self.close()
+            self.settings = self.settings.model_copy(update={"model": named_model(self.settings, name)})
+        else:
+            self.agent.switch_model(route)
         self._model_name = name
         self.store_choices()
         if not self.unchosen_models:

@@ -89,10 +89,11 @@ _RESTORED = ("model.name", "model.provider", "permissions.mode", "tools.approval
 def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator[str]:
     """Return the command that resumes the session, with the environment and the config of this run, in lines."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in own_variables().items()]
+    restored = _RESTORED if surface.has_configured_window else (*_RESTORED, "model.context_length")
     flags = [
         f"--set {shlex.quote(f'{name}={value}')}"
         for name, value in surface.flags.items()
-        if name not in _RESTORED and not is_secret_name(name)
+        if name not in restored and not is_secret_name(name)
     ]
     resume = f"chat --resume {conversation_id}"
     if not variables and not flags:

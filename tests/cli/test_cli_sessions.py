@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,9 @@ def test_search_and_show_open_what_was_said(home: Path) -> None:
     address = found.out.split()[0]
     assert "where are the sprockets?" in perdure(home, "sessions", "show", address).out
     conversation, inner = address.split("/")
-    assert "where are the sprockets?" in perdure(home, "sessions", "show", conversation, inner).out
+    opened = perdure(home, "sessions", "show", conversation, inner).out
+    assert "where are the sprockets?" in opened
+    assert re.match(r"\[m:1 · user · \d{4}-\d\d-\d\d \d\d:\d\d\]\n", opened), "the reader's own time"
     whole = perdure(home, "sessions", "show", conversation).out
     assert whole.index("m:1 user") < whole.index("m:2 assistant")
     nothing = perdure(home, "sessions", "search", "nowhere-at-all")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from perdure.cli.style import fit_lines, safe, wrap_lines
@@ -20,6 +22,12 @@ def test_a_bar_gives_way_before_words_are_wrapped(width: int) -> None:
         assert cells.count("│") == 1
         assert abs(cells.count("█") / len(cells) - 0.5) <= 0.1
         assert abs(cells.index("│") / len(cells) - 0.75) <= 0.1
+
+
+def test_a_narrow_bar_has_one_mark() -> None:
+    for mark, width in itertools.product(range(0, 12_001, 250), range(34, 60)):
+        (line, *_) = fit_lines([f"context {bar(7_058, 12_000, mark=mark)} 7,058 of 12,000 tokens"], width)
+        assert line.count("│") == 1, (mark, width, line)
 
 
 def test_what_could_steer_a_terminal_is_left_out() -> None:

@@ -199,6 +199,7 @@ def test_a_find_in_another_conversation_is_opened_there(desk: Desk) -> None:
 def test_undo_takes_the_compaction_back_and_the_next_one_waits(desk: Desk) -> None:
     before = len(desk.store.history(desk.agent.session_id or "").entries)
     assert "undone" in desk.do("/undo").text
+    assert ", 1 undone\n" in desk.do("/usage").text
     assert len(desk.store.history(desk.agent.session_id or "").entries) > before
     assert desk.store.conversations.session(desk.agent.session_id or "").began_by == "undo"
 
@@ -386,6 +387,8 @@ def test_times_of_an_opened_address_are_the_readers_own(monkeypatch: pytest.Monk
     try:
         text = "[m:1 · user · 2026-11-16 16:48 UTC]\nat 2026-11-16 16:48 UTC"
         assert local_times(text) == "[m:1 · user · 2026-11-17 01:48]\nat 2026-11-16 16:48 UTC"
+        result = "[m:3 · tool · 2026-11-16 16:48 UTC · answers call_1]\n{}"
+        assert local_times(result) == "[m:3 · tool · 2026-11-17 01:48 · answers call_1]\n{}"
     finally:
         monkeypatch.undo()
         time.tzset()

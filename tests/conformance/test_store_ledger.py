@@ -80,10 +80,13 @@ def test_a_conversation_sums_its_chain_and_a_session_itself(store: SessionStore)
     store.ledger.record_call(call(second, at=2))
     store.ledger.record_call(call(second, at=3, task="compression", model="small", cost=0.01))
     totals = store.ledger.totals(first)
-    assert (totals.calls, totals.compactions) == (3, 1)
+    assert (totals.calls, totals.compactions, totals.undone_compactions) == (3, 1, 0)
     assert totals.cost_usd == pytest.approx(1.01)
     assert store.ledger.session_totals(first).calls == 1
     assert store.ledger.session_totals(second).calls == 2
+    store.undo(first)
+    totals = store.ledger.totals(first)
+    assert (totals.compactions, totals.undone_compactions) == (1, 1)
 
 
 @pytest.mark.spec("A7")

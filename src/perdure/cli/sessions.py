@@ -109,7 +109,8 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
 def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: bool) -> None:
     """Search all messages of all conversations, compacted or not.
 
-    Words must all occur; "a phrase" matches as a whole; pre* is a prefix. Exit status 1 where nothing is found.
+    What has all the words comes first, then what has some; "a phrase" matches as a whole, where it occurs; pre* is a
+    prefix. Exit status 1 where nothing is found.
 
     \b
     Examples:
@@ -161,11 +162,16 @@ def _print_pages(parts: Sequence[str]) -> None:
 
 
 def _print_address(store: SessionStore, any_id: str, address: str) -> None:
-    offset: int | None = 0
+    from perdure.commands.format import local_times
+
+    offset, rest = 0, ""  # type: int | None, str
+    is_output = address.startswith("output:")
     while offset is not None:
         page = store.open(address, conversation_id=any_id, offset=offset, limit=_PAGE_CHARS)
-        _print(page.text, ends=page.next_offset is None)
         offset = page.next_offset
+        # A page may end within the header of a message: whole lines are printed.
+        lines, newline, rest = (rest + page.text).rpartition("\n") if offset is not None else (rest + page.text, "", "")
+        _print(f"{lines if is_output else local_times(lines)}{newline}", ends=offset is None)
 
 
 _OUTCOMES = {

@@ -133,8 +133,10 @@ def _with_shorter_bar(line: str, excess: int) -> str:
     def shortened(match: re.Match[str]) -> str:
         cells = match[0]
         size = max(_LEAST_BAR, len(cells) - excess)
-        sampled = [cells[i * len(cells) // size] for i in range(size)]
-        if (mark := cells.find("│")) >= 0:  # a mark that fell between two cells is still a mark
+        mark = cells.find("│")
+        plain = cells.replace("│", "█" if cells[:mark].endswith("█") else "░")
+        sampled = [plain[i * len(cells) // size] for i in range(size)]
+        if mark >= 0:  # one mark, also where it falls between two cells
             sampled[mark * size // len(cells)] = "│"
         return "".join(sampled)
 

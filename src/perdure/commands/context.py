@@ -192,12 +192,13 @@ def usage(surface: CommandContext, argument: str) -> CommandResult:
 
 def totals_lines(totals: Totals) -> list[str]:
     """Tokens by class, cost, cache hit rate, calls, compactions, and what ended unreported."""
+    undone = f", {totals.undone_compactions:,} undone" if totals.undone_compactions else ""
     lines = [
         *usage_lines(totals.usage),
         f"{'cost':<18} {total_cost(totals):>12}",
         f"{'cache hit rate':<18} {share(totals.usage.cache_hit_rate):>12}",
         f"{'model calls':<18} {totals.calls:>12}",
-        f"{'compactions':<18} {totals.compactions:>12}",
+        f"{'compactions':<18} {totals.compactions:>12}{undone}",
     ]
     if totals.unreported_calls:
         about = tokens(totals.unreported_estimate_tokens)

@@ -13,7 +13,9 @@ from perdure.core.usage import CanonicalUsage
 from perdure.store.records import Totals
 
 # The head of a message in an opened address: `[m:12 · user · 2026-11-16 16:48 UTC]`.
-_MESSAGE_TIME = re.compile(r"^(\[m:\d+ · [^\]\n]{1,80} · )(\d{4}-\d\d-\d\d \d\d:\d\d) UTC\]", re.MULTILINE)
+_MESSAGE_TIME = re.compile(
+    r"^(\[m:\d+ · [^\]\n]{1,80} · )(\d{4}-\d\d-\d\d \d\d:\d\d) UTC(?=\]| · answers )", re.MULTILINE
+)
 _FULL, _EMPTY, _MARK = "█", "░", "│"
 # Eighths of a cell: a small part is seen, and not seen larger than it is.
 _EIGHTHS = "▏▎▍▌▋▊▉"
@@ -61,7 +63,7 @@ def local_times(text: str) -> str:
 
     def localize(match: re.Match[str]) -> str:
         moment = datetime.strptime(match[2], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
-        return f"{match[1]}{when(int(moment.timestamp() * 1_000))}]"
+        return f"{match[1]}{when(int(moment.timestamp() * 1_000))}"
 
     return _MESSAGE_TIME.sub(localize, text)
 

@@ -181,7 +181,7 @@ class AgentSettings(Section):
     )
     loop_repeats: Annotated[int, Field(ge=0)] = Field(
         default=3,
-        description="Rounds of the same tool calls with the same results before you and the model are told; 0 never.",
+        description="Rounds of the same tool calls and results, at least 5 calls in all, before you are told; 0 never.",
     )
 
 

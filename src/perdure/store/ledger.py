@@ -241,10 +241,14 @@ class Ledger:
         def load(tx: Transaction) -> Totals:
             owner = conversation_id_of(tx, any_id)
             sums = tx.rows(f"SELECT {_SUMS} FROM call k WHERE k.conversation = ?", (owner,))[0]
-            rotations = tx.rows(
-                "SELECT COUNT(*) FROM session WHERE conversation = ? AND began_by = 'compression'", (owner,)
+            began = tx.rows(
+                "SELECT began_by, COUNT(*) FROM session WHERE conversation = ? AND began_by IN ('compression', 'undo')"
+                " GROUP BY began_by",
+                (owner,),
             )
-            return _totals(sums, compactions=rotations[0][0])
+            sessions = {to_text(kind): _to_int(count) for kind, count in began}
+            totals = _totals(sums, compactions=sessions.get("compression", 0))
+            return replace(totals, undone_compactions=sessions.get("undo", 0))
 
         return self._context.database.read(load)
 

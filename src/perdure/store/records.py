@@ -234,6 +234,8 @@ class Totals:
     unreported_calls: int = 0
     unreported_estimate_tokens: int = 0
     compactions: int = 0
+    # Those of them that were undone.
+    undone_compactions: int = 0
 
     @property
     def least_cost_usd(self) -> float | None:

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from perdure.app.runtime import route_of
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.status import closing_lines, route_lines, status_line
+from perdure.cli.main import cli
 from perdure.commands.context import totals_lines
 from perdure.commands.registry import all_commands
 from perdure.config.settings import Settings
@@ -202,6 +204,19 @@ def test_a_mode_that_the_project_does_not_grant_is_reported(
     for flags in ({}, {"permissions.mode": "plan"}):
         with opened({"model.provider": "local", **flags}) as surface:
             assert not any("permission mode is" in line for line in route_lines(surface))
+
+
+def test_a_stricter_mode_of_the_command_line_beats_that_of_a_trusted_project(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "app"
+    (folder / ".perdure").mkdir(parents=True)
+    (folder / ".perdure" / "permissions.yaml").write_text("mode: all\n")
+    monkeypatch.chdir(folder)
+    assert CliRunner().invoke(cli, ["permissions", "trust", "--yes"]).exit_code == 0
+    for flags, mode in (({}, "all"), ({"permissions.mode": "plan"}, "plan"), ({"permissions.mode": "edits"}, "edits")):
+        with opened({"model.provider": "local", **flags}) as surface:
+            assert surface.permissions.mode == mode
 
 
 def test_a_resumed_conversation_whose_model_cannot_be_used_says_why(home: Path) -> None:

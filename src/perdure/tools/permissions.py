@@ -215,5 +215,10 @@ def load_permissions(
     return Permissions(mode, rules + project_rules, warnings)
 
 
+def stricter_modes(mode: PermissionMode) -> tuple[PermissionMode, ...]:
+    """Return the modes that allow less than this one."""
+    return MODES[: MODES.index(mode)]
+
+
 def _has_mode(project: ProjectPermissions) -> bool:
     return bool(project.problem) or "mode" in project.settings.model_fields_set

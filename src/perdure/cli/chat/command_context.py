@@ -23,7 +23,7 @@ from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
 from perdure.providers.registry import missing_key
 from perdure.tools.builtin.terminal import BackgroundProcess
-from perdure.tools.permissions import MODES, Permissions
+from perdure.tools.permissions import MODES, Permissions, stricter_modes
 
 Progress = Callable[[str, float], None]
 # In the state of a conversation: its permission mode in a terminal.
@@ -103,9 +103,14 @@ class ChatCommandContext:
             self._mode_warning = ""
             if self._mode is not None:
                 self.permissions.mode = self._mode
-            elif self.flags.get("permissions.mode", self.permissions.mode) != self.permissions.mode:
+            elif (called := self.flags.get("permissions.mode", self.permissions.mode)) in stricter_modes(
+                self.permissions.mode
+            ):
+                # A project may be trusted to allow more, but not against what this chat was called with.
+                self.permissions.mode = called
+            elif called != self.permissions.mode:
                 self._mode_warning = (
-                    f"the permission mode is {self.permissions.mode}, not {self.flags['permissions.mode']}:"
+                    f"the permission mode is {self.permissions.mode}, not {called}:"
                     " .perdure/permissions.yaml of this project sets it; /mode changes it"
                 )
             if self._next_id is not None:

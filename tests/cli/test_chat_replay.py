@@ -11,6 +11,7 @@ import pytest
 from perdure import Agent, open_store
 from perdure.cli.chat.stored_messages import markdown_lines, replay_text
 from perdure.cli.style import Style
+from perdure.commands.format import when
 from perdure.core.messages import CUT_OFF, ToolCall, ToolState, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.testing.simulator import Call, Say, Simulator
@@ -111,14 +112,21 @@ def test_resuming_in_the_chat_replays_the_conversation(home: Path) -> None:
         chat.see("Resumed", "Which port is it?", "The port is 54321.")
 
 
-def test_a_conversation_is_chosen_from_a_menu(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("columns", "title", "more"),
+    [(100, "the port of the database", "2 messages"), (60, f"the port of the database {'and more ' * 9}", "cost ")],
+)
+def test_a_conversation_is_chosen_from_a_menu_by_title_and_time(
+    home: Path, columns: int, title: str, more: str
+) -> None:
     home.mkdir()
     session_id = talk(home, ["The port is 54321."], ["Which port is it?"])
     with open_store(home / "perdure.db") as store:
-        store.conversations.set_title(session_id, "the port of the database")
-    with Simulator(script=["Fine."]) as sim, chatting(home, flags(sim)) as chat:
+        store.conversations.set_title(session_id, title)
+        updated_at = when(store.conversations.get(session_id).updated_at_ms)
+    with Simulator(script=["Fine."]) as sim, chatting(home, flags(sim), columns=columns) as chat:
         chat.see("m-1")
         chat.type("/resume\r")
-        chat.see("the port of the database", "2 messages")
+        chat.see("the port of the database", updated_at)
         chat.type("\x1b[B\r")
-        chat.see("Resumed", "The port is 54321.")
+        chat.see("Resumed", "The port is 54321.", more)

@@ -90,6 +90,25 @@ def test_the_newest_output_can_be_unfolded() -> None:
     assert transcript.unfold() == f"terminal make\n{result}"
 
 
+def test_the_key_pressed_again_unfolds_the_output_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, transcript = _shown(
+        _finished("terminal", "[exit 0]\nall of one", command="one"),
+        _finished("terminal", "[exit 0]", command="two"),
+    )
+    newest = "terminal two: no output\n(Ctrl-O again: terminal one)"
+    assert [transcript.unfold() for _ in range(4)] == [
+        newest,
+        "terminal one\nall of one",
+        "No earlier output is kept; Ctrl-O begins with the newest again.",
+        newest,
+    ]
+    transcript.show(_finished("terminal", "[exit 0]\n3", command="three"))
+    assert transcript.unfold().startswith("terminal three\n3")
+    monkeypatch.setattr("perdure.cli.chat.transcript._STEP_BACK_S", 0.0)
+    assert transcript.unfold().startswith("terminal two")
+    assert transcript.unfold().startswith("terminal three")
+
+
 def _edited(folder: Path, name: str, **arguments: str) -> ToolFinished:
     """A call of a real editing tool, finished."""
     runtime = ToolRuntime(ToolRegistry(FileEditor(Workspace(folder)).tools()), clock=SystemClock())

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from perdure.cli.style import fit_lines, safe, wrap_lines
+from perdure.cli.style import fit_lines, fit_parts, safe, wrap_lines
 from perdure.commands.format import bar
 
 
@@ -28,6 +28,35 @@ def test_a_narrow_bar_has_one_mark() -> None:
     for mark, width in itertools.product(range(0, 12_001, 250), range(34, 60)):
         (line, *_) = fit_lines([f"context {bar(7_058, 12_000, mark=mark)} 7,058 of 12,000 tokens"], width)
         assert line.count("│") == 1, (mark, width, line)
+
+
+_GAUGE = bar(2_637, 1_000_000, width=16, mark=500_000)
+_STATUS = f"sim-1 · {_GAUGE} 2,637/1,000,000 · edits · cost $0.0312 · cache 88% · retry policy for all the payments"
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (200, _STATUS),
+        (92, f"sim-1 · {_GAUGE} 2,637/1,000,000 · edits · cost $0.0312 · cache 88% · retry policy…"),
+        (80, f"sim-1 · {_GAUGE} 2,637/1,000,000 · edits · cost $0.0312 · cache 88%"),
+        (68, f"sim-1 · {_GAUGE} 2,637/1,000,000 · edits · cost $0.0312"),
+        (50, "sim-1 · 2,637/1,000,000 · edits · cost $0.0312"),
+        (40, "sim-1 · 2,637/1,000,000 · edits"),
+        (25, "sim-1 · 2,637/1,000,000"),
+        (8, "sim-1"),
+        (3, "si…"),
+    ],
+)
+def test_a_status_keeps_what_matters_and_leaves_out_whole_parts(width: int, shown: str) -> None:
+    assert fit_parts(_STATUS, width, essential=4) == shown
+
+
+def test_the_bar_of_a_status_gives_way_to_its_cost() -> None:
+    shown = fit_parts(_STATUS, 59, essential=4)
+    assert len(shown) == 59
+    assert shown.endswith(" 2,637/1,000,000 · edits · cost $0.0312")
+    assert "│" in shown
 
 
 def test_what_could_steer_a_terminal_is_left_out() -> None:

@@ -94,11 +94,12 @@ def chatting(
     session_id: str | None = None,
     clock_s: Callable[[], float] = time.monotonic,
     on_ready: Callable[[], None] = lambda: None,
+    columns: int = 100,
 ) -> Iterator[Chat]:
     """A chat over real settings, store and agent, with colours off."""
     out = io.StringIO()
     with create_pipe_input() as keys:
-        output = Vt100_Output(out, lambda: Size(rows=40, columns=100), enable_cpr=False)
+        output = Vt100_Output(out, lambda: Size(rows=40, columns=columns), enable_cpr=False)
 
         def open_desk(chat: ChatApp) -> ChatController:
             person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions)

@@ -18,6 +18,9 @@ from perdure.core.display import strip_controls
 _LEAST_WIDTH = 20
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
+_BETWEEN = " · "
+# A part shorter than that is left out rather than shortened.
+_LEAST_CUT = 12
 # A name of up to three words, a gap, and text without another gap.
 _TWO_COLUMNS = re.compile(r"(?:/\S.{0,30}?|[ →]{0,3}\S{1,16}(?: \S{1,10}){0,2})\s{2,}(?=\S)(?!.*\S {3,}\S)")
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
@@ -125,6 +128,33 @@ def _columns(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def fit_parts(line: str, width: int, *, essential: int) -> str:
+    """Fit a line of parts between “·”, most important first, into a row: parts at its end are left out.
+
+    Before that, the bar gives way to the first `essential` parts. Only a long part behind those is shortened, between
+    its words.
+    """
+    line = " ".join(line.split())
+    if len(line) <= width:
+        return line
+    parts = line.split(_BETWEEN)
+    start = _BETWEEN.join(parts[:essential])
+    if len(start) > width:
+        shorter = _with_shorter_bar(start, len(start) - width)
+        start = shorter if len(shorter) <= width else _BAR.sub("", start, count=1)
+    parts = [" ".join(part.split()) for part in (*start.split(_BETWEEN), *parts[essential:])]
+    row = cut_row(parts[0], width)
+    for n, part in enumerate(parts[1:], 1):
+        longer = f"{row}{_BETWEEN}{part}"
+        if len(longer) > width:
+            room = width - len(row) - len(_BETWEEN)
+            cut = _BETWEEN.join(parts[n:])[: max(0, room - 1)].rpartition(" ")[0]
+            is_last = n >= essential and len(part) > _LEAST_CUT
+            return f"{row}{_BETWEEN}{cut}…" if is_last and len(cut) >= _LEAST_CUT else row
+        row = longer
+    return row
 
 
 def _with_shorter_bar(line: str, excess: int) -> str:

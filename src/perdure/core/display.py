@@ -99,14 +99,14 @@ def changed_lines(before: str, after: str) -> list[str]:
     same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     pairs = zip(reversed(old[same:]), reversed(new[same:]), strict=False)
     tail = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)) - same)
-    first, kept = max(0, same - _CONTEXT_LINES), max(0, tail - _CONTEXT_LINES)
-    old, new = old[first : len(old) - kept], new[first : len(new) - kept]
+    first, end_skip = max(0, same - _CONTEXT_LINES), max(0, tail - _CONTEXT_LINES)
+    old, new = old[first : len(old) - end_skip], new[first : len(new) - end_skip]
     if max(len(old), len(new)) > _COMPARED_FILE_LINES:
-        end = tail - kept
+        end = tail - end_skip
         head = f"@@ -{first + 1},{len(old)} +{first + 1},{len(new)} @@"
-        removed, added = old[same - first : len(old) - end], new[same - first : len(new) - end]
+        minus, plus = old[same - first : len(old) - end], new[same - first : len(new) - end]
         around = [f" {line}" for line in old[: same - first]], [f" {line}" for line in old[len(old) - end :]]
-        return [head, *around[0], *(f"-{line}" for line in removed), *(f"+{line}" for line in added), *around[1]]
+        return [head, *around[0], *(f"-{line}" for line in minus), *(f"+{line}" for line in plus), *around[1]]
     diff = list(difflib.unified_diff(old, new, lineterm="", n=_CONTEXT_LINES))[2:]
     return [shift_hunk(line, first) for line in diff]
 

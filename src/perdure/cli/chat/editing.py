@@ -51,8 +51,10 @@ class ChatCompleter(Completer):
 
         for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
             if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
-                about = f"{when(c.updated_at_ms)} · {count(c.last_seq, 'message')} · {c.id}"
-                yield Completion(c.id, -len(typed), display=c.title or c.id, display_meta=about)
+                # The menu cuts at the end: the time is what tells conversations of the same title apart.
+                display = f"{when(c.updated_at_ms)}  {c.title or c.id}"
+                about = f"{count(c.last_seq, 'message')} · {c.id}"
+                yield Completion(c.id, -len(typed), display=display, display_meta=about)
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
         from perdure.commands.context import describe_model

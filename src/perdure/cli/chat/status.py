@@ -110,7 +110,7 @@ def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator
 
 
 def status_line(surface: ChatCommandContext) -> str:
-    """Model, gauge with its threshold mark, permission mode, cache hit rate, cost, title."""
+    """Most important first: model, gauge with its threshold mark, permission mode, cost, cache hit rate, title."""
     gauge = surface.agent.gauge
     used, window, threshold = gauge.tokens, gauge.window, gauge.threshold
     session_id = surface.session_id
@@ -125,7 +125,7 @@ def status_line(surface: ChatCommandContext) -> str:
     parts.append(surface.permissions.mode)
     if session_id is not None:
         totals = surface.store.ledger.totals(session_id)
-        parts += [f"cache {share(totals.usage.cache_hit_rate)}", f"cost {total_cost(totals)}"]
+        parts += [f"cost {total_cost(totals)}", f"cache {share(totals.usage.cache_hit_rate)}"]
         if title := surface.store.conversations.get(session_id).title:
             parts.append(title)
     return " · ".join(parts)

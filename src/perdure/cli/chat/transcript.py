@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable
 
 from perdure.agent.callbacks import status_line as status_text
@@ -47,6 +48,9 @@ _STORED_OUTPUT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) charact
 
 # A call's row shows at least this much of what the call works on.
 _LEAST_TARGET_CHARS = 16
+# How many outputs the key can go back to, and how soon it must be pressed again for that.
+_KEPT_OUTPUTS = 30
+_STEP_BACK_S = 10.0
 
 
 def running_line(call: ToolCall, seconds: float) -> str:
@@ -119,8 +123,10 @@ class ChatTranscript:
         self._shows_reasoning = shows_reasoning
         self._streams = streams
         self._tool_lines = tool_lines
-        # The newest call that has a result, and its whole output or change.
-        self._last_output: tuple[str, str] | None = None
+        # Calls that have a result, and their whole outputs or changes, newest first.
+        self._outputs: deque[tuple[str, str]] = deque(maxlen=_KEPT_OUTPUTS)
+        # Which of them the key shows next, and until when; later it is the newest again.
+        self._next_output, self._steps_back_until_s = 0, float("-inf")
         self._blocks = Blocks()
         self._unseen = ""
         self._has_gap = False
@@ -191,14 +197,26 @@ class ChatTranscript:
             return
         for line in shorten_preview(output, most=self._tool_lines, width=self._width(), ink=self._ink):
             self._write(f"{line}\n")
-        self._last_output = (named_call(running.call), safe(join_preview(output.first, output.last)))
+        self._keep_output(running.call, safe(join_preview(output.first, output.last)))
+
+    def _keep_output(self, call: ToolCall, text: str) -> None:
+        self._outputs.appendleft((named_call(call), text))
+        self._next_output = 0
 
     def unfold(self) -> str:
-        """The newest tool output, whole; a sentence where there is none."""
-        if self._last_output is None:
+        """The newest tool output, whole; asked again soon, the one before it. A sentence where there is none."""
+        if not self._outputs:
             return "No tool has run yet."
-        name, text = self._last_output
-        return f"{name}\n{text}" if text else f"{name}: no output"
+        now_s = time.monotonic()
+        n = self._next_output if now_s < self._steps_back_until_s else 0
+        self._next_output, self._steps_back_until_s = n + 1, now_s + _STEP_BACK_S
+        if n == len(self._outputs):
+            self._next_output = 0
+            return "No earlier output is kept; Ctrl-O begins with the newest again."
+        name, text = self._outputs[n]
+        whole = f"{name}\n{text}" if text else f"{name}: no output"
+        before = self._outputs[n + 1][0] if n + 1 < len(self._outputs) else ""
+        return f"{whole}\n(Ctrl-O again: {before})" if before else whole
 
     # -- the live part -----------------------------------------------------------------------------------------------
 
@@ -302,7 +320,7 @@ class ChatTranscript:
         self._write(self._ink.dim(f"◇ helper {helper.number} {end} · {event.seconds:.1f} s · {steps}") + "\n")
 
     def _show_output(self, event: ToolFinished) -> None:
-        self._last_output = (named_call(event.call), whole_output(event))
+        self._keep_output(event.call, whole_output(event))
         for line in output_lines(
             event, most=self._tool_lines, width=self._width(), ink=self._ink, can_unfold=self._can_unfold
         ):

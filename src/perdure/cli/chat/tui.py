@@ -27,7 +27,7 @@ from perdure.cli.chat.input import EventInbox
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
 from perdure.cli.chat.question_panel import QuestionPanel
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
-from perdure.cli.style import Style, fit_lines, runnable, safe, wrap_lines
+from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, wrap_lines
 from perdure.core.concurrency import DaemonThreads
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ _LEAVE_HINT = "Ctrl-C again leaves; the conversation is kept"
 _STOPPING_HINT = "stopping … (Ctrl-C again leaves; the conversation is kept)"
 _TICK_S = 0.2
 _PROCESS_CHARS = 40
+# Model, gauge, mode and cost: the parts of the status for which its bar gives way.
+_STATUS_PARTS = 4
 _QUICK_S = 2.0
 _SWITCH_S = 0.0005
 # How long leaving waits for what is still opening, and for a turn to stop.
@@ -330,7 +332,7 @@ class ChatApp:
             self._box.redraw()
 
     def _unfold(self) -> None:
-        """Print the newest tool output whole."""
+        """Print the newest tool output whole; pressed again soon, the one before it."""
         if self._transcript is not None:
             lines = wrap_lines(safe(self._transcript.unfold()).split("\n"), self._box.width - 2)
             self._box.write("".join(f"  {line}\n" for line in lines))
@@ -387,8 +389,9 @@ class ChatApp:
         return "\n".join([live, *lines] if live else lines)
 
     def _below(self, width: int) -> str:
-        text = safe(self._hint or (self._status if self._desk is not None else self._starting()))
-        return f" {_short(text, width - 1)}"
+        if self._hint or self._desk is None:
+            return f" {_short(safe(self._hint or self._starting()), width - 1)}"
+        return f" {fit_parts(safe(self._status), width - 1, essential=_STATUS_PARTS)}"
 
     def _starting(self) -> str:
         """Opening is quick, but for a database that must first be brought up to date."""

@@ -190,6 +190,28 @@ def test_a_window_configured_without_a_model_is_that_of_the_model_chosen_first(h
         surface.store.close()
 
 
+def test_another_provider_of_the_command_line_is_not_called_at_the_configured_address(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key would be sent to that address."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(
+        "model: {provider: openai-codex, base_url: 'http://127.0.0.1:1/v1', name: mine, context_length: 12000}\n"
+    )
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-none")
+    monkeypatch.setenv("OPENAI_CODEX_TOKEN", "none")
+    with opened({"model.provider": "anthropic"}) as surface:
+        endpoint = surface.agent.endpoint
+        assert (endpoint.provider, endpoint.base_url) == ("anthropic", "https://api.anthropic.com")
+        assert endpoint.model != "mine"
+    # An alias of the same provider, and an address of this run, stay.
+    with opened({"model.provider": "codex"}) as surface:
+        assert (surface.agent.endpoint.base_url, surface.agent.endpoint.model) == ("http://127.0.0.1:1/v1", "mine")
+    address = "http://127.0.0.1:2/v1"
+    with opened({"model.provider": "anthropic", "model.base_url": address, "model.name": "x"}) as surface:
+        assert surface.agent.endpoint.base_url == address
+
+
 def test_a_mode_that_the_project_does_not_grant_is_reported(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -211,16 +212,19 @@ def load(
     flags: Mapping[str, Any] | None = None,
     home: Path | None = None,
     folder: Path | None = None,
+    is_same_provider: Callable[[str, str], bool] = operator.eq,
 ) -> Loaded:
     """Merge and validate all sources. Raises ConfigError naming every invalid value and its location.
 
     With a working `folder`, the settings of its project apply, too: after the user's file, before the environment.
+    A flag that names another provider than the files, by `is_same_provider`, drops the files' endpoint.
     """
     environ = os.environ if environ is None else environ
     home = home or home_dir(environ)
     file = read(home / CONFIG_FILE)
     data, origins = file.data, file.origins
     project_file, warnings = _apply_project(data, origins, folder, home) if folder is not None else (None, ())
+    _drop_other_endpoint(data, (flags or {}).get("model.provider"), is_same_provider)
     for key, variable, value in _from_environment(environ):
         put(data, key.path, value)
         origins[key.name] = f"the variable {variable}"
@@ -235,6 +239,17 @@ def load(
         is_flag = all(origins.get(problem.name) == _COMMAND_LINE for problem in errors)
         raise InvalidFlag(str(error)) if is_flag else error
     return Loaded(settings, home, origins, project_file, warnings)
+
+
+def _drop_other_endpoint(data: Mapping[str, Any], provider: Any, is_same: Callable[[str, str], bool]) -> None:
+    """Drop the address of the files, and the model there: the key of another provider must not be sent to it."""
+    model = data.get("model")
+    configured = model.get("provider") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not configured or not provider or is_same(str(configured), str(provider)):
+        return
+    if model.pop("base_url", None) is not None:
+        model.pop("name", None)
+        model.pop("context_length", None)
 
 
 def _find_flag(name: str) -> keys.Key:

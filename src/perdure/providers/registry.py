@@ -290,6 +290,12 @@ def find_provider(name: str | None) -> ProviderSpec | None:
     return next((s for s in PROVIDERS if s.name == normalized), None)
 
 
+def is_same_provider(name: str, other: str) -> bool:
+    """Return whether two names, or a name and an alias, are of one provider."""
+    found = find_provider(name)
+    return found is find_provider(other) if found is not None else name == other
+
+
 def find_provider_by_url(base_url: str) -> ProviderSpec | None:
     """Return the provider that owns the host of a URL; None for loopback, where any server may listen."""
     host = _host(base_url)

@@ -168,6 +168,22 @@ def test_the_command_to_go_on_comes_back_with_the_configured_window(home: Path) 
             assert (surface.agent.endpoint.model, surface.agent.gauge.window) == ("m-2", 128_000)
 
 
+def test_resume_in_a_chat_with_another_window_reports_it_once(home: Path) -> None:
+    with Simulator(models=("m-1",), window=128_000, script=["One.", "Two."]) as sim:
+        shared = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        with opened({**shared, "model.context_length": "12000"}) as surface:
+            surface.agent.chat("hello")
+            session_id = surface.session_id
+        with chatting(home, shared) as chat:
+            chat.see("/128,000")
+            chat.type(f"/resume {session_id}\r")
+            chat.see("The window is 128,000 tokens here; in this conversation it was 12,000.")
+            chat.see(f"--set model.context_length=12000 --resume {session_id}")
+            chat.type("more\r")
+            chat.see("Two.")
+        assert chat.shown.count("The window is 128,000") == 1
+
+
 def test_the_command_to_go_on_has_no_window_of_a_model_that_was_left(home: Path) -> None:
     with Simulator(models=("m-1", "m-2"), window=128_000, script=["One."]) as sim:
         flags = {"model.base_url": sim.base_url, "model.name": "m-1", "model.context_length": "12000"}
@@ -210,6 +226,17 @@ def test_another_provider_of_the_command_line_is_not_called_at_the_configured_ad
     address = "http://127.0.0.1:2/v1"
     with opened({"model.provider": "anthropic", "model.base_url": address, "model.name": "x"}) as surface:
         assert surface.agent.endpoint.base_url == address
+
+
+def test_an_address_without_a_provider_gets_no_other_providers_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("model: {base_url: 'http://127.0.0.1:1/v1', name: mine}\n")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    with opened({"model.provider": "openai"}) as surface:
+        assert surface.agent.endpoint.base_url == "https://api.openai.com/v1"
+    for provider in ("custom", "vllm"):
+        with opened({"model.provider": provider}) as surface:
+            assert (surface.agent.endpoint.base_url, surface.agent.endpoint.api_key) == ("http://127.0.0.1:1/v1", None)
 
 
 def test_a_mode_that_the_project_does_not_grant_is_reported(

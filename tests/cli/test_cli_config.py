@@ -158,3 +158,15 @@ def test_a_provider_nobody_knows_is_refused_unless_it_has_an_address(tmp_path: P
     perdure(tmp_path, "config", "set", "model.base_url", "http://127.0.0.1:9/v1")
     assert perdure(tmp_path, "config", "set", "model.provider", "house").status == 0
     assert perdure(tmp_path, "config", "set", "auxiliary.compression.provider", "auto").status == 0
+
+
+def test_a_provider_beside_the_address_of_another_server_is_reported(tmp_path: Path) -> None:
+    address = "http://10.0.0.5:8000/v1"
+    assert perdure(tmp_path, "config", "set", "model.base_url", address).err == ""
+    assert perdure(tmp_path, "config", "set", "model.provider", "vllm").err == ""  # has no key of its own
+    reported = perdure(tmp_path, "config", "set", "model.provider", "openai")
+    assert (reported.status, reported.out) == (0, "model.provider = openai\n")
+    assert f"model.base_url is {address}: openai is called there, and its key is sent there." in reported.err
+    assert "config unset model.base_url` calls openai at its own address" in reported.err
+    assert "its key is sent there" in perdure(tmp_path, "config", "set", "model.base_url", "http://10.0.0.6/v1").err
+    assert perdure(tmp_path, "config", "set", "model.base_url", "https://api.openai.com/v1").err == ""

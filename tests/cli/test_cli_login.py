@@ -119,6 +119,19 @@ def test_what_is_no_key_or_no_provider_stores_nothing(
     assert not (home / FILE).exists()
 
 
+def test_the_hints_leave_out_an_address_that_is_not_the_providers(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model: {base_url: 'http://127.0.0.1:18089/v1', name: mine}\n")
+    shown = run("openai", typed=KEY).output
+    assert "model.base_url is http://127.0.0.1:18089/v1" in shown
+    always = next(line for line in shown.splitlines() if line.startswith("Always:"))
+    for command in always.removeprefix("Always:").split("&&"):
+        arguments = command.split()[command.split().index("config") :]
+        assert CliRunner().invoke(cli, arguments, catch_exceptions=False).exit_code == 0
+    assert (home / "config.yaml").read_text().strip() == "model: {provider: openai}"
+    assert "model.base_url" not in run("openai", typed=KEY).output
+
+
 def test_a_key_for_a_custom_address_is_sent_there_and_nowhere_else(home: Path) -> None:
     address = "http://127.0.0.1:18089/v1"
     set_address = ["--set", f"model.base_url={address}"]

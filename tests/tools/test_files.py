@@ -119,6 +119,21 @@ def test_write_file_creates_folders_and_keeps_the_mode(editor: FileEditor, folde
     assert [p.name for p in folder.iterdir() if p.name.startswith(".")] == []
 
 
+def test_the_diff_of_a_replaced_file_has_no_secrets_of_it(editor: FileEditor, folder: Path) -> None:
+    """It goes to subscribers of events, also of services; the model never reads it."""
+    key = "sk-ant-api03-" + "aB3dE5fG7hJ9kL1mN2pQ" * 4
+    block = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA7bq9\nx8Jd0Lk2Vn3Qw4Er5Ty6\n-----END RSA PRIVATE KEY-----"
+    (folder / "settings.py").write_text(f"A = 1\nKEY = '{key}'\n{block}\nB = 2\n")
+    diff = editor.write_file("settings.py", "A = 1\nB = 3\n").diff
+    assert diff[-2:] == ("-B = 2", "+B = 3")
+    assert diff[1] == " A = 1"
+    assert sum("[REDACTED]" in line for line in diff) == 3
+    assert not any(piece in line for line in diff for piece in (key[20:], "MIIEow", "x8Jd0"))
+    assert editor.write_file(".npmrc", "a").diff == ()
+    (folder / ".npmrc").write_text("//registry/:_authToken=abc\n")
+    assert editor.write_file(".npmrc", "b").diff[0] == "@@ replaces a file that may hold credentials, 27 bytes @@"
+
+
 def test_failed_write_changes_nothing(editor: FileEditor) -> None:
     with pytest.raises(ToolError, match="is a folder"):
         editor.write_file("src", "x")

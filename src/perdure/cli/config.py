@@ -144,6 +144,34 @@ def write_setting(key: str, value: str) -> None:
         click.echo(f"perdure: still wrong: {problem.text}", err=True)
     if variable := overriding_variable(keys.find(key)):
         click.echo(f"perdure: the variable {variable} is set and wins over the file", err=True)
+    section = key.rpartition(".")[0]
+    if key.endswith((".provider", ".base_url")) and f"{section}.provider" in keys.all_keys():
+        _report_other_address(section)
+
+
+def _report_other_address(section: str) -> None:
+    """Report that the key of a provider will be sent to an address that is not its own."""
+    from perdure.cli.style import runnable, wrap_error
+    from perdure.config import keys
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
+    from perdure.providers.registry import find_provider, is_endpoint_of
+
+    try:
+        settings = load().settings
+    except ConfigError:  # reported when the value was written
+        return
+    base_url, provider = (keys.value_of(settings, f"{section}.{name}") for name in ("base_url", "provider"))
+    row = find_provider(provider)
+    if not base_url or row is None or is_endpoint_of(base_url, None, row.name):
+        return
+    own = f"calls {row.name} at its own address" if row.base_url else f"leaves {row.name} without an address"
+    text = (
+        f"perdure: {section}.base_url is {base_url}: {row.name} is called there, and its key is sent there."
+        f" If that is not what you want: `perdure config unset {section}.base_url` {own},"
+        f" `perdure config unset {section}.provider` calls {base_url} without that key."
+    )
+    click.echo(wrap_error(runnable(text)), err=True)
 
 
 def _check_provider(key: str, value: str) -> None:

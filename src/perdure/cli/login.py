@@ -68,7 +68,7 @@ def login(
 
             login_codex(flags or {}, way="device" if is_device else "by_hand" if no_browser else "browser")
         else:
-            _store(keys, target)
+            _store(keys, target, flags or {})
 
 
 @click.command()
@@ -142,7 +142,7 @@ def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | str:
     return row if row is not None and row.needs_key else _at_address(model.base_url)
 
 
-def _store(keys: StoredKeys, target: ProviderSpec | str) -> None:
+def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any]) -> None:
     from perdure.cli.style import echo_wrapped, runnable
     from perdure.config.api_keys import SERVICE, overrides_stored_key
 
@@ -162,8 +162,24 @@ def _store(keys: StoredKeys, target: ProviderSpec | str) -> None:
     if overrides_stored_key(variable):
         click.echo(f"Note:    {variable} is set in the environment and is used instead of it.")
     start = f"perdure chat -p {row.name}" if row.default_model else f"perdure chat -p {row.name} -m MODEL"
-    keep = f"perdure config set model.provider {row.name}"
-    click.echo(runnable(f"Use it:  {start}\nAlways:  {keep}"))
+    keep = [f"perdure config set model.provider {row.name}"]
+    if (address := _other_address(row, flags)) is not None:
+        echo_wrapped(f"Note:    model.base_url is {address}; “Always” takes it out, so that the key is not sent there.")
+        keep = ["perdure config unset model.base_url", "perdure config unset model.name", *keep]
+    click.echo(runnable(f"Use it:  {start}\nAlways:  {' && '.join(keep)}"))
+
+
+def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:
+    """Return the configured address where it is not one of that provider; None where there is none."""
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
+    from perdure.providers.registry import is_endpoint_of
+
+    try:
+        model = load(flags=flags).settings.model
+    except ConfigError:  # other commands report it; the key is stored
+        return None
+    return model.base_url if model.base_url and not is_endpoint_of(model.base_url, model.provider, row.name) else None
 
 
 def _read_key(provider: str) -> str:

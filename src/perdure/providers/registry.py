@@ -290,10 +290,17 @@ def find_provider(name: str | None) -> ProviderSpec | None:
     return next((s for s in PROVIDERS if s.name == normalized), None)
 
 
-def is_same_provider(name: str, other: str) -> bool:
-    """Return whether two names, or a name and an alias, are of one provider."""
-    found = find_provider(name)
-    return found is find_provider(other) if found is not None else name == other
+def is_endpoint_of(base_url: str, configured: str | None, provider: str) -> bool:
+    """Return whether a configured address is meant for a provider.
+
+    It is where the settings name that provider beside it, else where its host is the provider's; one of an unknown host
+    is not meant for a provider with a key of its own.
+    """
+    row = find_provider(provider)
+    if configured is not None:
+        return find_provider(configured) is row if row is not None else configured == provider
+    owner = find_provider_by_url(base_url)
+    return owner is row if owner is not None else row is None or not row.needs_key
 
 
 def find_provider_by_url(base_url: str) -> ProviderSpec | None:

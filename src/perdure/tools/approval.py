@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.display import edit_lines, escape_invisible
 from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
+from perdure.tools.builtin.files import patch_diff
 from perdure.tools.builtin.terminal import ShellState
 from perdure.tools.permissions import CallProfile, Effect, Permissions, suggest_rules
 from perdure.tools.runtime import ToolScope
@@ -214,13 +215,17 @@ class ApprovalGuard:
         """Return what an edit removes and adds; empty for other calls. Blocks: a file is compared as it is now."""
         match tool.name, dict(arguments):
             case "write_file", {"path": str(path), "content": str(content)} if path.strip():
-                target = self._workspace.resolve(path)
-                zones = self._zones()
-                # A question may be answered on a service that others read.
-                is_secret = zones.is_credential(target.as_posix()) or zones.is_credential(path)
-                return write_diff(target, content, is_secret=is_secret)
+                return write_diff(self._workspace.resolve(path), content, is_secret=self._is_secret(path))
+            case "patch", {"path": str(path), "old": str(old), "new": str(new), **rest} if not self._is_secret(path):
+                target, replace_all = self._workspace.resolve(path), rest.get("replace_all") is True
+                return patch_diff(target, old, new, replace_all=replace_all) or edit_lines(tool.name, arguments)
             case _:
                 return edit_lines(tool.name, arguments)
+
+    def _is_secret(self, path: str) -> bool:
+        """Whether a file's content must not be in a question: it may be answered on a service that others read."""
+        zones = self._zones()
+        return not path.strip() or any(map(zones.is_credential, (self._workspace.resolve(path).as_posix(), path)))
 
     def _locate(self, what: str, action: str) -> str:
         """Return the dangerous part as it is written in the action: with `~` or `$HOME`, and with its quotes."""

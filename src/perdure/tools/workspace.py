@@ -9,6 +9,8 @@ from pathlib import Path
 from perdure.core import files
 from perdure.core.display import changed_lines, edit_lines
 from perdure.core.errors import ToolError
+from perdure.redaction import find_secrets
+from perdure.tools.credential_paths import CREDENTIAL_PATTERN
 
 
 def replace_file(target: Path, content: bytes, *, mode: int | None = None, is_durable: bool = False) -> None:
@@ -21,28 +23,49 @@ def replace_file(target: Path, content: bytes, *, mode: int | None = None, is_du
 
 
 # Larger files are not compared with what replaces them.
-_MAX_COMPARED_BYTES = 500_000
+MAX_COMPARED_BYTES = 500_000
+_MARK = "[REDACTED]"
 
 
 def write_diff(target: Path, content: str, *, is_secret: bool = False) -> tuple[str, ...]:
     """Return the lines that writing `content` removes (`-`) and adds (`+`). Blocks; reads the file as it is now.
 
-    Where the earlier lines cannot be shown (a binary, large or secret file), the first line in `@@` says what is lost.
+    Secrets in the earlier lines are redacted. Where those cannot be shown (a binary, large or secret file), the first
+    line in `@@` says what is lost.
     """
+    is_secret = is_secret or bool(CREDENTIAL_PATTERN.search(target.as_posix()))
     try:
         if not target.is_file():
             return tuple(edit_lines("write_file", {"content": content}))
         size = target.stat().st_size
-        raw = target.read_bytes() if size <= _MAX_COMPARED_BYTES and not is_secret else b""
+        raw = target.read_bytes() if size <= MAX_COMPARED_BYTES and not is_secret else b""
     except OSError as error:
         return _replaced(f"a file that cannot be read ({error.strerror})", content)
     if is_secret:
         return _replaced(f"a file that may hold credentials, {size:,} bytes", content)
-    if size > _MAX_COMPARED_BYTES or len(content) > _MAX_COMPARED_BYTES:
+    if size > MAX_COMPARED_BYTES or len(content) > MAX_COMPARED_BYTES:
         return _replaced(f"a large file, {size:,} bytes", content)
     if b"\0" in raw:
         return _replaced(f"a binary file, {size:,} bytes", content)
-    return tuple(changed_lines(raw.decode("utf-8", "replace"), content))
+    return redacted_diff(raw.decode("utf-8", "replace"), content)
+
+
+def redacted_diff(before: str, after: str) -> tuple[str, ...]:
+    """Return the diff of two texts with the secrets of `before` redacted; added lines are the caller's own words."""
+    masked = _masked_lines(before)
+    lines = changed_lines(before, after)
+    return tuple(line if line[:1] in ("+", "@") else line[:1] + masked.get(line[1:], line[1:]) for line in lines)
+
+
+def _masked_lines(text: str) -> dict[str, str]:
+    """Map every line that holds a secret, or a part of one that spans lines, to its redacted form."""
+    pieces, at = [], 0
+    for secret in find_secrets(text):
+        marks = "\n".join([_MARK] * (1 + text.count("\n", secret.start, secret.end)))
+        pieces += [text[at : secret.start], secret.visible_prefix and f"{secret.visible_prefix}…", marks]
+        at = secret.end
+    lines, redacted = text.split("\n"), ("".join(pieces) + text[at:]).split("\n")
+    return {line: other for line, other in zip(lines, redacted, strict=True) if line != other}
 
 
 def _replaced(what: str, content: str) -> tuple[str, ...]:

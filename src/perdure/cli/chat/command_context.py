@@ -21,7 +21,7 @@ from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
-from perdure.providers.registry import is_same_provider, missing_key
+from perdure.providers.registry import is_endpoint_of, missing_key
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODES, Permissions, stricter_modes
 
@@ -63,7 +63,7 @@ class ChatCommandContext:
         self._offers_models = offers_models
         # Those models, until one is chosen.
         self.unchosen_models: tuple[str, ...] = ()
-        loaded = load(flags=flags, folder=Path.cwd(), is_same_provider=is_same_provider)
+        loaded = load(flags=flags, folder=Path.cwd(), is_endpoint_of=is_endpoint_of)
         self.home, self.settings = loaded.home, loaded.settings
         self._loaded = loaded
         self.custom_commands, self._command_warnings = user_commands(self.home, Path.cwd(), builtin_names())

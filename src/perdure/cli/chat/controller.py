@@ -13,7 +13,15 @@ from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.shell import ShellRun, UserShell, is_shell_line
-from perdure.cli.chat.status import choice_line, closing_lines, opening_lines, resumed_lines, route_lines, status_line
+from perdure.cli.chat.status import (
+    choice_line,
+    closing_lines,
+    opening_lines,
+    resumed_lines,
+    route_lines,
+    status_line,
+    window_note,
+)
 from perdure.cli.chat.stored_messages import EXPORT, copy_command, replay_text
 from perdure.cli.chat.transcript import ChatTranscript
 from perdure.cli.style import Style, runnable
@@ -376,6 +384,8 @@ class ChatController:
             # The first message hits the same error and reports it; a leaving user need not wait.
             with contextlib.suppress(PerdureError, concurrent.futures.CancelledError):
                 agent.measure()
+            if note := window_note(self.surface):
+                self._write(f"{note}\n")
         return self.status()
 
     def changes_status(self, event: Event) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
@@ -15,6 +15,8 @@ from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.registry import missing_key
 
 _GAUGE_CELLS = 16
+# The last call of the model itself is among these; the others are summaries and the like.
+_RECENT_CALLS = 10
 
 
 def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
@@ -66,6 +68,23 @@ def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield ""
 
 
+def window_note(surface: ChatCommandContext) -> str | None:
+    """Report that the same model has another window than when a resumed conversation was left; None otherwise."""
+    gauge, session_id = surface.agent.gauge, surface.session_id
+    if session_id is None or not gauge.window:
+        return None
+    calls = surface.store.ledger.calls(session_id, limit=_RECENT_CALLS)
+    last = next((call for call in reversed(calls) if call.task == "main"), None)
+    if last is None or last.route.model != gauge.model or last.window_tokens in (None, gauge.window):
+        return None
+    was = last.window_tokens or 0
+    flags = " ".join([*_flags(surface, (*_RESTORED, "model.context_length")), f"--set model.context_length={was}"])
+    return (
+        f"The window is {tokens(gauge.window)} tokens here; in this conversation it was {tokens(was)}."
+        f" To go on with that: {program_name()} {flags} --resume {session_id}"
+    )
+
+
 def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     """The id, how to resume, tokens by class, cost."""
     session_id = surface.session_id
@@ -90,11 +109,7 @@ def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator
     """Return the command that resumes the session, with the environment and the config of this run, in lines."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in own_variables().items()]
     restored = _RESTORED if surface.has_configured_window else (*_RESTORED, "model.context_length")
-    flags = [
-        f"--set {shlex.quote(f'{name}={value}')}"
-        for name, value in surface.flags.items()
-        if name not in restored and not is_secret_name(name)
-    ]
+    flags = _flags(surface, restored)
     resume = f"chat --resume {conversation_id}"
     if not variables and not flags:
         yield f"Go on with it:     {program_name()} {resume}"
@@ -107,6 +122,15 @@ def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator
         lines[-1] += f" {piece}" if lines[-1] else piece
     yield from (f"  {line} \\" for line in lines[:-1])  # lines that a shell joins again
     yield f"  {lines[-1]}"
+
+
+def _flags(surface: ChatCommandContext, restored: Collection[str]) -> list[str]:
+    """The settings this run was called with, as options; without secrets and what a resumed conversation restores."""
+    return [
+        f"--set {shlex.quote(f'{name}={value}')}"
+        for name, value in surface.flags.items()
+        if name not in restored and not is_secret_name(name)
+    ]
 
 
 def status_line(surface: ChatCommandContext) -> str:

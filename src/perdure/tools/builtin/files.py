@@ -19,7 +19,7 @@ from perdure.core.errors import NotFound, ToolError
 from perdure.core.messages import clean
 from perdure.core.ports import Outputs
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
-from perdure.tools.workspace import Workspace, replace_file, write_diff
+from perdure.tools.workspace import MAX_COMPARED_BYTES, Workspace, redacted_diff, replace_file, write_diff
 
 _QUOTES = str.maketrans("‘’‚‛“”„‟–—\u00a0", "''''\"\"\"\"-- ")
 # No hint is computed for longer files: it would cost more than reading them again.
@@ -425,6 +425,24 @@ class FileEditor:
         replace_file(target, changed.replace("\n", newline).encode("utf-8", "surrogateescape"))
         how = "" if matches[0].is_exact else " (matched despite differences in white space or quotes)"
         return f"Patched {name}{how}:\n{_diff(text, changed)}"
+
+
+def patch_diff(target: Path, old: str, new: str, *, replace_all: bool = False) -> tuple[str, ...]:
+    """Return what a patch would change, with the line numbers of the file as it is now; empty where it would fail.
+
+    Blocks. Secrets that the file holds are redacted.
+    """
+    try:
+        if target.stat().st_size > MAX_COMPARED_BYTES:
+            return ()
+        text, _ = _read_text(target)
+    except (OSError, ToolError):
+        return ()
+    old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    matches = find_matches(text, old) if old else []
+    if not matches or (len(matches) > 1 and not replace_all):
+        return ()
+    return redacted_diff(text, _apply(text, matches, new))
 
 
 def _apply(text: str, matches: list[Match], new: str) -> str:

@@ -56,6 +56,9 @@ _JS_LOCATION = re.compile(r"(?:at .*?\(?|❯ )([\w./@-]+\.[cm]?[jt]sx?:\d+):\d+\
 _JS_ERROR = re.compile(
     r"^\s*(?:[\w.]*Error\b.*|Expected:? .*|Received:? .*|expect\(.*|- Expected.*|thrown: .*|[-+] {3,}\S.*)$"
 )
+_PLAYWRIGHT_TOTAL = re.compile(r"^\s*(\d+) (passed|failed|flaky|skipped)\b", re.M)
+_PLAYWRIGHT_FAIL = re.compile(r"^\s*\d+\) (?:\[[^\]]+\] › )?(\S+:\d+):\d+ › (.*?)[ ─]*$", re.M)
+_PLAYWRIGHT_ERROR = re.compile(r"^\s*(Error: .*|Expected.*|Received.*|\w*Error: .*)$", re.M)
 _MOCHA_TOTAL = re.compile(r"^\s*(\d+) (passing|failing|pending)\b", re.M)
 _MOCHA_FAIL = re.compile(r"^\s{2}(\d+)\) (\S.*)$")
 _TAP_TOTAL = re.compile(r"^(?:#|ℹ) (pass|fail)\s+(\d+)", re.M)
@@ -80,7 +83,9 @@ _RSPEC_ERROR = re.compile(r"^\s+(?:Failure/Error: (.*)|(expected.*|got:? .*))$",
 _JUNIT_TOTAL = re.compile(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+)")
 _JUNIT_FAIL = re.compile(r"^\[ERROR\]\s+(\S+\.\S+:\d+.*|\S+#?\S* .*<<< (?:FAILURE|ERROR)!.*)$", re.M)
 _DOTNET_TOTAL = re.compile(r"Failed:\s+(\d+), Passed:\s+(\d+)")
-_GRADLE_FAIL = re.compile(r"^(\S+ > .+) FAILED$(?:\n\s+(\S.*))?", re.M)
+_GRADLE_FAIL = re.compile(
+    r"^(\S+ > .+) FAILED$(?:\n\s+(\S.*))?(?:\n\s+at (?!.*\b(?:org\.junit|java\.base)).*\((\w+\.\w+:\d+)\))?", re.M
+)
 _PHPUNIT_TOTAL = re.compile(
     r"^(?:Tests: (\d+), Assertions: \d+(?:, Errors: (\d+))?(?:, Failures: (\d+))?|OK \((\d+) tests?)", re.M
 )
@@ -295,7 +300,7 @@ def _javascript_failures(lines: tuple[str, ...]) -> list[str]:
             if _JS_FAIL.match(more):
                 break
             following.append(more)
-        errors = [x.strip() for x in following if _JS_ERROR.match(x)][:4]
+        errors = [x.strip().removesuffix(" // Object.is equality") for x in following if _JS_ERROR.match(x)][:4]
         locations = [m[1] for x in following if "node_modules" not in x and (m := _JS_LOCATION.search(x)) is not None]
         if errors or name not in rows:
             rows[name] = _row(name, locations[0] if locations else "", " ".join(errors))
@@ -393,9 +398,25 @@ def _read_other(view: OutputView) -> CallFinding | None:
         failed = int(php[2] or 0) + int(php[3] or 0)
         rows = re.findall(r"^\d+\) (\S+::\S+)", view.text, re.M)
         return _finding(int(php[1] or php[4]) - failed, failed, rows if failed else [])
-    if rows := [_row(name, "", message) for name, message in _GRADLE_FAIL.findall(view.text)]:
+    if rows := [_row(name, at, message) for name, message, at in _GRADLE_FAIL.findall(view.text)]:
         return _finding(None, len(rows), rows)
     return None
+
+
+def _read_playwright(view: OutputView) -> CallFinding | None:
+    counts = {word: int(number) for number, word in _PLAYWRIGHT_TOTAL.findall(view.text[-2_000:])}
+    if not counts:
+        return None
+    failures = list(_PLAYWRIGHT_FAIL.finditer(view.text))
+    rows: list[str] = []
+    for number, match in enumerate(failures):
+        end = failures[number + 1].start() if number + 1 < len(failures) else len(view.text)
+        errors = _PLAYWRIGHT_ERROR.findall(view.text, match.end(), min(end, match.end() + 2_000))[:3]
+        rows.append(_row(match[2], match[1], " ".join(errors)))
+    extra = ", ".join(f"{counts[word]} {word}" for word in ("flaky", "skipped") if counts.get(word))
+    return _finding(
+        counts.get("passed", 0), counts.get("failed", 0), unique(rows) if counts.get("failed") else [], extra
+    )
 
 
 _Reader = Callable[[OutputView], CallFinding | None]
@@ -405,6 +426,7 @@ _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     (("test result: ",), _read_cargo),
     (("% tests passed",), _read_ctest),
     (("Tests:", "Tests  "), _read_javascript),
+    (("] › ",), _read_playwright),
     ((" passing", " failing"), _read_mocha),
     (("Ran ",), _read_unittest),
     ((" example",), _read_rspec),
@@ -426,7 +448,7 @@ _LOCATION = re.compile(
 )
 _LOCATED = re.compile(r"\S+:\d+: ")
 _WARNING = re.compile(r"(?i)^(?:warning|note|info|remark|help)\b")
-_RUST = re.compile(r"^(error(?:\[\w+\])?: .+)$")
+_RUST = re.compile(r"^(error(?:\[\w+\])?: (?!test failed, to rerun).+)$")
 _RUST_LOCATION = re.compile(r"^\s*--> (\S+:\d+):\d+")
 _RUFF_HEAD = re.compile(r"^([A-Z]{1,5}\d{3,4}) (?:\[\*\] )?(\S.*)$")
 _ESLINT_FILE = re.compile(r"^(?:/|\w:|\.{0,2}/)?[\w./@-]+\.\w{1,5}$")
@@ -434,7 +456,7 @@ _ESLINT = re.compile(r"^\s+(\d+):\d+\s+error\s+(.+?)(?:\s{2,}(\S+))?$")
 _PLAIN = re.compile(
     rf"^{_PREFIX}\s*(FAILED: .+|ninja: (?:error|build stopped).+|make(?:\[\d+\])?: \*\*\* .+|"
     r".*undefined reference to .+|ld: .+|collect2: error.+|CMake Error.+|npm (?:ERR!|error) .+|"
-    r"BUILD FAILED.*|error: .+|ERROR: .+|fatal error: .+|Error: .+|.*: command not found.*|"
+    r"BUILD FAILED.*|error: (?!test failed, to rerun).+|ERROR: .+|fatal error: .+|Error: .+|.*: command not found.*|"
     r"would reformat .+|\[error\] .+|panic: .+|.*cannot find module .+|Traceback .+|\w*Error: .+)$"
 )
 _TOTAL = re.compile(

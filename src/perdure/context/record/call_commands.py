@@ -11,10 +11,12 @@ from perdure.context.record.call_checks import read_build, read_tests
 from perdure.context.record.call_edits import describe_content, pick_lines
 from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
 from perdure.context.record.call_json import read_json
+from perdure.context.record.call_logs import read_json_log, read_log, read_routine
 from perdure.context.record.call_output import (
     CallFinding,
     OutputView,
     background_process,
+    clip_located,
     clip_middle,
     clip_path,
     count_noun,
@@ -44,13 +46,10 @@ _ERROR_HINTS = (
     "error", "fail", "exception", "fatal", "critical", "severe", "panic", "cannot", "not found", "no such", "denied",
     "refused", "rejected", "traceback", "unrecognized", "unable to", "✗", "✖", "❌", "econn", "enoent", "eacces",
 )  # fmt: skip
-_LEVEL_HINTS = ("ERROR", "WARN", "INFO", "DEBUG", "FATAL", "CRITICAL", "level=", '"level"')
 # In longer outputs only so many lines at either end are searched for errors.
 _SEARCHED_LINES = 300
 _PY_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Warning)|AssertionError)\b(?:: .*)?$")
 _PY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)')
-_LEVEL = re.compile(r"\b(FATAL|CRITICAL|ERROR|WARN(?:ING)?|INFO|DEBUG)\b|level=(\w+)|\"level\": ?\"(\w+)\"")
-_VARIABLE = re.compile(r"\d[\d.:,T-]*|0x[0-9a-f]+|[0-9a-f]{8,}")
 _HEADER = re.compile(r"^(?:={2,}|-{2,}|#{1,3}|\*{2,}|>{2,})\s*\S")
 _LOG_FILE = re.compile(
     r"\.(?:log|out|output|err)\b|(?:docker|kubectl|podman|journalctl|compose|heroku|fly|pm2)\b.*\blogs?\b|^journalctl\b|/tasks/"
@@ -181,7 +180,7 @@ def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
     )
     if not is_foreign:
         findings += _read_runs(kinds, view, bool(findings))
-    if not findings and (finding := read_json(view)) is not None:
+    if not findings and (finding := read_json_log(view) or read_json(view)) is not None:
         findings.append(finding)
     if timeout := read_timeout(view.raw):
         findings.append(CallFinding(timeout, (), CallFacts(error=timeout), True, 0.6))
@@ -293,9 +292,12 @@ def _has_error(text: str, hints: list[str]) -> bool:
 def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
     if not view.text or _EMPTY.fullmatch(view.text[:60]):
         return _read_silent(line, kind, view)
-    if (log := _read_log(line, view)) is not None:
+    if (log := read_log(view)) is not None:
         return log
     total = view.total_lines
+    routine = read_routine(view)
+    if routine is not None and kind in ("read", "search"):
+        return CallFinding(routine[0], tuple(routine[1]), worth=0.35)
     if kind in ("read", "search"):
         is_error = total <= 3 and _is_shell_error(view.lines[0])
         rows = tuple(join_rows(view.lines, limit=400, row_chars=160)) if total <= 15 else ()
@@ -317,8 +319,8 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
             False,
             0.35,
         )
-    headline = _plain_headline(kind, view)
-    rows = () if " | " in headline and not headline.endswith("lines)") else tuple(_telling_rows(view))
+    headline, telling = routine or (_plain_headline(kind, view), _telling_rows(view))
+    rows = () if " | " in headline and not headline.endswith("lines)") and routine is None else tuple(telling)
     status = _HTTP_STATUS.match(view.text) if kind == "web" else None
     error = status[0] if status is not None else ""
     if not error and view.exit_code is None and kind in ("shell", "build") and _FINAL_ERROR.match(view.lines[-1]):
@@ -379,7 +381,7 @@ def _telling_rows(view: OutputView) -> list[str]:
     for number in sorted(n for n in chosen if 0 <= n <= last):
         if number > previous + 1:
             rows.append(f"[… {number - previous - 1} lines]")
-        rows.append(one_line(lines[number], 160))
+        rows.append(clip_located(lines[number], 160))
         previous = number
     return join_rows(rows, limit=900)
 
@@ -391,35 +393,6 @@ def _listing_rows(lines: Sequence[str]) -> list[str]:
     top = [x for x in lines if not x[:1].isspace()]
     names = list_names([clip_path(x.strip(), 80) for x in (top if len(top) >= 3 else lines)], 600)
     return [f"{names} ({len(lines)} entries)"]
-
-
-def _read_log(line: ShellLine, view: OutputView) -> CallFinding | None:
-    """A log: how many lines of each level, and the different errors with their first and last time."""
-    if view.total_lines < 8:
-        return None
-    levels: dict[str, int] = {}
-    errors: dict[str, list[str]] = {}
-    hints = [hint for hint in _LEVEL_HINTS if hint in view.text]
-    for row in view.lines if hints else ():
-        head = row[:300]
-        match = _LEVEL.search(head) if any(hint in head for hint in hints) else None
-        if match is None:
-            continue
-        level = (match[1] or match[2] or match[3]).upper().replace("WARNING", "WARN")
-        levels[level] = levels.get(level, 0) + 1
-        if level in ("FATAL", "CRITICAL", "ERROR"):
-            errors.setdefault(_VARIABLE.sub("#", row[:300]), []).append(row)
-    if sum(levels.values()) < max(4, len(view.lines) // 3):
-        return None
-    rows = []
-    for group in sorted(errors.values(), key=len, reverse=True)[:8]:
-        rows.append(
-            one_line(group[0], 240) + (f" ({len(group)}×, last: {one_line(group[-1], 60)})" if len(group) > 1 else "")
-        )
-    counts = ", ".join(f"{n} {level}" for level, n in sorted(levels.items(), key=lambda p: p[1]))
-    headline = f"log of {view.total_lines} lines: {counts}" + (f"; {one_line(rows[0], 90)}" if rows else "")
-    rows = rows or [one_line(x, 160) for x in view.lines[-3:]]
-    return CallFinding(headline, tuple(join_rows(rows, limit=950)), CallFacts(), False, 0.45 if errors else 0.25)
 
 
 def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:

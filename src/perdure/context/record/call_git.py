@@ -71,6 +71,7 @@ _STEPS = (
         "{0}",
     ),
 )
+_LONE_HASH = re.compile(rf"^{_HASH}$", re.M)
 _ACTS = frozenset(
     """commit merge rebase cherry-pick revert pull am stash checkout switch reset push worktree clone restore
     fetch""".split()  # noqa: SIM905  # a table of words reads better than a list of quotes
@@ -102,9 +103,18 @@ def read_git(line: ShellLine, view: OutputView) -> CallFinding | None:
     subcommands = unique(name for c in commands if c.program in ("git", "jj") and (name := git_subcommand(c)))
     if subcommands:
         findings += _read_subcommands(line, subcommands, view)
+    if "rev-parse" in subcommands and len(line.commands) > 1 and not any(f.facts.commit for f in findings):
+        findings += _read_head(commands, view)
     if not findings:
         return None
     return combine_findings(findings)
+
+
+def _read_head(commands: Sequence[ShellCommand], view: OutputView) -> list[CallFinding]:
+    """The commit that `git rev-parse HEAD` printed beside the output of another command."""
+    is_head = any(git_subcommand(c) == "rev-parse" and "HEAD" in c.words for c in commands)
+    match = _LONE_HASH.search(view.text) if is_head else None
+    return [CallFinding(f"HEAD {match[0][:12]}")] if match is not None else []
 
 
 def git_subcommand(command: ShellCommand) -> str:

@@ -29,7 +29,13 @@ _WINDOW_LINES = 800
 _MARKED_CHARS = 24_000
 _HITS_PER_MARK = 24
 _LONG_LINE = 2_000
-_MARKS = ("FAIL", "rror", "ERROR", "panic", "xception", "\nE  ", " passed", "CONFLICT", "not ok")
+_MARKS = (
+    "FAIL", "rror", "ERROR", "panic", "xception", "\nE  ", " passed", "CONFLICT", "not ok", "Warning ",
+    '" 50', "[crit]",
+)  # fmt: skip
+# A stack trace below a marked line, up to this many lines.
+_TRACE_LINES = 30
+_IN_TRACE = (" ", "\t", "Traceback", "Caused by")
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -54,6 +60,7 @@ _TEXT_PART = re.compile(r'\[\s*\{\s*"type"\s*:\s*"text"')
 _EXIT_HINT = re.compile(r"\b(?:rc|RC)")
 _PREVIEW_MARK = re.compile(r"^(?:First [\d,]+ characters:|Last [\d,]+:)$", re.M)
 _LONG_LOCATION = re.compile(r"(?<!\S)[^\s:]{37,}(?=:\d)")
+_CODE_LOCATION = re.compile(r"(?<![\w./@+-])[\w./@+-]*[\w-]\.[A-Za-z]\w{0,4}:\d+(?!\.?\w)")
 _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
 
 
@@ -166,6 +173,11 @@ def _bounded(text: str) -> str:
         if position < 0:
             break
     end = position if position >= 0 else end
+    # Whole lines, so that half a line is not read as one.
+    if (newline := text.rfind("\n", max(0, start - _LONG_LINE), start)) > 0:
+        start = newline
+    if (newline := text.find("\n", end, end + _LONG_LINE)) > 0:
+        end = newline
     return "\n".join([text[:start], *_marked_lines(text, start, end), text[end:]])
 
 
@@ -179,13 +191,7 @@ def _marked_lines(text: str, start: int, end: int) -> list[str]:
             if position < 0:
                 break
             low = max(text.rfind("\n", max(start, position - 400), position + 1) + 1, position - 200, start)
-            high = position
-            for _ in range(3):
-                high = text.find("\n", high + 1, end)
-                if high < 0:
-                    break
-            high = high if high >= 0 else end
-            spans[low] = min(high, low + 1_200)
+            spans[low] = min(_end_of_report(text, position, end), low + 1_200)
             newline = text.find("\n", position + len(mark), end)
             if newline < 0:
                 break
@@ -200,6 +206,18 @@ def _marked_lines(text: str, start: int, end: int) -> list[str]:
         used += high - max(low, last)
         last = high
     return pieces
+
+
+def _end_of_report(text: str, position: int, end: int) -> int:
+    """Return the offset behind the two lines that follow a marked one, or behind the stack trace there."""
+    high = position
+    for number in range(_TRACE_LINES):
+        high = text.find("\n", high + 1, end)
+        if high < 0:
+            return end
+        if number >= 2 and not text.startswith(_IN_TRACE, high + 1):
+            break
+    return high
 
 
 def plain_text(text: str) -> str:
@@ -232,6 +250,22 @@ def clip_middle(text: str, limit: int) -> str:
         return text
     tail = limit // 3
     return f"{text[: limit - tail - 3].rstrip()} … {text[-tail:].lstrip()}"
+
+
+def find_locations(text: str) -> list[str]:
+    """Return the places in code that a text names as file:line."""
+    return [m[0] for m in _CODE_LOCATION.finditer(text)]
+
+
+def clip_located(text: str, limit: int) -> str:
+    """Return both ends of a text on one line, and the file:line that its middle names."""
+    piece = " ".join(text[:4_000].split())
+    if len(piece) <= limit:
+        return piece
+    locations = [p for p in find_locations(piece)[-2:] if len(p) < limit // 2]
+    clipped = clip_middle(piece, limit)
+    missing = [p for p in locations if p not in clipped]
+    return f"{clip_middle(piece, limit - len(missing[-1]) - 3)} … {missing[-1]}" if missing else clipped
 
 
 def clip_path(path: str, limit: int) -> str:

@@ -394,7 +394,7 @@ def find_documents(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]])
     chars = 0
     for entry in reversed(entries):
         call_id = entry.message.tool_call_id or ""
-        if entry.message.role != "tool" or chars > _MOST_DOCUMENT_CHARS or call_id in documents:
+        if call_id not in reads or call_id in documents or chars > _MOST_DOCUMENT_CHARS:
             continue
         text = redacted(entry).text
         if len(text) >= _LEAST_DOCUMENT_CHARS and is_prose(page_source(text)):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from perdure.context.record.call_logs import is_log
 from perdure.context.record.call_output import LINE_CHARS
 from perdure.context.record.call_text import common_root, openings
 from perdure.context.record.calls import describe_call, is_only_counted
@@ -214,7 +215,8 @@ def draw_record(
     root = common_root(line.target for line in lines.values())
     header = _HEADER + (f" {_RELATIVE}{root}" if root else "")
     room = budget - len(header) - 1
-    reads = {i: line.facts.read_files for i, line in _by_id(entries, lines) if line.kind in _READING}
+    texts = ((i, line) for i, line in _by_id(entries, lines) if line.kind in _READING and not is_log(line.line))
+    reads = {i: line.facts.read_files for i, line in texts}
 
     def draw(documents: Mapping[str, QuotedDocument]) -> str:
         drawing = _Drawing(root=root, has_addresses=has_addresses, already=already, dialogue=dialogue)
@@ -479,8 +481,7 @@ class _Drawing:
     def _local(self, text: str) -> str:
         return text.replace(self._root, "") if self._root else text
 
-    # -- rendering ---------------------------------------------------------------------------------------------------
-
+    # -- rendering
     def render(self, taken: set[int]) -> str:
         """Render the taken options in order; neighbouring brief calls share a line."""
         out: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from perdure.agent.compaction import Background
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import EngineServices
 from perdure.core.ports import Summary
-from perdure.tools.hooks import CompactionContext, StoredCompaction
+from perdure.tools.hooks import CompactionContext, Hooks, StoredCompaction
 from support.agents import Bench, bench
 from support.compaction import Shelf, logged
 from support.long_histories import working_session
@@ -107,3 +108,16 @@ def test_a_preparation_in_the_background_has_the_topic_too() -> None:
 
     asyncio.run(prepare())
     assert "the zebra table" in writer.prompts[0]
+
+
+def test_a_hook_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    release, calls = threading.Event(), list[str]()
+    hooks = Hooks(compaction_limit_s=0.05)
+    hooks.pre_compact.extend([lambda _: str(release.wait(60)), lambda _: "the parser"])
+    hooks.post_compact.extend([lambda _: release.wait(60) and None, lambda outcome: calls.append(outcome.reason)])
+    context = CompactionContext("c", "s", "user", messages=3, tokens=9, focus="the tests")
+    assert hooks.compaction_focus(context) == "the tests; the parser"
+    hooks.apply_post_compact(StoredCompaction("c", "s2", "s", "user", "compacted", 9, 3, "text"))
+    assert calls == ["user"]
+    assert [record.message.split()[0] for record in caplog.records] == ["pre_compact", "post_compact"]
+    release.set()

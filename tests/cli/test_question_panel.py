@@ -85,3 +85,20 @@ def test_a_reason_longer_than_the_window_leaves_room_for_the_choices() -> None:
     assert len(lines) <= 16
     assert lines[0] == "  May this run?  x"
     assert _words(lines).endswith(_words([APPROVAL_HINT]))
+
+
+def test_a_diff_is_painted_and_not_repeated_once_it_is_allowed() -> None:
+    ink = Style(is_color=True)
+    text = "May this run?  patch(path='a.py')\n@@ -1,2 +1,2 @@\n same\n-old " + "x" * 50 + "\n+new"
+    question = PendingQuestion(text, APPROVAL_HINT, is_approval=True, has_diff=True)
+    lines = QuestionPanel(question).lines(40, 20, ink)
+    assert f"  {ink.good('+new')}" in lines
+    assert f"  {ink.dim('@@ -1,2 +1,2 @@')}" in lines
+    assert sum("\x1b[31m" in line for line in lines) == 2  # the removed line and its rest
+    question.reply("y")
+    assert question.lasting_text == "May this run?  patch(path='a.py')"
+    refused = PendingQuestion(text, APPROVAL_HINT, is_approval=True, has_diff=True)
+    refused.reply("no, not this one")
+    assert refused.lasting_text == text
+    command = PendingQuestion("May this run?  cat <<E\n-a\nE", APPROVAL_HINT, is_approval=True)
+    assert not any("\x1b[31m" in line for line in QuestionPanel(command).lines(40, 20, ink))

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -199,3 +199,8 @@ class Style:
 
     def _in(self, code: str, text: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self.is_color and text else text
+
+
+def diff_colour(line: str, ink: Style) -> Callable[[str], str]:
+    """How a line of a diff is painted: what it adds, removes, or leaves as it is."""
+    return {"+": ink.good, "-": ink.bad, "@": ink.dim}.get(line[:1], str)

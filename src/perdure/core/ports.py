@@ -29,6 +29,8 @@ class ApprovalRequest:
     call_id: str = ""
     # Whether "session" and "always" allow more than this one call.
     is_lasting: bool = True
+    # Whether the action is one line and a diff.
+    has_diff: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,8 @@ class ApprovalGuard:
     ) -> ApprovalAnswer | Refusal:
         if self._approver is None:
             return "no"
-        action = _action(tool, arguments, await asyncio.to_thread(self._changed_lines, tool, arguments))
+        lines = await asyncio.to_thread(self._changed_lines, tool, arguments)
+        action = _action(tool, arguments, lines)
         request = ApprovalRequest(
             action=action,
             reason=escape_invisible("; ".join(f"{item.why}: {item.what}" for item in items)),
@@ -208,6 +209,7 @@ class ApprovalGuard:
             dangerous=tuple(self._locate(escape_invisible(item.what), action) for item in items),
             call_id=call_id,
             is_lasting=any(KINDS[item.kind].is_lasting for item in items),
+            has_diff=bool(lines),
         )
         return await self._approver.approve(request)
 

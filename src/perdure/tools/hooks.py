@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextvars
 import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -65,6 +68,8 @@ class Hooks:
     # Called in a worker thread; for one that is prepared in the background, when its preparation begins.
     pre_compact: list[PreCompact] = field(default_factory=list)
     post_compact: list[PostCompact] = field(default_factory=list)
+    # A hook around a compaction that takes longer is left behind: the conversation waits for it.
+    compaction_limit_s: float = 30.0
 
     def stop_reason(self, call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
         """Return why the call must not run, or None."""
@@ -99,7 +104,7 @@ class Hooks:
         topics = [context.focus] if context.focus else []
         for hook in self.pre_compact:
             try:
-                topic = _run(hook, context)
+                topic = _run(hook, context, limit_s=self.compaction_limit_s)
             except Exception:  # plug-in code: the compaction must survive it
                 _log.exception("pre_compact hook %s failed", describe_object(hook))
                 continue
@@ -113,12 +118,25 @@ class Hooks:
         """Run the hooks after a compaction was stored."""
         for hook in self.post_compact:
             try:
-                _run(hook, outcome)
+                _run(hook, outcome, limit_s=self.compaction_limit_s)
             except Exception:  # plug-in code: the conversation must survive it
                 _log.exception("post_compact hook %s failed", describe_object(hook))
 
 
-def _run(hook: Callable[[T], object], argument: T) -> object:
-    """Call a hook around compactions, which may be a coroutine function."""
-    answer = call_foreign(hook, argument)
-    return run_coroutine(await_foreign(answer)) if inspect.iscoroutine(answer) else answer
+def _run(hook: Callable[[T], object], argument: T, *, limit_s: float) -> object:
+    """Call a hook around compactions, which may be a coroutine function. Raises TimeoutError for one that hangs."""
+
+    def call() -> object:
+        answer = call_foreign(hook, argument)
+        return run_coroutine(await_foreign(answer)) if inspect.iscoroutine(answer) else answer
+
+    def work() -> None:
+        try:
+            done.set_result(context.run(call))
+        except BaseException as error:  # handed to the caller, whatever it is
+            done.set_exception(error)
+
+    context = contextvars.copy_context()
+    done: concurrent.futures.Future[object] = concurrent.futures.Future()
+    threading.Thread(target=work, name="perdure-compaction-hook", daemon=True).start()
+    return done.result(timeout=limit_s)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from prompt_toolkit.utils import get_cwidth
 
 from perdure.cli.chat.questions import PendingQuestion
-from perdure.cli.style import Style, safe
+from perdure.cli.style import Style, diff_colour, safe
 
 # Prefix of every text line: with and without a dangerous part.
 _POINTER, _NO_POINTER = "▶ ", "  "
@@ -86,9 +86,14 @@ class QuestionPanel:
     def _is_marked(self, row: _Row) -> bool:
         return any(start < row.end and row.start < end for start, end in self._spans)
 
+    def _colour(self, row: _Row, ink: Style) -> Callable[[str], str]:
+        """How a row of a diff is painted, by the first character of its line."""
+        start = self._text.rfind("\n", 0, row.start) + 1
+        return diff_colour(self._text[start : start + 2], ink) if self.question.has_diff and start else str
+
     def _painted(self, row: _Row, ink: Style) -> str:
         if not self._is_marked(row):
-            return _NO_POINTER + self._text[row.start : row.end]
+            return _NO_POINTER + self._colour(row, ink)(self._text[row.start : row.end])
         out, at = [], row.start
         for start, end in self._spans:
             start, end = max(start, at), min(end, row.end)

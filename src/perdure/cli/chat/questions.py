@@ -38,11 +38,19 @@ class PendingQuestion:
     choices: tuple[str, ...] = ()
     # Whether a single key answers.
     is_approval: bool = False
+    # Whether all but the first line of the text is a diff.
+    has_diff: bool = False
     answer: concurrent.futures.Future[str] = field(default_factory=concurrent.futures.Future)
 
     def reply(self, text: str) -> None:
         if not self.answer.done():
             self.answer.set_result(text)
+
+    @property
+    def lasting_text(self) -> str:
+        """What stays on the screen: the diff of an edit that was allowed follows with its result."""
+        is_granted = self.answer.done() and not self.answer.cancelled() and self.answer.result().lower() in _ANSWERS
+        return self.text.partition("\n")[0] if self.has_diff and is_granted else self.text
 
 
 class TerminalQuestions:
@@ -56,7 +64,9 @@ class TerminalQuestions:
         """Anything but a clear yes is a no; other words go to the model with it."""
         notes = tuple(note for note in (request.reason, request.covers) if note)
         text = f"May this run?  {request.action}"
-        question = PendingQuestion(text, APPROVAL_HINT, notes=notes, marked=request.dangerous, is_approval=True)
+        question = PendingQuestion(
+            text, APPROVAL_HINT, notes=notes, marked=request.dangerous, is_approval=True, has_diff=request.has_diff
+        )
         answer = (await self._put(question)).strip()
         if answer.lower() in _NO:
             return "no"

@@ -284,9 +284,9 @@ class ChatApp:
         """Answer the question at hand and print the answer below it."""
         if self._panel is not None:
             question = self._panel.question
+            question.reply(answer)  # what follows from it is shown by this thread, later
             self._take_down(question)
             self._box.write(f"{self.ink.dim('  ›')} {safe(answer)}\n")
-            question.reply(answer)
 
     def _answer_keys(self) -> str:
         """The keys that answer what is asked; none while the reason of a refusal is typed."""
@@ -418,9 +418,9 @@ class ChatApp:
         self._box.redraw()
 
     def _take_down(self, question: PendingQuestion) -> None:
-        """Writes the whole question down, with the reason it was asked for."""
+        """Write the question down, with the reason it was asked for."""
         if self._panel is not None and self._panel.question is question:
-            lines = safe("\n".join((question.text, *question.notes[:1]))).split("\n")
+            lines = safe("\n".join((question.lasting_text, *question.notes[:1]))).split("\n")
             self._box.write("".join(f"{self.ink.warn(line)}\n" for line in wrap_lines(lines, self._box.width)))
             self._panel = None
             self._box.release()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import perdure
+from perdure.context.record.sections import write_active_task, write_sections
+from perdure.context.record.task import TaskState, UserRequest
 from perdure.context.user_intent import (
     ALL_ANSWERED,
     OPEN,
@@ -160,3 +164,60 @@ def test_work_after_a_promise_and_a_foreign_summary_leaves_the_request_open(summ
     active = handoff.partition("## Active Task")[2].partition("\n## ")[0]
     assert "> Please port the billing job to Rust" in active
     assert "ANSWERED" not in handoff
+
+
+def _open_task(requests: list[str], window: int) -> str:
+    """The Active Task of a long history in which every request is still open."""
+    work = [m for n in range(60) for m in _read(n)]
+    messages = [user("Hello."), assistant("Hello, what is it?"), user("We look at the shop."), assistant("Fine.")]
+    messages += [m for n, text in enumerate(requests) for m in (user(text), *_read(1_000 + n))]
+    log = [m.to_dict() for m in [*messages, *work, user("And tell me the time when you are done with it.")]]
+    handoff = perdure.compress(log, context_length=window).handoff
+    return handoff.split("## Active Task\n", 1)[1].split("\n## ", 1)[0]
+
+
+def _read(n: int) -> list[Message]:
+    call = ToolCall(f"c{n}", "read_file", json.dumps({"path": f"src/m{n}.py"}))
+    return [assistant(None, (call,)), tool_result(f"c{n}", f"def function_{n}(): return {n}\n" * 120)]
+
+
+@pytest.mark.spec("E2")
+def test_more_than_six_open_requests_are_all_quoted() -> None:
+    requests = [f"Please also migrate the table number {n} to the new schema of team {n * 7}." for n in range(12)]
+    task = _open_task(requests, 64_000)
+    assert [r for r in requests if r not in task] == []
+
+
+@pytest.mark.spec("E2")
+def test_a_long_request_has_more_room_in_a_larger_window() -> None:
+    words = " ".join(f"Please check the region {n} and its shops." for n in range(120))
+    state = TaskState(requests=(UserRequest(words, 3, own_words=words),))
+    small, large = (write_sections(state, budget_chars=chars)["Active Task"] for chars in (2_000, 8_000))
+    assert len(small) < 3_300
+    assert "characters left out: m:3 …]" in small
+    assert words in large
+
+
+@pytest.mark.spec("E2")
+def test_a_short_request_does_not_close_a_longer_one_that_has_its_words() -> None:
+    requests = ["Please port the billing job to Rust, and keep the CSV format of the export.", "Keep the CSV format."]
+    task = _open_task(requests, 64_000)
+    assert [r for r in requests if r not in task] == []
+
+
+@pytest.mark.spec("E2", "E1c")
+def test_requests_without_room_are_counted_with_their_addresses() -> None:
+    requests = tuple(
+        UserRequest(f"Request {n}: {'do it ' * 60}", n, own_words=f"Request {n}: do it") for n in range(30)
+    )
+    task = write_active_task(TaskState(requests=requests), 1_000)
+    assert task.splitlines()[1] == f"[24 earlier open requests are in the record (m:{','.join(map(str, range(24)))})]"
+    assert "Request 24: do it" in task
+
+
+@pytest.mark.spec("E2")
+def test_what_is_left_out_of_a_request_has_its_address() -> None:
+    words = "Begin here. " + "middle words " * 2_000 + "End there."
+    task = write_active_task(TaskState(requests=(UserRequest(words, 12, own_words=words),)), 900)
+    assert "characters left out: m:12 …]" in task
+    assert task.rstrip().endswith("End there.")

@@ -470,8 +470,8 @@ AS_ASKED = "- What Active Task quotes, as far as it is not told as done above."
 QUOTE_CHARS = 1_600
 MOST_REQUESTS = 6
 
-_LEFT_OUT = "[… {:,} characters left out …]"
-_SHORTENED = re.compile(r"^\[… [\d,]+ characters left out …\]$", re.MULTILINE)
+_LEFT_OUT = "[… {:,} characters left out{} …]"
+_SHORTENED = re.compile(r"^\[… [\d,]+ characters left out(?:: m:\d+)? …\]$", re.MULTILINE)
 _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 
@@ -536,16 +536,21 @@ def parse_active_task(section: str) -> OpenRequests:
     return OpenRequests(open=tuple(quotes))
 
 
-def quote(text: str) -> str:
-    """Render a request as a block quote; a long one by both ends. Idempotent."""
+def quote(text: str, *, most_chars: int = QUOTE_CHARS, seq: int = -1) -> str:
+    """Render a request as a block quote; a long one by both ends, with its address if it has one. Idempotent."""
     text = redact(text.strip())
-    if len(text) > QUOTE_CHARS and not _is_shortened(text):
-        head, tail = QUOTE_CHARS * 2 // 3, QUOTE_CHARS // 3
-        left_out = _LEFT_OUT.format(len(text) - head - tail)
+    if len(text) > most_chars and not _is_shortened(text, most_chars):
+        head, tail = most_chars * 2 // 3, most_chars // 3
+        left_out = _LEFT_OUT.format(len(text) - head - tail, f": m:{seq}" if seq >= 0 else "")
         text = f"{text[:head].rstrip()}\n{left_out}\n{text[-tail:].lstrip()}"
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
-def _is_shortened(text: str) -> bool:
+def without_omission(text: str) -> str:
+    """Return a quoted request without the line that counts what was left out."""
+    return _SHORTENED.sub("", text)
+
+
+def _is_shortened(text: str, most_chars: int) -> bool:
     """Return whether an earlier handoff shortened it already: shortened again, it would not be recognised."""
-    return len(text) <= QUOTE_CHARS + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None
+    return len(text) <= most_chars + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None

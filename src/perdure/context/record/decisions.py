@@ -24,6 +24,7 @@ from perdure.context.user_intent import (
     remarks_among,
     rules_among,
     typed_text,
+    without_omission,
 )
 from perdure.core.messages import SUMMARY_OPENINGS, TURN_ENDED, Entry, Message, ToolCall
 from perdure.redaction import redact
@@ -425,6 +426,8 @@ _FAILED_CALL = re.compile(
 _NO_REPLY = frozenset(("No response requested.", TURN_ENDED))
 _SHORT_REPLY = 240
 _SHORT_ANSWER = 80
+_SENT_AGAIN_SHARE = 0.9
+_NUMBERS = re.compile(r"\d+")
 _SAME_REQUEST_SHARE = 0.6
 
 
@@ -547,14 +550,26 @@ class RequestLog:
         if not self._open:
             return
         words = content_words(request.text)
-        least = _SAME_REQUEST_SHARE if self._is_interrupted else 0.9
         for i in list(self._open):
-            if _overlap(words, content_words(self.requests[i].text)) >= least:
+            before = self.requests[i].text
+            is_reworded = self._is_interrupted and _overlap(words, content_words(before)) >= _SAME_REQUEST_SHARE
+            if is_reworded or _is_sent_again(before, request.text):
                 self.requests[i] = replace(self.requests[i], status="replaced", closed_seq=request.seq)
                 self._open.remove(i)
 
     def _last_answered(self) -> int | None:
         return next((i for i in range(len(self.requests) - 1, -1, -1) if self.requests[i].status == "answered"), None)
+
+
+def _is_sent_again(before: str, text: str) -> bool:
+    """Return whether a message repeats a request: it has its numbers and its words, as far as they are quoted."""
+    excerpt = without_omission(before)
+    if not set(_NUMBERS.findall(excerpt)) <= set(_NUMBERS.findall(text)):
+        return False
+    old, new = content_words(excerpt), content_words(text)
+    if excerpt != before:
+        return _overlap(old, new) >= _SENT_AGAIN_SHARE
+    return bool(old) and len(old & new) >= _SENT_AGAIN_SHARE * len(old)
 
 
 def _overlap(a: frozenset[str], b: frozenset[str]) -> float:

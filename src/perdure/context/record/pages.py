@@ -15,6 +15,7 @@ from functools import lru_cache
 from perdure.context.record.call_edits import written_text
 from perdure.context.record.call_output import parse_json
 from perdure.context.record.entries import redact_message, redacted
+from perdure.context.record.selection import fair_share
 from perdure.context.record.task import CallKind, CallLine
 from perdure.context.text import Passage, clip, is_prose, join_passages, size_of, split_passages
 from perdure.core.messages import Entry, Message
@@ -261,17 +262,6 @@ def _worth(passage: Passage, *, is_lead: bool, is_first: bool) -> float:
 def is_skill(text: str) -> bool:
     """Whether a text is instructions for an agent with a head of their own."""
     return (match := _FRONT.match(text[:6_000])) is not None and "description:" in match[1]
-
-
-def fair_share(sizes: Sequence[int], room: int) -> int:
-    """Return the most one of several texts may take of a room: short ones are whole before long ones grow."""
-    share = 0
-    for number, size in enumerate(sorted(sizes)):
-        share = room // (len(sizes) - number)
-        if size > share:
-            break
-        room -= size
-    return share
 
 
 def within_share(passages: Sequence[Passage], most: int) -> tuple[Passage, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.cancellation import find_withdrawals
+from perdure.context.record.selection import fair_share
 from perdure.context.record.task import (
     BEFORE_LOG,
     InstructionKind,
@@ -25,7 +26,7 @@ from perdure.context.record.task import (
 )
 from perdure.context.standing_instructions import is_small_talk
 from perdure.context.text import beginning, clip, has_wide, sentences, size_of, tidy
-from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, MOST_REQUESTS, OPEN, quote
+from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, OPEN, quote
 from perdure.redaction import redact
 
 INSTRUCTIONS = "The user's standing instructions, word for word:"
@@ -55,6 +56,12 @@ _SHARES = {
     "Remaining Work": 0.08,
     "Critical Context": 0.06,
 }
+# The room for quoted requests, as a multiple of the budget of the sections, and the least that each one has of it.
+_TASK_SHARE = 1.5
+_LEAST_TASK_CHARS = 3_000
+_LEAST_QUOTE_CHARS = 160
+# The newest requests, which are likely to be quoted whole.
+_MOST_WHOLE_REQUESTS = 6
 _LINE = 200
 _COMMAND_CHARS = 100
 _MOST_FILES = 24
@@ -86,7 +93,7 @@ def address(*seqs: int) -> str:
 def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict[str, str]:
     """Write the sections from the state alone; those without content are left out."""
     budget = DEFAULT_CHARS if budget_chars is None else budget_chars
-    sections = {"Active Task": write_active_task(state)}
+    sections = {"Active Task": write_active_task(state, max(_LEAST_TASK_CHARS, int(budget * _TASK_SHARE)))}
     sections["Constraints & Preferences"] = write_instructions(state, remark_chars=budget // 5)
     spare = 0.0
     for name, share in _SHARES.items():
@@ -99,17 +106,27 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
 # -- the user's part -------------------------------------------------------------------------------------------------
 
 
-def write_active_task(state: TaskState) -> str:
-    """Quote the open requests in the user's own words, newest last, or the last one where all were answered."""
+def write_active_task(state: TaskState, room: int = int(DEFAULT_CHARS * _TASK_SHARE)) -> str:
+    """Quote the open requests in the user's own words, newest last, or the last one where all were answered.
+
+    Short requests are quoted whole before long ones share what is left of the room; what is left out has its address.
+    """
     open_requests = state.open_requests
     if not open_requests:
         closed = [r for r in state.requests if r.status == "answered"]
-        return f"{ALL_ANSWERED}\n{_quoted(closed[-1])}{_waiting(state)}" if closed else f"None{_waiting(state)}"
-    shown = open_requests[-MOST_REQUESTS:]
-    more = len(open_requests) - len(shown)
-    kind = "request is" if more == 1 else "requests are"
-    earlier = f"[{more} earlier open {kind} in the record{address(open_requests[0].seq)}]\n" if more else ""
-    return f"{OPEN}\n{earlier}" + "\n\n".join(map(_quoted, shown)) + _waiting(state)
+        return f"{ALL_ANSWERED}\n{_quoted(closed[-1], room)}{_waiting(state)}" if closed else f"None{_waiting(state)}"
+    number = min(len(open_requests), max(1, room // _LEAST_QUOTE_CHARS))
+    earlier, newest = open_requests[: len(open_requests) - number], open_requests[-number:]
+    share = max(_LEAST_QUOTE_CHARS, fair_share([len(r.own_words) for r in newest], room))
+    return f"{OPEN}\n{_earlier(earlier)}" + "\n\n".join(_quoted(r, share) for r in newest) + _waiting(state)
+
+
+def _earlier(requests: Sequence[UserRequest]) -> str:
+    """Count the open requests that there is no room to quote, with their addresses."""
+    if not requests:
+        return ""
+    kind = "request is" if len(requests) == 1 else "requests are"
+    return f"[{len(requests)} earlier open {kind} in the record{address(*(r.seq for r in requests))}]\n"
 
 
 def _waiting(state: TaskState) -> str:
@@ -117,14 +134,14 @@ def _waiting(state: TaskState) -> str:
     return f"\n\nThe assistant asked “{asked.value}”{address(asked.seq)}; the user has not answered." if asked else ""
 
 
-def _quoted(request: UserRequest) -> str:
+def _quoted(request: UserRequest, most_chars: int) -> str:
     own = request.own_words.strip()
     text = own
     if _squeeze(own) != _squeeze(request.text):
         pointer = PASTED.format(f": m:{request.seq}" if request.seq >= 0 else "")
         text = f"{own}\n{pointer}".strip()
     answered = f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
-    return quote(text) + answered
+    return quote(text, most_chars=most_chars, seq=request.seq) + answered
 
 
 def _squeeze(text: str) -> str:
@@ -182,7 +199,7 @@ def _refusal_line(instruction: StandingInstruction) -> str:
 def _goal(state: TaskState, room: int) -> str:
     if state.goal is None:
         return ""
-    is_quoted = any(r.seq == state.goal.seq for r in state.open_requests[-MOST_REQUESTS:])
+    is_quoted = any(r.seq == state.goal.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:])
     if is_quoted and len(state.goal.value) > room - _GOAL_FRAME_CHARS:
         return SAME_AS_TASK  # once is enough where it is long
     if state.goal.seq < 0:

@@ -35,6 +35,17 @@ def age_factor(distance: float, half_life: float) -> float:
     return 1.0 / math.sqrt(1.0 + distance / half_life)
 
 
+def fair_share(sizes: Sequence[int], room: int) -> int:
+    """Return the most one of several texts may take of a room: short ones are whole before long ones grow."""
+    share = 0
+    for number, size in enumerate(sorted(sizes)):
+        share = room // (len(sizes) - number)
+        if size > share:
+            break
+        room -= size
+    return share
+
+
 def rank(options: Sequence[Option]) -> list[int]:
     """Return the indexes of the options that may be taken, best score first."""
     return sorted((i for i, o in enumerate(options) if o.score > 0), key=lambda i: -options[i].score)

@@ -181,3 +181,20 @@ def test_a_call_that_a_mode_or_a_rule_forbids_says_which() -> None:
     ]
     refused = "Error: terminal was not run, the user refused: it deletes files."
     assert _lines(_finished("terminal", refused, state="refused")) == []
+
+
+def test_the_line_of_an_edit_counts_the_lines_it_changed() -> None:
+    def finished(name: str, result: str, diff: tuple[str, ...] = (), **arguments: object) -> str:
+        call = ToolCall("c1", name, json.dumps({"path": "a.py", **arguments}))
+        message = Message("tool", result, tool_call_id="c1", name=name)
+        return _shown(ToolFinished(call, message, 0.5, is_error=False, state="completed", diff=diff))[0].split("\n")[0]
+
+    assert finished("patch", "Patched a.py:\n@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d").endswith("· 0.5 s · +2 -1 lines")
+    assert finished("write_file", "Created a.py: 2 lines", content="x\ny\n").endswith("· +2 -0 lines")
+    assert finished("write_file", "Replaced a.py: 1 line", ("@@ -1 +1 @@", "-x", "+y")).endswith("· +1 -1 lines")
+    assert finished("write_file", "Replaced a.py: 1 line", ("@@ the same lines @@",)).endswith("· no change")
+    # Not known: what a stored call replaced, a binary file, every match.
+    assert finished("write_file", "Replaced a.py: 1 line", content="x").endswith(" · 21 characters")
+    lost = ("@@ replaces a binary file, 2 bytes @@", "+x")
+    assert finished("write_file", "Replaced a.py: 1 line", lost).endswith(" · 21 characters")
+    assert finished("patch", "Patched a.py:\n-b\n+c", replace_all=True).endswith(" characters")

@@ -29,6 +29,8 @@ _COMPARED_LINES = 300
 # Of whole files more is compared: difflib skips the frequent lines of a long text.
 _COMPARED_FILE_LINES = 1_000
 _CONTEXT_LINES = 3
+# The diff of two texts without a difference.
+SAME_LINES = "@@ the same lines @@"
 _HUNK = re.compile(r"([-+])(\d+)")
 # Arguments that identify a call, most telling first.
 _TARGET_KEYS = ("command", "path", "pattern", "query", "url", "question", "task", "action", "target")
@@ -95,7 +97,7 @@ def changed_lines(before: str, after: str) -> list[str]:
     """
     old, new = _split_lines(before), _split_lines(after)
     if old == new:
-        return ["@@ the same lines @@"]
+        return [SAME_LINES]
     same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     pairs = zip(reversed(old[same:]), reversed(new[same:]), strict=False)
     tail = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)) - same)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from perdure.cli.style import Style, cut_row, safe
 from perdure.commands.format import count
-from perdure.core.display import edit_lines
+from perdure.core.display import SAME_LINES, edit_lines
 from perdure.core.events import ToolFinished, ToolOutput
 
 _INDENT = "  "
@@ -56,6 +56,21 @@ def whole_output(event: ToolFinished) -> str:
         return text
     summary = text.partition("\n")[0]
     return "\n".join([summary, *(line for line in _changed_lines(event) if line != summary)])
+
+
+def change_size(event: ToolFinished) -> str | None:
+    """How many lines an edit adds and removes, as in `+3 -1 lines`; None for other calls, and where it is not known."""
+    arguments = event.call.parsed_arguments() or {}
+    if event.is_error or event.call.name not in _DIFF_TOOLS or arguments.get("replace_all"):
+        return None
+    if event.call.name == "write_file" and not event.diff and not event.result.text.startswith("Created"):
+        return None  # what was replaced is known only while the call is shown live
+    lines = _changed_lines(event)
+    if SAME_LINES in lines:
+        return "no change"
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    is_known = added + removed > 0 and not lines[0].startswith("@@ replaces")
+    return f"+{added:,} -{removed:,} lines" if is_known else None
 
 
 def _changed_lines(event: ToolFinished) -> list[str]:

@@ -19,7 +19,7 @@ from perdure.cli.chat.activity import (
     plan_summary,
 )
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
-from perdure.cli.chat.tool_output import output_lines, shorten_preview, whole_output
+from perdure.cli.chat.tool_output import change_size, output_lines, shorten_preview, whole_output
 from perdure.cli.style import Style, fit_lines, runnable, safe
 from perdure.core.display import join_preview
 from perdure.core.events import (
@@ -62,7 +62,7 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     mark = ink.bad("✗") if event.is_error else ink.good("●")
     text = event.result.text
     size, address = (spilled.chars, spilled.address) if spilled is not None else _stored_output(text) or (len(text), "")
-    figures = [f"{event.seconds:.1f} s", f"{size:,} characters"]
+    figures = [f"{event.seconds:.1f} s", change_size(event) or f"{size:,} characters"]
     if event.is_error:
         figures.insert(0, failure_label(event.state, event.exit_code))
     location = f" · kept at {address}" if address else ""

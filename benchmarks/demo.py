@@ -125,8 +125,12 @@ def as_svg(screen: str) -> str:
     lines = screen.rstrip().split("\n")
     # What tmux keeps of the very first prompt is no part of what a person sees.
     start = next(i for i, line in enumerate(lines) if "Perdure ·" in line)
+    # The last turns of the resumed conversation would take most of the picture.
+    replayed = next(i for i, line in enumerate(lines) if "Log of batch" in line)
+    asked = next(i for i, line in enumerate(lines) if TALK[0][1] in line)
+    lines = [*lines[start:replayed], *lines[asked:]]
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi("\n".join(lines[start:])), soft_wrap=True)
+    console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
     return console.export_svg(title="perdure chat", theme=MONOKAI, unique_id="perdure")
 
 

@@ -1,21 +1,21 @@
-"""What a streamed reply costs us: the reader and the mode alone, and a whole call over loopback HTTP."""
+"""What a streamed reply costs us: the reader and the mode alone, a whole call over loopback HTTP, and many at once."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable, Iterator
+
+import uvloop
 
 from benchmarks.table import Row
+from perdure.core.events import TextDelta
 from perdure.core.messages import Entry, user
-from perdure.providers.http import HttpClient, HttpxClient, SseReader, url_of
-from perdure.providers.http_asyncio import AsyncioHttpClient
+from perdure.providers.http import HttpClient, HttpxClient, SseReader
+from perdure.providers.http_aiohttp import AiohttpClient
 from perdure.providers.registry import mode_module
 from perdure.providers.transport import Transport
 from perdure.providers.types import ApiMode, Endpoint, ModelRequest
@@ -27,17 +27,27 @@ from perdure.testing.simulator.turn import Scene, take_turn
 TITLE = "Streaming: CPU per chunk"
 CHUNKS = 4000
 PACED = 400
+# As many streams as the gateway's benchmark has turns in flight, at the same pace.
+STREAMS = 200
+PIECES = 80
+PACE_S = 0.05
+MANY_RUNS = 3
+_STAMP = re.compile(r"@(\d{6,20}) ")
 MODES: dict[ApiMode, str] = {
     "chat_completions": "/v1/chat/completions",
     "codex_responses": "/v1/responses",
     "anthropic_messages": "/v1/messages",
 }
 SERVER = f"""
+import uvloop
 from perdure.testing.simulator import Rules, Say, Simulator
 rules = Rules(max_output=1_000_000, window=2_000_000)
 burst = Say("twelve chars" * {CHUNKS}, chunk_chars=12)
 paced = Say("twelve chars" * {PACED}, chunk_chars=12, chunk_delay_s=0.002)
-sim = Simulator(rules, script=lambda asked: paced if "paced" in str(asked.body) else burst)
+many = Say("twelve chars" * {PIECES}, chunk_chars=12, chunk_delay_s={PACE_S}, is_stamped=True)
+replies = dict(paced=paced, burst=burst, many=many)
+sim = Simulator(rules, script=lambda asked: replies[asked.body["messages"][-1]["content"]])
+uvloop.install()
 sim.serve_forever(lambda: print(sim.root_url, flush=True))
 """
 
@@ -77,55 +87,21 @@ def read(mode: ApiMode, chunks: list[bytes]) -> None:
 
 
 def compare_clients(root: str) -> Iterator[Row]:
-    """The gateway's HTTP client beside libraries that could replace it."""
-    clients: dict[str, Callable[[], HttpClient]] = {"our own": AsyncioHttpClient, "httpx": HttpxClient}
-    if importlib.util.find_spec("aiohttp") is not None:
-        clients["aiohttp"] = AiohttpClient
+    """The gateway's HTTP client (aiohttp) beside that of every other process (httpx)."""
+    clients: dict[str, Callable[[], HttpClient]] = {"aiohttp": AiohttpClient, "httpx": HttpxClient}
     for text, chunks, runs in (("burst", CHUNKS, 8), ("paced", PACED, 4)):
         for name, make in clients.items():
             cost = asyncio.run(calls("chat_completions", root, text, chunks=chunks, runs=runs, make=make))
             yield Row(f"HTTP client {name}: {text}", cost / chunks * 1e6, "µs")
-
-
-class AiohttpClient:
-    """The same port over aiohttp, for comparison: no TLS settings, no decompression of our own."""
-
-    def __init__(self) -> None:
-        self._session: Any = None
-
-    @asynccontextmanager
-    async def post(
-        self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
-    ) -> AsyncIterator[AiohttpResponse]:
-        aiohttp: Any = import_module("aiohttp")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, connect=connect_s))
-        async with self._session.post(url_of(endpoint.base_url, path), data=body, headers=headers) as response:
-            yield AiohttpResponse(response)
-
-    def failures(self) -> tuple[type[BaseException], ...]:
-        return (OSError, import_module("aiohttp").ClientError)
-
-    async def aclose(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-
-class AiohttpResponse:
-    def __init__(self, response: Any) -> None:
-        self._response = response
-
-    @property
-    def status_code(self) -> int:
-        return int(self._response.status)
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return {name.lower(): value for name, value in self._response.headers.items()}
-
-    async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        async for piece in self._response.content.iter_any():
-            yield piece
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
+    for _ in range(MANY_RUNS):  # in turns, as the machine is shared
+        for name, make in clients.items():
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                measured[name].append(runner.run(many_streams(root, make)))
+    for name, runs_of in measured.items():
+        cost, p99_s = (min(figures) for figures in zip(*runs_of, strict=True))
+        yield Row(f"HTTP client {name}: {STREAMS} streams", cost / STREAMS / PIECES * 1e6, "µs", note="per chunk")
+        yield Row(f"HTTP client {name}: {STREAMS} streams, p99", p99_s * 1e3, "ms", note="sent until delivered")
 
 
 async def calls(
@@ -144,6 +120,31 @@ async def calls(
             raise RuntimeError(f"{mode}: the reply is not whole")
     await way.aclose()
     return min(found)
+
+
+async def many_streams(root: str, make: Callable[[], HttpClient]) -> tuple[float, float]:
+    """CPU seconds of this process for many streams at once, and the p99 of a chunk's age when it is delivered."""
+    endpoint = Endpoint("custom", f"{root}/v1", "chat_completions", "m")
+    request = ModelRequest("m", (Entry(0, user("many")),), max_tokens=100_000)
+    transport, ages_ns = Transport(client=make()), list[int]()
+
+    def on_event(event: object) -> None:
+        if isinstance(event, TextDelta):
+            now_ns = time.monotonic_ns()
+            ages_ns.extend(now_ns - int(stamp) for stamp in _STAMP.findall(event.text))
+
+    async def one(number: int) -> None:
+        # They begin one after the other, so that the service does not send every piece at the same moment.
+        await asyncio.sleep(number * PACE_S / STREAMS)
+        await transport.send(endpoint, request, on_event=on_event)
+
+    start = time.process_time()
+    await asyncio.gather(*(one(number) for number in range(STREAMS)))
+    cost = time.process_time() - start
+    await transport.aclose()
+    if len(ages_ns) < STREAMS * PIECES:
+        raise RuntimeError(f"{len(ages_ns)} of {STREAMS * PIECES} chunks arrived")
+    return cost, sorted(ages_ns)[int(len(ages_ns) * 0.99)] / 1e9
 
 
 def best(work: Callable[[], None], runs: int = 5) -> float:

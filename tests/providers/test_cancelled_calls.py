@@ -12,7 +12,7 @@ import pytest
 from perdure.core.errors import PerdureError
 from perdure.core.events import TextDelta
 from perdure.providers.http import HttpClient, HttpxClient
-from perdure.providers.http_asyncio import AsyncioHttpClient
+from perdure.providers.http_aiohttp import AiohttpClient
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import Endpoint
 from perdure.testing.simulator import Fail, Simulator
@@ -24,7 +24,7 @@ STEPS = 70
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 PIECE = b'data: {"choices":[{"index":0,"delta":{"content":"word "}}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-both_wires = pytest.mark.parametrize("make_wire", [HttpxClient, AsyncioHttpClient], ids=["httpx", "asyncio"])
+both_wires = pytest.mark.parametrize("make_wire", [HttpxClient, AiohttpClient], ids=["httpx", "aiohttp"])
 
 
 class QuickService:

@@ -15,7 +15,7 @@ import uvloop
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import TextDelta
 from perdure.providers.http import HttpClient, HttpxClient
-from perdure.providers.http_asyncio import AsyncioHttpClient
+from perdure.providers.http_aiohttp import AiohttpClient
 from perdure.providers.transport import Retries, Transport
 from perdure.providers.types import Endpoint
 from support.certificates import Certificate, self_signed
@@ -35,8 +35,8 @@ class Way:
 
 
 WAYS = {
-    "asyncio": Way(AsyncioHttpClient),
-    "asyncio on uvloop": Way(AsyncioHttpClient, uvloop.new_event_loop),
+    "aiohttp": Way(AiohttpClient),
+    "aiohttp on uvloop": Way(AiohttpClient, uvloop.new_event_loop),
     "httpx": Way(HttpxClient),
 }
 

@@ -18,7 +18,7 @@ from perdure.providers.errors.body import MAX_WAIT_S
 from perdure.providers.errors.classify import classify_error
 from perdure.providers.errors.messages import EndpointLabel
 from perdure.providers.http import HttpxClient, url_of
-from perdure.providers.http_asyncio import AsyncioHttpClient
+from perdure.providers.http_aiohttp import AiohttpClient
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import ApiMode, Endpoint
 from perdure.testing.simulator import Call, Drop, Fail, Raw, Say, Simulator, strict
@@ -339,7 +339,7 @@ def test_keep_alive_comments_are_no_first_token() -> None:
 
 
 @pytest.mark.parametrize("signal", [b": keep-alive\n\n", b"event: ping\ndata: {}\n\n", b"\n", b": spl"])
-@pytest.mark.parametrize("wire", [HttpxClient, AsyncioHttpClient])
+@pytest.mark.parametrize("wire", [HttpxClient, AiohttpClient])
 def test_keep_alive_signals_behind_the_first_token_hold_a_dead_stream_only_so_long(signal: bytes, wire: Any) -> None:
     async def main() -> tuple[str, float]:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

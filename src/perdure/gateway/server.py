@@ -34,7 +34,6 @@ from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.scheduler import record_outcomes
 from perdure.providers.http import HttpClient, HttpxClient
-from perdure.providers.http_asyncio import AsyncioHttpClient
 from perdure.store.inbox import QueuedMessage
 from perdure.store.schedules import Schedule
 from perdure.store.store import SessionStore
@@ -232,8 +231,12 @@ def _tune_gc() -> None:
 
 
 def _http_client() -> HttpClient:
-    """Return the lean HTTP client, or httpx where the environment configures a proxy."""
-    return HttpxClient() if has_proxy() else AsyncioHttpClient()
+    """Return a client for hundreds of streams, or httpx where the environment configures a proxy."""
+    if has_proxy():
+        return HttpxClient()
+    from perdure.providers.http_aiohttp import AiohttpClient  # a slow import, needed by a process that serves
+
+    return AiohttpClient()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -57,7 +57,7 @@ def dumps(value: object) -> bytes:
 
 
 def wire_arguments(arguments: str) -> str:
-    """The arguments as the text of a JSON object, untouched where they already are one."""
+    """Return the arguments as the text of a JSON object, untouched where they already are one."""
     text = arguments.strip() or "{}"
     value = json_object(text)
     if value is None:

@@ -6,10 +6,10 @@ import asyncio
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from perdure.config.env import FILE, own_authorities
 from perdure.core.addresses import is_loopback_url
@@ -190,9 +190,6 @@ _KEEP_ALIVE_S = 60.0
 # Whether a URL is plain HTTP, and whether it is loopback.
 _Reach = tuple[bool, bool]
 
-# Consumes a chunk of a body; returns True when it needs no more.
-ChunkSink = Callable[[bytes], bool]
-
 
 class HttpResponse(Protocol):
     """A response whose headers have arrived and whose body is still streaming; httpx responses satisfy it."""
@@ -206,25 +203,6 @@ class HttpResponse(Protocol):
     def aiter_bytes(self) -> AsyncIterator[bytes]:
         """Iterate over the body as it arrives, decompressed."""
         ...
-
-
-@runtime_checkable
-class PushResponse(Protocol):
-    """A response that pushes chunks from the socket callback, so that no task wakes up for each."""
-
-    async def push_to(self, sink: ChunkSink) -> bool:
-        """Push the rest of the body to `sink`; return True if it asked to stop before the body ended."""
-        ...
-
-
-async def push_chunks(response: HttpResponse, pieces: AsyncIterator[bytes], sink: ChunkSink) -> bool:
-    """Push the rest of a body to `sink` the fastest way; return True if it asked to stop before the end."""
-    if isinstance(response, PushResponse):
-        return await response.push_to(sink)
-    async for piece in pieces:
-        if sink(piece):
-            return True
-    return False
 
 
 class HttpClient(Protocol):

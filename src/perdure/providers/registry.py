@@ -313,7 +313,7 @@ def find_provider_by_url(base_url: str) -> ProviderSpec | None:
     return next((s for s in PROVIDERS if s.base_url and _host(s.base_url) == host), None)
 
 
-# Which providers serve a family of models, by the beginning of its name, the maker first. `True`: nobody else serves
+# Which providers serve a family of models, by the beginning of its name, the maker first. `True`: no other serves
 # it, so that a missing key is an error rather than a reason to ask another provider.
 _FAMILIES: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
     (re.compile(r"claude"), ("anthropic", "copilot"), True),
@@ -329,7 +329,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
 
 
 def providers_of_model(model: str) -> tuple[tuple[ProviderSpec, ...], bool]:
-    """The providers that serve a model by its name, the maker first, and whether there are no others."""
+    """Return the providers that serve a model by its name, the maker first, and whether there are no others."""
     for pattern, names, is_exclusive in _FAMILIES:
         if pattern.match(model.lower()):
             return tuple(row for name in names if (row := find_provider(name)) is not None), is_exclusive

@@ -171,7 +171,7 @@ def chosen_provider(settings: Settings, *, lookup: KeyLookup) -> str | None:
     match = next((s for s in makers if s in with_key), None)
     if match is None and not is_exclusive:
         match = next(iter(with_key), None)
-    # Without any key the maker is named, so that the error says which key is missing.
+    # Without any key the maker is named, so that the error names which key is missing.
     match = match or next(iter(makers), None)
     return match.name if match is not None else None
 

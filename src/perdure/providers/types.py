@@ -23,7 +23,7 @@ Finish = Literal["stop", "tool_calls", "length", "refusal", "content_filter", "c
 CacheTtl = Literal["5m", "1h"]
 # Emitted while a reply is streamed.
 Delta = TextDelta | ReasoningDelta | ToolCallParsed
-# What a caller hears of a request while it is under way.
+# The events of a request while it is under way.
 RequestEvent = Delta | RetryScheduled
 
 

@@ -123,11 +123,11 @@ class PluginRegistry:
         self._loaded.pop(("code", name), None)
 
     def names(self) -> tuple[str, ...]:
-        """Every name that may be chosen, built-in ones first."""
+        """Return every name that may be chosen, built-in ones first."""
         return tuple(plugin.name for plugin in self.discover() if not plugin.ignored)
 
     def discover(self) -> tuple[DiscoveredPlugin, ...]:
-        """Everything there is, chosen or not, with its place; runs no plug-in's code."""
+        """Return everything there is, chosen or not, with its place; runs no plug-in's code."""
         origins: dict[str, Origin] = {}
         listed = []
         for name, origin, location in self._candidates():
@@ -227,7 +227,7 @@ class PluginRegistry:
 
 
 def _import_folder(path: Path) -> Any:
-    """What `<path>/__init__.py` calls `plugin`; it runs as a package, so that its relative imports work."""
+    """Return what `<path>/__init__.py` calls `plugin`; it runs as a package, so that its relative imports work."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     # The path is part of the name: two homes may each have a plug-in of one name.

@@ -1,7 +1,7 @@
 """Screen external texts (context files, memory) before they enter a system prompt.
 
-A file that tries to give the model orders over the user's head is left out whole, and the finding says why: a prompt
-that was cleaned in part is still somebody else's prompt. The rows are few and plain on purpose: a false alarm costs a
+A file that tries to give the model orders over the user's head is left out whole; the finding has the reason. A prompt
+that was cleaned in part is still a stranger's prompt. The rows are few and plain on purpose: a false alarm costs a
 person their project notes.
 """
 
@@ -42,7 +42,7 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def screen(text: str) -> InjectionFinding | None:
-    """The first thing in `text` that does not belong in a system prompt, or None."""
+    """Return the first thing in `text` that does not belong in a system prompt, or None."""
     for why, pattern in _ROWS:
         if match := pattern.search(text):
             return InjectionFinding(why, " ".join(match.group(0).split())[:80])

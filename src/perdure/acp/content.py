@@ -90,7 +90,7 @@ def parse_prompt(blocks: Sequence[ContentBlock]) -> tuple[str, Mapping[str, Any]
 
 
 def invalid(reason: str) -> RequestError:
-    """A request that the client must change; the reason is the message, which editors display."""
+    """Return a request that the client must change; the reason is the message, which editors display."""
     return RequestError(-32602, reason)
 
 

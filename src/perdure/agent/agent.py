@@ -299,7 +299,7 @@ class ConversationAgent:
     async def _opened(
         self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None
     ) -> OpenConversation:
-        """The open conversation; where the store is needed for it, in a worker thread."""
+        """Return the open conversation; where the store is needed for it, in a worker thread."""
         if self._conversation is not None and history is None:
             return self._conversation
         try:

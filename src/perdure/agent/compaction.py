@@ -233,7 +233,7 @@ def edit_plan(entries: Sequence[Entry], edited: str) -> Plan:
 
 
 def _reused(entries: Sequence[Entry], known: Sequence[Entry]) -> list[Entry]:
-    """The entries as they were read, with what is cached about the messages that were kept."""
+    """Return the entries as they were read, with what is cached about the messages that were kept."""
     by_seq = {e.seq: e for e in known}
     pairs = [(e, by_seq.get(e.seq)) for e in entries]
     return [old if old is not None and old.message == new.message else new for new, old in pairs]

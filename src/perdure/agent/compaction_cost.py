@@ -124,7 +124,7 @@ def decide(inputs: CostInputs) -> CostDecision:
 
 
 def _delayed(inputs: CostInputs, is_burst: bool) -> CostDecision | None:
-    """The decision to wait beyond the threshold; None where the rule does not, or no longer."""
+    """Return the decision to wait beyond the threshold; None where the rule does not, or no longer."""
     settings = inputs.settings
     if settings.cost_rule == "advance" or inputs.prompt_tokens >= _limit(inputs):
         return None
@@ -231,7 +231,7 @@ class CostRule:
         return prompt_tokens < window.threshold_tokens and estimate <= window.budgets.largest_prompt_tokens
 
     def explain(self) -> CostDecision | None:
-        """What would be decided about the next message as it is now; None until the window is known. Blocks."""
+        """Return what would be decided about the next message as it is now; None until the window is known. Blocks."""
         self.load()
         return self.decide(self._live.counter.estimate)
 
@@ -258,7 +258,7 @@ class CostRule:
         return f"{name}: {'; '.join(parts)}"
 
     def decide(self, prompt_tokens: int, *, is_idle: bool = False) -> CostDecision | None:
-        """The decision about a prompt, or at the end of a turn; None until the window is known."""
+        """Return the decision about a prompt, or at the end of a turn; None until the window is known."""
         inputs = self.inputs(prompt_tokens)
         if inputs is not None and is_idle and self._settings.cost_while_idle:
             # By the next message it will probably have expired.
@@ -266,7 +266,7 @@ class CostRule:
         return decide(inputs) if inputs is not None else None
 
     def inputs(self, prompt_tokens: int) -> CostInputs | None:
-        """What the decision about a prompt depends on; None until the window is known."""
+        """Return what the decision about a prompt depends on; None until the window is known."""
         window, counter = self._live.window, self._live.counter
         if window is None:
             return None

@@ -55,7 +55,7 @@ class Composition:
         self._parts["tools"] = estimate_text(canonical_json(list(tools))) if tools else 0
 
     def as_dict(self, total: int | None = None) -> dict[str, int]:
-        """The parts; with `total`, scaled so that they sum to the counter's total."""
+        """Return the parts; with `total`, scaled so that they sum to the counter's total."""
         whole = sum(self._parts.values())
         if total is None or not whole:
             return dict(self._parts)
@@ -87,7 +87,7 @@ class ContextUsage:
 
 
 async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None) -> ContextUsage:
-    """What a conversation that has not begun would send with its first message. Creates nothing."""
+    """Return what a conversation that has not begun would send with its first message. Creates nothing."""
     endpoint = parts.routes.endpoint
     window = context_window(parts.settings, endpoint, await parts.models.window(endpoint))
     prompt = system_prompt
@@ -108,7 +108,7 @@ async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None
 
 
 def context_window(settings: Settings, endpoint: Endpoint, window: Window) -> ContextWindow:
-    """Every figure that follows from a window, under the user's settings and on this route."""
+    """Return every figure that follows from a window, under the user's settings and on this route."""
     model, provider, max_tokens = endpoint.model, endpoint.provider, settings.model.max_tokens
     budgets = window_budgets(window.tokens, settings.compression, provider=provider, model=model, max_tokens=max_tokens)
     return ContextWindow(model, provider, window.source, max_tokens, budgets)

@@ -69,7 +69,7 @@ class Children:
         self._emit = emit
 
     async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
-        """Run a child agent and return its report; if it fails, the report says how."""
+        """Run a child agent and return its report; if it fails, the report has the error."""
         parts = self._child_parts(max_iterations)
         live = await parts.keep(partial(self._open, parts))
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)

@@ -37,11 +37,11 @@ class Models(Protocol):
     """Model information: windows, limits and prices."""
 
     async def window(self, endpoint: Endpoint) -> Window:
-        """The context window and where its figure comes from; may ask the endpoint, briefly, once."""
+        """Return the context window and where its figure comes from; may ask the endpoint, briefly, once."""
         ...
 
     def output_cap_of(self, endpoint: Endpoint) -> int | None:
-        """The most output tokens the endpoint accepted after refusing more; None where it never did."""
+        """Return the most output tokens the endpoint accepted after refusing more; None where it never did."""
         ...
 
     def learn_limits(self, endpoint: Endpoint, *, window: int | None = None, output: int | None = None) -> None:
@@ -49,7 +49,7 @@ class Models(Protocol):
         ...
 
     def cost_usd(self, endpoint: Endpoint, usage: CanonicalUsage) -> float | None:
-        """The cost of a call; None if the price is unknown."""
+        """Return the cost of a call; None if the price is unknown."""
         ...
 
     def takes_tools(self, endpoint: Endpoint) -> bool:

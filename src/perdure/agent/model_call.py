@@ -112,7 +112,7 @@ class Attempts:
 
 
 def lower_output_cap(verdict: ErrorVerdict, asked_tokens: int | None) -> int:
-    """The next max_tokens to try: the stated limit, else half of the last one."""
+    """Return the next max_tokens to try: the stated limit, else half of the last one."""
     if verdict.output_limit and verdict.output_limit > 0 and verdict.output_limit != asked_tokens:
         return max(LEAST_OUTPUT_TOKENS, verdict.output_limit)
     return max(LEAST_OUTPUT_TOKENS, (asked_tokens or 8_192) // 2)
@@ -282,7 +282,7 @@ class ModelCaller:
         return room if effective is not None and LEAST_OUTPUT_TOKENS <= room < effective else allowance
 
     def _output_room(self) -> int:
-        """The tokens the prompt leaves in the window, with a margin for the part that is only estimated."""
+        """Return the tokens the prompt leaves in the window, with a margin for the part that is only estimated."""
         counter = self._live.counter
         return (self._window_tokens or 0) - counter.estimate - counter.appended_tokens // 8 - OUTPUT_MARGIN_TOKENS
 
@@ -466,7 +466,7 @@ class ModelCaller:
         return False
 
     def _sent_messages(self) -> list[Message]:
-        """The messages as the next request would send them."""
+        """Return the messages as the next request would send them."""
         return [entry.message for entry in self._live.projection.entries()]
 
     async def _set_window(self, window: Window, *, is_lasting: bool = False) -> ContextWindow:
@@ -538,5 +538,5 @@ class _Record:
 
 
 def _stated_limit(verdict: ErrorVerdict) -> int | None:
-    """The request limit stated by the provider; None without a plausible figure."""
+    """Return the request limit stated by the provider; None without a plausible figure."""
     return plausible_window(verdict.request_limit if verdict.request_limit is not None else verdict.context_limit)

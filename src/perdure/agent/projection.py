@@ -47,12 +47,12 @@ def surplus_images(entries: Sequence[Entry], most: int) -> dict[int, int]:
 
 
 def count_images(entry: Entry) -> int:
-    """The number of images and documents in a message."""
+    """Return the number of images and documents in a message."""
     return entry.memo("image_count", _count)
 
 
 def without_images(entry: Entry, count: int) -> Entry:
-    """The entry without its first `count` images; the same one each time."""
+    """Return the entry without its first `count` images; the same one each time."""
     return entry.memo(("without_images", count), partial(_without, entry, count)) if count else entry
 
 
@@ -68,12 +68,12 @@ def _without(entry: Entry, count: int, message: Message) -> Entry:
 
 
 def images_of(message: Message) -> list[ImagePart]:
-    """The images of a message, in order."""
+    """Return the images of a message, in order."""
     return [p for p in message.parts if isinstance(p, ImagePart)] if isinstance(message.content, tuple) else []
 
 
 def with_descriptions(entry: Entry, texts: Mapping[str, str]) -> Entry:
-    """The entry with those of its images that have a description replaced by it, by URL."""
+    """Return the entry with those of its images that have a description replaced by it, by URL."""
     if not any(image.url in texts for image in images_of(entry.message)):
         return entry
     parts = [TextPart(texts[p.url]) if isinstance(p, ImagePart) and p.url in texts else p for p in entry.message.parts]
@@ -112,7 +112,7 @@ class SpilledResults:
         self._state.set(_KEY, {str(seq): text for seq, text in newest})
 
     def of(self, entry: Entry) -> Entry:
-        """The result as it is sent; the entry itself where it was not spilled."""
+        """Return the result as it is sent; the entry itself where it was not spilled."""
         text = self._texts.get(entry.seq)
         if text is None:
             return entry
@@ -123,7 +123,7 @@ class SpilledResults:
 
 
 def with_text(message: Message, text: str) -> Message:
-    """The result with another text; pictures behind it stay."""
+    """Return the result with another text; pictures behind it stay."""
     if isinstance(message.content, tuple):
         pictures = tuple(p for p in message.parts if not isinstance(p, TextPart))
         return message.with_content((TextPart(text), *pictures))
@@ -169,7 +169,7 @@ def _outcome(message: Message, call: ToolCall | None, registry: ToolRegistry) ->
 
 
 def _source(call: ToolCall) -> str | None:
-    """What a reading call read, from its arguments."""
+    """Return what a reading call read, from its arguments."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except ValueError:
@@ -199,7 +199,7 @@ class SentForms:
         self._described: dict[int, tuple[Entry, Entry]] = {}
 
     def apply(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The entries as they are sent."""
+        """Return the entries as they are sent."""
         start = loop_start(entries)
         return [self.of(e, is_current=i >= start) for i, e in enumerate(entries)]
 
@@ -209,7 +209,7 @@ class SentForms:
         return without_images(form, self.left_out_images.get(entry.seq, 0)) if self.left_out_images else form
 
     def _reasoned(self, entry: Entry, *, is_current: bool) -> Entry:
-        """The form of the message with the reasoning that goes with it, all of its images in place."""
+        """Return the form of the message with the reasoning that goes with it, all of its images in place."""
         message = entry.message
         if message.role == "tool":
             return self.spilled.of(entry)
@@ -245,7 +245,7 @@ class SentForms:
 
 
 def loop_start(entries: Sequence[Entry]) -> int:
-    """Where the current tool loop begins: behind the newest request or answer."""
+    """Return where the current tool loop begins: behind the newest request or answer."""
     for i in range(len(entries) - 1, -1, -1):
         if ends_loop(entries[i].message):
             return i + 1
@@ -328,7 +328,7 @@ class Projection:
 
 
 def project(entries: Sequence[Entry], *, sidecars: Mapping[int, str] | None = None) -> list[Entry]:
-    """The request messages of a whole view, in one go."""
+    """Return the request messages of a whole view, in one go."""
     return list(Projection(entries, sidecars=sidecars).entries())
 
 

@@ -63,7 +63,7 @@ class PromptSources:
 
 
 def assemble(sources: PromptSources) -> str:
-    """The whole system prompt; empty parts leave no trace."""
+    """Return the whole system prompt; empty parts leave no trace."""
     parts = [
         sources.identity.strip(),
         *_memory_blocks(sources.memory).values(),
@@ -118,7 +118,7 @@ def read_skills(folder: Path) -> list[Skill]:
 
 
 def platform_notes(cwd: Path, surface: str) -> str:
-    """What the model must know of the machine; nothing that changes within a session, such as the time."""
+    """Return what the model must know of the machine; nothing that changes within a session, such as the time."""
     return f"System: {platform.system()}. Working folder: {cwd}. {surface_note(surface)}"
 
 
@@ -135,7 +135,7 @@ def surface_note(surface: str) -> str:
 
 
 def memory_part(prompt: str) -> str:
-    """What a prompt of ours shows of the memory, titles included; "" where it shows none."""
+    """Return what a prompt of ours shows of the memory, titles included; "" where it shows none."""
     pieces = [f"# {piece}" for piece in f"\n\n{prompt}".split("\n\n# ")[1:]]
     titles = tuple(f"# {title}\n" for title in _MEMORY_TITLES)
     begins = [i for i, piece in enumerate(pieces) if f"{piece}\n".startswith(titles)]
@@ -147,7 +147,7 @@ def memory_part(prompt: str) -> str:
 
 
 def _memory_blocks(memory: MemorySnapshot) -> dict[str, str]:
-    """What the prompt shows of the memory, by title; "" where there is nothing."""
+    """Return what the prompt shows of the memory, by title; "" where there is nothing."""
     texts = (("USER.md", memory.user), ("MEMORY.md", memory.memory))
     return {
         title: _titled(title, _screened(name, text)) for title, (name, text) in zip(_MEMORY_TITLES, texts, strict=True)
@@ -196,7 +196,7 @@ def _skill_line(skill: Skill) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The description of a front matter, else the first line that is neither empty nor a heading."""
+    """Return the description of a front matter, else the first line that is neither empty nor a heading."""
     lines = [line.strip() for line in text.splitlines()]
     described = next((x.partition(":")[2] for x in lines if x.lower().startswith("description:")), "")
     plain = next((x for x in lines if x and not x.startswith(("#", "---")) and ":" not in x.split(" ")[0]), "")

@@ -242,7 +242,7 @@ class TurnCancellation:
 
     @property
     def is_requested(self) -> bool:
-        """Whether somebody has interrupted the turn."""
+        """Whether the turn was interrupted."""
         with self._lock:
             return self._is_requested
 

@@ -48,7 +48,7 @@ _NO_CLIENT_RESULT = "[The client that was to run this call sent no result.]"
 
 
 def interrupted_result(call: ToolCall) -> Message:
-    """The result of a call that never got one."""
+    """Return the result of a call that never got one."""
     text = _NO_CLIENT_RESULT if call.is_for_client else INTERRUPTED
     return tool_result(call.id, text, call.name, state="interrupted")
 
@@ -279,7 +279,7 @@ class LiveSession:
         return 0
 
     def undescribed_images(self) -> list[ImagePart]:
-        """The images of the view that are sent as images, each once."""
+        """Return the images of the view that are sent as images, each once."""
         images = {image.url: image for entry in self.entries for image in images_of(entry.message)}
         return [image for image in images.values() if not self._forms.has_description(image)]
 
@@ -379,7 +379,7 @@ class LiveSession:
         return tuple(call for call in self.open_calls() if call.is_for_client)
 
     def open_calls(self) -> list[ToolCall]:
-        """The calls of the newest reply that have no result yet, in their order."""
+        """Return the calls of the newest reply that have no result yet, in their order."""
         calls: list[ToolCall] = []
         result_ids = []
         for entry in reversed(self.entries):

@@ -2,10 +2,10 @@
 
     invoke_agent perdure
     ├── chat gpt-5.5                     tokens by class, cost, what went wrong
-    ├── execute_tool terminal            which call, not what it said
+    ├── execute_tool terminal            which call, not its result
     └── compact                          before and after
 
-Needs the extra `telemetry`. Figures and names only: what people and models say is in no span. For an agent of your own:
+Needs the extra `telemetry`. Figures and names only: no span has text of users or models. For an agent of your own:
 `agent.events.listen(TurnSpans(tracer).hear)`.
 """
 

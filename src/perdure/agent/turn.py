@@ -359,7 +359,7 @@ class Turn:
         await self._caller.store_answer(answer, lambda: None)
 
     def _checked_text(self, reply: Reply) -> tuple[str, str | None]:
-        """The text of a final reply, and why it is not what the client requested, if so."""
+        """Return the text of a final reply, and why it is not what the client requested, if so."""
         options, text = self._live.options, reply.message.text
         is_cut = reply.finish == "length" and options.max_tokens is not None
         if (refused_by := _REFUSALS.get(reply.finish)) is not None:

@@ -136,7 +136,7 @@ class LoopGuard:
                 self.observe(message.tool_calls, [m for m in following if m.role == "tool"])
 
     def _find(self) -> tuple[list[tuple[str, bytes]], int] | None:
-        """The shortest cycle that the newest calls repeat often enough, and how often they do."""
+        """Return the shortest cycle that the newest calls repeat often enough, and how often they do."""
         digests = [digest for _, digest in self._recent]
         for length in range(1, _LONGEST_CYCLE + 1):
             least = max(self._repeats, _LEAST_REPEATS, -(-_LEAST_CALLS // length))
@@ -149,7 +149,7 @@ class LoopGuard:
 
 
 def with_note(results: Sequence[Message], note: str) -> list[Message]:
-    """The results with a note behind the last one."""
+    """Return the results with a note behind the last one."""
     *before, last = results
     content = last.content
     if isinstance(content, tuple):

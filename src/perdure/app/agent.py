@@ -37,7 +37,7 @@ P = ParamSpec("P")
 
 
 def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
-    """Say what to write instead when keyword-only arguments are passed by position."""
+    """Raise an error with what to write instead when keyword-only arguments are passed by position."""
     parameters = inspect.signature(init).parameters.values()
     accepted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]

@@ -69,7 +69,7 @@ class AgentUser:
     # Approves dangerous calls, and answers the model's questions; None: no user is present.
     approver: Approver | None = None
     asker: Asker | None = None
-    # Permission rules that hold in addition to the user's own, for what nobody is present to approve.
+    # Permission rules that hold in addition to the user's own, for calls that no person is present to approve.
     allowed: tuple[str, ...] = ()
     # The folder that the agent works in; None: the current one of this process.
     folder: Path | None = None
@@ -151,7 +151,7 @@ class Wiring:
         return self._deps
 
     def _memory(self) -> Memory:
-        """The provider handed in, or the built-in one, guarded."""
+        """Return the provider handed in, or the built-in one, guarded."""
 
         def report(text: str) -> None:
             self.events.emit(Notice(text, "warning"))
@@ -169,7 +169,7 @@ class Wiring:
         return SharedMemory(self.shared.store.state("memory"), files, **limits)
 
     def _recall(self) -> RecallProvider | None:
-        """The provider handed in, else the search over stored conversations where the settings enable it."""
+        """Return the provider handed in, else the search over stored conversations where the settings enable it."""
         settings = self.settings.recall
         if self._own_recall is not None or not settings.enabled:
             return self._own_recall
@@ -183,7 +183,7 @@ class Wiring:
         return engine.value
 
     def engine_services(self, live: LiveSession) -> EngineServices:
-        """What the engine of one conversation is handed."""
+        """Return what the engine of one conversation is handed."""
         shared, route = self.shared, SummaryRoute(self.shared, self.settings, live)
         self._contexts.add(live)
         return EngineServices(
@@ -247,7 +247,7 @@ class Wiring:
         )
 
     def _permissions(self) -> Permissions:
-        """The mode and rules of the user, and those of the project for users with access to it."""
+        """Return the mode and rules of the user, and those of the project for users with access to it."""
         path = find_project_file(self.folder, Path.home()) if self.speaker.has_shell else None
         project = read_project(path, self.shared.store.state(TRUSTED_PROJECTS)) if path is not None else None
         is_never_asked = self.settings.tools.approval == "never"
@@ -304,7 +304,7 @@ class Wiring:
         return await children.spawn(task, context=context, max_iterations=max_iterations)
 
     def _skills(self, here: Path) -> list[Skill]:
-        """The user's skills, and those of the project at hand."""
+        """Return the user's skills, and those of the project at hand."""
         project = project_folder(here, user_home=Path.home(), perdure_home=self.shared.home)
         own = read_skills(self.shared.home / "skills")
         return [*own, *(read_skills(project / "skills") if project is not None else ())]
@@ -334,6 +334,6 @@ def _as_tool(item: Any) -> Tool:
 
 
 def _without_programs(settings: Settings) -> Settings:
-    """The settings for a user without access to this machine: no local programs are started."""
+    """Return the settings for a user without access to this machine: no local programs are started."""
     tools = settings.tools.model_copy(update={"plugins": ()})
     return settings.model_copy(update={"mcp_servers": (), "tools": tools})

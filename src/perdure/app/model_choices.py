@@ -130,7 +130,7 @@ def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
 
 
 def _proxy_variables(configured: Mapping[str, str | None]) -> set[str]:
-    """The variables whose keys are for a configured address that is not the provider's own."""
+    """Return the variables whose keys are for a configured address that is not the provider's own."""
     variables: set[str] = set()
     for name, base_url in configured.items():
         row = find_provider(name)

@@ -69,7 +69,7 @@ EMBEDDED_REPLY_TOKENS = 400
 
 
 def embedded_endpoint(model: str, api_mode: ApiMode = "chat_completions") -> Endpoint:
-    """The embedded model before it is started: naming it touches nothing."""
+    """Return the embedded model before it is started: naming it touches nothing."""
     return Endpoint(EMBEDDED_PROVIDER, UNSTARTED, api_mode, model)
 
 
@@ -124,7 +124,7 @@ class ModelInfo:
         self._embedded_window = embedded_window
 
     async def window(self, endpoint: Endpoint) -> Window:
-        """The window and its source; may query the endpoint once."""
+        """Return the window and its source; may query the endpoint once."""
         if endpoint.base_url == UNSTARTED and self._embedded_window is not None:
             return Window(self._embedded_window, "config")
 
@@ -136,7 +136,7 @@ class ModelInfo:
         return await windows.resolve(route, ask)
 
     def side_window(self, endpoint: Endpoint) -> int | None:
-        """The window of a side job's model, as far as it is known without asking its endpoint."""
+        """Return the window of a side job's model, as far as it is known without asking its endpoint."""
         window = self._side_windows.known_window(_route(endpoint))
         return window.tokens if window is not None else None
 
@@ -201,7 +201,7 @@ class SharedStores:
         self._released: queue.SimpleQueue[_SharedStore] = queue.SimpleQueue()
 
     def acquire(self, path_or_url: str | Path) -> StoreHandle:
-        """A hold on the store at that place, opened if need be."""
+        """Return a hold on the store at that place, opened if need be."""
         key = store_location(path_or_url)
         with self._lock:
             shared = self._stores.get(key)
@@ -234,7 +234,7 @@ class SharedStores:
 
 
 def process_stores() -> SharedStores:
-    """Those of this process; a forked child opens its own."""
+    """Return those of this process; a forked child opens its own."""
     return _stores_of(os.getpid())
 
 
@@ -244,12 +244,12 @@ def _stores_of(pid: int) -> SharedStores:
 
 
 def open_user_store(settings: Settings, home: Path) -> SessionStore:
-    """The store the settings name; the home folder's own file where they name none."""
+    """Return the store the settings name; the home folder's own file where they name none."""
     return open_store(_user_store_path(settings, home))
 
 
 def hold_store(source: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
-    """A hold on the store handed in, which stays its owner's to close, or on the process's own at that place."""
+    """Return a hold on the store handed in, which stays its owner's to close, or on the process's own at that place."""
     if isinstance(source, SessionStore):
         return StoreHandle(source)
     if source is None:
@@ -266,7 +266,7 @@ def _user_store_path(settings: Settings, home: Path) -> str | Path:
 
 
 def route_to(settings: Settings, name: str) -> EndpointChain:
-    """The route to another model by its name, as `named_model` reads it."""
+    """Return the route to another model by its name, as `named_model` reads it."""
     return route_of(settings.model_copy(update={"model": named_model(settings, name)}))
 
 
@@ -302,7 +302,7 @@ def _configured_provider(settings: Settings, provider: str) -> tuple[str, str | 
 
 
 def _provider_name(name: str) -> str:
-    """The name in the table of providers for any of its aliases; another name stays as it is."""
+    """Return the name in the table of providers for any of its aliases; another name stays as it is."""
     row = find_provider(name)
     return row.name if row is not None else name
 
@@ -358,7 +358,7 @@ def key_problem(endpoint: Endpoint, status: int) -> str:
 
 
 def route_of_client(client: Any, settings: Settings, api_mode: Any) -> EndpointChain:
-    """The route through a client the caller made."""
+    """Return the route through a client the caller made."""
     return EndpointChain((endpoint_of(client, settings.model.name or "", api_mode),))
 
 
@@ -420,7 +420,7 @@ class Shared:
         self._hold.release()
 
     def route_to(self, name: str) -> EndpointChain:
-        """The route to another model; at the main endpoint's address the key handed in still applies."""
+        """Return the route to another model; at the main endpoint's address the key handed in still applies."""
         route, main = route_to(self.settings, name), self.route.main
         if (route.main.provider, route.main.base_url) != (main.provider, main.base_url):
             return route

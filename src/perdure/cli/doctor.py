@@ -95,7 +95,7 @@ def _home(home: Path) -> Check:
 
 
 def _keys(home: Path) -> Check:
-    """Which keys there are and where each is read from; the keys themselves stay unread."""
+    """Return which keys there are and where each is read from; the keys themselves stay unread."""
     try:
         sources = StoredKeys(home).sources()
     except ConfigError as error:
@@ -232,7 +232,7 @@ _DETAIL_COLUMN = 20
 
 
 def _rows(text: str) -> list[str]:
-    """The text in rows for its column, broken between words; in one where the output is no terminal."""
+    """Return the text in rows for its column, broken between words; in one where the output is no terminal."""
     if not sys.stdout.isatty():
         return [text]
     width = max(_DETAIL_COLUMN, shutil.get_terminal_size().columns - _DETAIL_COLUMN)

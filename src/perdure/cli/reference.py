@@ -19,7 +19,7 @@ WIDTH = 100
 
 
 def settings_tables() -> str:
-    """One table for each section of the settings, in Markdown."""
+    """Return one table for each section of the settings, in Markdown."""
     from perdure.config import keys
 
     parts = []
@@ -35,7 +35,7 @@ def settings_tables() -> str:
 
 
 def commands_page() -> str:
-    """The help of every command, as `--help` prints it."""
+    """Return the help of every command, as `--help` prints it."""
     from perdure.cli.main import cli
 
     lines = [

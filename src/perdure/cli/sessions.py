@@ -182,7 +182,7 @@ _OUTCOMES = {
 
 
 def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list[str]]:
-    """What became of turns without an answer, by the message each came after."""
+    """Return what became of turns without an answer, by the message each came after."""
     from perdure.store.records import Span
 
     failures: dict[int, list[str]] = {}
@@ -356,7 +356,7 @@ def _import_logs(store: SessionStore, text: str, path: Path, *, title: str | Non
 
 
 def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, title: str | None) -> str:
-    """The id of the conversation a file became."""
+    """Return the id of the conversation a file became."""
     messages = _message_list(text)
     if messages == []:
         raise click.ClickException(f"{path} holds no messages; nothing was imported")
@@ -387,7 +387,7 @@ def _title(messages: list[Any]) -> str:
 
 
 def _message_list(text: str) -> list[Any] | None:
-    """The messages of an OpenAI-style file: a list, or an object that holds one; None for JSONL."""
+    """Return the messages of an OpenAI-style file: a list, or an object that holds one; None for JSONL."""
     if '"perdure"' in text[:_HEAD_CHARS].partition("\n")[0]:
         return None
     try:

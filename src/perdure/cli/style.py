@@ -105,13 +105,13 @@ def runnable(text: str, program: str | None = None) -> str:
 
 
 def _near(path: Path) -> str:
-    """A path as one would type it: relative to the working folder where it is below it."""
+    """Return a path as one would type it: relative to the working folder where it is below it."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def cut_row(text: str, width: int) -> str:
-    """One row no wider than `width` columns, with "…" where something is left out."""
+    """Return one row no wider than `width` columns, with "…" where something is left out."""
     if len(text) <= width // 2:
         return text
     used = 0
@@ -158,7 +158,7 @@ def fit_parts(line: str, width: int, *, essential: int) -> str:
 
 
 def _with_shorter_bar(line: str, excess: int) -> str:
-    """A line whose bar gives way to the words and figures around it, evenly along its length."""
+    """Return a line whose bar gives way to the words and figures around it, evenly along its length."""
 
     def shortened(match: re.Match[str]) -> str:
         cells = match[0]

@@ -33,11 +33,11 @@ class CommandContext(Protocol):
         ...
 
     def model_choices(self) -> Sequence[ModelChoice]:
-        """The models that can be chosen here; empty where they are not listed. May ask servers, briefly."""
+        """Return the models that can be chosen here; empty where they are not listed. May ask servers, briefly."""
         ...
 
     def sources(self) -> Sequence[tuple[str, str]]:
-        """The files that apply here besides those in the prompt: a label and what it names, for `/context`."""
+        """Return the files that apply here besides those in the prompt: a label and what it names, for `/context`."""
         ...
 
     def choose_model(self, name: str) -> str:
@@ -109,7 +109,7 @@ class Commands:
         return [f"/{n}" for n in self._commands]
 
     def help(self) -> str:
-        """Every command with what it does, in groups; those of no group come last."""
+        """Return every command with what it does, in groups; those of no group come last."""
         width = max(len(c.usage) for c in self._commands.values())
         grouped = {name for names in self._groups.values() for name in names}
         rest = [name for name in self._commands if name not in grouped]

@@ -109,7 +109,7 @@ def _timing_lines(surface: CommandContext) -> list[str]:
 
 
 def _deferred_lines(surface: CommandContext) -> list[str]:
-    """What is saved by tools whose schemas are not sent; nothing where all are."""
+    """Return what is saved by tools whose schemas are not sent; nothing where all are."""
     tools = surface.agent.parts.tools
     size = tools.deferred.size(tools.registry) if tools.deferred is not None else None
     if size is None:
@@ -120,7 +120,7 @@ def _deferred_lines(surface: CommandContext) -> list[str]:
 
 
 def _window_lines(surface: CommandContext) -> list[str]:
-    """The notebook and the windows of the conversation; nothing with an engine that keeps none."""
+    """Return the notebook and the windows of the conversation; nothing with an engine that keeps none."""
     session_id = surface.agent.session_id
     if session_id is None or surface.agent.parts.engine.name != WINDOWS_ENGINE:
         return []
@@ -139,7 +139,7 @@ def _window_lines(surface: CommandContext) -> list[str]:
 
 
 def _source_lines(surface: CommandContext) -> list[str]:
-    """Where instructions, skills, memory, commands and settings come from, as a new conversation reads them."""
+    """Return where instructions, skills, memory, commands and settings come from, as a new conversation reads them."""
     listed = list(surface.sources())
     if not listed:
         return []
@@ -155,7 +155,7 @@ def _source_lines(surface: CommandContext) -> list[str]:
 
 
 def _task_lines(surface: CommandContext) -> list[str]:
-    """The state of the task, as the next handoff would have it; nothing before the first message."""
+    """Return the state of the task, as the next handoff would have it; nothing before the first message."""
     session_id = surface.agent.session_id
     if session_id is None:
         return []
@@ -207,7 +207,7 @@ def totals_lines(totals: Totals) -> list[str]:
 
 
 def insights(surface: CommandContext, argument: str) -> CommandResult:
-    """All conversations of the last days, by day, model, surface and task."""
+    """Return all conversations of the last days, by day, model, surface and task."""
     if argument and not (argument.isdecimal() and 0 < int(argument) <= MOST_DAYS):
         return CommandResult("/insights takes a number of days, e.g. /insights 7", "error")
     return CommandResult(insights_text(surface.store, int(argument or 30), visibility=surface.visibility))

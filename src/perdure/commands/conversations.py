@@ -47,7 +47,7 @@ def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator
 
 
 def _numbered(surface: CommandContext, number: int) -> str:
-    """The id of the conversation at that place in `/sessions`. Raises NotFound."""
+    """Return the id of the conversation at that place in `/sessions`. Raises NotFound."""
     page = surface.store.conversations.list(visibility=surface.visibility, limit=_LISTED).conversations
     if not 1 <= number <= len(page):
         raise NotFound(f"/sessions has no number {number}; it lists {len(page)}")
@@ -68,7 +68,7 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def listed(conversation: Conversation) -> str:
-    """One line of a conversation list; branches are marked because they share their parent's title."""
+    """Return one line of a conversation list; branches are marked because they share their parent's title."""
     kind = "" if conversation.kind == "main" else f" ({conversation.kind})"
     title = conversation.title or "–"
     return f"{conversation.id}  {when(conversation.updated_at_ms)}  {title}{kind} · {conversation.source}"
@@ -167,7 +167,7 @@ def _count_commands(surface: CommandContext, from_seq: int) -> int:
 
 
 def _offer_files(surface: CommandContext) -> str:
-    """What `/undo` can do about the files of the last turn; "" where it changed none."""
+    """Return what `/undo` can do about the files of the last turn; "" where it changed none."""
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
     changes = surface.store.checkpoints.changes(_here(surface), from_seq=requests[-1].seq) if requests else ()
     paths = list(dict.fromkeys(change.path for change in changes))
@@ -178,7 +178,7 @@ def _offer_files(surface: CommandContext) -> str:
 
 
 def _again(entry: Entry) -> str | Mapping[str, Any]:
-    """The question as it was asked, with whatever was attached to it."""
+    """Return the question as it was asked, with whatever was attached to it."""
     message = entry.message
     return message.content if isinstance(message.content, str) else message.to_dict()
 
@@ -190,7 +190,7 @@ def _here(surface: CommandContext) -> str:
 
 
 def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
-    """The user message of the nth turn from the end, or of the turn of message `m:57`; None for no argument.
+    """Return the user message of the nth turn from the end, or of the turn of message `m:57`; None for no argument.
 
     Raises NotFound for a turn there is not.
     """

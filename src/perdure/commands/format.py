@@ -52,7 +52,7 @@ def total_cost(totals: Totals) -> str:
 
 
 def when(ms: int) -> str:
-    """A moment in the reader's own time zone; 0 is an unknown one."""
+    """Return a moment in the reader's own time zone; 0 is an unknown one."""
     if ms <= 0:
         return f"{'unknown time':<16}"
     return datetime.fromtimestamp(ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
@@ -73,7 +73,7 @@ def share(part: float | None) -> str:
 
 
 def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> str:
-    """A bar of `value` in `whole`; `mark` puts a line where something happens."""
+    """Return a bar of `value` in `whole`; `mark` puts a line where something happens."""
     eighths = min(8 * width, max(value > 0, round(8 * width * value / whole))) if whole else 0
     filled, rest = divmod(eighths, 8)
     cells = [_FULL] * filled + [_EIGHTHS[rest - 1]] * bool(rest)
@@ -84,7 +84,7 @@ def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> 
 
 
 def measured(agent: ConversationAgent) -> ContextUsage:
-    """The gauge, its window looked up where it is not known yet; may ask the endpoint, briefly, once."""
+    """Return the gauge, its window looked up where it is not known yet; may ask the endpoint, briefly, once."""
     if agent.gauge.window is None:
         with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown
             return agent.measure()

@@ -33,7 +33,7 @@ def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
 
 
 def _why_listed(hit: SearchHit) -> str:
-    """The reason of a hit whose snippet has no marked word; "" where it has one."""
+    """Return the reason of a hit whose snippet has no marked word; "" where it has one."""
     if hit.marks:
         return ""
     if hit.matched:

@@ -50,7 +50,7 @@ def system_keyring() -> Keyring | None:
 
 
 class StoredKeys:
-    """Keys by the name of the environment variable they stand in for, or by the address they are for (`origin_of`)."""
+    """Keys by the name of the environment variable they replace, or by the address they are for (`origin_of`)."""
 
     def __init__(self, home: Path, *, open_keyring: Callable[[], Keyring | None] = system_keyring) -> None:
         self._home = home

@@ -21,7 +21,7 @@ class DeprecatedSetting(FutureWarning):
 
 
 def current_name(name: str, *, origin: str = "") -> str:
-    """The name of a setting today; warns about an old one."""
+    """Return the name of a setting today; warns about an old one."""
     new = RENAMED.get(name)
     if new is None:
         return name
@@ -52,12 +52,12 @@ def _warn(text: str, origin: str) -> None:
 
 
 def former_names(name: str) -> list[str]:
-    """The old names of a setting."""
+    """Return the old names of a setting."""
     return [old for old, new in RENAMED.items() if new == name]
 
 
 def paths_of(name: str) -> tuple[tuple[str, ...], tuple[str]]:
-    """How a file may hold a renamed setting: in its sections, or under its dotted name at the top level."""
+    """Return how a file may hold a renamed setting: in its sections, or under its dotted name at the top level."""
     return tuple(name.split(".")), (name,)
 
 

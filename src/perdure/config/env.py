@@ -34,13 +34,13 @@ def home_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def own_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of Perdure that are set, home folder and settings, without those that may hold a secret."""
+    """Return the variables of Perdure that are set, home folder and settings, without those that may hold a secret."""
     environ = os.environ if environ is None else environ
     return {k: v for k, v in environ.items() if k.startswith("PERDURE_") and v.strip() and not is_secret_name(k)}
 
 
 def variable_with_value(names: Iterable[str], value: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """The first of these variables that has exactly this value, or None."""
+    """Return the first of these variables that has exactly this value, or None."""
     environ = os.environ if environ is None else environ
     return next((name for name in names if environ.get(name) == value), None)
 
@@ -51,7 +51,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def make_home(home: Path) -> Path:
-    """The folder, made for its owner alone if it is not there yet."""
+    """Return the folder, made for its owner alone if it is not there yet."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -62,7 +62,7 @@ def make_home(home: Path) -> Path:
 
 
 def installation_key(home: Path) -> bytes:
-    """A random key that only this installation has, made when it is first needed. Raises ConfigError."""
+    """Return a random key that only this installation has, made when it is first needed. Raises ConfigError."""
     path = home / KEY_FILE
     try:
         if not path.exists():
@@ -95,7 +95,7 @@ def local_timezone(environ: Mapping[str, str] | None = None, *, link: Path = Pat
 
 
 def editor(environ: Mapping[str, str] | None = None) -> str | None:
-    """The user's editor as a command line, or None where none is named."""
+    """Return the user's editor as a command line, or None where none is named."""
     environ = os.environ if environ is None else environ
     return environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or None
 
@@ -118,7 +118,7 @@ def pager(environ: Mapping[str, str] | None = None) -> list[str] | None:
 
 
 def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iterable[str] = ()) -> dict[str, str]:
-    """What commands the agent runs find in their environment: the user's own, less the variables named."""
+    """Return what commands the agent runs find in their environment: the user's own, less the variables named."""
     environ = os.environ if environ is None else environ
     hidden = set(without)
     return {k: v for k, v in environ.items() if k not in hidden}
@@ -128,7 +128,7 @@ FILE, FOLDER = "SSL_CERT_FILE", "SSL_CERT_DIR"
 
 
 def own_authorities(environ: Mapping[str, str] | None = None) -> tuple[str | None, str | None]:
-    """The file and the folder of authorities to trust instead of the usual ones; None where none is named."""
+    """Return the file and the folder of authorities to trust instead of the usual ones; None where none is named."""
     environ = os.environ if environ is None else environ
     return environ.get(FILE, "").strip() or None, environ.get(FOLDER, "").strip() or None
 

@@ -44,7 +44,7 @@ class Key:
 
 
 def variable_of(name: str) -> str:
-    """The environment variable of a dotted name."""
+    """Return the environment variable of a dotted name."""
     return PREFIX + name.replace(".", "__").upper()
 
 
@@ -66,7 +66,7 @@ def sections() -> tuple[str, ...]:
 
 
 def find(name: str) -> Key:
-    """The key called `name`, now or formerly; an unknown one is refused with the nearest there is."""
+    """Return the key called `name`, now or formerly; an unknown one is refused with the nearest there is."""
     name = current_name(name)
     if key := all_keys().get(name):
         return key
@@ -98,7 +98,7 @@ def describe(section: str) -> str:
 
 
 def value_of(settings: BaseModel, name: str) -> Any:
-    """What `settings` hold under a dotted name."""
+    """Return what `settings` hold under a dotted name."""
     value: Any = settings
     for part in name.split("."):
         value = getattr(value, part)
@@ -106,7 +106,7 @@ def value_of(settings: BaseModel, name: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A setting as YAML or JSON would hold it; routes in their short form where they have one."""
+    """Return a setting as YAML or JSON would hold it; routes in their short form where they have one."""
     if isinstance(value, BaseModel):
         filled = value.model_dump(mode="json", exclude_none=True)
         if set(filled) <= {"provider", "model"} and "provider" in filled and "/" not in filled["provider"]:
@@ -118,7 +118,7 @@ def plain(value: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """A value on one line, as it would be typed; passwords in URLs are masked."""
+    """Return a value on one line, as it would be typed; passwords in URLs are masked."""
     value = plain(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return mask(text)
@@ -130,12 +130,12 @@ def mask(text: str) -> str:
 
 
 def allowed_at(location: tuple[str | int, ...]) -> str:
-    """What is allowed at a place in the settings, list items included (`fallback_providers`, 0, `provider`)."""
+    """Return what is allowed at a place in the settings, list items included (`fallback_providers`, 0, `provider`)."""
     return allowed(_node_at(location))
 
 
 def names_at(location: tuple[str | int, ...]) -> tuple[str, ...]:
-    """The names that a section, or an item of a list, knows."""
+    """Return the names that a section, or an item of a list, knows."""
     return tuple(_node_at(location).get("properties", ()))
 
 
@@ -150,7 +150,7 @@ def _node_at(location: tuple[str | int, ...]) -> Mapping[str, Any]:
 
 
 def allowed(node: Mapping[str, Any]) -> str:
-    """What a place in the schema takes, in words."""
+    """Return what a place in the schema takes, in words."""
     node = _resolved(node)
     if "allowed" in node:
         return str(node["allowed"])

@@ -48,12 +48,12 @@ def dotted(location: Iterable[str | int]) -> str:
 
 
 def problems(error: ValidationError, origins: Origins) -> tuple[Problem, ...]:
-    """Each thing the settings model refused."""
+    """Return each thing the settings model refused."""
     return tuple(_problem(detail, origins) for detail in error.errors(include_url=False))
 
 
 def as_error(errors: Iterable[Problem]) -> ConfigError:
-    """One error for all of them, a line each."""
+    """Return one error for all of them, a line each."""
     return ConfigError("\n".join(problem.text for problem in errors))
 
 
@@ -107,7 +107,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """The file, or an empty document where there is none. Raises ConfigError with file, line and what to do."""
+    """Return the file, or an empty document where there is none. Raises ConfigError with file, line and what to do."""
     try:
         # Bytes, so that line ends stay what they are.
         text = path.read_bytes().decode("utf-8-sig")
@@ -307,13 +307,13 @@ def check_file(path: Path) -> None:
 
 
 def overriding_variable(key: keys.Key, environ: Mapping[str, str] | None = None) -> str | None:
-    """The variable that wins over the file for this key, where it is set."""
+    """Return the variable that wins over the file for this key, where it is set."""
     environ = os.environ if environ is None else environ
     return key.variable if environ.get(key.variable, "").strip() else None
 
 
 def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, tuple[Problem, ...]]:
-    """The settings that nested `data` gives, or None and what is wrong."""
+    """Return the settings that nested `data` gives, or None and what is wrong."""
     try:
         return Settings.model_validate(filled(data)), ()
     except ValidationError as error:
@@ -321,7 +321,7 @@ def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, t
 
 
 def from_text(key: keys.Key, text: str) -> Any:
-    """A value typed on a command line or in a variable, as the file would hold it."""
+    """Return a value typed on a command line or in a variable, as the file would hold it."""
     if key.is_nullable and text.strip() in ("null", "~"):
         return None
     if key.is_number:
@@ -338,7 +338,7 @@ def from_text(key: keys.Key, text: str) -> Any:
 
 
 def _number(text: str) -> int | float | str:
-    """The number that `text` spells, or `text` itself, which the settings refuse with what they allow."""
+    """Return the number that `text` spells, or `text` itself, which the settings refuse with what they allow."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

@@ -1,7 +1,7 @@
 """What a project brings along: a `.perdure` folder with settings, commands and skills, in the working folder or above.
 
-A project is often somebody else's: its settings may choose how Perdure works there, never where keys, data or commands
-go. What it may not set is ignored with a warning.
+A project often belongs to another person: its settings may choose how Perdure works there, never where keys, data or
+commands go. What it may not set is ignored with a warning.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def folders_above(folder: Path, user_home: Path) -> list[Path]:
     """Return the folders of a project from its root down to `folder`.
 
     The root is the nearest folder with `.git`; without one, the outermost folder below the user's home, or `folder`
-    itself elsewhere, so that files which anybody can put into a shared folder are not read.
+    itself elsewhere, so that files which any user can put into a shared folder are not read.
     """
     folder, user_home = folder.absolute(), user_home.absolute()
     chain = [folder, *folder.parents][:_MAX_DEPTH]

@@ -1,6 +1,6 @@
 """Threads, event loops, cancellation and the clock: everything about when and where code runs.
 
-`SystemClock` and `CancelToken` are handed to whoever needs the time or may be stopped. `call_foreign` and
+`SystemClock` and `CancelToken` are handed to code that needs the time or may be stopped. `call_foreign` and
 `await_foreign` call code that is not ours (tools, hooks, callbacks, plug-ins), `run_shielded` and `DaemonThreads` run
 blocking work, and `run_loop` keeps an event loop running whatever escapes from a task.
 """
@@ -78,7 +78,7 @@ class ForeignError(Exception):
 
 
 def describe_error(error: BaseException) -> str:
-    """The type and text of an exception, whatever its `__str__` does."""
+    """Return the type and text of an exception, whatever its `__str__` does."""
     try:
         text = str(error)
     except BaseException:  # the exception's own code
@@ -89,7 +89,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_object(value: object) -> str:
-    """The `repr` of an object that is not ours, whatever its code does."""
+    """Return the `repr` of an object that is not ours, whatever its code does."""
     try:
         return call_foreign(repr, value)
     except Exception:  # the object's own code

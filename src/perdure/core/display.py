@@ -44,14 +44,14 @@ def cut_off_label(message: Message) -> str:
 
 
 def escape_invisible(text: str) -> str:
-    """The text with every odd character as `<U+202E>`; newlines and tabs stay."""
+    """Return the text with every odd character as `<U+202E>`; newlines and tabs stay."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(f"<U+{ord(c):04X}>" if _is_odd(c) else c for c in text)
 
 
 def strip_controls(text: str) -> str:
-    """The text without control characters and bidirectional marks; newlines and tabs stay."""
+    """Return the text without control characters and bidirectional marks; newlines and tabs stay."""
     return _STEERING.sub("", text)
 
 
@@ -139,7 +139,7 @@ _MAX_WORDS = 8
 
 
 def describe_report(report: SearchReport) -> str:
-    """Say what was searched and how well the hits match, in one or two sentences."""
+    """Return one or two sentences on what was searched and how well the hits match."""
     searched = f"Searched {_count(report.texts, 'message')}{_progress(report)}"
     if not report.words:
         return "The query has no words to search for."

@@ -4,14 +4,14 @@ PerdureError
 ├── ConfigError          fix the setting it names
 │   ├── InvalidFlag        the command was called wrongly
 │   ├── ModelNotNamed      choose one of `.models`, which the endpoint lists
-│   └── NoSummaryModel     nobody to ask for a summary: write the handoff without one
+│   └── NoSummaryModel     no model to ask for a summary: write the handoff without one
 ├── InvalidMessage       fix the message you handed in
 ├── PluginError          choose another plug-in, or mend this one
 │   ├── PluginNotFound     nothing installed bears that name; the text lists what does
 │   │   └── EngineNotFound   the same, for context engines
 │   └── PluginBroken       found, but its own code failed
-├── ProviderError        look at `.verdict`: what the service said, and what may be done
-├── StoreError           the data is untouched; the message says what to do
+├── ProviderError        look at `.verdict`: the response of the service, and what may be done
+├── StoreError           the data is untouched; the message states what to do
 │   ├── StoreUnavailable   wrong path or URL, no permission, disk full
 │   ├── NewerSchema        written by a newer Perdure: upgrade
 │   ├── CorruptStore       restore the backup it names

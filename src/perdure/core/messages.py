@@ -7,7 +7,7 @@ mended here, once, so that nothing deeper ever meets it:
 - a lone surrogate, which no encoder accepts, becomes U+FFFD;
 - arguments that are not a string become their JSON text; a missing id or name becomes "".
 
-A role nobody knows cannot be mended: it raises `InvalidMessage`, which says what is allowed.
+An unknown role cannot be repaired: it raises `InvalidMessage`, which lists what is allowed.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ToolCall:
         return replace(self, extra={**self.extra, CLIENT_CALL: True})
 
     def parsed_arguments(self) -> dict[str, Any] | None:
-        """The arguments as a dict, or None where they are not a JSON object."""
+        """Return the arguments as a dict, or None where they are not a JSON object."""
         try:
             value = json.loads(self.arguments or "{}")
         except (ValueError, RecursionError):
@@ -417,12 +417,12 @@ def tool_result(tool_call_id: str, text: str, name: str | None = None, *, state:
 
 
 def canonical_json(value: object) -> str:
-    """One JSON text per value: keys sorted, no spaces, nothing escaped that need not be."""
+    """Return one JSON text per value: keys sorted, no spaces, nothing escaped that need not be."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def clean(text: str) -> str:
-    """The text without lone surrogates, which neither SQLite, HTTP nor a tokenizer accepts."""
+    """Return the text without lone surrogates, which neither SQLite, HTTP nor a tokenizer accepts."""
     if text.isascii():  # known of a string without a look at it
         return text
     try:
@@ -438,7 +438,7 @@ _FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "r
 
 
 def kind_of(role: Role, content: Content) -> Kind:
-    """What a message is, by its role and words alone; notes merged with words of its own do not make it a note.
+    """Return what a message is, by its role and words alone; notes merged with words of its own do not make it a note.
 
     Never a handoff: only a record of the store or a seal makes a message one, whatever it looks like.
     """
@@ -508,7 +508,7 @@ def _clean_text(raw: object) -> str:
 def _optional_text(
     raw: Mapping[str, Any], key: str, extra: dict[str, Any], to_text: Callable[[object], str]
 ) -> str | None:
-    """A string field; given but null, it is kept in `extra` so that it comes back as it was."""
+    """Return a string field; given but null, it is kept in `extra` so that it comes back as it was."""
     if raw[key] is None:
         extra[key] = None
         return None
@@ -516,7 +516,7 @@ def _optional_text(
 
 
 def _take(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> list[Any]:
-    """A list field; an odd or empty one is kept in `extra` so that it comes back as it was."""
+    """Return a list field; an odd or empty one is kept in `extra` so that it comes back as it was."""
     value = raw[key]
     is_usable = isinstance(value, list | tuple) and (key == "tool_calls" or all(map(_is_mapping, value)))
     if is_usable and value:

@@ -117,7 +117,7 @@ class ImageDescriber(Protocol):
         ...
 
     async def describe(self, image: ImagePart, *, conversation_id: str) -> str:
-        """The description, the same one for the same image. Raises ProviderError or ConfigError."""
+        """Return the description, the same one for the same image. Raises ProviderError or ConfigError."""
         ...
 
 
@@ -127,7 +127,7 @@ class FileChange:
 
     conversation_id: str
     path: str
-    # The newest message of the log when it was changed, which tells the turn.
+    # The newest message of the log when it was changed, which identifies the turn.
     seq: int
     existed: bool
     # The blob with the content before; None for a new file, or one too large to copy.
@@ -148,7 +148,7 @@ class KeyValue(Protocol):
     """Small JSON values that survive a restart: cool-downs, strikes, pauses."""
 
     def get(self, key: str) -> Any:
-        """The value, or None."""
+        """Return the value, or None."""
         ...
 
     def set(self, key: str, value: Any) -> None:
@@ -160,7 +160,7 @@ class LogReader(Protocol):
     """Read access to a conversation's immutable log."""
 
     def read(self, lo: int, hi: int) -> Sequence[Entry]:
-        """The messages with lo <= seq <= hi, in order."""
+        """Return the messages with lo <= seq <= hi, in order."""
         ...
 
 
@@ -242,7 +242,7 @@ class Search(Protocol):
     def search(
         self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
     ) -> Sequence[SearchHit]:
-        """The best matches first. Never raises for any query text."""
+        """Return the best matches first. Never raises for any query text."""
         ...
 
     def report(
@@ -302,7 +302,7 @@ class LogBrowser(Protocol):
         ...
 
     def expand(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        """The complete text at an address, stored outputs included, paged. Raises NotFound."""
+        """Return the complete text at an address, stored outputs included, paged. Raises NotFound."""
         ...
 
 

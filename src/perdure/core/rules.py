@@ -7,7 +7,7 @@
                   after the call; a user first                     a gap is filled with a short placeholder
 
 `repair()` runs them in this order and returns the very list it was given when nothing is wrong, so checking costs one
-pass. Mending happens in the request projection only: the log keeps what was said.
+pass. Repair happens in the request projection only: the log keeps messages as they were.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class HistoryRule(Protocol):
     name: str
 
     def violations(self, messages: Sequence[Message]) -> list[Violation]:
-        """What breaks this rule, in order; empty for a valid history."""
+        """Return what breaks this rule, in order; empty for a valid history."""
         ...
 
     def repair(self, messages: Sequence[Message]) -> list[Message]:
-        """A history that keeps this rule. Idempotent; never mutates its argument."""
+        """Return a history that keeps this rule. Idempotent; never mutates its argument."""
         ...
 
     def cut_points(self, messages: Sequence[Message]) -> set[int]:
-        """Every i such that messages[:i] and messages[i:] may be parted, 0 and len included."""
+        """Return every i such that messages[:i] and messages[i:] may be parted, 0 and len included."""
         ...
 
 
@@ -207,12 +207,12 @@ def is_valid(messages: Sequence[Message]) -> bool:
 
 
 def violations(messages: Sequence[Message]) -> list[Violation]:
-    """Everything wrong with a history, by rule."""
+    """Return everything wrong with a history, by rule."""
     return [v for rule in RULES for v in rule.violations(messages)]
 
 
 def repair(messages: Sequence[Message]) -> list[Message]:
-    """A history every rule holds for; the list handed in, unchanged, when it already is one."""
+    """Return a history every rule holds for; the list handed in, unchanged, when it already is one."""
     if is_valid(messages):
         return messages if isinstance(messages, list) else list(messages)
     for rule in RULES:
@@ -221,7 +221,7 @@ def repair(messages: Sequence[Message]) -> list[Message]:
 
 
 def cut_points(messages: Sequence[Message]) -> set[int]:
-    """Where a history may be parted without breaking any rule that held before."""
+    """Return where a history may be parted without breaking any rule that held before."""
     return set.intersection(*(rule.cut_points(messages) for rule in RULES))
 
 
@@ -249,7 +249,7 @@ def merge(first: Message, second: Message) -> Message:
 
 
 def _whole_parts(message: Message) -> tuple[Part, ...]:
-    """The parts of a message to be merged; a single text is marked as a message of its own."""
+    """Return the parts of a message to be merged; a single text is marked as a message of its own."""
     parts = message.parts
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return (replace(parts[0], is_whole_message=True),)
@@ -282,14 +282,14 @@ def _is_system(m: Message) -> bool:
 
 
 def _filler(before: str) -> Message:
-    """The placeholder for a gap: a user message before an opening reply, an assistant message after results."""
+    """Return the placeholder for a gap: a user message before an opening reply, an assistant message after results."""
     if before == "start":
         return Message(role="user", content=CONTINUES, kind="note")
     return Message(role="assistant", content=TURN_ENDED, kind="note")
 
 
 def find_call(calls: Sequence[ToolCall], result_id: str | None) -> ToolCall | None:
-    """The call a result names: by its whole id first, else by one of its two, where only one call has that."""
+    """Return the call a result names: by its whole id first, else by one of its two, where only one call has that."""
     if not result_id:
         return None
     for call in calls:
@@ -328,7 +328,7 @@ def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
 
 
 def _mended_group(asking: Message, results: list[Message], late: dict[str, list[Message]], *, at: int) -> list[Message]:
-    """The calling message, its ids made unique, and exactly one result for each of its calls, in call order."""
+    """Return the calling message, its ids made unique, and exactly one result for each of its calls, in call order."""
     waiting = list(results)
     named = {id(r): find_call(asking.tool_calls, r.tool_call_id) for r in results}
     # What is sent of the ids given out so far: the half before the bar.

@@ -81,7 +81,7 @@ class TurnOptions:
         return bool(self.tools) and self.tool_choice != AUTO
 
     def stop_index(self, text: str) -> int | None:
-        """Where an answer ends, if it has one of the stop sequences."""
+        """Return where an answer ends, if it has one of the stop sequences."""
         return min((at for stop in self.stop if (at := text.find(stop)) >= 0), default=None)
 
     def to_dict(self) -> dict[str, Any]:

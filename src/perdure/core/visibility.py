@@ -71,5 +71,5 @@ EVERYONE = Everyone()
 
 
 def only(user_key: str) -> Owner | User:
-    """The visibility of one person, by the key their conversations are stored under."""
+    """Return the visibility of one person, by the key their conversations are stored under."""
     return User(user_key) if user_key else Owner()

@@ -1,7 +1,7 @@
 """Model catalogue: window, prices, capabilities by provider. Offline; loaded lazily.
 
 Prices and most windows come from `genai-prices`, whose data ships with it and is never fetched from here. Known facts
-that it lacks or has otherwise are a table below; what the user's `model_overrides` say goes before both.
+that it lacks or has otherwise are a table below; the user's `model_overrides` take precedence over both.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Catalog:
         self._overrides = tuple(overrides)
 
     def facts(self, provider: str | None, model: str, *, base_url: str | None = None) -> ModelFacts:
-        """Everything known; never raises, for an unknown model is one of which little is known."""
+        """Return everything known; never raises, for an unknown model is one of which little is known."""
         row = _lookup(provider, model, base_url)
         name = model.lower()
         found = ModelFacts(
@@ -94,11 +94,11 @@ class Catalog:
         return _overridden(found, self._override(provider, model))
 
     def window(self, provider: str | None, model: str, *, base_url: str | None = None) -> int | None:
-        """The window of a model on a provider; None if unknown."""
+        """Return the window of a model on a provider; None if unknown."""
         return self.facts(provider, model, base_url=base_url).window
 
     def override_window(self, provider: str | None, model: str) -> int | None:
-        """The user's override of this model's window."""
+        """Return the user's override of this model's window."""
         override = self._override(provider, model)
         return override.context_length if override else None
 
@@ -111,7 +111,7 @@ class Catalog:
         base_url: str | None = None,
         at_ms: int | None = None,
     ) -> float | None:
-        """What a call cost; None where the usage was not reported or a price is unknown."""
+        """Return what a call cost; None where the usage was not reported or a price is unknown."""
         if not usage.reported:
             return None
         if (provider or "").lower() in _FREE:
@@ -241,7 +241,7 @@ def _is_priced(prices: Any) -> bool:
 
 
 def _missing_hour_premium(prices: Any, usage: CanonicalUsage) -> float:
-    """What one-hour writes cost above the five-minute price where the row has only the latter."""
+    """Return what one-hour writes cost above the five-minute price where the row has only the latter."""
     write, fresh = _base_price(getattr(prices, "cache_write_mtok", None)), _base_price(prices.input_mtok)
     if not usage.cache_write_1h_tokens or getattr(prices, "cache_write_1h_mtok", None) is not None:
         return 0.0

@@ -70,7 +70,7 @@ def count_ascii(raw: bytes) -> tuple[int, ...]:
 
 
 def _fifteenths(plane: int) -> int:
-    """Where a run has come to its fifteenth or is beyond it."""
+    """Return where a run has come to its fifteenth or is beyond it."""
     run = plane & (plane >> 4)
     run &= run >> 8
     run &= run >> 16
@@ -82,7 +82,7 @@ _Planes = tuple[int | None, int, int, int, int]
 
 
 def _planes(raw: bytes) -> _Planes:
-    """The planes of a short piece, only every fourth bit of them in use."""
+    """Return the planes of a short piece, only every fourth bit of them in use."""
     tables = _tables()
     codes, first = int(raw.translate(tables.codes), 16), tables.first
     return None, codes >> 3 & first, codes >> 2 & first, codes >> 1 & first, codes & first
@@ -233,7 +233,7 @@ def add_counts(a: Counts, b: Counts) -> Counts:
 
 
 def count_text(text: str) -> Counts:
-    """The counts of a text of any length, in one pass over pieces of it."""
+    """Return the counts of a text of any length, in one pass over pieces of it."""
     if len(text) <= _SHORT_CHARS:
         return _count_short(text) if text else NO_COUNTS
     if len(text) <= _PIECE_CHARS:

@@ -87,7 +87,7 @@ class Family:
 
 
 def family_of(model: str | None) -> Family:
-    """The family of a model by its name, whatever a route puts before it (`anthropic/claude-…`)."""
+    """Return the family of a model by its name, whatever a route puts before it (`anthropic/claude-…`)."""
     return _BY_NAME[model.lower()] if model else _FAMILIES[_USUAL]
 
 
@@ -148,7 +148,7 @@ _MEMO_KEY = "perdure.models.text_stats"
 
 
 def figures_of(message: Message) -> TokenFeatures:
-    """What one message comes to; never raises, whatever odd values the message carries."""
+    """Return what one message comes to; never raises, whatever odd values the message carries."""
     counts, images = NO_COUNTS, 0
     if isinstance(message.content, str):
         counts = count_text(message.content)
@@ -164,12 +164,12 @@ def figures_of(message: Message) -> TokenFeatures:
 
 
 def entry_figures(entry: Entry) -> TokenFeatures:
-    """The figures of an entry's message, computed once for as long as the entry lives."""
+    """Return the figures of an entry's message, computed once for as long as the entry lives."""
     return entry.memo(_MEMO_KEY, figures_of)
 
 
 def sum_figures(many: Iterable[TokenFeatures]) -> TokenFeatures:
-    """One sum; column by column, which is far cheaper than adding pair by pair."""
+    """Return one sum; column by column, which is far cheaper than adding pair by pair."""
     listed = list(many)
     if not listed:
         return NO_FIGURES
@@ -183,12 +183,12 @@ def sum_figures(many: Iterable[TokenFeatures]) -> TokenFeatures:
 
 
 def text_figures(text: str) -> TokenFeatures:
-    """A system prompt or another text that is sent as a message of its own."""
+    """Return a system prompt or another text that is sent as a message of its own."""
     return TokenFeatures(count_text(text), messages=1) if text else NO_FIGURES
 
 
 def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> TokenFeatures:
-    """The tools schema as the JSON it is sent as."""
+    """Return the tools schema as the JSON it is sent as."""
     return TokenFeatures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
 
 
@@ -263,7 +263,7 @@ class Calibrations:
         self._state = state
 
     def get(self, provider: str, model: str) -> Calibration:
-        """What was learned before; the neutral one where nothing was, or where the record is damaged."""
+        """Return what was learned before; the neutral one where nothing was, or where the record is damaged."""
         stored = self._state.get(_key(provider, model))
         if not isinstance(stored, Mapping):
             return Calibration()
@@ -347,7 +347,7 @@ class TokenCounter:
         return round(self._tokens(self._fixed))
 
     def tokens_of(self, figures: TokenFeatures) -> int:
-        """What figures come to in a request, as the present model counts."""
+        """Return what figures come to in a request, as the present model counts."""
         return round(self._tokens(figures))
 
     @property
@@ -406,7 +406,7 @@ class TokenCounter:
         return self._calibration.ratio * self._text_tokens(figures) + self._per_image * figures.images
 
     def _text_tokens(self, figures: TokenFeatures) -> float:
-        """Everything but images, uncalibrated."""
+        """Return everything but images, uncalibrated."""
         counts_reasoning = self._sends_reasoning and self._is_reasoning_billed
         return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=counts_reasoning)
 
@@ -439,7 +439,7 @@ class TokenCounter:
         self._calibration = Calibration(ratio, image_tokens)
 
     def _learn_image(self, sent: TokenFeatures, real_tokens: int) -> float | None:
-        """The cost of an image, from a call that added images to a prompt whose size was known."""
+        """Return the cost of an image, from a call that added images to a prompt whose size was known."""
         old = self._calibration.image_tokens
         added = sent - self._measured
         if self._real_tokens is None or added.images <= 0:
@@ -456,12 +456,12 @@ def _clamp(value: float, bounds: tuple[float, float]) -> float:
 
 
 def estimate_text(text: str, model: str | None = None) -> int:
-    """The tokens of one text."""
+    """Return the tokens of one text."""
     return _whole(family_of(model).text_tokens(count_text(text)))
 
 
 def estimate_message(message: Message, model: str | None = None) -> int:
-    """The tokens of one message, its calls, images and framing included."""
+    """Return the tokens of one message, its calls, images and framing included."""
     return estimate_figures(figures_of(message), model)
 
 
@@ -477,7 +477,7 @@ def estimate_tokens(
     tools: Sequence[Mapping[str, Any]] | None = None,
     model: str | None = None,
 ) -> int:
-    """The size of a whole request: history, system prompt and tools schema. Raises InvalidMessage."""
+    """Return the size of a whole request: history, system prompt and tools schema. Raises InvalidMessage."""
     if isinstance(messages, str | bytes | Mapping):
         raise InvalidMessage('estimate_tokens takes a list of messages, like [{"role": "user", "content": "…"}]')
     history = sum_figures(figures_of(Message.from_dict(m)) for m in messages)

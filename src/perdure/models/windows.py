@@ -74,7 +74,7 @@ class LearnedLimits:
         self._state = state
 
     def get(self, route: ModelKey) -> int | None:
-        """The stated limit; None where there is none, or where what is stored is no plausible window."""
+        """Return the stated limit; None where there is none, or where what is stored is no plausible window."""
         return plausible_window(self._state.get(route.key))
 
     def learn(self, route: ModelKey, tokens: int) -> bool:
@@ -85,7 +85,7 @@ class LearnedLimits:
         return True
 
     def output_cap(self, route: ModelKey) -> int | None:
-        """The most output tokens that were accepted after a larger allowance was refused."""
+        """Return the most output tokens that were accepted after a larger allowance was refused."""
         return _within(_OUTPUT, self._state.get(route.output_key))
 
     def learn_output_cap(self, route: ModelKey, tokens: int) -> bool:
@@ -110,7 +110,7 @@ class Windows:
         self._configured = configured
 
     def known_window(self, route: ModelKey) -> Window | None:
-        """The window known without querying the endpoint; None if only that or the default is left."""
+        """Return the window known without querying the endpoint; None if only that or the default is left."""
         configured = self._configured or self._catalog.override_window(route.provider, route.model)
         if configured:
             return Window(configured, "config")
@@ -120,7 +120,7 @@ class Windows:
         return Window(listed, "catalogue") if _sane(listed) is not None and listed else None
 
     async def resolve(self, route: ModelKey, probe: Probe | None = None) -> Window:
-        """The window; `probe` asks the provider's own endpoint and is called only where nothing else knows."""
+        """Return the window; `probe` asks the provider's own endpoint and is called only where nothing else knows."""
         if (resolved := self.known_window(route)) is not None:
             return resolved
         if probe is not None and (probed := _sane(await probe(route))) is not None:
@@ -134,7 +134,7 @@ def step_down(window: int) -> int:
 
 
 def plausible_window(tokens: object) -> int | None:
-    """A window read from an error, now or earlier; None for a figure that can only count something else."""
+    """Return a window read from an error, now or earlier; None for a figure that can only count something else."""
     return _within(_STATED, tokens)
 
 
@@ -242,7 +242,7 @@ def window_budgets(
     model: str = "",
     max_tokens: int | None = None,
 ) -> WindowBudgets:
-    """The budgets of a window of the *main* model; raises ValueError for a window that holds nothing."""
+    """Return the budgets of a window of the *main* model; raises ValueError for a window that holds nothing."""
     if window < 1:
         raise ValueError(f"a window must be at least 1 token, not {window}")
     s = settings or _default_settings()
@@ -273,7 +273,7 @@ def _default_settings() -> CompressionSettings:
 
 
 def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -> float:
-    """The threshold on a route: raised, never lowered, on the one whose window is smaller than elsewhere."""
+    """Return the threshold on a route: raised, never lowered, on the one whose window is smaller than elsewhere."""
     is_the_route = (provider.strip().lower(), model.strip().lower()) == _RAISED_ROUTE
     if settings.codex_gpt55_autoraise and is_the_route:
         return max(settings.threshold, settings.codex_gpt55_threshold)
@@ -281,7 +281,7 @@ def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -
 
 
 def _room(window: int, max_tokens: int | None) -> int:
-    """What the output allowance leaves; one as large as the window leaves nothing, so it cannot be meant."""
+    """Return what the output allowance leaves; one as large as the window leaves nothing, so it cannot be meant."""
     if not max_tokens or max_tokens < 0 or max_tokens >= window:
         return window
     return window - max_tokens

@@ -1,7 +1,7 @@
 """Prompt files; a file of the same name under `$PERDURE_HOME/prompts` overrides the default.
 
 A placeholder is written `{{name}}`; single braces are plain text, and `\\{{name}}` stands for itself. An override has
-to use the placeholders of the prompt it replaces, all of them and no others, so that a slip is told and never sent.
+to use the placeholders of the prompt it replaces, all of them and no others, so that a slip is an error and never sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PLACEHOLDER = re.compile(r"(\\?)\{\{[ \t]*([^{}\n]*?)[ \t]*\}\}")
 
 
 def names(shipped: Path = _SHIPPED) -> tuple[str, ...]:
-    """Every prompt there is, by name."""
+    """Return every prompt there is, by name."""
     return tuple(sorted(path.stem for path in shipped.glob("*.md")))
 
 
@@ -45,7 +45,7 @@ def render(name: str, values: Mapping[str, str], overrides: Path | None = None, 
 
 
 def placeholders(text: str) -> frozenset[str]:
-    """The names that a prompt text wants filled."""
+    """Return the names that a prompt text wants filled."""
     return frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if not match[1])
 
 

@@ -333,7 +333,7 @@ def _is_key(prefix: list[str], body: list[str], token: str) -> bool:
     drawn, longest = "".join(body), max(body, key=len)
     is_marked = is_strong or (not _WEAK.isdisjoint(words) and (len(words) > 1 or len(longest) >= 24))
     objects = _OBJECTS.intersection(words if len(words) == 1 else set(words) - _WEAK)
-    # Some issuers begin their secret keys with `pk_`; publishable ones say where they apply (`pk_live_`, `pk_test_`).
+    # Some issuers begin their secret keys with `pk_`; publishable ones name where they apply (`pk_live_`, `pk_test_`).
     is_private = words[0] == "pk" and _PUBLISHED.isdisjoint(words) and len(drawn) >= 28
     if objects and not is_strong and not is_private:
         return False

@@ -131,7 +131,7 @@ def _parse_body(canonical: bytes, *, is_verified: bool) -> Any:
 
 
 def to_tool_state(value: object) -> ToolState | None:
-    """The state of a call as stored; None where it was not recorded or is damaged."""
+    """Return the state of a call as stored; None where it was not recorded or is damaged."""
     return cast(ToolState, value) if value in TOOL_STATES else None
 
 

@@ -41,7 +41,7 @@ def _count_sql(kind: FailureKind) -> str:
 
 
 def failing_sql(kinds: Sequence[FailureKind]) -> str:
-    """A query for the conversations with a failure of any of these kinds."""
+    """Return a query for the conversations with a failure of any of these kinds."""
     counts = " + ".join(_count_sql(kind) for kind in kinds)
     return f"SELECT conversation FROM event WHERE kind IN ({_FAILURE_EVENTS}) GROUP BY conversation HAVING {counts} > 0"
 
@@ -151,7 +151,7 @@ def _with_context(
 
 
 def size_after(rows: Sequence[Row], *, since_ms: int) -> int | None:
-    """The prompt's size by the newest compaction or undo, oldest first in `rows`; None if a call came later."""
+    """Return the prompt's size by the newest compaction or undo, oldest first in `rows`; None if a call came later."""
     events = [(to_text(kind), load_payload(payload), to_time_ms(at)) for _, kind, payload, at in rows]
     standing = [event for event in events if event[0] == "undo" or event[1].get("outcome") in COMPACTED]
     sizes = [prompt_sizes(payload) for kind, payload, _ in standing if kind == "compaction"]

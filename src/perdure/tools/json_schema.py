@@ -38,7 +38,7 @@ class _CheckTooLong(Exception):
 
 
 class SchemaUndecided(Exception):
-    """A value could not be checked against its schema within the limits; the message says why."""
+    """A value could not be checked against its schema within the limits; the message has the reason."""
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ class Batch:
         return list(groups.values())
 
     def _changed(self, call: ToolCall) -> tuple[str, str] | None:
-        """What a call changes besides other calls: a file, or what the tool keeps."""
+        """Return what a call changes besides other calls: a file, or what the tool keeps."""
         if call.name not in self._runtime.registry:
             return None
         tool = self._runtime.registry.find(call.name)

@@ -195,7 +195,7 @@ class OutputPreview:
 
 
 def _ignore_preview(preview: OutputPreview) -> None:
-    """Nobody watches."""
+    """Ignore the event: there is no listener."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,7 +339,7 @@ update  revert rollback postpone increase lower reduce extend shorten relabel co
 _ACTIONS = {
     verb: action for action, *verbs in reversed([line.split() for line in _VERBS.split("\n") if line]) for verb in verbs
 }
-# Turns of phrase whose first verb says something else.
+# Turns of phrase whose first verb means something else.
 _PHRASES = tuple(
     (re.compile(rf"\b(?:{phrase})\b"), plain)
     for phrase, plain in (

@@ -31,7 +31,7 @@ def write_diff(target: Path, content: str, *, is_secret: bool = False) -> tuple[
     """Return the lines that writing `content` removes (`-`) and adds (`+`). Blocks; reads the file as it is now.
 
     Secrets in the earlier lines are redacted. Where those cannot be shown (a binary, large or secret file), the first
-    line in `@@` says what is lost.
+    line in `@@` names what is lost.
     """
     is_secret = is_secret or bool(CREDENTIAL_PATTERN.search(target.as_posix()))
     try:

@@ -130,7 +130,7 @@ class LiveFeed:
                 yield ": still here\n\n"
 
     async def _start_cursor(self) -> str:
-        """The cursor of the poller, read once: a second, later read would skip changes."""
+        """Return the cursor of the poller, read once: a second, later read would skip changes."""
         async with self._placing:
             if self._cursor is None:
                 self._cursor = await asyncio.to_thread(self._changes.now)

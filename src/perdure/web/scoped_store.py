@@ -24,7 +24,7 @@ class ScopedStore:
     catalog: Catalog = field(default_factory=Catalog)
 
     def conversation(self, any_id: str) -> Conversation:
-        """The conversation of a whole session or conversation id. Raises NotFound.
+        """Return the conversation of a whole session or conversation id. Raises NotFound.
 
         A beginning of an id is not enough here: a match would reveal conversations of other users.
         """

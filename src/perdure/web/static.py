@@ -101,7 +101,7 @@ class StaticFiles:
         return _response(await asyncio.to_thread(self._file, path), request)
 
     def _path_of(self, name: str) -> Path | None:
-        """The file of a path; a path without a file name is a view of the web UI."""
+        """Return the file of a path; a path without a file name is a view of the web UI."""
         requested = name.lstrip("/")
         if "\0" in requested:
             return None

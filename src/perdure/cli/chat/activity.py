@@ -58,7 +58,7 @@ class _Retry:
 
 
 def named_call(call: ToolCall, max_chars: int = TARGET_CHARS) -> str:
-    """A call in one line: the tool and what it works on."""
+    """Return a call in one line: the tool and what it works on."""
     call = call.dispatched
     return safe(f"{call.name} {call_target(call, max_chars=max(8, max_chars))}").rstrip()
 
@@ -137,7 +137,7 @@ class Activity:
     # -- what is drawn -----------------------------------------------------------------------------------------------
 
     def lines(self, width: int) -> list[str]:
-        """The rows of what is going on, none wider than `width`."""
+        """Return the rows of what is going on, none wider than `width`."""
         return [*self._plan_rows(width), *self._helper_rows(width), *self._call_rows(width), *self._retry_rows(width)]
 
     def _plan_rows(self, width: int) -> Iterator[str]:
@@ -181,7 +181,7 @@ class Activity:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is drawn that says more than "thinking"."""
+        """Whether something more specific than "thinking" is drawn."""
         return bool(self._calls or self._helpers or self._retry)
 
 
@@ -202,7 +202,7 @@ def plan_lines(plan: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _visible_steps(plan: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The steps around the current one."""
+    """Return the steps around the current one."""
     first_open = next((n for n, item in enumerate(plan) if item.get("status") in ("in_progress", "pending")), 0)
     start = max(0, min(first_open - 1, len(plan) - _PLAN_ROWS))
     return [(_mark(item), item) for item in plan[start : start + _PLAN_ROWS]]

@@ -242,7 +242,7 @@ class ChatCommandContext:
         return self._agent.session_id if self._agent is not None else self._next_id
 
     def processes(self) -> Sequence[BackgroundProcess]:
-        """The commands that run in the background, ended ones too; empty before the agent is made."""
+        """Return the commands that run in the background, ended ones too; empty before the agent is made."""
         return self._agent.parts.tools.processes() if self._agent is not None else ()
 
     def interrupt(self) -> bool:

@@ -87,7 +87,7 @@ def found_lines(home: Path) -> Iterator[str]:
 
 
 def keys_found() -> list[str]:
-    """The names of variables that hold a key; never the keys."""
+    """Return the names of variables that hold a key; never the keys."""
     names = (v for s in PROVIDERS for v in s.key_variables if api_key_for(v))
     return list(dict.fromkeys(names))
 
@@ -371,7 +371,7 @@ class ChatController:
         return describe_mode(mode)
 
     def processes(self) -> Sequence[BackgroundProcess]:
-        """The commands that run in the background of this conversation; from any thread."""
+        """Return the commands that run in the background of this conversation; from any thread."""
         return self.surface.processes()
 
     def status(self) -> str:

@@ -51,7 +51,7 @@ class ChatCompleter(Completer):
 
         for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
             if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
-                # The menu cuts at the end: the time is what tells conversations of the same title apart.
+                # The menu cuts at the end: the time distinguishes conversations of the same title.
                 display = f"{when(c.updated_at_ms)}  {c.title or c.id}"
                 about = f"{count(c.last_seq, 'message')} · {c.id}"
                 yield Completion(c.id, -len(typed), display=display, display_meta=about)

@@ -46,7 +46,7 @@ class Pastes:
         self.last: tuple[str, ...] = ()
 
     def fold(self, text: str) -> str:
-        """What to insert for a paste: short text itself, a mark for a long one."""
+        """Return what to insert for a paste: short text itself, a mark for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = len(text.splitlines())
         if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
@@ -57,11 +57,11 @@ class Pastes:
         return f"[pasted #{len(self._pastes)}: {size}]"
 
     def unfold(self, text: str) -> str:
-        """What was typed, with every mark of ours replaced by its paste."""
+        """Return what was typed, with every mark of ours replaced by its paste."""
         return _MARK.sub(lambda m: self._paste(m), text)
 
     def take(self, text: str, *, is_recalled: bool = False) -> tuple[str, ...]:
-        """The pastes that a line holds, folded or not, with those of earlier lines in a recalled one.
+        """Return the pastes that a line holds, folded or not, with those of earlier lines in a recalled one.
 
         The next line begins without any.
         """
@@ -250,7 +250,7 @@ def _looks_like_a_path(name: str) -> bool:
 
 
 def _find_path(name: str, folder: Path, *, is_quoted: bool) -> Path | None:
-    """The path that is meant: as written, else without the punctuation of the sentence around it."""
+    """Return the path that is meant: as written, else without the punctuation of the sentence around it."""
     for candidate in (name,) if is_quoted else (name, name.rstrip(_STRAY)):
         try:
             path = folder / Path(candidate).expanduser()
@@ -359,11 +359,11 @@ class EventInbox:
                 return
 
     def _gathering_s(self) -> float:
-        """How much longer to wait for more text: only where nothing but text waits, and some was just taken."""
+        """Return how much longer to wait for more text: only where nothing but text waits, and some was just taken."""
         return self._took_text_at_s + _GATHER_S - time.monotonic() if self._queue.has_only_deltas else 0.0
 
     def _next_item(self) -> Event | Work:
-        """The next item; consecutive text deltas are merged."""
+        """Return the next item; consecutive text deltas are merged."""
         item = self._queue.pop()
         if _is_text(item):
             self._took_text_at_s = time.monotonic()

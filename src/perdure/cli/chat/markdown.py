@@ -34,7 +34,7 @@ class Blocks:
         self._is_rest = False
 
     def feed(self, text: str) -> list[MarkdownBlock]:
-        """The blocks that this piece of text finished."""
+        """Return the blocks that this piece of text finished."""
         *whole, self._partial = (self._partial + text).split("\n")
         done: list[MarkdownBlock] = []
         for line in whole:
@@ -48,7 +48,7 @@ class Blocks:
         return self._standalone(text if self._opening else _with_closed_marks(text))
 
     def end(self, *, is_cut: bool = False) -> list[MarkdownBlock]:
-        """What is left when no more text comes; marks that a cut text has left open are closed."""
+        """Return what is left when no more text comes; marks that a cut text has left open are closed."""
         done: list[MarkdownBlock] = []
         if is_cut and not self._opening:
             self._partial = _with_closed_marks(self._partial)
@@ -98,7 +98,7 @@ class Blocks:
         self._lines, self._is_rest = [], False
 
     def _standalone(self, source: str) -> str:
-        """The source as standalone Markdown: open fences are closed, continued ones reopened."""
+        """Return the source as standalone Markdown: open fences are closed, continued ones reopened."""
         if not self._opening:
             return source
         opening = f"{self._opening}\n" if self._is_rest else ""
@@ -109,7 +109,7 @@ class Blocks:
 
 
 def _with_closed_marks(text: str) -> str:
-    """A text that ends in mid-sentence, with the code or the bold words at its end closed."""
+    """Return a text that ends in mid-sentence, with the code or the bold words at its end closed."""
     if text.count("`") % 2:
         return text.removesuffix("`") if text.endswith("`") else f"{text}`"
     if (opening := _OPENING.search(text)) is None:

@@ -47,7 +47,7 @@ class _MarkdownPage(Markdown):
 
 
 def painted(markdown: str, *, width: int, is_color: bool) -> str:
-    """The text with its escapes, each line ended; blank text gives none."""
+    """Return the text with its escapes, each line ended; blank text gives none."""
     if not markdown.strip():
         return ""
     out = io.StringIO()

@@ -489,7 +489,7 @@ class PromptBox:
         self.buffer.open_in_editor()
 
     def _paste_image(self) -> None:
-        """Attach the image in the clipboard; without one, say so."""
+        """Attach the image in the clipboard; without one, show a notice."""
         from perdure.cli.chat.clipboard import as_mention, no_image_line, read_image, store_image
 
         folder = self._images

@@ -55,7 +55,7 @@ class QuestionPanel:
         return [*body, *footer, *(ink.bold(line) for line in hint)]
 
     def _footer(self, width: int, rows: int, ink: Style) -> list[str]:
-        """The notes: the first, the reason, may take most of the room; the others what it leaves."""
+        """Return the notes: the first, the reason, may take most of the room; the others what it leaves."""
         reason, *others = (_wrap(safe(note), width) for note in self.question.notes) if self.question.notes else [[]]
         rest = [line for note in others for line in note]
         reason = _cut(reason, max(1, rows - len(rest), (rows * 2 + 2) // 3), width)
@@ -133,7 +133,7 @@ def _wrapped_rows(text: str, width: int) -> Iterator[_Row]:
 
 
 def _fitting(text: str, at: int, end: int, width: int) -> int:
-    """Where a row that starts at `at` must end."""
+    """Return where a row that starts at `at` must end."""
     used, stop = 0, at
     while stop < end:
         used += get_cwidth(text[stop])

@@ -127,7 +127,7 @@ _MAX_LINES = 24
 
 
 def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style) -> str:
-    """Return the last turns of a conversation, painted for a terminal; "" where nothing was said yet."""
+    """Return the last turns of a conversation, painted for a terminal; "" where there is none yet."""
     last = store.conversations.get(session_id).last_seq
     if not last:
         return ""
@@ -144,7 +144,7 @@ def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style)
 
 
 def _last_turns(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """The last turns, from the beginning of the first of them where it was read."""
+    """Return the last turns, from the beginning of the first of them where it was read."""
     begins = [n for n, entry in enumerate(entries) if entry.message.is_real_user]
     return entries[begins[-_MAX_TURNS:][0] :] if begins else entries
 
@@ -157,7 +157,7 @@ class _Results:
         self._runs = runs
 
     def after(self, index: int) -> list[tuple[Entry, ToolRun]]:
-        """The results right behind a message: of its calls, where it makes any."""
+        """Return the results right behind a message: of its calls, where it makes any."""
         results = takewhile(lambda entry: entry.message.role == "tool", self._entries[index + 1 :])
         return [(e, self._runs.get((e.created_at_ms, e.message.tool_call_id or ""), ToolRun())) for e in results]
 
@@ -178,7 +178,7 @@ def _replayed(message: Message, results: Sequence[tuple[Entry, ToolRun]], width:
 
 
 def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: Style) -> str:
-    """The line of a call as it was when it ended: refused, failed and stopped ones are marked."""
+    """Return the line of a call as it was when it ended: refused, failed and stopped ones are marked."""
     state: str | None = "interrupted"
     exit_code: int | None = None
     for entry, run in results:
@@ -192,7 +192,7 @@ def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: St
 
 
 def _typed(message: Message) -> str:
-    """The first text of a message, and how much was attached to it."""
+    """Return the first text of a message, and how much was attached to it."""
     parts = message.parts
     text = next((part.text for part in parts if isinstance(part, TextPart)), "")
     return f"{text} [{count(len(parts) - 1, 'attachment')}]" if len(parts) > 1 else text
@@ -208,7 +208,7 @@ def _painted(markdown: str, width: int, ink: Style) -> str:
 
 
 def _shorten(lines: list[str]) -> list[str]:
-    """The lines, the middle of a long message left out."""
+    """Return the lines, the middle of a long message left out."""
     if len(lines) <= _MAX_LINES + 1:
         return lines
     head, tail = 2 * _MAX_LINES // 3, _MAX_LINES // 3

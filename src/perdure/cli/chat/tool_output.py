@@ -50,7 +50,7 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style, can_
 
 
 def whole_output(event: ToolFinished) -> str:
-    """All that `output_lines` shows a part of: the output, or the whole change of a file."""
+    """Return all that `output_lines` shows a part of: the output, or the whole change of a file."""
     text = plain_output(event)
     if event.is_error or event.call.name not in _DIFF_TOOLS:
         return text
@@ -74,7 +74,7 @@ def change_size(event: ToolFinished) -> str | None:
 
 
 def _changed_lines(event: ToolFinished) -> list[str]:
-    """The change of a file as a diff: of the call, its result, or its arguments where that has not all."""
+    """Return the change of a file as a diff: of the call, its result, or its arguments where that has not all."""
     if event.diff:
         return [safe(line) for line in event.diff]
     text = plain_output(event)
@@ -90,7 +90,7 @@ def _changed_lines(event: ToolFinished) -> list[str]:
 
 
 def _position(result: str, lines: Sequence[str]) -> str:
-    """Where in the file the lines of a patch are, by the first hunk of its result."""
+    """Return where in the file the lines of a patch are, by the first hunk of its result."""
     hunk = _HUNK.search(result)
     if hunk is None:
         return "patch"
@@ -99,7 +99,7 @@ def _position(result: str, lines: Sequence[str]) -> str:
 
 
 def _unchanged_before(lines: Sequence[str]) -> int:
-    """How many lines of a diff precede the first changed one."""
+    """Return how many lines of a diff precede the first changed one."""
     return next((n for n, line in enumerate(lines) if line.startswith(("+", "-"))), 0)
 
 
@@ -119,7 +119,7 @@ def shorten_preview(output: ToolOutput, *, most: int, width: int, ink: Style) ->
 
 
 def plain_output(event: ToolFinished) -> str:
-    """A call's output without control characters and without its exit status, which the call's own line has."""
+    """Return a call's output without control characters and without its exit status, which the call's own line has."""
     return _EXIT.sub("", safe(event.result.text), count=1).strip("\n")
 
 

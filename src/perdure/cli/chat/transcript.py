@@ -77,7 +77,7 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
 
 
 def stopped_line(call: ToolCall, ink: Style, *, width: int) -> str:
-    """The row of a call that was interrupted before it had a result."""
+    """Return the row of a call that was interrupted before it had a result."""
     end = "· stopped"
     target = named_call(call, min(TARGET_CHARS, width - len(end) - len(call.name) - 4))
     return f"{ink.warn('■')} {target} {ink.dim(end)}\n"
@@ -204,7 +204,7 @@ class ChatTranscript:
         self._next_output = 0
 
     def unfold(self) -> str:
-        """The newest tool output, whole; asked again soon, the one before it. A sentence where there is none."""
+        """Return the newest tool output, whole; asked again soon, the one before it. A sentence where there is none."""
         if not self._outputs:
             return "No tool has run yet."
         now_s = time.monotonic()
@@ -221,7 +221,7 @@ class ChatTranscript:
     # -- the live part -----------------------------------------------------------------------------------------------
 
     def live(self, *, width: int, rows: int) -> str:
-        """What is still happening, as at most `rows` lines."""
+        """Return what is still happening, as at most `rows` lines."""
         lines = self._live_block(width) if self._streams else []
         if self._shows_reasoning and self._thought:
             lines = [*lines, *(self._ink.dim(line) for line in self._thought.split("\n")[-3:])]
@@ -362,7 +362,7 @@ class ChatTranscript:
 
 
 def _missing_answer(event: TurnFinished) -> str:
-    """Say that a completed turn has no answer, and why; "" for one that has."""
+    """Return a line about a completed turn without an answer, and why; "" for one that has an answer."""
     from perdure.agent.turn import NO_ANSWER  # loaded with the first turn
 
     if event.finish == "refusal":

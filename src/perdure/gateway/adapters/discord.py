@@ -411,7 +411,7 @@ class DiscordAdapter:
     # -- notices -------------------------------------------------------------------------------------------------------
 
     def _reject_stranger(self, message: discord.Message) -> None:
-        """Tell an unknown user how to get access, at most once per interval."""
+        """Send an unknown user how to get access, at most once per interval."""
         now, user_id = self._now(), message.author.id
         if len(self._strangers) >= _MAX_STRANGERS:
             self._strangers = {u: at for u, at in self._strangers.items() if now - at < _STRANGER_NOTICE_EVERY_S}

@@ -70,7 +70,7 @@ class BotConnection(discord.Client):
 
 
 def make_intents(*, has_message_content: bool) -> discord.Intents:
-    """The events that the bot asks for; texts in threads need a privilege that its owner must turn on."""
+    """Return the events that the bot asks for; texts in threads need a privilege that its owner must turn on."""
     intents = discord.Intents.none()
     intents.guilds = intents.guild_messages = intents.dm_messages = True
     intents.message_content = has_message_content

@@ -59,7 +59,7 @@ class ChatClient(Protocol):
     async def send_typing(self, chat_id: int) -> None: ...
 
     def retry_delay_s(self, error: Exception) -> float:
-        """Return how long the platform wants no requests after this error; 0 if it does not say."""
+        """Return how long the platform wants no requests after this error; 0 if it states no time."""
         ...
 
 

@@ -305,7 +305,7 @@ class TelegramAdapter:
         return data if len(data) <= MAX_FILE_BYTES else None
 
     def _reject_stranger(self, message: Message) -> None:
-        """Tell an unknown user how to get access, at most once per chat and interval."""
+        """Send an unknown user how to get access, at most once per chat and interval."""
         now = self._now()
         if len(self._strangers) >= _MAX_STRANGERS:
             recent = {c: at for c, at in self._strangers.items() if now - at < _STRANGER_NOTICE_EVERY_S}

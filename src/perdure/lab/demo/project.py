@@ -164,7 +164,7 @@ def _log(chance: random.Random) -> str:
 
 
 def _module(name: str) -> str:
-    """A module of plausible length, for the agent to read."""
+    """Return a module of plausible length, for the agent to read."""
     functions = "\n\n".join(
         f"def {name}_{verb}(order, *, limit={10 + n}):\n"
         f'    """Apply the {verb} rule of {name} to an order; at most `limit` times."""\n'

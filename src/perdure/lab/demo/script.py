@@ -36,7 +36,7 @@ class DemoTurn:
 
 @dataclass(frozen=True, slots=True)
 class QuizQuestion:
-    """A question about something that was said or seen, and the words that answer it."""
+    """A question about an earlier message or result, and the words that answer it."""
 
     question: str
     answer: str
@@ -229,7 +229,7 @@ def _offers(body: Mapping[str, Any], name: str) -> bool:
 
 
 def prompt_text(body: Mapping[str, Any]) -> str:
-    """Everything the model sees of the conversation, as one text."""
+    """Return everything the model sees of the conversation, as one text."""
     return "\n".join(_texts(body.get("messages", ())))
 
 
@@ -275,6 +275,6 @@ def _patch(path: str, old: str, new: str) -> Call:
 
 
 def _commit(title: str, *, adds: bool = False) -> tuple[Say, ...]:
-    """A commit of the work so far; none where git is missing."""
+    """Return a commit of the work so far; none where git is missing."""
     command = f"git commit -qam {shlex.quote(title)} && git log -1 --oneline"
     return (Say("", calls=(_terminal(f"git add tests && {command}" if adds else command),)),) * has_git()

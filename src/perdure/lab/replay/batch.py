@@ -51,7 +51,7 @@ ReplayResult = SessionMeasures | FailedReplay
 
 
 def job_key(job: ReplayJob) -> str:
-    """A key for one replay: the same session, policy, window and version give the same figures."""
+    """Return a key for one replay: the same session, policy, window and version give the same figures."""
     parts = (FORMAT, __version__, session_digest(job.session), job.policy.label, job.window)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 

@@ -73,7 +73,7 @@ class Need:
 
 
 def extract_facts(text: str) -> set[str]:
-    """The facts in a text."""
+    """Return the facts in a text."""
     facts = set()
     for number, pattern in enumerate(_PATTERNS):
         for match in pattern.finditer(text):
@@ -87,7 +87,7 @@ def extract_facts(text: str) -> set[str]:
 
 
 def find_needs(turns: Iterable[ReplayTurn]) -> list[list[Need]]:
-    """The needs of each reply of a session, in order."""
+    """Return the needs of each reply of a session, in order."""
     position = 0
     last: dict[str, int] = {}
     needs: list[list[Need]] = []
@@ -144,7 +144,7 @@ def _surroundings(text: str, fact: str, most: int) -> Iterator[str]:
 
 
 def _words(text: str) -> set[str]:
-    """The words of a text that are no part of a path, an address or a name."""
+    """Return the words of a text that are no part of a path, an address or a name."""
     for pattern in _PATTERNS[:-1]:
         text = pattern.sub(" ", text)
     return {word.lower() for word in _WORD.findall(text)}
@@ -174,7 +174,7 @@ def _leaves(value: object) -> Iterator[str]:
 
 
 def _question(text: str, calls: Sequence[Call], facts: Iterable[str]) -> str:
-    """What the agent was about to do, in its own words and short arguments, without any of the facts."""
+    """Return what the agent was about to do, in its own words and short arguments, without any of the facts."""
     words = " ".join([text[-300:], *(t for call in calls for t in argument_texts(call) if len(t) < 120)])
     for fact in sorted(facts, key=len, reverse=True):
         words = words.replace(fact, " ")
@@ -182,7 +182,7 @@ def _question(text: str, calls: Sequence[Call], facts: Iterable[str]) -> str:
 
 
 def standing_instructions(text: str) -> list[str]:
-    """The sentences of a user message that bind later work."""
+    """Return the sentences of a user message that bind later work."""
     if len(text) > 20_000 or text.lstrip().startswith("<"):  # a paste or a notice of the recording agent
         return []
     sentences = (s.strip() for s in _SENTENCE.split(text))

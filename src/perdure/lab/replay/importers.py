@@ -64,7 +64,7 @@ def find_logs(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def count_sessions(path: Path) -> int:
-    """How many sessions a file holds, without reading them: one, or one for each line."""
+    """Return how many sessions a file holds, without reading them: one, or one for each line."""
     try:
         with open_log(path, errors="replace") as lines:
             first = next((line for line in lines if line.strip()), "")
@@ -191,7 +191,7 @@ def _stem(path: Path) -> str:
 
 
 def _parse(line: str) -> Any:
-    """The value of a JSON text; None for anything else, such as a last line that was cut off."""
+    """Return the value of a JSON text; None for anything else, such as a last line that was cut off."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -199,7 +199,7 @@ def _parse(line: str) -> Any:
 
 
 def _seconds(value: object) -> float | None:
-    """A time in ISO format, in seconds or in milliseconds, as seconds since the epoch."""
+    """Return a time in ISO format, in seconds or in milliseconds, as seconds since the epoch."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value / 1_000 if value > 1e11 else float(value)
     if not isinstance(value, str):
@@ -304,7 +304,7 @@ def _result(call_id: object, text: str, at_s: float | None) -> RecordedMessage:
 
 
 def _parts_text(content: object) -> str:
-    """The text of content that is a string, or a list of parts."""
+    """Return the text of content that is a string, or a list of parts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()
@@ -381,7 +381,7 @@ def _typed_text(text: str) -> str:
 
 
 def _claude_branch(records: Sequence[Record]) -> list[Record]:
-    """The records of the branch that the last message ends, each once and without sub-agents, in their order.
+    """Return the records of the branch that the last message ends, each once and without sub-agents, in their order.
 
     Of calls that were made together only the last result is an ancestor of what follows: the results of all calls of
     the branch belong to it, too.
@@ -540,7 +540,7 @@ def _read_pi(records: list[Record], name: str) -> RecordedSession:
 
 
 def _branch(entries: Sequence[Record]) -> list[Record]:
-    """The entries from the first to the last along their parents; all of them in a log without parents."""
+    """Return the entries from the first to the last along their parents; all of them in a log without parents."""
     by_id = {str(e["id"]): e for e in entries if e.get("id")}
     if not by_id or not any("parentId" in e for e in entries):
         return list(entries)
@@ -584,7 +584,7 @@ _READERS: Mapping[Format, Callable[[list[Record], str], RecordedSession]] = {
 
 
 def plain_messages(session: RecordedSession) -> list[Record]:
-    """The session as OpenAI-style messages for a store, without summaries and reasoning."""
+    """Return the session as OpenAI-style messages for a store, without summaries and reasoning."""
     rows: list[Record] = [{"role": "system", "content": session.system_prompt}] if session.system_prompt else []
     for message in session.messages:
         if message.is_summary or message.body.get("role") in ("system", "developer"):

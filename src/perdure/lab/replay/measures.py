@@ -173,7 +173,7 @@ class MeasureRecorder:
     def finish(
         self, job: Any, provider: ReplayProvider, store: SessionStore, agent: ConversationAgent
     ) -> SessionMeasures:
-        """The record of the whole session."""
+        """Return the record of the whole session."""
         if self._main:
             self._check_instructions(self._main[-1].prompt)
         sizes = tuple(call.prompt_tokens for call in self._main)
@@ -264,7 +264,7 @@ class MeasureRecorder:
             self._missed += rows
 
     def _search(self, question: str) -> list[str]:
-        """The first hits of a search in the agent's own words, opened."""
+        """Return the first hits of a search in the agent's own words, opened."""
         if self._agent is None or not question:
             return []
         store, conversation = self._agent.parts.store, self._agent.open().live.conversation_id
@@ -316,7 +316,7 @@ def _dropped(entry: Entry, inserted: str) -> DroppedMessage:
 
 
 def _tokens_of(message: Message) -> int:
-    """The tokens of a message by the simulator's count, as all other figures."""
+    """Return the tokens of a message by the simulator's count, as all other figures."""
     return count_text(message.text) + sum(count_text(f"{c.name}{c.arguments}") for c in message.tool_calls)
 
 

@@ -245,7 +245,7 @@ class RecordedPolicy(LabEngine):
 def tail_start(
     messages: Sequence[Entry], budget: int, *, least_messages: int, sizes: Sequence[int] | None = None
 ) -> int:
-    """Where a tail within a token budget begins, moved back to a point that splits no call from its results."""
+    """Return where a tail within a token budget begins, moved back to a point that splits no call from its results."""
     sizes = sizes or list(map(tokens_of, messages))
     start, total = len(messages), 0
     while start > 0 and total + sizes[start - 1] <= budget:
@@ -281,7 +281,7 @@ class Policy:
         return self.name not in ("none", "recorded")
 
     def settings(self) -> dict[str, Any]:
-        """The agent's settings for it."""
+        """Return the agent's settings for it."""
         if self.name in _LAB_ENGINES or self.name == "recorded":
             return {"compression": {"cost_rule": "off"}}
         compression = dict(self.parameters)
@@ -290,7 +290,7 @@ class Policy:
         return {"compression": compression, "context": {"engine": self.name}}
 
     def engine(self, take_summary: Callable[[], str | None]) -> ContextEngine | None:
-        """An engine of the lab; None where the agent's settings choose one."""
+        """Return an engine of the lab; None where the agent's settings choose one."""
         if self.name == "recorded":
             return RecordedPolicy(take_summary)
         if self.name not in _LAB_ENGINES:
@@ -328,7 +328,7 @@ def parse_policy(text: str, *, home: Path | None = None) -> Policy:
 
 
 def unique_policies(policies: Iterable[Policy]) -> list[Policy]:
-    """The policies without repetitions, whatever the order of their parameters."""
+    """Return the policies without repetitions, whatever the order of their parameters."""
     return list({(p.name, tuple(sorted(dict(p.parameters).items()))): p for p in policies}.values())
 
 

@@ -33,7 +33,7 @@ class PriceSystem:
         return _prices_of(self.provider, self.model, _OPENAI_WRITE_FACTOR if self.key == "openai" else 1.0)
 
     def cost_usd(self, usage: CanonicalUsage) -> float:
-        """What a usage costs, without the surcharges that some models have on very long prompts."""
+        """Return what a usage costs, without the surcharges that some models have on very long prompts."""
         prices = self.prices()
         total = (
             usage.input_tokens * (prices.input_per_mtok or 0.0)
@@ -79,7 +79,7 @@ SMALL_MODEL = PriceSystem("anthropic-small", "Anthropic's small model", "anthrop
 
 
 def cache_models(now_s: Callable[[], float]) -> dict[str, CacheModel]:
-    """A fresh cache for each price system."""
+    """Return a fresh cache for each price system."""
     return {
         "anthropic-5m": MarkedPrefixes(now_s, minimum=_CACHE_MINIMUM),
         "anthropic-1h": MarkedPrefixes(now_s, minimum=_CACHE_MINIMUM, is_hour=True),

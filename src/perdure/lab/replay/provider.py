@@ -30,7 +30,7 @@ class CacheModel(Protocol):
     """How one service bills a prompt; reading a prompt and storing it are one step here."""
 
     def bill(self, blocks: Sequence[PromptBlock], seed: bytes) -> CanonicalUsage:
-        """The usage of a prompt, without output."""
+        """Return the usage of a prompt, without output."""
         ...
 
 

@@ -39,7 +39,7 @@ small,.note{color:#94a3b8}svg text{fill:#cbd5e1}}
 
 
 def render_report(totals: Sequence[PolicyTotals], results: Iterable[ReplayResult], bill: RecordedBill) -> str:
-    """The report as one HTML page."""
+    """Return the report as one HTML page."""
     every = list(results)
     done = sorted((r for r in every if isinstance(r, SessionMeasures)), key=lambda m: (m.session, m.window, m.policy))
     failed = failure_lines(every)
@@ -146,12 +146,12 @@ def _row(t: PolicyTotals, has_failures: bool) -> Iterator[str]:
 
 
 def dollars(amount: float) -> str:
-    """An amount in US dollars, with four decimals below one dollar."""
+    """Return an amount in US dollars, with four decimals below one dollar."""
     return f"{amount:,.4f}" if 0 < amount < 1 else f"{amount:,.2f}"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the plural where it is not one."""
+    """Return a number with its noun, in the plural where it is not one."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -361,7 +361,7 @@ def _svg(marks: Iterable[str], title: str) -> str:
 
 
 def failure_lines(results: Iterable[ReplayResult]) -> list[str]:
-    """Which session failed under which policies and why, one line for each session and reason."""
+    """Return which session failed under which policies and why, one line for each session and reason."""
     failed = sorted((r for r in results if isinstance(r, FailedReplay)), key=lambda r: (r.session, r.window, r.policy))
     groups: dict[tuple[str, str], list[str]] = {}
     for r in failed:
@@ -373,7 +373,7 @@ def failure_lines(results: Iterable[ReplayResult]) -> list[str]:
 
 
 def coverage_line(totals: Sequence[PolicyTotals]) -> str:
-    """Which sessions the totals are over, where some replays failed; otherwise nothing."""
+    """Return which sessions the totals are over, where some replays failed; otherwise nothing."""
     if not any(t.failed for t in totals):
         return ""
     every = max(t.sessions + t.failed + t.left_out for t in totals)

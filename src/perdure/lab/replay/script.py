@@ -33,7 +33,7 @@ _SHORT_RESULT = 200
 
 
 def output_allowance(window: int) -> int:
-    """The most output tokens that requests ask for in a window."""
+    """Return the most output tokens that requests ask for in a window."""
     return min(MAX_OUTPUT, window // _OUTPUT_SHARE)
 
 
@@ -73,7 +73,7 @@ class ReplayScript:
             self._clock.now_s = max(self._clock.now_s, self.step.sent_s)
 
     def answer(self, request: ModelRequest) -> Say:
-        """The recorded reply, or a summary for a request of the context engine."""
+        """Return the recorded reply, or a summary for a request of the context engine."""
         if not request.system:
             return Say(self._summary(request.entries[0].message.text, request.max_tokens or MAX_OUTPUT))
         if self.position >= len(self._steps):
@@ -84,21 +84,21 @@ class ReplayScript:
         return Say(step.text, thinking=step.thinking, calls=step.calls)
 
     def take_summary(self) -> str | None:
-        """The summary that the recording agent wrote before the next reply, once."""
+        """Return the summary that the recording agent wrote before the next reply, once."""
         if self.position >= len(self._steps) or self._summary_at == self.position or self.step.summary is None:
             return None
         self._summary_at = self.position
         return self.step.summary
 
     def _summary(self, prompt: str, max_tokens: int) -> str:
-        """A summary of what is new since the last one; a second one at the same point is about the same."""
+        """Return a summary of what is new since the last one; a second one at the same point is about the same."""
         start = self._summarized if self.position > self._summarized else 0
         lines = [line for step in self._prose[start : self.position] for line in step]
         self._summarized = self.position
         return write_summary(prompt, lines, max_tokens)
 
     async def serve(self, context: ToolContext, **arguments: object) -> str:
-        """The recorded result of a call, at the time of the request that follows it."""
+        """Return the recorded result of a call, at the time of the request that follows it."""
         self.set_clock()
         return self._results.get(context.call_id, "(no output)")
 
@@ -117,7 +117,7 @@ def _is_prose(line: str) -> bool:
 
 
 def write_summary(prompt: str, lines: Sequence[str], max_tokens: int) -> str:
-    """A summary by section: lines that are carried over from earlier notes in the prompt, then new ones."""
+    """Return a summary by section: lines that are carried over from earlier notes in the prompt, then new ones."""
     target = min(max_tokens, TARGET_TOKENS) - 60
     notes = _NOTES.search(prompt)
     earlier = [_ITEM.sub("", line) for line in (notes[1] if notes else "").splitlines() if _ITEM.match(line)]

@@ -107,7 +107,7 @@ class ToolShape:
 
 
 def message_text(body: Mapping[str, Any]) -> str:
-    """The readable text of an OpenAI-style message."""
+    """Return the readable text of an OpenAI-style message."""
     content = body.get("content")
     if isinstance(content, str):
         return content
@@ -121,7 +121,7 @@ def is_summary(text: str) -> bool:
 
 
 def session_digest(session: RecordedSession) -> str:
-    """A hash of what a replay depends on."""
+    """Return a hash of what a replay depends on."""
     digest = hashlib.sha256(session.system_prompt.encode())
     for m in session.messages:
         digest.update(json.dumps([m.body, m.at_s, m.is_summary], sort_keys=True, default=str).encode())
@@ -129,7 +129,7 @@ def session_digest(session: RecordedSession) -> str:
 
 
 def tool_shapes(turns: Iterable[ReplayTurn]) -> list[ToolShape]:
-    """The tools that were called, in order of first use, with every parameter that was ever used."""
+    """Return the tools that were called, in order of first use, with every parameter that was ever used."""
     tools: dict[str, dict[str, None]] = {}
     for turn in turns:
         for step in turn.steps:
@@ -273,5 +273,5 @@ def _call(raw: Mapping[str, Any]) -> Call:
 
 
 def _tool_name(name: str) -> str:
-    """The name with characters that services refuse replaced."""
+    """Return the name with characters that services refuse replaced."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name)[:64] or "tool"

@@ -20,7 +20,7 @@ _PIECE = re.compile(r'"([^"]*)"|(\S+)')
 _MAX_CLAUSES = 64
 _MAX_TOKENS = 32
 _MAX_TERMS = 24
-# Words by which a question asks how things stand, not for the words themselves.
+# Words by which a question asks about the present state, not for the words themselves.
 _PRESENT = re.compile(
     r"\b(?:right now|now that|at (?:the|this) (?:moment|point)|current(?:ly)?|in progress|under ?way|so far|still"
     r"|most recent(?:ly)?|latest|newest|ask(?:ed)? last|not .{0,20}\byet|remain(?:s|ing)?"
@@ -95,7 +95,7 @@ class SearchQuery:
 
     @cached_property
     def is_about_present(self) -> bool:
-        """Whether the query is a question about how things stand, which the newest messages answer."""
+        """Whether the query is a question about the present state, which the newest messages answer."""
         return self.has_meaning and _PRESENT.search(self.text) is not None
 
     @cached_property

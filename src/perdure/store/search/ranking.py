@@ -4,7 +4,7 @@ A variant of BM25 whose constants do not depend on the stored texts, so that bot
 the same message:
 
 score    Σ over terms: weight × (saturated count + bonus), in any form, and half as much again for the exact word
-         + a share of the largest weight that stands within a few words of each other
+         + a share of the largest weight that occurs within a few words of each other
          + all weights for a text with all of a few keywords, however long it is
 context  words that the conversation's title or its other matches supply
 """
@@ -62,9 +62,9 @@ _ECHO_NEW_WORDS = 2
 # A bare question answers few keywords either.
 _QUESTION = re.compile(r"[^.!?\n]{1,200}\?\s*")
 _QUESTION_SHARE = 0.7
-# A handoff repeats what its sources say, and so do all handoffs after it.
+# A handoff repeats its sources, and so do all handoffs after it.
 _SUMMARY_SHARE = 0.4
-# Questions are mostly about what a person said, which the answers after it only elaborate.
+# Questions are mostly about what a person wrote, which the answers after it only elaborate.
 _USER_SHARE = 1.2
 # Tool results are long and have many words of any question.
 _RESULT_SHARE = 0.85
@@ -174,7 +174,7 @@ class Ranker:
         return _TITLE_SHARE * title + _CONTEXT_SHARE * shared
 
     def title_weights(self, titles: Iterable[frozenset[int]]) -> dict[int, float]:
-        """Return the weight of each term in titles: a word of most titles says little."""
+        """Return the weight of each term in titles: a word of most titles weighs little."""
         listed = list(titles)
         counts = Counter(n for t in listed for n in t)
         return {n: inverse_frequency(count, len(listed)) for n, count in sorted(counts.items())}

@@ -162,7 +162,7 @@ def error_event(turn: SimulatedTurn, scene: Scene) -> bytes:
 
 
 def _empty_item(item: Item) -> Item:
-    """An item as it looks before anything of it has come."""
+    """Return an item as it looks before anything of it has come."""
     blank: dict[str, Item] = {
         "message": {"content": [], "status": "in_progress"},
         "function_call": {"arguments": "", "status": "in_progress"},

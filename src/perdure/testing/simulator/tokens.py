@@ -39,7 +39,7 @@ def segment(text: str) -> bytes:
 
 
 def role_tag(role: str) -> bytes:
-    """The one token a message's role costs."""
+    """Return the one token a message's role costs."""
     return _ROLE_TAGS.get(role, b"???:")
 
 
@@ -54,12 +54,12 @@ def schema(tool: object) -> bytes:
 
 
 def count_text(text: str) -> int:
-    """The tokens of one text."""
+    """Return the tokens of one text."""
     return len(segment(text)) // TOKEN_BYTES
 
 
 def count_call(call_id: str, name: str, arguments: str) -> int:
-    """The tokens of one tool call."""
+    """Return the tokens of one tool call."""
     return count_text(call_id) + count_text(name) + count_text(arguments)
 
 
@@ -166,7 +166,7 @@ class PrefixCache:
 
 
 def _shared_steps(one: bytes, other: bytes, step: int, most: int) -> int:
-    """How many whole steps two prompts begin with alike."""
+    """Return how many whole steps two prompts begin with alike."""
     low, high = 0, min(most, len(other) // step)
     while low < high:
         middle = (low + high + 1) // 2

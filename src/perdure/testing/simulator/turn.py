@@ -86,7 +86,7 @@ def take_turn(say: Say, *, number: int, model: str, created_s: int, max_output: 
 
 
 def frame(data: Mapping[str, Any] | str, name: str = "") -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {text}\n\n".encode()

@@ -202,7 +202,7 @@ class SessionSearch:
             )
         except StoreError as error:
             raise ToolError(str(error)) from None
-        # A search that was made before says nothing, least of all the one under way.
+        # The report of an earlier search is no evidence, least of all the one under way.
         report = replace(report, hits=tuple(filterfalse(_is_search_call, report.hits)))
         lines = [describe_report(report), *(_format_hit(h, context, len(report.words)) for h in report.hits)]
         if report.hits:

@@ -53,7 +53,7 @@ class _Around:
         self.after = calls[at] if at < len(calls) else None
 
     def threshold(self, reason: str) -> int | None:
-        """The threshold in effect: of the next call, or of the last one if the turn had ended."""
+        """Return the threshold in effect: of the next call, or of the last one if the turn had ended."""
         near = (self.before or self.after) if reason == "threshold" else (self.after or self.before)
         return near.threshold_tokens if near is not None else None
 

@@ -76,7 +76,7 @@ def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
 
 
 def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> int | None:
-    """The prompt's size after a compaction or undo since the last call; None without one."""
+    """Return the prompt's size after a compaction or undo since the last call; None without one."""
     compactions = [
         e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in COMPACTED
     ]
@@ -118,7 +118,7 @@ def _with_figures(scoped: ScopedStore, rows: Sequence[ConversationRow]) -> list[
 
 
 def search_page(scoped: ScopedStore, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:
-    """Every place a query is found, the best first."""
+    """Return every place a query is found, the best first."""
     most = _MOST_HITS if filters.source else limit
     report = _report(scoped, filters, query, most)
     rows_by_id = _rows_of(scoped, filters, report.hits)
@@ -133,7 +133,7 @@ def filters(scoped: ScopedStore) -> Filters:
 
 
 def row_of(browsed: ListedConversation) -> ConversationRow:
-    """One row of a list; an untitled conversation shows its first message."""
+    """Return one row of a list; an untitled conversation shows its first message."""
     conversation, opening = browsed.conversation, browsed.opening
     return ConversationRow(
         id=conversation.id,
@@ -187,7 +187,7 @@ def _matching_rows(
 
 
 def _rows_of(scoped: ScopedStore, filters: ConversationFilter, hits: Sequence[SearchHit]) -> dict[str, ConversationRow]:
-    """The conversations of some hits that match the filters; the hits were already filtered by time."""
+    """Return the conversations of some hits that match the filters; the hits were already filtered by time."""
     ids = tuple({h.conversation_id: None for h in hits})
     page, _ = scoped.store.listing.page(replace(filters, ids=ids, since_ms=None, until_ms=None), limit=_MOST_HITS)
     return {b.conversation.id: row_of(b) for b in page}

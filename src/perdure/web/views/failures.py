@@ -23,7 +23,7 @@ _ACTIONS = {
 
 
 def list_failures(scope: ScopedStore, conversation: Conversation) -> list[FailureRow]:
-    """Every failure of the conversation, oldest first; of each kind, at most the first two thousand."""
+    """Return every failure of the conversation, oldest first; of each kind, at most the first two thousand."""
     ledger, timeline = scope.store.ledger, scope.store.timeline
     events = [
         event

@@ -81,7 +81,7 @@ class Links:
 
 
 def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection[str]) -> list[FactRow]:
-    """Every fact of every section, in order. `findings` are those of this handoff and of its predecessors."""
+    """Return every fact of every section, in order. `findings` are those of this handoff and of its predecessors."""
     occurrences = [(s, fact, marks) for s in sections for fact, marks in _facts_of(s.text)]
     sources = links.of({fact for _, fact, _ in occurrences})
     doubted = {f.partition(": ")[2] for f in findings if f.startswith("marked in ")}
@@ -103,7 +103,7 @@ def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection
 
 
 def _facts_of(text: str) -> list[tuple[str, list[Mark]]]:
-    """The facts of a text and their positions, in order."""
+    """Return the facts of a text and their positions, in order."""
     matches = [(fact, list(_occurrences(text, fact))) for fact in scan(text)]
     return sorted(((f, m) for f, m in matches if m), key=lambda fm: (fm[1][0], fm[0]))
 
@@ -135,7 +135,7 @@ def _unescaped(json: bytes) -> bytes:
 
 
 def _needle(fact: str) -> str:
-    """What to search for: of a path its last two parts, as the summary check does."""
+    """Return what to search for: of a path its last two parts, as the summary check does."""
     if kind_of(fact) == "path" and "\\" not in fact:
         parts = [p for p in fact.split("/") if p not in ("", ".", "~")]
         if len(parts) > 2:
@@ -188,7 +188,7 @@ def _marks(text: str) -> Iterator[Mark]:
 
 
 def _first_words(text: str, mark: Mark) -> Mark:
-    """The beginning of a quote, as far as its first fact and no farther than part of a line."""
+    """Return the beginning of a quote, as far as its first fact and no farther than part of a line."""
     start = mark[0] + len(text[slice(*mark)]) - len(text[slice(*mark)].lstrip("> \n"))
     line = text[start : mark[1]].partition("\n")[0]
     stops = [at for fact in scan(line) if (at := line.find(fact)) >= _FEWEST_CHARS]
@@ -199,7 +199,7 @@ def _first_words(text: str, mark: Mark) -> Mark:
 
 
 def _plain(quote: str) -> str:
-    """The quote without its quotation marks."""
+    """Return the quote without its quotation marks."""
     return "\n".join(re.sub(r"^> ?", "", line) for line in quote.splitlines()).strip()
 
 
@@ -229,7 +229,7 @@ def _flat(text: str) -> str:
 
 
 def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> HandoffView:
-    """Everything known of one handoff. Raises NotFound."""
+    """Return everything known of one handoff. Raises NotFound."""
     store = scope.store
     handoffs = store.log.handoffs(conversation.id)
     handoff = handoffs.get(seq)
@@ -279,18 +279,18 @@ def _chain_findings(handoff: StoredHandoff, handoffs: Mapping[int, StoredHandoff
 
 
 def _sections(text: str, parsed: Handoff | None) -> list[SectionRow]:
-    """The parsed sections; the text of a plug-in's engine is one section."""
+    """Return the parsed sections; the text of a plug-in's engine is one section."""
     if parsed is None or not (parsed.sections or parsed.record):
         return [SectionRow(title="Handoff", text=text)]
     return [SectionRow(title=title, text=body) for title, body in parsed.sections.items()]
 
 
 def _event_of(handoff: StoredHandoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
-    """The compaction event that created it, recorded in the session it began."""
+    """Return the compaction event that created it, recorded in the session it began."""
     compactions = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in COMPACTED]
     return compactions[0] if compactions else None
 
 
 def _newest_standing(handoffs: Iterable[StoredHandoff], view: Sequence[Span]) -> int | None:
-    """The handoff that an undo would remove."""
+    """Return the handoff that an undo would remove."""
     return max((h.seq for h in handoffs if view_contains(view, h.seq)), default=None)

@@ -38,7 +38,7 @@ class ImageRoom:
 
 
 def image_rows(message: Message, room: ImageRoom) -> list[ImageRow]:
-    """Every image of a message, in its order."""
+    """Return every image of a message, in its order."""
     if isinstance(message.content, str):
         return []
     return [_row(url, room) for part in message.parts if (url := _url_of(part)) is not None]
@@ -52,7 +52,7 @@ def _row(url: str, room: ImageRoom) -> ImageRow:
 
 
 def _url_of(part: Part) -> str | None:
-    """The address of an image part, in the format of any provider."""
+    """Return the address of an image part, in the format of any provider."""
     if isinstance(part, ImagePart):
         return part.url
     if not isinstance(part, OtherPart):
@@ -106,7 +106,7 @@ def tool_call_row(call: ToolCall) -> ToolCallRow:
 
 
 def kept_output(text: str) -> KeptOutput | None:
-    """The stored output of a result; None if the result is complete."""
+    """Return the stored output of a result; None if the result is complete."""
     match = _STORED_OUTPUT.match(text)
     if match is None:
         return None
@@ -115,7 +115,7 @@ def kept_output(text: str) -> KeptOutput | None:
 
 
 def guessed_run(message: Message) -> ToolRun:
-    """How a call ended by the words of its result alone: for conversations older than the record of it."""
+    """Return how a call ended by the words of its result alone: for conversations older than the record of it."""
     text = message.text
     if text.startswith(INTERRUPTED):
         return ToolRun(state="interrupted")
@@ -126,7 +126,7 @@ def guessed_run(message: Message) -> ToolRun:
 
 
 def within(value: Any, depth: int = 0) -> Any:
-    """The value with long parts truncated."""
+    """Return the value with long parts truncated."""
     if isinstance(value, str):
         # JSON can escape a lone surrogate, which cannot be encoded.
         return clean(value) if len(value) <= _ARGUMENT_CHARS else f"{clean(value[:_ARGUMENT_CHARS])}…"
@@ -170,7 +170,7 @@ class TimelineCursor:
 def timeline_page(
     scope: ScopedStore, conversation: Conversation, cursor: TimelineCursor, *, limit: int = 100
 ) -> schemas.TimelineResponse:
-    """A page of the timeline, oldest first."""
+    """Return a page of the timeline, oldest first."""
     page = _stretch(scope, conversation, cursor, limit)
     if cursor.before is None:  # a client paging backwards has them already
         page = _with_results(scope, page)
@@ -216,7 +216,7 @@ def _may_have_results(entry: TimelineEntry) -> bool:
 def _before(
     scope: ScopedStore, conversation: Conversation, entries: Sequence[TimelineEntry]
 ) -> Sequence[TimelineEntry]:
-    """The entries between the call of a page's first result and the page; empty otherwise."""
+    """Return the entries between the call of a page's first result and the page; empty otherwise."""
     earlier: list[TimelineEntry] = []
     first = entries[0] if entries else None
     while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
@@ -274,7 +274,7 @@ class _Rows:
         )
 
     def _run_of(self, entries: TimelineEntry) -> ToolRun | None:
-        """How a result's call ended: as recorded, else derived from its text; None for other messages."""
+        """Return how a result's call ended: as recorded, else derived from its text; None for other messages."""
         message = entries.entry.message
         if message.role != "tool":
             return None
@@ -285,7 +285,7 @@ class _Rows:
         return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 
     def _seconds_of(self, entries: TimelineEntry, run: ToolRun | None) -> float | None:
-        """The measured time; else, for the only call of a reply, the time from reply to result."""
+        """Return the measured time; else, for the only call of a reply, the time from reply to result."""
         # The time of a refused call is that of the user's decision.
         if run is None or run.state == "refused":
             return None

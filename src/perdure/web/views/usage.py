@@ -30,7 +30,7 @@ PricesOf = Callable[[RouteRecord], Prices]
 
 
 def usage_view(scope: ScopedStore, *, days: int) -> UsageView:
-    """The last `days` days, today included, in UTC."""
+    """Return the last `days` days, today included, in UTC."""
     since = (scope.clock.now_ms() // DAY_MS - days + 1) * DAY_MS
     ledger, savings, prices = scope.store.ledger, scope.store.savings, prices_by(scope.catalog)
 

@@ -14,7 +14,7 @@ from perdure.context.record.call_text import common_root
 from perdure.context.record.entries import EntryCache
 from perdure.context.record.messages import parse_record
 from perdure.context.record.record import call_lines, draw_record, prepare
-from perdure.context.record.selection import Option, choose
+from perdure.context.record.selection import Options, choose
 from perdure.context.sections import CHARS_PER_TOKEN, HandoffParts, Shares, assemble
 from perdure.context.text import join_passages, split_passages
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
@@ -202,7 +202,7 @@ def test_the_cache_reads_what_it_lacks_and_stays_within_its_bytes() -> None:
 
 
 def test_an_option_is_taken_with_the_ones_it_needs() -> None:
-    options = [Option(10, 0.0), Option(10, 5.0, needs=0), Option(50, 9.0), Option(5, 1.0, needs=1)]
+    options = Options(sizes=[10, 10, 50, 5], scores=[0.0, 5.0, 9.0, 1.0], needs=[-1, 0, -1, 1])
     assert choose(options, 30) == {0, 1, 3}
     assert choose(options, 60) == {2}
 

@@ -16,7 +16,8 @@ from perdure.context.record.decisions import user_reading
 from perdure.context.record.dialogue import dialogue_share
 from perdure.context.record.entries import EntryCache, count_chars
 from perdure.context.record.merging import BY_CODE, merge_model_sections
-from perdure.context.record.record import CallLines, call_lines, draw_record
+from perdure.context.record.outline import CallLines
+from perdure.context.record.record import RecordSource, call_lines, draw_record
 from perdure.context.record.sections import ValueUse, draw_index, write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
@@ -224,7 +225,10 @@ class HandoffWriter:
         lines = call_lines(sources)
         covered = in_order(past.entries, job.fresh)
         shares = self._shares(job, dialogue_share(covered, lines))
-        outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, past, covered, lines))
+        record = RecordSource(
+            covered, lines, earlier=past.record, has_addresses=history.is_logged, dialogue_level=shares.dialogue
+        )
+        outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, covered, lines, record))
         state = read_state(sources, lines, previous=past.sections)
         doubted = doubted_facts(job.previous.body, [e.message for e in sources]) if job.previous else frozenset()
         sections, findings = self._write_sections(outcome.summary, shares, sources, past, state, doubted)
@@ -232,23 +236,7 @@ class HandoffWriter:
         frame = self._frame(job, outcome.summary, focus_topic, findings)
         if self.notes is not None:
             frame = self.notes.add_to(frame, state)
-        handoff = assemble(
-            HandoffParts(
-                sections,
-                lambda room, text: draw_record(
-                    covered,
-                    budget=room,
-                    lines=lines,
-                    already=text,
-                    earlier=past.record,
-                    has_addresses=history.is_logged,
-                    dialogue_level=shares.dialogue,
-                ),
-                self._index_drawer(job, sources),
-            ),
-            frame,
-            shares,
-        )
+        handoff = assemble(HandoffParts(sections, record.draw, self._index_drawer(job, sources)), frame, shares)
         image = job.image if not shares.is_short else None
         handoff = replace(handoff, has_image=image is not None)
         text = render(handoff, banner=self._banner(shares), is_short=shares.is_short)
@@ -263,17 +251,16 @@ class HandoffWriter:
         return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
 
     def _source(
-        self, job: CompactionInput, past: Past, covered: Sequence[Entry], lines: CallLines
+        self, job: CompactionInput, covered: Sequence[Entry], lines: CallLines, record: RecordSource
     ) -> Callable[[], Transcript]:
         """Return a function that draws what the summariser reads: the record in more detail, and what came after it."""
-        source_chars = sum(e.memoized("chars") or e.memo("chars", count_chars) for e in covered)
-        budget = min(max(_LEAST_SOURCE_CHARS, int(source_chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
-        has_addresses = job.history.is_logged
 
         def draw() -> Transcript:
-            record = draw_record(covered, budget=budget, lines=lines, earlier=past.record, has_addresses=has_addresses)
-            later = draw_record(job.behind, budget=_LATER_CHARS, lines=lines, has_addresses=has_addresses)
-            return split_record(f"{record}\n{_LATER_HEADING}\n{later}" if record and later else record)
+            source_chars = sum(e.memoized("chars") or e.memo("chars", count_chars) for e in covered)
+            budget = min(max(_LEAST_SOURCE_CHARS, int(source_chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
+            drawn = record.draw(budget)
+            later = draw_record(job.behind, budget=_LATER_CHARS, lines=lines, has_addresses=job.history.is_logged)
+            return split_record(f"{drawn}\n{_LATER_HEADING}\n{later}" if drawn and later else drawn)
 
         return draw
 

@@ -20,7 +20,7 @@ from perdure.context.handoff import Handoff, handoff_of
 from perdure.context.text import beginning, tidy
 from perdure.core.datastructures import Interval
 from perdure.core.errors import ToolError
-from perdure.core.messages import Entry, Message, ToolCall, clean
+from perdure.core.messages import USE_TOOL, Entry, Message, ToolCall, clean
 from perdure.core.rules import find_call
 from perdure.models.tokens import estimate_text
 from perdure.redaction import redact
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 NotesAction = Literal["view", "add", "replace", "remove"]
 _ACTIONS: tuple[NotesAction, ...] = ("view", "add", "replace", "remove")
 NOTES_TOOL = "notes"
+# The tools by which notes are written.
+_NOTES_CALLS = (NOTES_TOOL, USE_TOOL)
 MAX_BYTES = 16_384
 # On a small window it is smaller: so many bytes for each token of the window.
 _BYTES_PER_TOKEN = 0.5
@@ -162,7 +164,7 @@ class NotebookLog:
     @classmethod
     def read(cls, entries: Sequence[Entry]) -> NotebookLog:
         log = cls()
-        log.extend(entries)
+        log._read(entries)
         return log
 
     @property
@@ -173,13 +175,17 @@ class NotebookLog:
         """Read more messages; a view that begins again, as after a compaction or an undo, is read from its start."""
         if any(e.seq <= self._newest_seq for e in entries):
             self.notebook, self._newest_seq, self._as_of_seq, self._calls = Notebook(), -1, -1, ()
+        self._read(entries)
+
+    def _read(self, entries: Sequence[Entry]) -> None:
         handoffs = [e for e in entries if e.message.kind == "handoff"]
         if handoffs:
             self._open(max(handoffs, key=lambda e: e.seq))
-        for entry in entries:
-            if entry.seq > self._as_of_seq:
-                self._add(entry.message)
-            self._newest_seq = max(self._newest_seq, entry.seq)
+        self._newest_seq = max(self._newest_seq, max((e.seq for e in entries), default=-1))
+        if self._calls or any(c.name in _NOTES_CALLS for e in entries for c in e.message.tool_calls):
+            for entry in entries:
+                if entry.seq > self._as_of_seq:
+                    self._add(entry.message)
 
     def _open(self, entry: Entry) -> None:
         handoff = handoff_of(entry.message)

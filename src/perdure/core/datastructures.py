@@ -28,7 +28,20 @@ def merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 def intervals_of(positions: Iterable[int]) -> tuple[Interval, ...]:
     """Positions as intervals, in the order given."""
-    return merge_intervals((position, position) for position in positions)
+    merged: list[Interval] = []
+    first = last = None
+    for position in positions:
+        if first is not None and last is not None:
+            if position == last + 1:  # as almost every one
+                last = position
+                continue
+            if first <= position <= last:
+                continue
+            merged.append((first, last))
+        first = last = position
+    if first is not None and last is not None:
+        merged.append((first, last))
+    return tuple(merged)
 
 
 K = TypeVar("K", bound=Sized)

@@ -122,6 +122,8 @@ class ToolCall:
     @property
     def ids(self) -> frozenset[str]:
         """Every id a result may name: some services use two (`call_…` and `fc_…`), some join them with a bar."""
+        if self.id and not self.extra and "|" not in self.id:  # as almost every one
+            return frozenset((self.id,))
         named = {self.id, *self.id.split("|")}
         named.update(v for k in ("call_id", "item_id") if isinstance(v := self.extra.get(k), str))
         return frozenset(named - {""})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
-from perdure.context.record.task import CallFacts, CallLine, Outcome
+from perdure.context.record.task import NO_FACTS, CallFacts, CallLine, Outcome
 from perdure.core.messages import ToolState
 
 LINE_CHARS = 160
@@ -321,20 +321,19 @@ def list_names(names: Sequence[str], limit: int) -> str:
 
 def merge_facts(parts: Sequence[CallFacts]) -> CallFacts:
     """Combine facts: tuples are joined, of single values the last non-empty one counts."""
-    parts = [p for p in parts if p is not _NO_FACTS]
+    parts = [p for p in parts if p is not NO_FACTS]
     if len(parts) <= 1:
-        return parts[0] if parts else _NO_FACTS
+        return parts[0] if parts else NO_FACTS
     values: dict[str, Any] = {}
     for name in _FACT_NAMES:
         given = [v for p in parts if (v := getattr(p, name)) not in ("", None, ())]
         if given:
             is_joined = isinstance(given[0], tuple) and name != "plan"
             values[name] = tuple(dict.fromkeys(x for v in given for x in v)) if is_joined else given[-1]
-    return replace(_NO_FACTS, **values)
+    return replace(NO_FACTS, **values)
 
 
 _FACT_NAMES = tuple(f.name for f in fields(CallFacts))
-_NO_FACTS = CallFacts()
 
 
 _HEAD_CHARS = 600

@@ -40,7 +40,7 @@ from perdure.context.record.call_output import (
 from perdure.context.record.call_services import is_change, is_thinking, service_values
 from perdure.context.record.call_text import arguments_text, command_of, compose_line, target_of
 from perdure.context.record.pages import page_rows, page_source
-from perdure.context.record.task import CallFacts, CallKind, CallLine, Outcome, read_repeatable
+from perdure.context.record.task import NO_FACTS, CallFacts, CallKind, CallLine, Outcome, read_repeatable
 from perdure.core.messages import ToolCall, ToolState
 
 _MAX_REPORT_CHARS = 24_000
@@ -533,7 +533,11 @@ def describe_call(call: ToolCall, result: str | None, state: ToolState | None = 
         return CallLine("other", call.name, "", "ok", "", "", 0.0)
     line = _describe(call, result, state)
     repeatable = read_repeatable(line)
-    return line if repeatable is None else replace(line, repeatable=repeatable)
+    # One object without facts is recognised faster than many equal ones.
+    facts = NO_FACTS if line.facts == NO_FACTS else line.facts
+    if repeatable is None and facts is line.facts:
+        return line
+    return replace(line, repeatable=repeatable, facts=facts)
 
 
 def is_only_counted(call: ToolCall, result: str, state: ToolState | None = None) -> bool:

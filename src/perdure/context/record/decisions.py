@@ -467,11 +467,13 @@ class RequestLog:
 
     def add_work(self) -> None:
         """A call was made: a reply after it is more than a question, and one before the first call was a promise."""
+        if self._has_worked:
+            return
+        self._has_worked = True
         last = self._last_answered()
-        if not self._open and not self._has_worked and last is not None and last == len(self.requests) - 1:
+        if not self._open and last is not None and last == len(self.requests) - 1:
             self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
             self._open = [last]
-        self._has_worked = True
 
     def add_user(self, seq: int, reading: UserReading) -> None:
         text = reading.text

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from perdure.context.record.decisions import UserReading, announces, read_user
+from perdure.context.record.decisions import UserReading, announces, read_user, user_reading
+from perdure.context.record.entries import redacted
 from perdure.context.text import Passage, clip, split_passages
-from perdure.core.messages import SUMMARY_OPENINGS, ImagePart, Message, ToolCall, user
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, ImagePart, Message, ToolCall, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document or an instruction
 # file that was read.
@@ -73,6 +74,17 @@ _LOG_LINE = re.compile(
     r"|(?<=\S)\.\w{1,4}:\d+",
     re.IGNORECASE,
 )
+
+
+def statement_of(entry: Entry) -> Statement:
+    """Return the cached statement of an entry."""
+    statement: Statement | None = entry.memoized("statement")
+    if statement is not None:
+        return statement
+    if entry.message.role == "tool":
+        return NOTHING_STATED
+    reading = user_reading(entry) if entry.message.is_real_user else None
+    return entry.memo("statement", lambda _: read_statement(redacted(entry), reading))
 
 
 def read_statement(message: Message, reading: UserReading | None = None) -> Statement:

@@ -331,14 +331,12 @@ class QuotedDocument:
         return sum(size_of(p.text) + 2 for p in self.passages if p.worth)
 
 
-def read_instructions(
-    entries: Sequence[Entry], reads: Mapping[str, Sequence[str]], room: int
-) -> dict[str, QuotedDocument]:
-    """Return the instruction files that were read, by the ids of their calls, within their share of the room."""
-    return _within(_find_instructions(entries, reads), int(_INSTRUCTIONS_SHARE * room))
+def share_instructions(instructions: Mapping[str, QuotedDocument], room: int) -> dict[str, QuotedDocument]:
+    """Reduce instruction files to their share of a room."""
+    return _within(instructions, int(_INSTRUCTIONS_SHARE * room))
 
 
-def _find_instructions(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]]) -> dict[str, QuotedDocument]:
+def find_instructions(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]]) -> dict[str, QuotedDocument]:
     """Return the instruction files among the results, the newest reading of each; `reads` are the paths by call."""
     newest: dict[str, tuple[str, QuotedDocument]] = {}
     for entry in reversed(entries):
@@ -375,12 +373,14 @@ def is_research(lines: Iterable[CallLine]) -> bool:
     return kinds["web"] >= _FEWEST_PAGES and not any(kinds[kind] for kind in _CODE_KINDS)
 
 
-def find_documents(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]]) -> dict[str, QuotedDocument]:
-    """Return the instruction files and the results that are prose, by the ids of their calls, newest within a bound.
+def find_documents(
+    entries: Sequence[Entry], reads: Mapping[str, Sequence[str]], instructions: Mapping[str, QuotedDocument]
+) -> dict[str, QuotedDocument]:
+    """Add the results that are prose to the instruction files, by the ids of their calls, newest within a bound.
 
-    `reads` are the paths that each call read. Parsed passages are cached.
+    Parsed passages are cached.
     """
-    documents = _find_instructions(entries, reads)
+    documents = dict(instructions)
     chars = 0
     for entry in reversed(entries):
         call_id = entry.message.tool_call_id or ""

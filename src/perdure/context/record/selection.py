@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perdure.context.text import size_of
 
@@ -16,18 +16,32 @@ _FIRST_STEP = 20
 
 
 @dataclass(slots=True)
-class Option:
-    """A step that adds detail to the record; it is taken after the one it needs."""
+class Options:
+    """Steps that add detail to the record, in parallel lists: there are thousands of them."""
 
-    size: int
-    score: float
-    # Index of the option that has to be taken first; -1 for none.
-    needs: int = -1
+    sizes: list[int] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    # Index of the option that has to be taken before each; -1 for none.
+    needs: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def add(self, size: int, score: float, needs: int = -1) -> None:
+        self.sizes.append(size)
+        self.scores.append(score)
+        self.needs.append(needs)
+
+    def add_step(self, worth: float, size: int, more: int, needs: int) -> None:
+        """Add what makes a text longer by `more`; without worth where it does not."""
+        self.sizes.append(more if more > 0 else 0)
+        self.scores.append(score(worth, size) if more > 0 else 0.0)
+        self.needs.append(needs)
 
 
 def score(worth: float, size: int) -> float:
     """Return the score of an option: its worth, lower for a longer text."""
-    return worth / math.pow(max(size, _LEAST_SIZE), _SIZE_EXPONENT)
+    return worth / math.pow(size if size > _LEAST_SIZE else _LEAST_SIZE, _SIZE_EXPONENT)
 
 
 def age_factor(distance: float, half_life: float) -> float:
@@ -46,36 +60,44 @@ def fair_share(sizes: Sequence[int], room: int) -> int:
     return share
 
 
-def rank(options: Sequence[Option]) -> list[int]:
+def rank(options: Options) -> list[int]:
     """Return the indexes of the options that may be taken, best score first."""
-    return sorted((i for i, o in enumerate(options) if o.score > 0), key=lambda i: -options[i].score)
+    scores = options.scores
+    return sorted((i for i, s in enumerate(scores) if s > 0), key=scores.__getitem__, reverse=True)
 
 
-def choose(options: Sequence[Option], budget: int, order: Sequence[int] | None = None) -> set[int]:
+def choose(options: Options, budget: int, order: Sequence[int] | None = None) -> set[int]:
     """Return the indexes of the options to take, best score first, each with the ones it needs."""
     taken: set[int] = set()
+    sizes, needs = options.sizes, options.needs
     remaining = budget
     for index in rank(options) if order is None else order:
         if index in taken:
             continue
-        chain = _untaken(options, index, taken)
-        cost = sum(options[i].size for i in chain)
+        needed = needs[index]
+        if needed < 0 or needed in taken:  # as most
+            if sizes[index] <= remaining:
+                taken.add(index)
+                remaining -= sizes[index]
+            continue
+        chain = _untaken(needs, index, taken)
+        cost = sum(sizes[i] for i in chain)
         if cost <= remaining:
             taken.update(chain)
             remaining -= cost
     return taken
 
 
-def _untaken(options: Sequence[Option], index: int, taken: set[int]) -> list[int]:
+def _untaken(needs: Sequence[int], index: int, taken: set[int]) -> list[int]:
     """An option and those it needs, as far as they are not taken yet."""
     chain = []
     while index >= 0 and index not in taken:
         chain.append(index)
-        index = options[index].needs
+        index = needs[index]
     return chain
 
 
-def fill_budget(options: Sequence[Option], room: int, render: Callable[[set[int]], str]) -> str:
+def fill_budget(options: Options, room: int, render: Callable[[set[int]], str]) -> str:
     """Return the rendered text of the best options that fits the room; "" where none does.
 
     The sizes of options are estimates: labels, gaps and merged lines change the sum a little.

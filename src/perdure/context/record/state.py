@@ -22,6 +22,7 @@ from perdure.context.record.decisions import (
 from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
     BEFORE_LOG,
+    NO_FACTS,
     AnsweredQuestion,
     CallFacts,
     CallLine,
@@ -66,7 +67,6 @@ _TASK_ENDED = re.compile(r"\bstatus\W{1,3}(?:completed?|done|cancell?ed|deleted|
 # Commands that look and change nothing: their failure blocks nothing.
 _LOOKS = frozenset(("read", "search", "web"))
 _CHANGES = frozenset(("edit", "write", "delete"))
-_NO_FACTS = CallFacts()
 _MOST_QUESTIONS = 20
 _QUESTION_CHARS = 220
 _MOST_CHANGED = 4
@@ -127,8 +127,8 @@ class _StateFold:
             self._add_user(entry.seq, user_reading(entry))
         elif message.kind == "assistant":
             has_text = not message.is_blank
-            if has_text:
-                self.decisions.add_assistant(entry.seq, decisions_of(entry))
+            if has_text and (decisions := decisions_of(entry)):
+                self.decisions.add_assistant(entry.seq, decisions)
             if not message.tool_calls and message.cut_off is None:
                 self._add_reply(entry)
             elif has_text:
@@ -281,7 +281,7 @@ class _WorkFold:
         self._last = line, seq
         if line.repeatable is not None:
             self.steps.add(seq, line.repeatable)
-        if facts is not _NO_FACTS and facts != _NO_FACTS:
+        if facts is not NO_FACTS:
             self._add_facts(seq, line, facts)
         if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
             self._add_plan(seq, ((title, True),))

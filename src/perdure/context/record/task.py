@@ -62,6 +62,9 @@ class CallFacts:
     error: str = ""
 
 
+NO_FACTS = CallFacts()
+
+
 @dataclass(frozen=True, slots=True)
 class RepeatableCall:
     """A call that may be one of many alike: its shape, the words it consists of, and its outcome."""

@@ -1,0 +1,436 @@
+"""The options to show the statements and calls of a stretch of the log, and the text of those that fit a budget.
+
+A `Drawing` has the options beside the text of the sections. The one that also quotes documents is derived from it, for
+most of its options stay the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from perdure.context.record.call_output import LINE_CHARS
+from perdure.context.record.call_text import openings
+from perdure.context.record.messages import CALL, LABELS, OPENING, Speaker, Statement
+from perdure.context.record.outline import (
+    AGREED_FACTOR,
+    BRIEF_CHARS,
+    NO_DIGITS,
+    CallMoment,
+    CarriedCall,
+    Outline,
+    StatementMoment,
+)
+from perdure.context.record.pages import QuotedDocument
+from perdure.context.record.selection import Options, fill_budget, score
+from perdure.context.record.task import CallKind, CallLine, parse_steps
+from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
+from perdure.core.messages import ToolCall
+
+# What the words of each speaker count.
+_WEIGHTS: Mapping[Speaker, float] = {
+    "user": 7.0,
+    "assistant": 0.9,
+    "report": 0.75,
+    "note": 0.6,
+    "document": 0.4,
+    "instructions": 1.0,
+}
+_FINAL_WEIGHT = 1.6
+_BINDING_WEIGHT = 60.0
+# "Go on", "thanks": of use beside what they refer to.
+_BARE_WEIGHT = 0.3
+# The best sentence of a reply: a question means little without its answer.
+_BEST_FACTOR = 2.5
+# The rest of a long passage, after its first clause.
+_REST_FACTOR = 0.7
+_REPEATED_FACTOR = 0.3
+# The progress of a plan that a newer call shows.
+_OLD_PLAN_FACTOR = 0.4
+# A call by its target alone, by its line, and in detail.
+_BRIEF_WEIGHT = 0.6
+_LINE_WEIGHT = 1.7
+_DETAIL_WEIGHT = 1.0
+# The detail of a longer line, which has most of its values.
+_KNOWN_DETAIL_FACTOR = 0.25
+# Of the work since the user's last request.
+_NEWEST_DETAIL_WEIGHT = 1.25
+_LEAST_CALL_WORTH = 0.2
+# Narration and filler are left out whatever the room.
+_LEAST_WORTH = 0.15
+_OLD_PASSAGES = 2
+# A passage of this length is shown once.
+_REPEATABLE_CHARS = 80
+_QUOTED_CHARS = 78
+_VERBS: Mapping[CallKind, str] = {
+    "read": "read",
+    "search": "searched",
+    "edit": "edited",
+    "write": "wrote",
+    "delete": "deleted",
+    "web": "opened",
+    "task": "planned",
+    "delegate": "delegated",
+}
+_VERB_NAMES = frozenset(_VERBS.values())
+_EARLIER_CALL = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A statement to show; its first option is its label."""
+
+    seq: int | None
+    statement: Statement
+    # Position of the message with the same text.
+    repeats: int | None = None
+    # Another conversation begins with it.
+    is_opening: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A call to show: its texts of growing size, an option each."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _CallSpan:
+    """Where a call is among the items and options of a drawing."""
+
+    moment: CallMoment
+    item: int
+    first: int
+    end: int
+
+
+@dataclass(slots=True)
+class Drawing:
+    """The statements and calls of an outline, and the options to show them beside the text of the sections."""
+
+    outline: Outline
+    already: str
+    options: Options = field(default_factory=Options)
+    _items: list[_Said | _Done] = field(default_factory=list)
+    # Index of the first option of each item.
+    _firsts: list[int] = field(default_factory=list)
+    # Long passages that are shown, and those of the user, which do not count as shown.
+    _passages: set[str] = field(default_factory=set)
+    _user_passages: set[str] = field(default_factory=set)
+    _fingerprints: dict[int, int] = field(default_factory=dict)
+    # The option that shows the last sentence of each message of a dialogue.
+    _last_sentences: dict[int, int] = field(default_factory=dict)
+    # What the sections list as done, step by step.
+    _subjects: frozenset[str] = frozenset()
+    _calls: list[_CallSpan] = field(default_factory=list)
+
+    @classmethod
+    def read(
+        cls, outline: Outline, already: str = "", documents: Mapping[str, QuotedDocument] | None = None
+    ) -> Drawing:
+        """Add the options of an outline; of `documents`, by the ids of their calls, also the text."""
+        subjects = frozenset(s for steps in parse_steps(already) for s in steps.subjects)
+        drawing = cls(outline, already, _subjects=subjects)
+        for moment in outline.moments:
+            if type(moment) is StatementMoment:
+                drawing._add_statement(moment.seq, moment.statement, moment.age, is_old=moment.is_old)
+            elif type(moment) is CallMoment:
+                drawing._add_call(moment, _document_of(moment.call, documents) if documents else None)
+            elif type(moment) is CarriedCall:
+                drawing._add_texts(moment.texts, _EARLIER_CALL)
+        return drawing
+
+    def fill(self, room: int) -> str:
+        """Return the text of the best options that fits the room; "" where none does."""
+        return fill_budget(self.options, room, self.render)
+
+    def with_documents(self, documents: Mapping[str, QuotedDocument]) -> Drawing:
+        """Return the drawing that also quotes documents; itself where it shows none of their calls."""
+        quoted = [(span, d) for span in self._calls if (d := _document_of(span.moment.call, documents)) is not None]
+        if not quoted:
+            return self
+        if self.outline.dialogue is not None:
+            return Drawing.read(self.outline, self.already, documents)
+        passages = {p.text for _, d in quoted for p in d.passages}
+        if not passages.isdisjoint(self._passages) or not passages.isdisjoint(self._user_passages):
+            # What a document shows, later messages do not show again.
+            return Drawing.read(self.outline, self.already, documents)
+        drawing = Drawing(self.outline, self.already, _subjects=self._subjects)
+        item = option = 0
+        for span, document in quoted:
+            drawing._copy(self, (item, span.item), (option, span.first))
+            drawing._add_call(span.moment, document)
+            item, option = span.item + 1, span.end
+        drawing._copy(self, (item, len(self._items)), (option, len(self.options)))
+        return drawing
+
+    def has_same_options(self, documents: Mapping[str, QuotedDocument]) -> bool:
+        """Whether a drawing that leaves out the details of the documents' calls shows the same."""
+        quoted = (span for span in self._calls if _document_of(span.moment.call, documents) is not None)
+        # The options of a call are its target and its line, then its details.
+        return not any(any(self.options.scores[span.first + 2 : span.end]) for span in quoted)
+
+    def _copy(self, other: Drawing, items: tuple[int, int], options: tuple[int, int]) -> None:
+        """Append a range of the items and options of another drawing."""
+        lo, hi = options
+        shift = len(self.options) - lo
+        self._items += other._items[slice(*items)]
+        self._firsts += [first + shift for first in other._firsts[slice(*items)]]
+        self.options.sizes += other.options.sizes[lo:hi]
+        self.options.scores += other.options.scores[lo:hi]
+        # An option needs others of its own item only.
+        self.options.needs += [n if n < 0 else n + shift for n in other.options.needs[lo:hi]]
+
+    # -- options -----------------------------------------------------------------------------------------------------
+
+    def _add_statement(self, seq: int | None, statement: Statement, age: float, *, is_old: bool) -> None:
+        dialogue = self.outline.dialogue
+        if seq is None or dialogue is None or statement.speaker not in ("user", "assistant") or not dialogue.has(seq):
+            dialogue = None
+        if dialogue is not None and seq is not None:
+            statement = dialogue.statement(seq)
+        options, label = self.options, len(self.options)
+        if self.already and statement.speaker == "user":
+            statement = self._without_quoted(statement)
+        weight = _weight(statement, age)
+        if seq is None and self.outline.dialogue is not None and not statement.is_binding:
+            # Lines of an earlier record count like those of the dialogue, whoever wrote them.
+            weight += (age - weight) * self.outline.dialogue.level
+        repeats = None
+        if statement.fingerprint and seq is not None:
+            first = self._fingerprints.setdefault(statement.fingerprint, seq)
+            repeats = first if first != seq else None
+        said = _Said(seq, statement, repeats, dialogue is not None and seq in dialogue.openings)
+        self._items.append(said)
+        self._firsts.append(label)
+        if repeats is not None:
+            options.add(size_of(self._label(said)) + 60, score(weight * _REPEATED_FACTOR, 60))
+            return
+        options.add(size_of(self._label(said)) + 1, 0.0)
+        worths = self._worths(statement, weight, is_old=is_old, is_carried=seq is None)
+        if dialogue is not None and seq is not None and not statement.is_binding:
+            worths = [dialogue.blend(w, info * age) for w, info in zip(worths, dialogue.worths(seq), strict=True)]
+            options.needs[label] = self._last_sentences.get(dialogue.question_of(seq), -1)
+            # A polite phrase that is left out is no omission.
+            passages = (replace(p, worth=min(p.worth, w)) for p, w in zip(statement.passages, worths, strict=True))
+            self._items[-1] = replace(said, statement=replace(statement, passages=tuple(passages)))
+        self._add_passages(statement, worths, label)
+        if dialogue is not None and seq is not None:
+            self._last_sentences[seq] = len(options) - 2
+
+    def _worths(self, statement: Statement, weight: float, *, is_old: bool, is_carried: bool) -> list[float]:
+        """Return what each passage of a statement counts; 0 for noise and for what is shown already."""
+        least = 0.0 if statement.speaker == "user" else _LEAST_WORTH
+        if is_old and statement.speaker != "user":
+            least = max(least, _least_worth(statement.passages))
+        best = math.inf
+        if statement.is_final and statement.speaker == "assistant":
+            best = max(p.worth for p in statement.passages)
+        # What an earlier record shows was selected before.
+        frequent = {} if is_carried else self.outline.frequent
+        worths = []
+        for passage in statement.passages:
+            worth = passage.worth
+            is_noise = worth < least or (
+                len(passage.text) >= _REPEATABLE_CHARS and self._is_repeated(passage, statement)
+            )
+            total = 0.0 if is_noise else weight * worth
+            if worth >= best:
+                total *= _BEST_FACTOR
+                best = math.inf
+            if frequent and (times := frequent.get(passage.text.translate(NO_DIGITS))):
+                total /= math.sqrt(times)
+            worths.append(total)
+        return worths
+
+    def _add_passages(self, statement: Statement, worths: Sequence[float], label: int) -> None:
+        """Add two options for each passage, its short form and the rest, below its lead or the label."""
+        options = self.options
+        first = at = len(options)
+        for passage, worth in zip(statement.passages, worths, strict=True):
+            needs = label if passage.lead < 0 else first + 2 * passage.lead
+            size = size_of(passage.short)
+            options.add(size + 3, score(worth, size) if worth else 0.0, needs)
+            whole = size if passage.text is passage.short else size_of(passage.text)
+            options.add_step(worth * _REST_FACTOR, whole, whole - size, at)
+            at += 2
+
+    def _without_quoted(self, statement: Statement) -> Statement:
+        """Return the statement with its place in the record, but only the first words of what the sections quote."""
+        quoted = [f"“{p.text}”" in self.already for p in statement.passages]
+        if not any(quoted):
+            return statement
+        passages = tuple(
+            Passage(clip(p.text, _QUOTED_CHARS), clip(p.text, _QUOTED_CHARS), p.worth, p.joint, p.lead) if q else p
+            for p, q in zip(statement.passages, quoted, strict=True)
+        )
+        return replace(statement, passages=passages, is_binding=statement.is_binding and not all(quoted))
+
+    def _is_repeated(self, passage: Passage, statement: Statement) -> bool:
+        """Whether the passage is shown already: by the sections, or by an earlier message that is not the user's."""
+        if len(passage.text) < _REPEATABLE_CHARS:
+            return False
+        if passage.text in self._passages or passage.text in self.already:
+            return True
+        (self._user_passages if statement.speaker == "user" else self._passages).add(passage.text)
+        return False
+
+    def _add_call(self, moment: CallMoment, document: QuotedDocument | None) -> None:
+        seq, line, age = moment.seq, moment.line, moment.age
+        if line.report:
+            title = clip(line.target, 60)
+            report = Statement("report", split_passages(line.report), is_final=True, title=title)
+            # A plan that the user read binds like a reply they agreed to.
+            self._add_statement(seq, report, age * (AGREED_FACTOR if line.kind == "task" else 1.0), is_old=False)
+            return
+        brief, whole, detail = self._brief(line), self._local(line.line), self._local(line.detail or line.line)
+        # An earlier plan is represented by its line; the newest has its items.
+        is_newest_plan = line is self.outline.newest_plan
+        is_old_plan = bool(line.facts.plan) and not is_newest_plan
+        has_detail = (line.kind != "task" or is_newest_plan) and document is None
+        texts = (brief, whole, *openings(detail), detail) if has_detail else (brief, whole)
+        is_looked_at = line.kind == "read" and line.target in self.outline.changed
+        is_binding = line.user_words and f"“{line.user_words}”" not in self.already
+        weight = _BINDING_WEIGHT if is_binding else age * (_OLD_PLAN_FACTOR if is_old_plan else 1.0)
+        has_values = len(line.line) > LINE_CHARS
+        step = None if has_values else line.repeatable
+        if self._subjects and step is not None and not self._subjects.isdisjoint(step.values):
+            weight *= _REPEATED_FACTOR
+        item, first = len(self._items), len(self.options)
+        self._add_texts(
+            texts,
+            weight * line.worth,
+            brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH,
+            detail_weight=(_NEWEST_DETAIL_WEIGHT if moment.is_newest else _DETAIL_WEIGHT)
+            * (_KNOWN_DETAIL_FACTOR if has_values else 1.0),
+        )
+        self._calls.append(_CallSpan(moment, item, first, len(self.options)))
+        if document is not None and document.is_report:
+            report = Statement("report", document.passages, is_final=True, title=clip(self._local(line.target), 60))
+            self._add_statement(seq, report, age, is_old=False)
+        elif document is not None and document.passages:
+            speaker: Speaker = "instructions" if document.is_instructions else "document"
+            self._add_statement(seq, Statement(speaker, document.passages), age, is_old=False)
+
+    def _add_texts(
+        self,
+        texts: tuple[str, ...],
+        worth: float,
+        *,
+        brief_worth: float = 0.0,
+        detail_weight: float = _DETAIL_WEIGHT,
+    ) -> None:
+        """Add a call by its texts: its target among those of its neighbours, its line, and steps of detail."""
+        options, first = self.options, len(self.options)
+        self._items.append(_Done(texts))
+        self._firsts.append(first)
+        brief, whole, *details = map(size_of, texts)
+        worth_of_target = _BRIEF_WEIGHT * max(worth, brief_worth) if brief_worth else 0.0
+        options.add(brief + 2, score(worth_of_target, brief))
+        options.add_step(worth * _LINE_WEIGHT, whole, whole + 4 - brief, first)
+        size, weight = whole, worth * detail_weight
+        for step, more in enumerate(details, 1):
+            options.add_step(weight, more - size, more - size, first + step)
+            size, weight = more, worth * detail_weight * _REST_FACTOR
+
+    def _brief(self, line: CallLine) -> str:
+        verb = _VERBS.get(line.kind, line.name if line.kind == "other" else "")
+        return clip(f"{verb} {self._local(line.target)}".strip() or line.name, BRIEF_CHARS)
+
+    def _local(self, text: str) -> str:
+        root = self.outline.root
+        return text.replace(root, "") if root else text
+
+    # -- rendering ---------------------------------------------------------------------------------------------------
+
+    def render(self, taken: set[int]) -> str:
+        """Render the taken options in order; neighbouring brief calls share a line."""
+        out: list[str] = []
+        brief: list[str] = []
+        is_opening = False
+        for item, first in zip(self._items, self._firsts, strict=True):
+            is_opening = is_opening or (type(item) is _Said and item.is_opening)
+            if first not in taken:
+                continue
+            if type(item) is _Done:
+                level = next((n for n in range(len(item.texts) - 1, 0, -1) if first + n in taken), 0)
+                if level == 0:
+                    brief.append(item.texts[0])
+                    continue
+                text = f"{CALL} {item.texts[level]}"
+            else:
+                assert isinstance(item, _Said)
+                shown = replace(item, is_opening=is_opening) if is_opening != item.is_opening else item
+                text = self._statement_text(shown, first, taken)
+                is_opening = is_opening and not text
+            if text:
+                _flush(out, brief)
+                out.append(text)
+        _flush(out, brief)
+        return "\n".join(_merge_equal(out))
+
+    def _statement_text(self, said: _Said, first: int, taken: set[int]) -> str:
+        label, passages = self._label(said), said.statement.passages
+        if said.repeats is not None:
+            where = self._address(said.repeats) or "before"
+            return f"{label} [the same text as {where}: {clip(passages[0].short, 50)}]"
+        levels = [(at in taken) + (at + 1 in taken) for at in range(first + 1, first + 1 + 2 * len(passages), 2)]
+        # Only labels and calls begin at the margin: no text can pass for the words of somebody else.
+        text = join_passages(passages, levels).replace("\n", "\n ")
+        return f"{label} {text}" if text else ""
+
+    def _label(self, said: _Said) -> str:
+        if said.statement.speaker == "document":
+            return "  excerpts:"
+        if said.statement.speaker == "instructions":
+            return "  its rules:"
+        title = said.statement.title or (OPENING if said.is_opening else "")
+        title = f" ({title})" if title else ""
+        return f"{LABELS[said.statement.speaker]}{title} {self._address(said.seq)}".rstrip() + ":"
+
+    def _address(self, seq: int | None) -> str:
+        return f"[{seq}]" if self.outline.has_addresses and seq is not None else ""
+
+
+def _document_of(call: ToolCall, documents: Mapping[str, QuotedDocument]) -> QuotedDocument | None:
+    return next((documents[i] for i in call.ids if i in documents), None)
+
+
+def _weight(statement: Statement, age: float) -> float:
+    if statement.is_binding:
+        return _BINDING_WEIGHT
+    if statement.is_bare:
+        return _BARE_WEIGHT * age
+    weight = _WEIGHTS[statement.speaker] * age
+    return weight * _FINAL_WEIGHT if statement.speaker == "assistant" and statement.is_final else weight
+
+
+def _least_worth(passages: Sequence[Passage]) -> float:
+    """Return the worth that the few best passages have."""
+    return sorted((p.worth for p in passages), reverse=True)[:_OLD_PASSAGES][-1]
+
+
+def _merge_equal(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines, equal neighbours once with their number."""
+    for line, group in groupby(lines):
+        times = sum(1 for _ in group)
+        yield f"{line} (×{times})" if times > 1 else line
+
+
+def _flush(out: list[str], brief: list[str]) -> None:
+    """Append the brief calls as one line, each target once and equal verbs named once."""
+    if not brief:
+        return
+    groups: list[tuple[str, list[str]]] = []
+    for text in dict.fromkeys(brief):
+        verb, _, target = text.partition(" ")
+        verb, target = (verb, target) if verb in _VERB_NAMES else ("", text)
+        if verb and groups and groups[-1][0] == verb:
+            groups[-1][1].append(target)
+        else:
+            groups.append((verb, [target]))
+    brief.clear()
+    out.append(f"{CALL} " + "; ".join(f"{verb} {', '.join(targets)}".strip() for verb, targets in groups))

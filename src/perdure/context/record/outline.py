@@ -1,0 +1,186 @@
+"""The outline of a stretch of the log: what its messages state and its calls do, in order, without a budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from perdure.context.record.dialogue import Dialogue
+from perdure.context.record.entries import count_chars
+from perdure.context.record.messages import (
+    CALL,
+    NOTHING_STATED,
+    Statement,
+    carried_statement,
+    parse_items,
+    statement_of,
+)
+from perdure.context.record.selection import age_factor
+from perdure.context.record.task import CallLine
+from perdure.context.text import clip
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall
+
+# The line of each call, by the position of the message that made it and the id of the call.
+CallLines = Mapping[tuple[int, str], CallLine]
+
+# A call by its target, in characters.
+BRIEF_CHARS = 90
+# A reply that the user agreed to with a word or two.
+AGREED_FACTOR = 1.6
+# Sentences that differ only in their numbers count less each from this many on.
+_MOST_ALIKE = 4
+NO_DIGITS = str.maketrans("", "", "0123456789")
+# Characters of the log after which text counts about 70% of the newest.
+_HALF_LIFE_CHARS = 120_000
+# Entries with all their options; of older ones only what the user said and what weighs most.
+_FINE_ENTRIES = 1_500
+_OLD_CALL_WORTH = 0.75
+# What an earlier record has at a lower resolution already.
+_EARLIER_FACTOR = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class StatementMoment:
+    """A message that states something, and how much its age leaves of its weight."""
+
+    # None for one carried over from an earlier record.
+    seq: int | None
+    statement: Statement
+    age: float
+    is_old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallMoment:
+    """A call with its line."""
+
+    seq: int
+    call: ToolCall
+    line: CallLine
+    age: float
+    # Made since the user's last request.
+    is_newest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedCall:
+    """A call of an earlier record: its texts of growing size."""
+
+    texts: tuple[str, str, str]
+
+
+Moment = StatementMoment | CallMoment | CarriedCall
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a stretch states and does, in order, without a budget."""
+
+    moments: Sequence[Moment]
+    root: str
+    has_addresses: bool
+    dialogue: Dialogue | None
+    # Files that were edited or written.
+    changed: frozenset[str]
+    newest_plan: CallLine | None
+    # Passages of replies without their digits that occur often, and how often.
+    frequent: Mapping[str, int]
+
+    @classmethod
+    def read(
+        cls,
+        entries: Sequence[Entry],
+        lines: CallLines,
+        *,
+        root: str,
+        earlier: str = "",
+        has_addresses: bool = True,
+        dialogue: Dialogue | None = None,
+    ) -> Outline:
+        """Read the statements and calls of entries; `earlier` is a record whose lines come before them."""
+        fine_from = len(entries) - _FINE_ENTRIES
+        statements = [
+            e.memoized("statement") or (NOTHING_STATED if at < fine_from and _is_faint(e.message) else statement_of(e))
+            for at, e in enumerate(entries)
+        ]
+        requests = (at for at, s in enumerate(statements) if s.speaker == "user" and not s.is_bare)
+        asked_at = max(requests, default=len(entries))
+        agreed, distances = _agreed(statements), _distances(entries)
+        moments: list[Moment] = list(_carried(earlier)) if earlier else []
+        changed: set[str] = set()
+        newest_plan: CallLine | None = None
+        for at, (entry, statement) in enumerate(zip(entries, statements, strict=True)):
+            is_old = at < fine_from
+            if statement.passages and (statement.is_final or not is_old):
+                age = age_factor(distances[at], _HALF_LIFE_CHARS) * (AGREED_FACTOR if at in agreed else 1.0)
+                moments.append(StatementMoment(entry.seq, statement, age, is_old))
+            for call in entry.message.tool_calls:
+                line = lines.get((entry.seq, call.id))
+                if line is None:
+                    continue
+                if line.kind in ("edit", "write"):
+                    changed.add(line.target)
+                if line.facts.plan:
+                    newest_plan = line
+                if not is_old or line.worth >= _OLD_CALL_WORTH:
+                    age = age_factor(distances[at], _HALF_LIFE_CHARS)
+                    moments.append(CallMoment(entry.seq, call, line, age, at > asked_at))
+        return cls(
+            moments,
+            f"{root}/" if root else "",
+            has_addresses,
+            dialogue,
+            frozenset(changed),
+            newest_plan,
+            _frequent(statements),
+        )
+
+
+def _carried(record: str) -> Iterator[Moment]:
+    """Yield the items of an earlier record."""
+    for label, title, text in parse_items(record):
+        if label == CALL:
+            line = text.partition("\n")[0]
+            yield CarriedCall((clip(line, BRIEF_CHARS), line, text))
+        else:
+            statement = replace(carried_statement(label, text), title=title)
+            yield StatementMoment(None, statement, _EARLIER_FACTOR)
+
+
+def _frequent(statements: Sequence[Statement]) -> dict[str, int]:
+    templates = Counter(
+        p.text.translate(NO_DIGITS) for s in statements if s.is_final and s.speaker == "assistant" for p in s.passages
+    )
+    return {text: times for text, times in templates.items() if times > _MOST_ALIKE}
+
+
+def _is_faint(message: Message) -> bool:
+    """Whether an old message shows nothing but its calls: its text need not be parsed."""
+    return bool(message.tool_calls) or message.text.startswith(SUMMARY_OPENINGS)
+
+
+def _agreed(statements: Sequence[Statement]) -> set[int]:
+    """Indexes of the replies that the user agreed to or chose from with a word or two."""
+    agreed: set[int] = set()
+    last = -1
+    for at, statement in enumerate(statements):
+        if not statement.passages:
+            continue
+        if statement.speaker == "assistant" and statement.is_final:
+            last = at
+        elif statement.speaker == "user":
+            if statement.is_bare and last >= 0:
+                agreed.add(last)
+            last = -1
+    return agreed
+
+
+def _distances(entries: Sequence[Entry]) -> list[int]:
+    """Characters of the log between each entry and its end."""
+    distances = [0] * len(entries)
+    distance = 0
+    for at in range(len(entries) - 1, -1, -1):
+        distances[at] = distance
+        distance += entries[at].memoized("chars") or entries[at].memo("chars", count_chars)
+    return distances

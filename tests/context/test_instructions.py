@@ -141,3 +141,27 @@ def test_a_rule_behind_a_quoted_mail_is_the_users_own() -> None:
 )
 def test_pasted_lines_of_other_shapes_are_no_instructions(text: str) -> None:
     assert rules_in(user(text)) == ()
+
+
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "私は睡眠が一番の健康法で、絶対に睡眠時間を確保するようにしてます。",
+        "安いホテルがあったら必ずそこを選んでました",
+        "６時間は必ずとりたいと思ってて。",
+        "少しずつ缶詰を買ったりしはじめました。",
+        "Talk soon.",
+        "See you later, thanks.",
+    ],
+)
+def test_what_users_tell_of_themselves_lays_nothing_down(sentence: str) -> None:
+    assert rules_in(user(sentence)) == ()
+
+
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    "sentence", ["コミットの前に必ずテストを実行してください。", "返事は必ず日本語でお願いします。"]
+)
+def test_an_order_in_japanese_is_a_rule(sentence: str) -> None:
+    assert rules_in(user(sentence)) == (sentence,)

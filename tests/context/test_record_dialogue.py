@@ -274,3 +274,46 @@ def test_rules_in_the_same_words_are_instructions(sentence: str) -> None:
 def test_chatting_is_no_remark_that_may_bind() -> None:
     assert not may_bind("出かけるのが好きで、家でじっとしていることが出来ないんですよね。")
     assert may_bind("請求書は金曜日に発送します。")
+
+
+@pytest.mark.spec("E1b", "O1")
+def test_a_change_by_a_service_names_what_was_created_and_paid() -> None:
+    arguments = {"user_id": "u_17", "cabin": "economy", "flights": [{"flight_number": "HX136", "date": "2026-05-20"}]}
+    body = {
+        "user_id": "u_17",
+        "total_baggages": 3,
+        "origin": "JFK",
+        "payment_history": [{"payment_id": "card_44", "amount": 250}, {"payment_id": "gift_9", "amount": -55}],
+        "reservation_id": "QXZ917",
+        "created_at": "2026-05-15T15:00:00",
+    }
+    line = describe_call(ToolCall("c", "book_reservation", json.dumps(arguments)), json.dumps(body)).line
+    assert "reservation_id: QXZ917, payment_history: card_44 250 | gift_9 -55" in line
+
+
+@pytest.mark.spec("E1b", "O1")
+def test_a_look_up_by_a_service_lists_dates_and_balances_before_personal_data() -> None:
+    body = {
+        "email": "x@example.com",
+        "payment_methods": {"gift_card_22": {"source": "gift_card", "id": "gift_card_22", "amount": 123}},
+        "membership": "gold",
+        "flights": [{"flight_number": "HX137", "date": "2026-05-17"}],
+    }
+    line = describe_call(ToolCall("c", "get_user_details", json.dumps({"user_id": "u_17"})), json.dumps(body)).line
+    assert "payment_methods: gift_card_22 123, flights: HX137 2026-05-17, membership: gold" in line
+
+
+@pytest.mark.spec("O1")
+def test_who_writes_little_is_quoted_nearly_whole() -> None:
+    names = ("oak", "elm", "ash", "fir", "yew", "box", "bay", "fig", "gum", "ivy")
+    wishes = []
+    messages = []
+    for n in range(80):
+        trees = names[n % 10], names[n // 10]
+        wishes.append(f"We would rather sit by the {trees[0]} with aunt {trees[1]} than walk, she wrote in week {n}.")
+        points = "\n".join(
+            f"- Option {k} of plan {n}: take line {n + k} to stop {n * k}, platform {k}." for k in range(20)
+        )
+        messages += [user(wishes[-1]), assistant(f"Some plans for week {n}:\n{points}")]
+    text = str(perdure.compress([m.to_dict() for m in messages], context_length=32_000).messages)
+    assert sum(wish in text for wish in wishes) >= 0.9 * len(wishes)

@@ -235,6 +235,13 @@ _ORDERS = re.compile(
     "ください|下さい|お願い|てはいけ|てはなら|ちゃだめ|なさい|[てで]ほしい|て欲しい|必ず|禁止|今後は|これからは|絶対に|ないで[ねよ]"
 )
 _STATES = re.compile("(?:です|ます|ません|でした|ました|[っいえけせてねべめれ]た|ている|てる|と思う)[。！!…～〜.\\s]*$")
+# What the user did or does themselves: "I always chose that hotel" lays nothing down.
+_TELLS_OF_ONESELF = re.compile(
+    "(?:ました|でした|てます|ています|思って[てるい]*(?:ます)?)(?:が|けど|し)?[。！!…～〜.\\s]*$"
+)
+_ASKS_OTHERS = re.compile(
+    "ください|下さい|お願い|てはいけ|てはなら|ちゃだめ|なさい|[てで]ほしい|て欲しい|禁止|今後は|これからは|ないで[ねよ]|呼んで"
+)
 _SCOPES = re.compile(
     "常に|毎回|決して|好み|ルール|優先|のみ|以内|以下|呼んで|敬語|[調語]で|だけ[をに使]|ずつ|ことにして"
 )
@@ -257,7 +264,7 @@ _DESCRIBES = re.compile(
     r"|^(?:and |but |so |well, |hm+,? )*(?:I )?(?:don't|do not|didn't|can't) (?:know|think|see|understand|worry|mind"
     r"|you (?!dare|ever)|remember|get it|care\b)"
     r"|^(?:it|there|that|this|he|she|I) must\b|\bmust (?:have|be (?:a|an|some|the|because))\b|^no (?:problem|idea"
-    r"|worries|rush)"
+    r"|worries|rush)|^(?:talk|speak|see|catch)(?: (?:to|with|up))*(?: you)? (?:soon|later|then|tomorrow)\b"
     r"|\b(?:funktioniert|geht|läuft|klappt|stimmt) (?:\w+ )?(?:nicht|nie)|^no (?:funciona|es|hay|sé|puedo|está|tengo"
     r"|entiendo)\b"
     r"|\bça ne\b|^(?:das|es|ich weiß|ich verstehe) .*\bnicht\b|^keep (?:going|on|it up)\b|^(?:я )?не (?:знаю|понимаю"
@@ -393,6 +400,8 @@ def _is_binding(sentence: str) -> bool:
 def _is_statement(sentence: str) -> bool:
     """Whether a sentence in Japanese or Chinese is a statement, not a request."""
     if is_small_talk(sentence):
+        return True
+    if _TELLS_OF_ONESELF.search(sentence) and _ASKS_OTHERS.search(sentence) is None:
         return True
     if _STATES.search(sentence):
         return _ORDERS.search(sentence) is None and _SCOPES.search(sentence) is None

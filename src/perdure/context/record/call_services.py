@@ -29,16 +29,17 @@ _TOPICS: Sequence[tuple[int, re.Pattern[str]]] = tuple(
     for rank, words in (
         (0, "error|reason|warning"),
         (1, "status|state|result|outcome|confirm(?:ation|ed)|approved"),
-        (2, "total|amount|balance|price|refund|fee|cost|paid|payment|charge|discount|tax|quantity|count"),
-        (9, "created|updated|modified|email|phone|address|zip|province|country|dob|birth|url|source"),
-        (3, "id|number|code|reference|order|reservation|booking|ticket|item|key"),
+        (9, "created|updated|modified|email|phone|address|zip|province|country|dob|birth|url|source|user|customer"),
+        (2, "id|number|code|reference|order|reservation|booking|ticket|item|key"),
+        (3, "total|amount|balance|price|refund|fee|cost|paid|payment|charge|discount|tax|quantity|count"),
         (4, "date|time|departure|arrival|due|expir(?:es|y)|start|end|deadline|scheduled|flights"),
         (5, "name|first|last|title|membership|tier|level|plan|class|cabin|passenger|type|origin|destination"),
     )
 )
 _OTHER_TOPIC = 6
-# Lists come behind single values of like topics.
-_NESTED_RANKS = 1.5
+# Lists come behind single values of like topics; lists of payments and states have their amounts only there.
+_NESTED_RANKS = 0.5
+_LAST_SINGLE_TOPIC = 3
 _MAX_ITEMS = 12
 _VALUE_CHARS = 60
 _DEPTH = 3
@@ -81,14 +82,15 @@ def service_values(body: Mapping[str, Any], arguments: Mapping[str, Any], limit:
     members = [
         (k, v) for k, v in members if not is_dull(str(k), v) and (_is_nested(v) or str(v) not in argument_values)
     ]
-    members.sort(key=lambda m: _topic(str(m[0])) + _NESTED_RANKS * _is_nested(m[1]))
+    members.sort(key=lambda m: _rank(str(m[0]), m[1]))
     parts: list[str] = []
     room = limit
     for name, value in members:
         text = f"{name}: {_member(value) if _is_nested(value) else one_line(_compact(value, 0), _VALUE_CHARS)}"
         if _is_nested(value) and len(members) > 1:
             # One list leaves the other members their room.
-            text = one_line(text, max(_VALUE_CHARS, limit // 2))
+            share = 2 * limit // 3 if _topic(name) <= _LAST_SINGLE_TOPIC else limit // 2
+            text = one_line(text, max(_VALUE_CHARS, share))
         if len(text) > room:
             text = f"{name}: {count_noun(len(value), 'item')}" if isinstance(value, list) else ""
         if text and len(text) <= room:
@@ -100,7 +102,7 @@ def service_values(body: Mapping[str, Any], arguments: Mapping[str, Any], limit:
 def _member(value: object) -> str:
     if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
         # An object by keys: its members name themselves, often by the same value again.
-        rows = ({"key": k, **{n: x for n, x in v.items() if x != k}} for k, v in value.items())
+        rows = ({"key": k, **{n: x for n, x in v.items() if not k.startswith(str(x))}} for k, v in value.items())
         return _compact(list(rows), 0)
     return _compact(value, 0)
 
@@ -109,8 +111,16 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, Mapping | list)
 
 
+def _rank(name: str, value: object) -> float:
+    topic = _topic(name)
+    return topic + (_NESTED_RANKS if _is_nested(value) and topic > _LAST_SINGLE_TOPIC else 0.0)
+
+
 def _topic(name: str) -> int:
+    """Return what a member is about; a total of something else than money is about that thing."""
     words = _WORDS.findall(name)
+    if len(words) > 1 and words[0].lower() in ("total", "count", "number"):
+        words = words[1:]
     return next((rank for rank, topic in _TOPICS if any(map(topic.fullmatch, words))), _OTHER_TOPIC)
 
 

@@ -48,8 +48,8 @@ _MAX_REPORT_CHARS = 24_000
 _MAX_ERROR_CHARS = 6_000
 _PAGE_CHARS = 900
 # The line of a call that changes something by a service, and of one that looks something up.
-_CHANGE_CHARS = 260
-_LOOKUP_CHARS = 220
+_CHANGE_CHARS = 320
+_LOOKUP_CHARS = 280
 _CHANGE_WORTH = 0.9
 _ERROR_HEAD = re.compile(
     r"(?i)\s*(?:<tool_use_error>|\[error|(?:\w*error|\w*exception|fatal|failure)\s*:|mcp error|traceback \(|failed to |"

@@ -44,7 +44,8 @@ _HANGUL_WEIGHT = 0.5
 _WORD_WEIGHT = 0.35
 _SHORT_WEIGHT = 0.2
 _PAIR_WEIGHT = 0.3
-_MOST_WEIGHT = 2.0
+_MOST_WEIGHT = 4.0
+_SHARE_EXPONENT = 0.7
 # The sentences of a message beside the one with the most information.
 _OTHER_FACTOR = 0.7
 # Weight of the information in a passage, against its worth by kind (0 to 1).
@@ -250,7 +251,9 @@ class Dialogue:
         for utterance in self._utterances.values():
             sizes[utterance.statement.speaker] += sum(len(p.text) for p in utterance.statement.passages)
         total = sum(sizes.values())
-        return {speaker: min(_MOST_WEIGHT, math.sqrt(total / (2 * size))) for speaker, size in sizes.items()}
+        return {
+            speaker: min(_MOST_WEIGHT, math.pow(total / (2 * size), _SHARE_EXPONENT)) for speaker, size in sizes.items()
+        }
 
     def _find_answers(self) -> Iterator[tuple[int, int]]:
         """Yield the sequence numbers of a short answer and of the other speaker's question before it."""

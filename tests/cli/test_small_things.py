@@ -179,3 +179,12 @@ def test_a_hit_without_a_marked_word_says_why_it_is_listed() -> None:
     assert hit_lines([elsewhere])[0].endswith("the harbour  [port in another part of it]")
     marked = replace(hit, snippet="the «port»", marks=((4, 8),))
     assert hit_lines([marked])[0].endswith("the «port»")
+
+
+@pytest.mark.parametrize("group", ["config", "sessions", "permissions", "approvals", "schedule"])
+def test_a_group_without_a_command_shows_its_help_and_no_error(group: str) -> None:
+    result = CliRunner().invoke(cli, [group])
+    assert result.output.startswith(f"Usage: cli {group} ")
+    assert "Commands:" in result.output
+    assert "Error:" not in result.output
+    assert result.output.count("Usage:") == 1

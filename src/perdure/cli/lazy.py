@@ -11,6 +11,9 @@ import click
 
 from perdure.core.errors import InvalidFlag, PerdureError
 
+# A group called without a command: its help, not a mistake to point out. Older versions of click print it themselves.
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
@@ -119,6 +122,8 @@ class LazyGroup(PlainGroup):
             kind = WrongCall if isinstance(error, InvalidFlag) else CommandFailure
             raise kind(_runnable(str(error))) from error
         except click.UsageError as error:
+            if isinstance(error, _HELP):
+                raise
             message = _runnable(error.format_message())
             if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
                 message += ". A question goes behind -q, in quotes."

@@ -15,14 +15,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
 import pytest
 
 from perdure.gateway.auth.principal import Scope
 from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process
+from support.packages import package
 from support.planned_model import WEATHER, plan, planned
+
+anthropic = package("anthropic")
 
 HERE = Path(__file__).parent
 INSTALLED = Path(os.environ.get("PERDURE_CLIENTS", HERE.parents[1] / ".clients"))

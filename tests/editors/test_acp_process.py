@@ -13,9 +13,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("acp", reason="the extra `acp` is not installed")
-
-from perdure.store.store import open_store  # after the skip
+from perdure.store.store import open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
 from support.editor import command, editor, environment

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-acp = pytest.importorskip("acp", reason="the extra `acp` is not installed")
+from perdure.app import Agent
+from perdure.store.store import open_store
+from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
+from perdure.testing.simulator.script import Step
+from support.editor import LIMIT_S, Editor, editor_here
+from support.gateway_process import obedient
+from support.packages import package
 
-from perdure.app import Agent  # noqa: E402  # after the skip
-from perdure.store.store import open_store  # noqa: E402
-from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator  # noqa: E402
-from perdure.testing.simulator.script import Step  # noqa: E402
-from support.editor import LIMIT_S, Editor, editor_here  # noqa: E402
-from support.gateway_process import obedient  # noqa: E402
+acp = package("acp", reason="the extra `acp` is not installed")
 
 Story = Callable[[Editor], Awaitable[Any]]
 

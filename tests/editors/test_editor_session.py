@@ -9,21 +9,15 @@ from typing import Any
 
 import pytest
 
-acp = pytest.importorskip("acp", reason="the extra `acp` is not installed")
+from perdure.store.store import open_store
+from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator
+from perdure.testing.simulator.script import Step
+from support.editor import Answer, Editor, editor_here
+from support.gateway_process import last_user_text, obedient
+from support.packages import package
 
-from acp.schema import (  # noqa: E402  # after the skip
-    AllowedOutcome,
-    AudioContentBlock,
-    EnvVariable,
-    McpServerStdio,
-    RequestPermissionResponse,
-)
-
-from perdure.store.store import open_store  # noqa: E402
-from perdure.testing.simulator import Call, Fail, Say, ScriptRequest, Simulator  # noqa: E402
-from perdure.testing.simulator.script import Step  # noqa: E402
-from support.editor import Answer, Editor, editor_here  # noqa: E402
-from support.gateway_process import last_user_text, obedient  # noqa: E402
+acp = package("acp", reason="the extra `acp` is not installed")
+schema = package("acp.schema")
 
 Story = Callable[[Editor], Awaitable[None]]
 
@@ -188,8 +182,8 @@ def test_the_reason_of_a_rejection_may_be_in_the_meta_of_the_response(tmp_path: 
     async def story(ed: Editor) -> None:
         assert await ed.ask(await ed.new(), "run touch new.txt") == "end_turn"
 
-    rejected = AllowedOutcome(outcome="selected", option_id="no")
-    response = RequestPermissionResponse(outcome=rejected, field_meta={"reason": "use another name"})
+    rejected = schema.AllowedOutcome(outcome="selected", option_id="no")
+    response = schema.RequestPermissionResponse(outcome=rejected, field_meta={"reason": "use another name"})
     sim = _tell(tmp_path, story, answer=lambda call, options: response, settings=ASK)
 
     assert "use another name" in str(sim.requests[-1].body["messages"][-1]["content"])
@@ -445,8 +439,8 @@ def test_links_files_and_images_reach_the_model(tmp_path: Path) -> None:
 def test_errors_are_plain_sentences(tmp_path: Path) -> None:
     async def story(ed: Editor) -> None:
         session_id = await ed.new()
-        audio = AudioContentBlock(type="audio", data="", mime_type="audio/wav")
-        server = McpServerStdio(name="x", command="", args=[], env=[EnvVariable(name="a", value="b")])
+        audio = schema.AudioContentBlock(type="audio", data="", mime_type="audio/wav")
+        server = schema.McpServerStdio(name="x", command="", args=[], env=[schema.EnvVariable(name="a", value="b")])
         for request, words in (
             (ed.agent.prompt(session_id=session_id, prompt=[audio]), "audio is not supported"),
             (ed.agent.prompt(session_id=session_id, prompt=[acp.text_block(" ")]), "the prompt is empty"),

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process
+from support.packages import package
 from support.planned_model import GATES, WEATHER, plan, planned
+
+openai = package("openai")
 
 Messages = list[dict[str, Any]]
 ROME, OSLO = ["get_weather", {"city": "Rome"}], ["get_weather", {"city": "Oslo"}]

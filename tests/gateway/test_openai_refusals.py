@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from perdure.store.records import Span
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest
 from support.gateway_server import Running, running_gateway
+from support.packages import package
+
+openai = package("openai")
 
 REFUSAL = "I cannot help with that."
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process
+from support.packages import package
 from support.planned_model import WEATHER, plan, planned
+
+openai = package("openai")
 
 TOOL = {"type": "function", **WEATHER["function"]}
 ROME, OSLO = ["get_weather", {"city": "Rome"}], ["get_weather", {"city": "Oslo"}]

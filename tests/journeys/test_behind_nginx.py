@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import openai
 import pytest
 from websockets.sync.client import connect
 
 from perdure.testing.simulator import Simulator
 from support.gateway_process import GatewayProcess, gateway_process, last_user_text, obedient
+from support.packages import package
 from support.postgres import PostgresBackend
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run
+
+openai = package("openai")
 
 DOCS = Path(__file__).parents[2] / "docs" / "gateway.md"
 NAME = "agent.example.org"

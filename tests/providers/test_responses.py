@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from openai.types.responses import ResponseInputParam
 from pydantic import TypeAdapter
 
 from perdure.core.errors import ProviderError
@@ -12,7 +11,10 @@ from perdure.core.messages import Entry, ImagePart, Message, OtherPart, TextPart
 from perdure.providers import responses
 from perdure.providers.registry import quirks_of
 from perdure.providers.types import Endpoint, ModelRequest
+from support.packages import package
 from support.wire_scripts import event
+
+openai = package("openai")
 
 SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 
@@ -94,7 +96,8 @@ def test_input_items_are_what_the_official_clients_types_describe() -> None:
     reply = responses.parse({"id": "r", "status": "completed", "output": [SEALED, said, call]})
     look = Message(role="user", content=(TextPart("?"), ImagePart("https://x/y.png")), kind="user")
     # Servers written in Python check requests with these very types.
-    TypeAdapter(ResponseInputParam).validate_python(built(look, reply.message, tool_result("call_1", "out"))["input"])
+    input_items = TypeAdapter(openai.types.responses.ResponseInputParam)
+    input_items.validate_python(built(look, reply.message, tool_result("call_1", "out"))["input"])
 
 
 def test_a_messages_phase_is_kept_and_sent_back() -> None:

@@ -17,10 +17,11 @@ from perdure.providers.sdk_client import SdkTransport, endpoint_of, mode_of, sdk
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import ApiMode, ModelRequest, Reply
 from perdure.testing.simulator import Call, Drop, Fail, Say, Simulator, strict
+from support.packages import package
 from support.simulator import TOOL, request
 
-anthropic = pytest.importorskip("anthropic", reason="the anthropic package is not installed")
-openai = pytest.importorskip("openai", reason="the openai package is not installed")
+anthropic = package("anthropic")
+openai = package("openai")
 
 KEY = "sk-own-key"
 

@@ -5,15 +5,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from anthropic.types import Usage as AnthropicUsage
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types import CompletionUsage
-from openai.types.responses import ResponseUsage
 
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers import anthropic_messages
 from perdure.providers.types import normalize_usage
+from support.packages import package
+
+anthropic = package("anthropic")
+openai = package("openai")
 
 MODES = ("chat_completions", "codex_responses", "anthropic_messages")
 
@@ -208,10 +209,10 @@ def test_an_output_figure_alone_is_kept_but_its_missing_prompt_is_no_real_zero()
 
 @pytest.mark.spec("A2")
 def test_objects_of_official_clients_are_read_as_their_dicts_would_be() -> None:
-    chat = CompletionUsage.model_validate(VECTOR["chat_completions"])
-    responses = ResponseUsage.model_construct(**VECTOR["codex_responses"])
-    claude = AnthropicUsage.model_validate(VECTOR["anthropic_messages"])
-    deepseek = CompletionUsage.model_validate(
+    chat = openai.types.CompletionUsage.model_validate(VECTOR["chat_completions"])
+    responses = openai.types.responses.ResponseUsage.model_construct(**VECTOR["codex_responses"])
+    claude = anthropic.types.Usage.model_validate(VECTOR["anthropic_messages"])
+    deepseek = openai.types.CompletionUsage.model_validate(
         {"prompt_tokens": 9, "completion_tokens": 1, "total_tokens": 10, "prompt_cache_hit_tokens": 4}
     )
     assert normalize_usage(chat, "chat_completions").total_tokens == 84_000

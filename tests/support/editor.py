@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from acp import PROTOCOL_VERSION, connect_to_agent, text_block
-from acp._transport import memory_transport_pair
-from acp.client.connection import ClientSideConnection
-from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
-
-from perdure.acp.server import EditorAgent, connect
 from perdure.testing.simulator import Simulator
+from support.packages import package
+
+acp = package("acp", reason="the extra `acp` is not installed")
+schema = package("acp.schema")
+server = package("perdure.acp.server")
 
 # An option's id, with a reason or without; None: the question is dismissed; a whole response. Or an awaitable of these.
 Answer = Callable[[Any, list[Any]], Any]
@@ -41,7 +40,7 @@ class RecordingClient:
 
     async def request_permission(
         self, session_id: str, tool_call: Any, options: list[Any], **_: Any
-    ) -> RequestPermissionResponse:
+    ) -> schema.RequestPermissionResponse:
         async with self.changed:
             self.questions.append((tool_call, options))
             self.changed.notify_all()
@@ -49,13 +48,13 @@ class RecordingClient:
         if inspect.isawaitable(chosen):
             chosen = await chosen
         if chosen is None:
-            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        if isinstance(chosen, RequestPermissionResponse):
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        if isinstance(chosen, schema.RequestPermissionResponse):
             return chosen
         option, reason = chosen if isinstance(chosen, tuple) else (chosen, "")
         meta = {"reason": reason} if reason else None
-        outcome = AllowedOutcome(outcome="selected", option_id=option, field_meta=meta)
-        return RequestPermissionResponse(outcome=outcome)
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=option, field_meta=meta)
+        return schema.RequestPermissionResponse(outcome=outcome)
 
     def on_connect(self, conn: Any) -> None:
         """Nothing to keep."""
@@ -75,7 +74,7 @@ class RecordingClient:
 class Editor:
     """A running editor: its connection, its client half, its agent's process and folder."""
 
-    agent: ClientSideConnection
+    agent: Any
     client: RecordingClient
     process: asyncio.subprocess.Process | None
     folder: Path
@@ -85,7 +84,7 @@ class Editor:
 
     async def ask(self, session_id: str, text: str) -> str:
         """Send a prompt; return why the turn ended."""
-        return (await self.agent.prompt(session_id=session_id, prompt=[text_block(text)])).stop_reason
+        return (await self.agent.prompt(session_id=session_id, prompt=[acp.text_block(text)])).stop_reason
 
 
 def command(sim: Simulator, settings: Mapping[str, Any] | None = None) -> list[str]:
@@ -114,14 +113,14 @@ async def editor_here(
     """The same in this process and its event loop: both halves, joined in memory."""
     folder = tmp_path / "project"
     folder.mkdir(exist_ok=True)
-    ours, theirs = memory_transport_pair()
-    agent = EditorAgent(flags_of(sim, settings), tmp_path / "home", busy_timeout_s=busy_timeout_s)
-    connection = connect(agent, ours)
+    ours, theirs = package("acp._transport").memory_transport_pair()
+    agent = server.EditorAgent(flags_of(sim, settings), tmp_path / "home", busy_timeout_s=busy_timeout_s)
+    connection = server.connect(agent, ours)
     listening = asyncio.create_task(connection.listen())
     client = RecordingClient(answer or (lambda call, options: "once"))
-    remote = ClientSideConnection(client, theirs, use_unstable_protocol=True)
+    remote = package("acp.client.connection").ClientSideConnection(client, theirs, use_unstable_protocol=True)
     try:
-        await remote.initialize(protocol_version=PROTOCOL_VERSION)
+        await remote.initialize(protocol_version=acp.PROTOCOL_VERSION)
         yield Editor(remote, client, None, folder)
     finally:
         await agent.close()
@@ -146,9 +145,9 @@ async def editor(
         limit=50_000_000,
     )
     client = RecordingClient(answer or (lambda call, options: "once"))
-    connection = connect_to_agent(client, process.stdin, process.stdout, use_unstable_protocol=True)
+    connection = acp.connect_to_agent(client, process.stdin, process.stdout, use_unstable_protocol=True)
     try:
-        await asyncio.wait_for(connection.initialize(protocol_version=PROTOCOL_VERSION), LIMIT_S)
+        await asyncio.wait_for(connection.initialize(protocol_version=acp.PROTOCOL_VERSION), LIMIT_S)
         yield Editor(connection, client, process, folder)
     finally:
         if process.stdin is not None:

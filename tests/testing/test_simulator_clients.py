@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from perdure.testing.simulator import Call, Fail, Say, Simulator, strict
+from support.packages import package
 
-anthropic = pytest.importorskip("anthropic", reason="the anthropic package is not installed")
-openai = pytest.importorskip("openai", reason="the openai package is not installed")
+anthropic = package("anthropic")
+openai = package("openai")
 
 CALLS = (Call("read", {"path": "a.txt"}, "call_a"), Call("read", {"path": "ü.txt"}, "call_b"))
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

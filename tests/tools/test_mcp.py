@@ -20,9 +20,9 @@ from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
 from perdure.tools.mcp import McpPool, McpServers, StartedServers, is_callable, qualified_name
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry
+from support.packages import package
 
-pytest.importorskip("mcp", reason="the mcp package is not installed")
-mcp_types = pytest.importorskip("mcp.types")
+mcp_types = package("mcp.types")
 
 SCRIPT = str(Path(__file__).parents[1] / "support" / "mcp_server.py")
 SESSION_SCRIPT = str(Path(__file__).parents[1] / "support" / "mcp_session_server.py")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.agent.callbacks import Callbacks
-from perdure.agent.compaction import Emit, compact_on_request, edit_plan
+from perdure.agent.compaction import compact_on_request, edit_plan
 from perdure.agent.context_usage import ContextUsage, usage_before_first_message
 from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.prompt import assemble
@@ -17,7 +17,7 @@ from perdure.agent.session import LiveSession, describe_remote_changes
 from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
 from perdure.core.errors import InvalidMessage, TurnFailed
-from perdure.core.events import Event, ModelSwitched, Notice, TurnFinished
+from perdure.core.events import Emit, Event, ModelSwitched, Notice, TurnFinished
 from perdure.core.messages import Entry, Message, parse_user_message
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.providers.routes import EndpointChain as RouteToModel

@@ -54,15 +54,13 @@ from perdure.context.retention import find_unread
 from perdure.core.concurrency import describe_error, run_shielded
 from perdure.core.datastructures import intervals_of
 from perdure.core.errors import NotFound
-from perdure.core.events import CompactionFinished, CompactionStarted, Event, Notice, OutputSpilled
+from perdure.core.events import CompactionFinished, CompactionStarted, Emit, Event, Notice, OutputSpilled
 from perdure.core.messages import Entry, TextPart
 from perdure.core.usage import CanonicalUsage
 from perdure.models.tokens import entry_figures, figures_of, sum_figures
 from perdure.models.windows import ContextWindow, WindowBudgets
 from perdure.store.records import NewHandoff, Plan, Span, StoredEvent
 from perdure.tools.hooks import CompactionContext, StoredCompaction
-
-Emit = Callable[[Event], None]
 
 
 async def compact(

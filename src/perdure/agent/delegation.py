@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from perdure.agent.compaction import Emit
 from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import OpenConversation, Turn
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.events import (
+    Emit,
     Event,
     HelperFinished,
     HelperStarted,

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from perdure.agent.compaction import CompactionGate, Emit, compact
+from perdure.agent.compaction import CompactionGate, compact
 from perdure.agent.context_usage import context_window
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import DESCRIBED, NOT_DESCRIBED
 from perdure.agent.session import LiveSession
 from perdure.core.error_policy import POLICIES, RecoveryAction
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
-from perdure.core.events import CallFinished, CallStarted, ModelSwitched, Notice, Recovered, TextDelta
+from perdure.core.events import CallFinished, CallStarted, Emit, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import CUT_OFF, Message
 from perdure.core.turn_options import AUTO
 from perdure.core.usage import NOT_BILLED, NOT_REPORTED, CanonicalUsage

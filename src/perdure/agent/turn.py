@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Any
 
 from perdure import prompts
-from perdure.agent.compaction import AfterTurn, CompactionGate, Emit
+from perdure.agent.compaction import AfterTurn, CompactionGate
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.model_call import ModelAnswer, ModelCaller
@@ -26,6 +26,7 @@ from perdure.core.concurrency import describe_error
 from perdure.core.datastructures import MappingAccess
 from perdure.core.errors import ProviderError
 from perdure.core.events import (
+    Emit,
     Notice,
     Outcome,
     StatusChanged,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -12,6 +13,13 @@ Dollars = Annotated[float, Field(gt=0)]
 Price = Annotated[float, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0)]
 Text = Annotated[str, Field(min_length=1)]
+
+
+def check_networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the networks of a setting. Raises ValueError for one that is no IP network."""
+    for network in value:
+        ip_network(network, strict=False)
+    return value
 
 
 class Section(BaseModel):

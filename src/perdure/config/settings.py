@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
@@ -17,6 +16,7 @@ from perdure.config.sections import (
     Section,
     Text,
     ToolOutputSettings,
+    check_networks,
 )
 
 
@@ -131,12 +131,7 @@ class GatewaySettings(Section):
     telegram: TelegramSettings = Field(default=TelegramSettings(), description="The Telegram bot.")
     discord: DiscordSettings = Field(default=DiscordSettings(), description="The Discord bot.")
 
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for network in value:
-            ip_network(network, strict=False)
-        return value
+    _check_proxies = field_validator("trusted_proxies")(check_networks)
 
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -393,12 +388,7 @@ class ToolsSettings(Section):
         default=(), description="Networks web_extract may fetch from although they are not public, e.g. 127.0.0.1."
     )
 
-    @field_validator("private_networks")
-    @classmethod
-    def _are_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for network in value:
-            ip_network(network, strict=False)
-        return value
+    _check_private = field_validator("private_networks")(check_networks)
 
 
 class McpServerSettings(Section):

@@ -33,7 +33,7 @@ from perdure.core.messages import Entry, Message, clean
 from perdure.core.ports import Clock, LogReader
 from perdure.core.usage import CanonicalUsage, as_usage
 from perdure.models.tokens import estimate_message
-from perdure.models.windows import WindowBudgets, threshold_for, window_budgets
+from perdure.models.windows import DEFAULT_WINDOW, WindowBudgets, threshold_for, window_budgets
 
 if TYPE_CHECKING:
     from perdure.context.handoff_writer import HandoffWriter, WriteResult
@@ -108,7 +108,6 @@ def expand_handoff(
     return CompactionHistory.read(entries, model), shifted
 
 
-DEFAULT_WINDOW = 128_000
 # A compaction that frees less than this, or a twentieth, is not worth invalidating the prompt cache.
 _LEAST_GAIN_TOKENS = 16
 # From this share of the threshold on, messages are analyzed as they are appended.

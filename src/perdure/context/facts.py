@@ -72,8 +72,8 @@ _KINDS: Memo[str, FactKind] = Memo(_kind_of, max_bytes=8_000_000, bytes_per_char
 
 # Characters that never occur in a path, identifier or number separate pieces. Bytes, because `translate` on non-ASCII
 # text is six times slower; non-ASCII characters are handled when a piece is classified.
-_ENDS = b"\"'`<>()[]{},;:=|*#!?&%$^\\"
-_TABLE = bytes.maketrans(_ENDS, b" " * len(_ENDS))
+FACT_DELIMITERS = b"\"'`<>()[]{},;:=|*#!?&%$^\\"
+_TABLE = bytes.maketrans(FACT_DELIMITERS, b" " * len(FACT_DELIMITERS))
 
 _URL = re.compile(r"https?://[^\s'\"<>)\]},\\`，。、；（）「」】]+")
 _WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[\w.@+ -]+\\)*[\w.@+-]+")

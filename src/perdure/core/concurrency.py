@@ -1,14 +1,16 @@
 """Threads, event loops, cancellation and the clock: everything about when and where code runs.
 
-`SystemClock` and `CancelToken` are handed to code that needs the time or may be stopped. `call_foreign` and
-`await_foreign` call code that is not ours (tools, hooks, callbacks, plug-ins), `run_shielded` and `DaemonThreads` run
-blocking work, and `run_loop` keeps an event loop running whatever escapes from a task.
+`SystemClock` and `CancelToken` are handed to code that needs the time or may be stopped. `call_foreign`,
+`await_foreign` and `call_with_timeout` call code that is not ours (tools, hooks, callbacks, plug-ins), `run_shielded`
+and `DaemonThreads` run blocking work, and `run_loop` keeps an event loop running whatever escapes from a task.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
+import inspect
 import logging
 import queue
 import signal
@@ -210,6 +212,29 @@ def _run_in_new_loop(work: Coroutine[Any, Any, T]) -> T:
         return loop.run_until_complete(work)
     finally:
         loop.close()
+
+
+def call_with_timeout(function: Callable[[], object], timeout_s: float, *, setting: str = "") -> object:
+    """Call code that is not ours, a coroutine function too, in a daemon thread. Raises `Exception` only.
+
+    One that takes longer is left behind with a TimeoutError, which names the setting of the limit.
+    """
+
+    async def result_of(answer: Awaitable[object]) -> object:
+        return await await_foreign(answer)
+
+    def call() -> object:
+        answer = call_foreign(function)
+        return run_coroutine(result_of(answer)) if inspect.isawaitable(answer) else answer
+
+    future = DaemonThreads().submit(contextvars.copy_context().run, call)
+    try:
+        return future.result(timeout_s)
+    except TimeoutError:
+        if future.done():  # the function's own
+            raise
+        limit = f" ({setting})" if setting else ""
+        raise TimeoutError(f"it took longer than {timeout_s:g} s{limit}") from None
 
 
 _log = logging.getLogger(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -214,3 +215,6 @@ Event = (
     | Notice
     | TurnFinished
 )
+
+# Publishes an event of a turn; never blocks.
+Emit = Callable[[Event], None]

@@ -5,7 +5,6 @@ Read first: `build`, then `parse`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
@@ -26,6 +25,7 @@ from perdure.providers.codec import (
     as_text,
     breakpoint_mark,
     build_message,
+    decode_event,
     dumps,
     encode_entries,
     join_body,
@@ -235,12 +235,8 @@ class ChatStream:
         if data == "[DONE]":
             self._is_done = True
             return self._new_calls(len(self._calls))
-        try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError):
-            line = "the stream contains invalid JSON"
-            raise reply_error("transport", line, partial_text=self.partial_text) from None
-        return self.take(chunk) if isinstance(chunk, dict) else []
+        chunk = decode_event(data, self)
+        return self.take(chunk) if chunk is not None else []
 
     def take(self, chunk: Mapping[str, Any]) -> list[Delta]:
         """Return the deltas of a decoded chunk."""

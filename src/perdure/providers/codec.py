@@ -27,7 +27,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
 
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
@@ -245,6 +245,23 @@ def _at(items_by_kind: dict[str, list[Any]], key: str) -> Any:
 def normalize_finish(finish: Finish, message: Message) -> Finish:
     """Return the finish reason; many services send "stop" for a reply with tool calls."""
     return "tool_calls" if message.tool_calls and finish in ("stop", "unknown") else finish
+
+
+class PartialReply(Protocol):
+    """A stream parser, for errors that keep the text received so far."""
+
+    @property
+    def partial_text(self) -> str: ...
+
+
+def decode_event(data: str, stream: PartialReply) -> dict[str, Any] | None:
+    """Return the JSON object of an event; None for another JSON value. Raises ProviderError for invalid JSON."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        line = "the stream contains invalid JSON"
+        raise reply_error("transport", line, partial_text=stream.partial_text) from None
+    return value if isinstance(value, dict) else None
 
 
 def reply_error(kind: ErrorKind, line: str, *, partial_text: str = "") -> ProviderError:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from perdure.core.addresses import is_loopback_host
 from perdure.core.errors import ConfigError
 from perdure.providers.types import NO_QUIRKS, ApiMode, Endpoint, Quirks
 
@@ -306,7 +307,7 @@ def is_endpoint_of(base_url: str, configured: str | None, provider: str) -> bool
 def find_provider_by_url(base_url: str) -> ProviderSpec | None:
     """Return the provider that owns the host of a URL; None for loopback, where any server may listen."""
     host = _host(base_url)
-    if not host or host in ("127.0.0.1", "localhost", "::1"):
+    if not host or is_loopback_host(host):
         return None
     if host.endswith((".openai.azure.com", ".services.ai.azure.com")):
         return find_provider("azure")

@@ -21,6 +21,7 @@ from perdure.providers.codec import (
     as_text,
     breakpoint_mark,
     build_message,
+    decode_event,
     describe_part,
     dumps,
     encode_entries,
@@ -156,14 +157,8 @@ class ResponsesStream:
     def feed(self, event: SseEvent) -> list[Delta]:
         """Return the deltas of an event. Raises ProviderError where it reports an error."""
         data = event.data.strip()
-        if not data or data == "[DONE]":
-            return []
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            line = "the stream contains invalid JSON"
-            raise reply_error("transport", line, partial_text=self.partial_text) from None
-        if not isinstance(value, dict):
+        value = None if not data or data == "[DONE]" else decode_event(data, self)
+        if value is None:
             return []
         kind = as_text(value.get("type")) or event.name
         text = value.get("delta")

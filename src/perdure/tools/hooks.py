@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextvars
-import inspect
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
-from perdure.core.concurrency import await_foreign, call_foreign, describe_object, run_coroutine
+from perdure.core.concurrency import call_foreign, call_with_timeout, describe_object
 from perdure.core.messages import ToolCall
 from perdure.tools.tool import ToolReply, to_reply
 
@@ -21,7 +18,6 @@ PreToolCall = Callable[[ToolCall, Mapping[str, Any]], str | None]
 PostToolCall = Callable[[ToolCall, ToolReply], ToolReply | None]
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,7 @@ class Hooks:
         topics = [context.focus] if context.focus else []
         for hook in self.pre_compact:
             try:
-                topic = _run(hook, context, limit_s=self.compaction_limit_s)
+                topic = call_with_timeout(partial(hook, context), self.compaction_limit_s)
             except Exception:  # plug-in code: the compaction must survive it
                 _log.exception("pre_compact hook %s failed", describe_object(hook))
                 continue
@@ -118,25 +114,6 @@ class Hooks:
         """Run the hooks after a compaction was stored."""
         for hook in self.post_compact:
             try:
-                _run(hook, outcome, limit_s=self.compaction_limit_s)
+                call_with_timeout(partial(hook, outcome), self.compaction_limit_s)
             except Exception:  # plug-in code: the conversation must survive it
                 _log.exception("post_compact hook %s failed", describe_object(hook))
-
-
-def _run(hook: Callable[[T], object], argument: T, *, limit_s: float) -> object:
-    """Call a hook around compactions, which may be a coroutine function. Raises TimeoutError for one that hangs."""
-
-    def call() -> object:
-        answer = call_foreign(hook, argument)
-        return run_coroutine(await_foreign(answer)) if inspect.iscoroutine(answer) else answer
-
-    def work() -> None:
-        try:
-            done.set_result(context.run(call))
-        except BaseException as error:  # handed to the caller, whatever it is
-            done.set_exception(error)
-
-    context = contextvars.copy_context()
-    done: concurrent.futures.Future[object] = concurrent.futures.Future()
-    threading.Thread(target=work, name="perdure-compaction-hook", daemon=True).start()
-    return done.result(timeout=limit_s)

@@ -7,7 +7,7 @@ fit. The session's engine compacts; if it fails, a digest without a model call r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from perdure.agent.agent import ConversationAgent
@@ -15,7 +15,7 @@ from perdure.agent.compaction import carry_out, compact
 from perdure.agent.session import LiveSession
 from perdure.agent.turn import OpenConversation
 from perdure.context.compressor import ContextCompressor
-from perdure.core.events import CompactionOutcome, Event, Notice
+from perdure.core.events import CompactionOutcome, Emit, Notice
 from perdure.gateway.executor import run_blocking
 from perdure.store.records import CallRecord
 from perdure.store.store import SessionStore
@@ -23,8 +23,6 @@ from perdure.store.store import SessionStore
 LEAST_MESSAGES = 4
 # Recorded calls to search for the last main prompt; auxiliary calls may be in between.
 _CALLS = 20
-
-Emit = Callable[[Event], None]
 
 
 @dataclass

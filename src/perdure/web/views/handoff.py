@@ -7,7 +7,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from perdure.context.facts import kind_of, scan
+from perdure.context.facts import FACT_DELIMITERS, kind_of, scan
 from perdure.context.handoff import Handoff, parse_handoff
 from perdure.context.summary_check import MARK
 from perdure.core.errors import NotFound
@@ -27,8 +27,8 @@ _INSIDE = frozenset("_/.-\\")
 _CLOSING = "`\"'”」』»* "
 
 
-# Characters that never occur inside a path, an identifier or a number: they delimit pieces.
-_ENDS = b"\"'`<>()[]{},;:=|*#!?&%$^\\\n\t"
+# A line end separates pieces as well: what is searched for has none.
+_ENDS = FACT_DELIMITERS + b"\n\t"
 _TABLE = bytes.maketrans(_ENDS, b" " * len(_ENDS))
 _BETWEEN = b"\0"
 

@@ -46,12 +46,12 @@ class Talk:
 
 
 @contextmanager
-def talk(folder: Path, script: Any, *, engine: str = "windows", **settings: Any) -> Iterator[Talk]:
+def talk(folder: Path, script: Any, *, engine: str = "windows", model: str = "m", **settings: Any) -> Iterator[Talk]:
     with (
         Simulator(strict(), window=WINDOW, script=script) as sim,
         open_store(folder / "p.db") as store,
         Agent(
-            model="m",
+            model=model,
             provider="custom",
             base_url=sim.base_url,
             api_key="none",
@@ -319,3 +319,14 @@ def test_a_fresh_window_is_not_left_for_another_one_at_once(tmp_path: Path) -> N
         results = [r.partition(",")[0] for r in t.results("new_context")]
         begins, refused = "A fresh window begins before your next step", "Nothing was added since this window began"
         assert results == [begins, refused, refused, begins]
+
+
+@pytest.mark.parametrize("model", ["m", "smollm2"])
+def test_a_model_without_tools_is_not_referred_to_the_notes_tool(tmp_path: Path, model: str) -> None:
+    with talk(tmp_path, lambda _: "Yes. " + "word " * 300, model=model) as t:
+        for n in range(8):
+            t.agent.chat(f"question {n}: " + "words about the parser " * 150)
+        t.agent.compress()
+        t.agent.chat("And now?")
+        assert "the assistant's own notes" in t.view
+        assert ("`notes`" in t.view) == (model == "m")

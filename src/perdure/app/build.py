@@ -198,6 +198,7 @@ class Wiring:
             prompts_folder=shared.home / "prompts",
             request_compaction=live.request_compaction,
             windows=partial(shared.store.addresses.windows, live.conversation_id),
+            has_tools=lambda: bool(live.tools),
             run_coroutine=shared.bridge.run,
         )
 

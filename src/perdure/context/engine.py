@@ -288,6 +288,8 @@ class EngineServices:
     request_compaction: Callable[[str | None], None] | None = None
     # Returns the log positions of the conversation's windows: first the closed ones, last the open one.
     windows: Callable[[], Sequence[Interval]] | None = None
+    # Whether the current model is offered tools.
+    has_tools: Callable[[], bool] = lambda: True
     # Runs a coroutine on the conversation's event loop, from a worker thread.
     run_coroutine: RunCoroutine = run_coroutine
 

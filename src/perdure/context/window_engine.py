@@ -177,7 +177,8 @@ class WindowEngine(ContextCompressor):
     def _read_notes(self, history: CompactionHistory) -> WindowNotes:
         log = NotebookLog.read(history.entries)
         as_of_seq = log.newest_seq if history.is_logged and history.entries else None
-        return WindowNotes(log.notebook, as_of_seq, limit_bytes(self.budgets.window))
+        limit = limit_bytes(self.budgets.window)
+        return WindowNotes(log.notebook, as_of_seq, limit, is_editable=self._services.has_tools())
 
     def _closed_windows(self, newest_seq: int | None) -> tuple[tuple[int, int], ...]:
         """The windows of the conversation, of which the last one ends here."""

@@ -442,3 +442,37 @@ def test_many_plain_files_need_no_approval(tmp_path: Path) -> None:
     approver = ScriptedApprover("no")
     GuardedRuntime(tmp_path, approver).run("terminal", command=f"ls {' '.join(f'f{n}' for n in range(1_000))}")
     assert approver.requests == []
+
+
+@pytest.mark.spec("J6")
+def test_an_unknown_program_is_asked_about_once_and_allowed_by_itself(tmp_path: Path) -> None:
+    approver = ScriptedApprover("session", "once")
+    runtime = GuardedRuntime(tmp_path, approver)
+    for command in ("widget thing", "widget other | head -1", "gadget thing"):
+        runtime.run("terminal", command=command)
+    assert [action for action, _ in approver.prompts] == ["widget thing", "gadget thing"]
+    assert "it is not known what widget does" in approver.prompts[0][1]
+    assert "terminal(widget *)" in approver.prompts[0][1]
+    assert "every call of widget" in approver.requests[0].covers
+
+
+@pytest.mark.spec("J6")
+def test_programs_that_the_project_has_installed_need_not_be_known(tmp_path: Path) -> None:
+    approver = ScriptedApprover("once")
+    runtime = GuardedRuntime(tmp_path, approver)
+    for folder, name in (("node_modules/.bin", "widget"), (".venv/bin", "gadget")):
+        (runtime.folder / folder).mkdir(parents=True)
+        (runtime.folder / folder / name).touch()
+    (runtime.folder / "package.json").write_text('{"devDependencies": {"gizmo": "1"}}', encoding="utf-8")
+    for command in ("widget a", "gadget b", "npx --no-install gizmo@1 c", "contraption d"):
+        runtime.run("terminal", command=command)
+    assert [action for action, _ in approver.prompts] == ["contraption d"]
+
+
+@pytest.mark.parametrize("manifest", ["{", "[]", '{"dependencies": []}', '{"dependencies": null}'])
+def test_a_broken_list_of_dependencies_allows_nothing(tmp_path: Path, manifest: str) -> None:
+    approver = ScriptedApprover("once")
+    runtime = GuardedRuntime(tmp_path, approver)
+    (runtime.folder / "package.json").write_text(manifest, encoding="utf-8")
+    runtime.run("terminal", command="widget thing")
+    assert len(approver.prompts) == 1

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.tools.shell_safety.analyzer import RULES, ShellContext, find_dangers
+from perdure.tools.shell_safety.analyzer import ShellContext, find_dangers
+from perdure.tools.shell_safety.rules.guards import guards
+from perdure.tools.shell_safety.rules.matching import RULES
 from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.types import KINDS, has_taint
 from support.dangerous_commands import dangerous
@@ -478,7 +480,7 @@ def test_unclosed_quotes_in_inline_code_are_read_in_linear_time(program: str) ->
         ("widgetctl --context prod purge", "cloud"),
         ("widgetctl nodes:destroy --all", "cloud"),
         ("widgetctl factory-reset --wipe", "cloud"),
-        ("widgetctl disable two-factor", "cloud"),
+        ("widgetctl disable two-factor", "unknown-program"),
         ("widgetctl share expose 8080", "exposure"),
         ("widgetctl grant admin to bob", "exposure"),
         ("widgetctl publish ./pkg", "publish"),
@@ -486,10 +488,10 @@ def test_unclosed_quotes_in_inline_code_are_read_in_linear_time(program: str) ->
         ("widgetctl sms --to 123 hello", "commitment"),
         ("widgetcoin sendtoaddress abc 0.5", "commitment"),
         ("widgetpay payouts create --amount 5", "commitment"),
-        ("msmtp ann@mail.example < letter.eml", "send-data"),
+        ("msmtp ann@mail.example < letter.eml", "commitment"),
     ],
 )
-def test_a_program_without_a_rule_is_judged_by_the_verb_of_its_command(command: str, kind: str) -> None:
+def test_a_program_that_is_in_no_table_is_judged_by_the_verb_of_its_command(command: str, kind: str) -> None:
     assert kind in _kinds(command)
 
 
@@ -501,7 +503,6 @@ def test_a_program_without_a_rule_is_judged_by_the_verb_of_its_command(command: 
         "widgetctl purge --dry-run",
         "widgetctl get nodes --no-reset",
         "widgetctl show delete.md",
-        "widgetctl run ./publish/notes.txt",
         "make deploy",
         "man purge",
         "just reset",
@@ -511,4 +512,145 @@ def test_a_program_without_a_rule_is_judged_by_the_verb_of_its_command(command: 
     ],
 )
 def test_a_verb_that_is_text_a_target_or_only_shown_is_ordinary(command: str) -> None:
+    assert _kinds(command) == set()
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "widgetctl rotate",
+        "widget --now",
+        "npx widget-everything",
+        "~/other/run.sh",
+        "../other/tool --all",
+        "env A=1 widget thing",
+        "bash -c 'widget thing'",
+        "find . -name x -exec widget {} thing ';'",
+        "ssh host.example 'widget thing'",
+        "x=widget; $x thing",
+    ],
+)
+def test_a_program_that_is_not_known_needs_approval(command: str) -> None:
+    assert _kinds(command) == {"unknown-program"}
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "widget --version",
+        "widget --help",
+        "widget thing --dry-run",
+        "widget list",
+        "widget get-things",
+        "widget things:show 5",
+        "widget lint",
+        "widget build --fast",
+        "widget --check",
+        "widget src/main.py tests/",
+        "widgetlint thing",
+        "thing2json thing",
+        "yaml-language-server thing",
+        "./widget thing",
+        "scripts/widget.sh delete thing",
+        "/tmp/widget thing",
+        "python3 -m widget thing",
+        "poetry run widget thing",
+        "uv run widget thing",
+        "docker run --rm image widget thing",
+        "docker compose exec web widget thing",
+        "widget() { echo; }; widget thing",
+        "alias widget=ls; widget thing",
+        "echo `widget`",
+        'tmux new-session -d "widget thing"',
+    ],
+)
+def test_what_need_not_be_known_needs_no_approval(command: str) -> None:
+    assert _kinds(command) == set()
+
+
+def test_an_unknown_program_is_named_with_the_rule_that_allows_it() -> None:
+    dangers = {d.key: d for d in find_dangers("widget thing; gadget thing; widget other", WHERE)}
+    assert set(dangers) == {"program:widget", "program:gadget"}
+    assert (
+        dangers["program:widget"].why
+        == "it is not known what widget does (a rule “terminal(widget *)” in permissions.allow allows it)"
+    )
+
+
+def test_a_program_of_the_project_need_not_be_known() -> None:
+    where = ShellContext(
+        WHERE.workspace, WHERE.folder, WHERE.home, {}, is_project_program=lambda name: name == "widget"
+    )
+    assert _kinds("npx widget thing", where) == set()
+    assert _kinds("npx gadget thing", where) == {"unknown-program"}
+    # What is known is not free because it is installed.
+    everything = ShellContext(WHERE.workspace, WHERE.folder, WHERE.home, {}, is_project_program=lambda name: True)
+    assert _kinds("npx wrangler deploy", everything)
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("name", [n for n, g in sorted(guards().items()) if g.may_read])
+def test_a_guarded_program_asks_for_commands_that_no_table_has(name: str) -> None:
+    assert _kinds(f"{name} frobnicate thing")
+    assert _kinds(f"{name} --help") == set()
+
+
+def test_every_guarded_program_has_a_kind_that_exists() -> None:
+    assert {guard.kind for guard in guards().values()} <= set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("aws frobnicate now", "“aws frobnicate now” is not known to be harmless, and may be: "),
+        ("kubectl frobnicate now", "“kubectl frobnicate now” is not known to be harmless, and may be: "),
+    ],
+)
+def test_a_command_of_a_guarded_program_that_is_not_known_is_named(command: str, kind: str) -> None:
+    assert next(d.why for d in find_dangers(command, WHERE)).startswith(kind)
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("scw secret version get 5 token", "credentials"),
+        ("infisical secrets get DB", "credentials"),
+        ("java -jar jenkins-cli.jar delete-job x", "cloud"),
+        ("curl -X PATCH https://api.example/flags/1 -d '{}'", "cloud"),
+        ('curl -X POST https://api.example/deploys -H "Authorization: $T"', "cloud"),
+        ("gh api repos/a/b/issues -f title=x", "cloud"),
+        ("psql -c 'alter role app superuser'", "database"),
+        ("python3 -c \"import requests; requests.delete('https://api.example/users/1')\"", "cloud"),
+        ("python3 -c \"import boto3; boto3.client('s3').delete_bucket(Bucket='x')\"", "cloud"),
+        ('python3 -c "import redis; redis.Redis().flushall()"', "database"),
+        ("python manage.py shell -c 'Order.objects.all().delete()'", "database"),
+        ("dbt run --target prod", "cloud"),
+        ("> data/users.sqlite", "delete-tree"),
+        ("git frobnicate", "git-rewrite"),
+        ("forge script Deploy.s.sol --broadcast", "commitment"),
+    ],
+)
+def test_known_programs_are_guarded_where_they_act_on_others(command: str, kind: str) -> None:
+    assert kind in _kinds(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed -i '' 's/a/b/' src/main.py",
+        "sed -i '' '/x,$/d' src/main.py",
+        "npx json2ts -i schema.json -o types.d.ts",
+        "date -Iseconds",
+        "gh run watch",
+        "gh pr checks",
+        "kubectl config current-context",
+        "coverage run -m pytest && coverage html -d htmlcov",
+        'curl -X POST https://api.example/graphql -H "Authorization: $T" -d "{}"',
+        "aws dynamodb create-table --table-name t --endpoint-url http://localhost:8000",
+    ],
+)
+def test_ordinary_use_of_guarded_programs_needs_no_approval(command: str) -> None:
     assert _kinds(command) == set()

@@ -11,6 +11,7 @@ the model reads why and what to do instead. Before any of this, the permission m
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import time
@@ -141,7 +142,7 @@ class ApprovalGuard:
         if tool.command_parameter is not None:
             command = str(arguments.get(tool.command_parameter, ""))
             analysis = self._analysis(command, scope)
-            dangers = [ApprovalItem(d.kind, d.kind, d.what, d.reason) for d in analysis.dangers]
+            dangers = [ApprovalItem(d.key, d.kind, d.what, d.reason) for d in analysis.dangers]
             return _command_facts(tool, command, analysis), [*self._risks(tool, arguments), *dangers]
         parameter = tool.written_path_parameter or tool.read_path_parameter
         targets = tuple(value for value in arguments.values() if isinstance(value, str))
@@ -172,6 +173,7 @@ class ApprovalGuard:
             home=self._home,
             environment=state.environment if state is not None else None,
             follow_links=_LinkResolver(),
+            is_project_program=_ProjectPrograms(self._root, state),
         )
         return analyze_command(command, context)
 
@@ -266,6 +268,8 @@ def explain_kind(kind: str) -> str:
         return KINDS[kind].why
     if kind.startswith("command:"):
         return "this very command"
+    if kind.startswith("program:"):
+        return "calls of this program, of which it is not known what it does"
     return "calls of this tool" if kind.startswith("tool:") else ""
 
 
@@ -298,6 +302,38 @@ class _LinkResolver:
             return os.path.join(self._folders[folder], name)
         except (OSError, ValueError):
             return path
+
+
+class _ProjectPrograms:
+    """Look up programs that a project has installed: in its environment, or by its list of dependencies."""
+
+    _FOLDERS = ("node_modules/.bin", ".venv/bin", "venv/bin", "vendor/bin")
+    _MAX_MANIFEST_BYTES = 1_000_000
+
+    def __init__(self, root: Path, state: ShellState | None) -> None:
+        starts = (root,) if state is None else (root, state.folder)
+        self._manifests = [start / "package.json" for start in starts]
+        self._folders = [start / folder for start in starts for folder in self._FOLDERS]
+        environment = (state.environment if state is not None else None) or {}
+        if active := environment.get("VIRTUAL_ENV"):
+            self._folders.append(Path(active) / "bin")
+
+    def __call__(self, name: str) -> bool:
+        """Whether the program is one of the project's own. Blocks; never raises."""
+        plain = name.partition("@")[0] if name[:1] != "@" else name
+        try:
+            if re.fullmatch(r"\w[\w.+-]{0,100}", plain) and any((f / plain).exists() for f in self._folders):
+                return True
+            return any(plain in self._dependencies(path) for path in self._manifests)
+        except (OSError, ValueError):
+            return False
+
+    def _dependencies(self, path: Path) -> set[str]:
+        if not path.is_file() or path.stat().st_size > self._MAX_MANIFEST_BYTES:
+            return set()
+        manifest = json.loads(path.read_bytes())
+        lists = [manifest.get(key) for key in ("dependencies", "devDependencies")] if isinstance(manifest, dict) else []
+        return {name for listed in lists if isinstance(listed, dict) for name in listed}
 
 
 def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallProfile:
@@ -351,6 +387,8 @@ def _describe_coverage(items: list[ApprovalItem]) -> str:
 
 
 def _coverage_name(item: ApprovalItem) -> str:
+    if item.kind == "unknown-program":
+        return f"every call of {item.key.removeprefix('program:')}"
     return "this very command" if item.kind == "run-command" else f"everything of the kind {item.key}"
 
 

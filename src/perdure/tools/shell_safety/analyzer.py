@@ -7,12 +7,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from perdure.tools.shell_safety.expand import ShellVariables
 from perdure.tools.shell_safety.interpreters import SHELLS, code_of, language_of, read_code, runs_stdin, shell_script
-from perdure.tools.shell_safety.invocation import Invocation, looks_recursive, matching_names, program_of
+from perdure.tools.shell_safety.invocation import (
+    Invocation,
+    is_installed,
+    is_workspace_script,
+    looks_recursive,
+    matching_names,
+    program_of,
+)
 from perdure.tools.shell_safety.parse import (
     Function,
     Group,
@@ -26,23 +33,12 @@ from perdure.tools.shell_safety.parse import (
     parse,
 )
 from perdure.tools.shell_safety.paths import PathZones
-from perdure.tools.shell_safety.rules import (
-    data,
-    files,
-    git,
-    load,
-    observation,
-    packages,
-    remote,
-    secrets,
-    sending,
-    system,
-    verbs,
-)
+from perdure.tools.shell_safety.rules import files
 from perdure.tools.shell_safety.rules.data import destructive_statements
+from perdure.tools.shell_safety.rules.guards import unknown_program
 from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
+from perdure.tools.shell_safety.rules.matching import rule_dangers
 from perdure.tools.shell_safety.rules.root import ROOT_PROGRAMS, is_usual_as_root
-from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
 from perdure.tools.shell_safety.types import (
     ALL_TAINTS,
@@ -96,18 +92,9 @@ _NAME_REFERENCE = "a variable stands for another one that is only known at run t
 _COMPUTED_INDEX = "the index of an array runs a command"
 _COMPUTED_CODE = "it runs text that is only known at run time"
 
-RULES: tuple[RiskRule, ...] = (
-    *files.RULES,
-    *git.RULES,
-    *system.RULES,
-    *data.RULES,
-    *remote.RULES,
-    *secrets.RULES,
-    *sending.RULES,
-    *packages.RULES,
-    *observation.RULES,
-    *load.RULES,
-)
+
+def _is_never_installed(name: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +107,8 @@ class ShellContext:
     environment: Mapping[str, str] | None = None
     # Resolves symbolic links on disk; by default paths are not resolved.
     follow_links: Callable[[str], str] = str
+    # Whether a program is installed in the project, so that it need not be known.
+    is_project_program: Callable[[str], bool] = _is_never_installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +135,7 @@ def analyze_command(command: str, context: ShellContext) -> CommandAnalysis:
     try:
         budget = Budget(len(command))
         zones = PathZones.at(context.workspace, context.folder, context.home, context.follow_links)
-        analyzer = _CommandAnalyzer(zones, budget)
+        analyzer = _CommandAnalyzer(zones, budget, context.is_project_program)
         dangers, invocations = analyzer.dangers, analyzer.invocations
         # Text must not contain the markers of the analysis itself.
         plain = strip_taints(command, "\ufffd")
@@ -156,7 +145,7 @@ def analyze_command(command: str, context: ShellContext) -> CommandAnalysis:
         dangers.append(_unreadable(command, str(reason)))
     except RecursionError:
         dangers.append(_unreadable(command, "it is nested too deeply"))
-    unique = {d.kind: replace(d, what=strip_taints(d.what, "…")) for d in reversed(dangers)}
+    unique = {d.key: replace(d, what=strip_taints(d.what, "…")) for d in reversed(dangers)}
     is_complete = not has_skipped and "unreadable" not in unique
     return CommandAnalysis(tuple(reversed(unique.values())), tuple(invocations), is_complete)
 
@@ -176,6 +165,8 @@ class _Frame:
     is_background: bool = False
     # The command that changed the user, such as `sudo make`; empty without one.
     elevated_by: str = ""
+    # Whether programs here need not be known: they belong to the project or a container, or are only a guess.
+    is_own: bool = False
 
     def deeper(self) -> _Frame:
         return replace(self, depth=self.depth + 1)
@@ -184,7 +175,8 @@ class _Frame:
 class _CommandAnalyzer:
     """Walk the syntax tree of one command and collect its `dangers`."""
 
-    def __init__(self, zones: PathZones, budget: Budget) -> None:
+    def __init__(self, zones: PathZones, budget: Budget, is_project_program: Callable[[str], bool]) -> None:
+        self._is_project_program = is_project_program
         self.dangers: list[Danger] = []
         self.invocations: list[Invocation] = []
         # Whether a loop has more items than were followed.
@@ -292,7 +284,9 @@ class _CommandAnalyzer:
     def _substitution(self, substitution: Substitution, frame: _Frame) -> str:
         stdin = UNKNOWN if substitution.kind == ">" else None
         with self._keep_folder():
-            inner = _Frame(frame.scope.child(), stdin, depth=frame.depth + 1, elevated_by=frame.elevated_by)
+            inner = replace(frame.deeper(), scope=frame.scope.child(), stdin=stdin, upstream=(), is_background=False)
+            # A single word in backticks is most often a name in a text.
+            inner = replace(inner, is_own=inner.is_own or _is_word(substitution.body))
             out = self._nodes(substitution.body, inner)
         if substitution.kind == "$":
             return out
@@ -361,7 +355,7 @@ class _CommandAnalyzer:
             out.append(f"{a.name}={' '.join(fields)}")
             exported = Invocation("export", (out[-1],), self._zones)
             self.invocations.append(exported)
-            self._report(exported)
+            self._report(exported, is_own=True)
             if a.name in _RUN_VARIABLES and fields and fields[0]:
                 self._nested(Script(fields[0]), Invocation(a.name, (), self._zones), frame)
         return out
@@ -375,7 +369,11 @@ class _CommandAnalyzer:
         self._check_name(run, typed)
         self.invocations.append(replace(run, name=typed) if "/" in typed else run)
         dangers_before = len(self.dangers)
-        self._report(run)
+        is_script = is_workspace_script(typed, self._zones)
+        is_own = frame.is_own or is_script or run.name in self._functions or run.name == _ANY_WORD or has_taint(typed)
+        self._report(run, is_own=is_own or self._is_project_program(typed), is_script=is_script)
+        if "/" in typed and not (is_own or is_installed(typed)):
+            self.dangers.append(unknown_program(strip_taints(typed), run.summary))
         if frame.elevated_by and len(self.dangers) == dangers_before:
             self._check_root(run, frame)
         self._check_remotes(run)
@@ -423,11 +421,11 @@ class _CommandAnalyzer:
     def _report_redirects(self, name: str, writes: Sequence[str], reads: Sequence[str]) -> None:
         run = Invocation(name, (), self._zones, writes=tuple(writes), reads=tuple(reads))
         self.invocations.append(run)
-        self._report(run)
+        self._report(run, is_own=True)
 
-    def _report(self, run: Invocation) -> None:
+    def _report(self, run: Invocation, *, is_own: bool, is_script: bool = False) -> None:
         for name in matching_names(run.name):
-            self.dangers += _rule_dangers(replace(run, name=name))
+            self.dangers += rule_dangers(replace(run, name=name), is_own=is_own, is_script=is_script)
 
     def _builtin(self, run: Invocation, frame: _Frame) -> None:
         """Apply the effect of a builtin; no-op for other commands."""
@@ -521,7 +519,8 @@ class _CommandAnalyzer:
                 typed, *rest = inner.words
                 words = Invocation(program_of(typed), tuple(rest), self._zones, inner.stdin, upstream=run.upstream)
                 elevated_by = frame.elevated_by or (run.summary if run.name in ROOT_PROGRAMS else "")
-                self._run(words, replace(frame.deeper(), elevated_by=elevated_by), typed)
+                is_own = frame.is_own or inner.is_own
+                self._run(words, replace(frame.deeper(), elevated_by=elevated_by, is_own=is_own), typed)
 
     def _script(self, inner: Script, run: Invocation, frame: _Frame) -> None:
         text = inner.text
@@ -536,7 +535,12 @@ class _CommandAnalyzer:
         # What is unknown as a whole has been reported.
         self._parsed(
             text if text.strip(ALL_TAINTS + " \n") else "",
-            _Frame(scope, None, depth=frame.depth + 1, elevated_by=frame.elevated_by),
+            _Frame(
+                scope,
+                depth=frame.depth + 1,
+                elevated_by=frame.elevated_by,
+                is_own=frame.is_own or inner.is_own or inner.is_guess,
+            ),
             is_guess=inner.is_guess,
         )
 
@@ -553,7 +557,7 @@ class _CommandAnalyzer:
         if any(next(destructive_statements(s), None) for s in reading.statements):
             self.dangers.append(Danger("database", run.summary))
         for script in reading.scripts:
-            self._parsed(script, _Frame(frame.scope.child(), None, depth=frame.depth + 1), is_guess=True)
+            self._parsed(script, _Frame(frame.scope.child(), depth=frame.depth + 1, is_own=True), is_guess=True)
 
     def _download(self, run: Invocation) -> None:
         if run.name not in DOWNLOADERS:
@@ -572,27 +576,11 @@ class _CommandAnalyzer:
                 self._files[self._zones.classify(p).path] = text
 
 
+def _is_word(body: Sequence[Node]) -> bool:
+    return len(body) == 1 and isinstance(body[0], Simple) and len(body[0].words) == 1
+
+
 def _is_computed(text: str) -> bool:
     """Whether the commands of a script, not only their arguments, are unknown."""
     known = str.maketrans("", "", SHELL_SETUP)
     return not text.strip() or any(has_taint(line.strip()[:1].translate(known)) for line in re.split(r"[\n;|&]", text))
-
-
-def _rule_dangers(run: Invocation) -> Iterator[Danger]:
-    """Return the dangers of one invocation: those of its rules, by default that of its verb or argument names."""
-    rules = _by_program().get(run.name, ())
-    found = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
-    for dangers in (files.delete_dangers, files.write_dangers, data.statement_dangers, secrets.secret_dangers):
-        found += dangers(run)
-    if run.name.startswith("mkfs.") and not is_help(run):
-        found.append(Danger("disk", run.summary))
-    return iter(found or verbs.verb_dangers(run, has_rule=bool(rules)))
-
-
-@cache
-def _by_program() -> dict[str, tuple[RiskRule, ...]]:
-    table: dict[str, tuple[RiskRule, ...]] = {}
-    for rule in RULES:
-        for name in rule.programs.split():
-            table[name] = (*table.get(name, ()), rule)
-    return table

@@ -219,7 +219,31 @@ _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
 _AWK_WRITE = re.compile(r">{1,2}\s{0,3}(?:ENVIRON\[\"HOME\"\]\s{0,3}\"(/[^\"\n]{1,300})\"|\"([^\"\n]{1,300})\")")
 # Input that is run by a shell: `print | "sh"`, `system($0)`.
 _AWK_RUNS_DATA = re.compile(r"\|&?\s{0,3}\"\s{0,3}(?:[\w/]{1,40}/)?(?:ba|z|da|k)?sh\b|\bsystem\s{0,3}\(\s{0,3}[$\w]")
-_KILLS = re.compile(r"\bkill\w*\s*\(\s*-1\b|os\.reboot|ExitWindows")
+_KILLS = re.compile(r"\bkill\w*\s*\(\s*-?1\b|os\.reboot|ExitWindows")
+# Requests that change something on another machine, and libraries of services with a call that does.
+_REMOTE_CHANGE = re.compile(
+    r"""\.(?:delete|put|patch)\s{0,3}\(\s{0,3}f?['"]https?://(?!localhost|127\.|0\.0\.0\.0|\[::1\])"""
+    r"""|method['"]?\s{0,3}[:=]\s{0,3}['"](?:DELETE|PUT|PATCH)['"]"""
+)
+_SERVICE_LIBRARY = re.compile(
+    r"\b(?:boto3|google\.cloud|googleapiclient|azure\.\w{2,20}|kubernetes|openstack|digitalocean|hcloud|cloudflare|github|gitlab"
+    r"|@aws-sdk|@google-cloud|octokit|pulumi|paramiko|fabric|netmiko|napalm|pysnmp|paho|kafka|pika)\b",
+    re.I,
+)
+_SERVICE_CHANGE = re.compile(
+    r"\.(?:delete|terminate|stop|reboot|put|create|update|modify|send|remove|attach|detach|revoke|authorize|deploy|publish|patch"
+    r"|exec_command|invoke|execute)_?[A-Za-z_]{0,40}\s{0,3}\(|\b(?:Delete|Terminate|Put|Create|Update|Stop)\w{2,40}Command\b"
+)
+_MESSAGES = re.compile(
+    r"\bsmtplib\b.{0,2000}?\.(?:sendmail|send_message)\b|\b(?:twilio|slack_sdk|slack_bolt|telegram|telebot|discord|sendgrid|nodemailer"
+    r"|stripe|paypal\w{0,20}|mailgun|tweepy|praw|ccxt|binance|coinbase)\b.{0,2000}?\.(?:create|send\w{0,30}|post\w{0,20}|charge|transfer"
+    r"|chat_postMessage|submit|buy|sell|create_order|withdraw|update_status)\s{0,3}\(",
+    re.S | re.I,
+)
+_DATA_LOSS = re.compile(
+    r"\.(?:flushall|flushdb|flushAll|flushDb|drop_database|dropDatabase|delete_many|deleteMany|drop_all|destroy_all|delete_all"
+    r"|drop_collection|dropCollection|drop_table|truncate_table|delete_index|delete_by_query|dropSchema)\s{0,3}\("
+)
 
 
 _SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp")
@@ -228,6 +252,8 @@ _LOOP_CHARS, _BODY_CHARS, _AFTER_CHARS = 240, 41, 20
 _MAX_MATCHES = 60
 _MAX_STRINGS = 3_000
 _ZONE_KINDS = {"device": "disk", "system": "system-files", "startup": "startup-files"}
+_LOCAL_ONLY = re.compile(r"(?:localhost|127\.0\.0\.1|moto\b|localstack)")
+_MAX_SCANNED_CHARS = 20_000
 _MAX_STARTS = 12
 # Longer strings are not treated as paths.
 _PATH_CHARS = 300
@@ -288,6 +314,14 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield "send-data"
     if _KILLS.search(text):
         yield "kill"
+    if (_REMOTE_CHANGE.search(text) and not _LOCAL_ONLY.search(text)) or (
+        _SERVICE_LIBRARY.search(text) and _SERVICE_CHANGE.search(text) and not _LOCAL_ONLY.search(text)
+    ):
+        yield "cloud"
+    if _MESSAGES.search(text[:_MAX_SCANNED_CHARS]):
+        yield "commitment"
+    if _DATA_LOSS.search(text):
+        yield "database"
     if _shows_secret(text, strings, zones):
         yield "credentials"
     if _WRITES.search(text) or _UNLINKS.search(text):

@@ -53,7 +53,7 @@ class Invocation:
         return frozenset(self.options), frozenset(letter for cluster in clusters for letter in cluster)
 
     def has(self, *names: str) -> bool:
-        """Whether an option is present; `-f` also in `-rf`, `--force` also as `--forc`."""
+        """Return whether an option is present; `-f` also in `-rf`, `--force` also as `--forc`."""
         options, letters = self._flags
         for name in names:
             if name in options or (len(name) == 2 and name[1] in letters):
@@ -90,7 +90,7 @@ class Invocation:
         return None
 
     def starts(self, *words: str) -> bool:
-        """Whether the operands start with these words, as a sub-command does."""
+        """Return whether the operands start with these words, as a sub-command does."""
         return self.operands[: len(words)] == words
 
     def classify(self, path: str) -> ShellPath:
@@ -164,7 +164,28 @@ def matching_names(pattern: str) -> tuple[str, ...]:
 
 
 def looks_recursive(run: Invocation) -> bool:
-    """Whether an unknown program has arguments like those of `rm -r`."""
+    """Return whether an unknown program has arguments like those of `rm -r`."""
     if not any(re.fullmatch(r"-\w*[rR]\w*", a) for a in run.args):
         return False
     return any(p.is_wide or p.zone not in ("workspace", "unknown") for p in map(run.classify, run.operands))
+
+
+# Folders of installed programs: what is in them is known by its name.
+_TOOL_FOLDER = re.compile(
+    r"\A(?:/usr|/bin|/sbin|/opt|/snap|/nix|/Applications|/Library|/System|/run/current-system)/"
+    r"|\A[~/].{0,200}/s?bin/[^/]+\Z|/shims/"
+)
+_INSTALLED_FOLDER = re.compile(r"(?:\A|/)(?:node_modules/\.bin|vendor/bin|\.?v?env/bin)/")
+
+
+def is_installed(typed: str) -> bool:
+    """Return whether a program is a package of npx, or in a folder for programs, known by its name."""
+    return typed.startswith("@") or bool(_TOOL_FOLDER.search(typed) or _INSTALLED_FOLDER.search(typed))
+
+
+def is_workspace_script(typed: str, zones: PathZones) -> bool:
+    """Return whether a program is a file of the workspace or a temporary folder, and no tool installed there."""
+    if "/" not in typed or typed.startswith("@") or _INSTALLED_FOLDER.search(typed):
+        return False
+    location = zones.classify(typed)
+    return zones.is_free(location) and (location.zone == "workspace" or not _TOOL_FOLDER.search(typed))

@@ -176,6 +176,10 @@ class PathZones:
         """Whether a path is outside the workspace and not scratch; False without a workspace."""
         return self.workspace is not None and location.zone in ("outside", "home") and not location.is_scratch
 
+    def is_free(self, location: ShellPath) -> bool:
+        """Whether a path is in the workspace or a temporary folder, or not known before the command runs."""
+        return location.zone in ("workspace", "fresh", "unknown") or location.is_scratch
+
     def is_credential(self, path: str) -> bool:
         """Whether the path is a credential file."""
         whole = self._absolute(path) or f"/{path}"

@@ -37,6 +37,13 @@ class Danger:
     kind: str
     what: str
     reason: str = ""
+    # The program that is not known; an answer is stored for it alone.
+    program: str = ""
+
+    @property
+    def key(self) -> str:
+        """What an answer is stored for."""
+        return f"program:{self.program}" if self.program else self.kind
 
     @property
     def why(self) -> str:
@@ -87,6 +94,9 @@ KINDS: dict[str, Kind] = {
     "environment": Kind("it makes programs load or run other code", "Run the program without that setting."),
     "privileges": Kind("it gains the rights of another user", "Run the one command that needs them."),
     "unreadable": Kind("what it runs cannot be known in advance", "Write it as plain commands.", is_lasting=False),
+    "unknown-program": Kind(
+        "it is not known what this program does", "Use a tool that is known, or ask the user to run it."
+    ),
     "write-outside": Kind("it writes outside the workspace", "Write inside the workspace."),
     "own-rules": Kind("it changes the rules that Perdure follows", "Ask the user to change them.", is_lasting=False),
     "tool": Kind("this tool always needs approval"),
@@ -98,11 +108,15 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A nested program and its arguments; `is_remote` on another machine or in a container."""
+    """A nested program and its arguments; `is_remote` on another machine or in a container.
+
+    `is_own` if it need not be known: a program of the project's environment, or of a container.
+    """
 
     words: tuple[str, ...]
     stdin: str | None = None
     is_remote: bool = False
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,7 @@ class Script:
     arguments: tuple[str, ...] = ()
     is_remote: bool = False
     is_guess: bool = False
+    is_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class Prefix:
     skips: int = 0
     script: str = ""
     is_remote: bool = False
+    # Whether it runs programs of the project's environment or of a container, which need not be known.
+    is_own: bool = False
 
 
 _CONTAINER = (
@@ -40,10 +42,10 @@ _PREFIXES: dict[str, Prefix] = {
     name: prefix
     for names, prefix in {
         "nohup setsid spawn builtin coproc busybox toybox torsocks unbuffer rlwrap numactl firejail chronic bunx entr"
-        " valgrind setpriv cross-env bundle.exec poetry.run pipenv.run pdm.run rye.run hatch.run pnpm.exec yarn.exec"
-        " mise.exec asdf.exec git.bisect.run": Prefix(),
+        " valgrind setpriv cross-env mise.exec asdf.exec git.bisect.run": Prefix(),
+        "bundle.exec poetry.run pipenv.run pdm.run rye.run hatch.run pnpm.exec yarn.exec": Prefix(is_own=True),
         "run0": Prefix("-u -g -D --user --group --chdir --unit --property --setenv --nice"),
-        "screen": Prefix("-S -t -c -h -p -s -T -e"),
+        "screen": Prefix("-S -t -c -h -p -s -T -e -r -x -X"),
         "ld.so": Prefix("--library-path --preload --audit --inhibit-rpath --argv0"),
         "proot": Prefix("-r -b -w -q"),
         "zellij.run": Prefix("-n --name --cwd -d --direction"),
@@ -68,7 +70,8 @@ _PREFIXES: dict[str, Prefix] = {
         "dbus-run-session": Prefix("--config-file"),
         "systemd-run": Prefix("-p -u --unit --property --uid --gid -E"),
         "pkexec": Prefix("--user"),
-        "gosu su-exec faketime taskset chrt coverage direnv.exec aws-vault.exec": Prefix("", 1),
+        "coverage.run": Prefix(is_own=True),
+        "gosu su-exec faketime taskset chrt direnv.exec aws-vault.exec": Prefix("", 1),
         "fakeroot": Prefix("-l -s -i"),
         "dotenv": Prefix("-f -e"),
         "npx npm.exec": Prefix("-p --package", 0, "-c"),
@@ -84,18 +87,18 @@ _PREFIXES: dict[str, Prefix] = {
         "perf": Prefix("-e -o", 1),
         "sg": Prefix("", 1, "-c"),
         "start-stop-daemon": Prefix("", 99, "--exec"),
-        "uv.run": Prefix("--with --python -p --extra --group --project --directory"),
+        "uv.run": Prefix("--with --python -p --extra --group --project --directory", is_own=True),
         "pipx.run": Prefix("--spec"),
-        "conda.run mamba.run": Prefix("-n -p --name --prefix"),
+        "conda.run mamba.run": Prefix("-n -p --name --prefix", is_own=True),
         "pnpm.dlx yarn.dlx": Prefix("--package -p"),
         "op.run": Prefix("--env-file"),
         "doppler.run": Prefix("-p -c"),
         "vagrant.ssh": Prefix("", 99, "-c", True),
         "docker.exec docker.run docker.compose.exec docker.compose.run docker-compose.exec docker-compose.run": Prefix(
-            _CONTAINER, 1, is_remote=True
+            _CONTAINER, 1, is_remote=True, is_own=True
         ),
         "kubectl.exec oc.exec": Prefix("-n -c --namespace --container", 1, is_remote=True),
-        "lxc.exec": Prefix("", 1, is_remote=True),
+        "lxc.exec": Prefix("", 1, is_remote=True, is_own=True),
         "adb.shell": Prefix(is_remote=True),
         "heroku.run": Prefix("-a --app", is_remote=True),
         "fly.ssh.console": Prefix("", 99, "-C", True),
@@ -175,7 +178,7 @@ def _nested_after(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Ite
     if prefix.script:
         text = Invocation(run.name, args, run.zones).value_of(*prefix.script.split())
         if text is not None:
-            yield Script(text, is_remote=prefix.is_remote)
+            yield Script(text, is_remote=prefix.is_remote, is_own=prefix.is_own)
             return
     at = 0
     while at < len(args):
@@ -199,9 +202,9 @@ def _nested_after(run: Invocation, args: tuple[str, ...], prefix: Prefix) -> Ite
     if not rest:
         return
     if run.name in ("watch", "hyperfine") or (prefix.is_remote and len(rest) == 1):
-        yield Script(" ".join(rest), is_remote=prefix.is_remote)
+        yield Script(" ".join(rest), is_remote=prefix.is_remote, is_own=prefix.is_own)
     else:
-        yield Words(rest, run.stdin, prefix.is_remote)
+        yield Words(rest, run.stdin, prefix.is_remote, prefix.is_own)
 
 
 def _env(run: Invocation) -> Iterator[NestedCommand]:
@@ -381,7 +384,7 @@ def _tar(run: Invocation) -> Iterator[NestedCommand]:
 
 def _sed(run: Invocation) -> Iterator[NestedCommand]:
     for text in (*run.all_values_of("-e", "--expression"), *run.operands[:1]):
-        yield from (Script(match) for match in re.findall(r"(?:^|[;{}\d$/])\s*e\s+(.+)", text))
+        yield from (Script(match, is_guess=True) for match in re.findall(r"(?:^|[;{}\d$/])\s*e\s+(.+)", text))
         if match := re.search(r"s([/|#,])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gipI\d]*e", text):
             yield Script(re.sub(r"\\(.)", r"\1", match.group(2)))
 
@@ -389,6 +392,7 @@ def _sed(run: Invocation) -> Iterator[NestedCommand]:
 def _make(run: Invocation) -> Iterator[NestedCommand]:
     if run.value_of("-f", "--file") in ("-", "/dev/stdin") and run.stdin:
         recipes = "\n".join(line for line in run.stdin.split("\n") if line.startswith("\t")) or run.stdin
+        recipes = re.sub(r"(?m)^\t[@+-]+", "\t", recipes)
         # Variables of make in the syntax of the shell.
         yield Script(re.sub(r"\$\((\w{1,60})\)", r"${\1}", recipes).replace("$$", "$"))
     for text in run.all_values_of("--eval"):
@@ -408,10 +412,17 @@ def _cmd(run: Invocation) -> Iterator[NestedCommand]:
 def _python_module(run: Invocation) -> Iterator[NestedCommand]:
     for i, a in enumerate(run.args[:-1]):
         if a == "-m":
-            yield Words((run.args[i + 1], *run.args[i + 2 :]), run.stdin)
+            yield Words((run.args[i + 1], *run.args[i + 2 :]), run.stdin, is_own=True)
             return
         if not a.startswith("-"):
             return
+
+
+def _java(run: Invocation) -> Iterator[NestedCommand]:
+    """Yield the program of `java -jar tool.jar`, which is known by the name of its file."""
+    if (jar := run.value_of("-jar")) and jar in run.args:
+        name = re.sub(r"(?:-[\d.]+)?(?:-(?:all|jar-with-dependencies|SNAPSHOT))?\.jar\Z", "", jar)
+        yield Words((name.rpartition("/")[2], *run.args[run.args.index(jar) + 1 :]), run.stdin, is_own=True)
 
 
 def _command(run: Invocation) -> Iterator[NestedCommand]:
@@ -451,6 +462,7 @@ _SPECIAL: dict[str, _Nested] = {
         "zip": _values("-TT", "--unzip-command"),
         "mapfile readarray": _values("-C"),
         "python python3 python2 py": _python_module,
+        "java": _java,
     }.items()
     for name in names.split()
 }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, any_operand, is_dry_run, option, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, any_operand, option
 from perdure.tools.shell_safety.types import Danger, has_taint, word_set
 
 _LINE_COMMENT = re.compile(r"--[^\n]*|^[ \t]*#[^\n]*", re.M)
@@ -19,7 +19,7 @@ _DROPS = re.compile(
     r"|aggregate|dataset|partition)\b"
     r"|truncate\b|alter\s+table\b.*\bdrop\b|alter\s+table\s+\S+\s+(?:on\s+cluster\s+\S+\s+)?delete\s+where\b"
     r"|delete\s+from\b|update\b|vacuum\s+full\b.*x^|flush(?:all|db)\b|reset\s+master\b"
-    r"|revoke\b|shutdown\b)",
+    r"|revoke\b|shutdown\b|alter\s+(?:role|user|system)\b|grant\b.*(?:\*\.\*|\bto\s+public\b)|create\s+(?:role|user)\b.*\bsuperuser\b)",
     re.I | re.S,
 )
 _PREAMBLE = re.compile(r"^(?:begin|start\s+transaction|with\s+\w+\s+as\s*\([^)]*\))\s+", re.I)
@@ -111,8 +111,29 @@ _ARTISAN = _tasks("migrate:fresh", "migrate:reset", "migrate:refresh", "db:wipe"
 _DJANGO = frozenset({"flush", "reset_db", "sqlflush", "reset_migrations", "delete_all"})
 
 
+# Calls of an application's own library that delete data, in code that a framework runs.
+_DELETING_CALL = re.compile(
+    r"(?:\.|::|->)(?:destroy|destroy_all|delete|delete_all|deleteMany|delete_many|truncate|drop|dropDatabase|drop_all|drop_table|flushall"
+    r"|flushdb|forceDelete|destroy!|delete_by|destroy_by)\b",
+    re.I,
+)
+
+
+def deletes_data(code: str) -> bool:
+    """Whether code calls what deletes the rows of a model or a whole database."""
+    return _DELETING_CALL.search(code[:20_000]) is not None
+
+
 def _rails(run: Invocation) -> bool:
-    return any(_RAKE.match(o) for o in run.operands)
+    if any(_RAKE.match(o) for o in run.operands):
+        return True
+    return run.operands[:1] in (("runner",), ("r",)) and any(deletes_data(o) for o in run.operands[1:])
+
+
+def _runs_app_code(run: Invocation) -> bool:
+    """Match code for the application that deletes data: `manage.py shell -c`, `artisan tinker --execute`."""
+    is_shell = any(o in ("shell", "shell_plus", "tinker", "console", "run", "eval") for o in run.operands[:3])
+    return is_shell and any(deletes_data(text) for text in (*run.args, run.stdin or ""))
 
 
 def _manage(run: Invocation) -> bool:
@@ -127,88 +148,27 @@ def _artisan(run: Invocation) -> bool:
     return "artisan" in run.operands[:1] and any(_ARTISAN.match(o) for o in run.operands)
 
 
-def _prisma(run: Invocation) -> bool:
-    return run.starts("migrate", "reset") or run.has("--force-reset", "--accept-data-loss")
-
-
-def _pipeline_runs_sql(run: Invocation) -> bool:
-    return any(_RAKE.match(o) or o in ("db:drop", "db:migrate:undo:all", "schema:drop") for o in run.operands)
-
-
 _HBASE_DROPS = re.compile(r"(?m)(?:^|[;|'\"])\s{0,4}(?:drop|disable|truncate|deleteall|delete)\w{0,20}\s")
 
 
-def _applies(run: Invocation) -> bool:
-    """Match `atlas schema apply --auto-approve`."""
-    return "apply" in run.operands[:2] and run.has("--auto-approve")
-
-
 RULES = (
-    RiskRule("database", "dropdb dropuser", unless(is_dry_run), "dropdb production"),
+    RiskRule("database", "prisma", option("--accept-data-loss", "--force-reset"), "prisma db push --accept-data-loss"),
     RiskRule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
-    RiskRule("database", "rake rails bin/rails", _rails, "rails db:drop"),
+    RiskRule("database", "rake rails gitlab-rails", _rails, "rails db:drop"),
+    RiskRule(
+        "database",
+        "python python3 manage.py php artisan mix flask django-admin rails wp drush",
+        _runs_app_code,
+        "python manage.py shell -c 'User.objects.all().delete()'",
+    ),
     RiskRule("database", "python python3 manage.py django-admin", _manage, "python manage.py flush --no-input"),
     RiskRule("database", "php", _artisan, "php artisan migrate:fresh"),
-    RiskRule("database", "prisma", _prisma, "npx prisma migrate reset --force"),
-    RiskRule(
-        "database",
-        "sequelize sequelize-cli typeorm knex drizzle-kit mikro-orm",
-        lambda r: (
-            _pipeline_runs_sql(r)
-            or (r.name == "knex" and r.has("--all"))
-            or (r.name == "drizzle-kit" and "drop" in r.operands)
-        ),
-        "npx sequelize-cli db:drop",
-    ),
-    RiskRule(
-        "database",
-        "goose dbmate migrate tern sqitch yoyo atlas golang-migrate",
-        lambda r: (
-            any(w in ("down", "down-to", "reset", "rollback", "revert", "drop") for w in r.operands) or _applies(r)
-        ),
-        "goose down-to 0",
-    ),
     RiskRule(
         "database", "hbase", lambda r: _HBASE_DROPS.search(r.stdin or "") is not None, "hbase shell <<< \"drop 't'\""
     ),
-    RiskRule("database", "alembic", lambda r: r.starts("downgrade", "base"), "alembic downgrade base"),
-    RiskRule("database", "flyway liquibase", any_operand("clean", "dropAll", "drop-all", "rollback"), "flyway clean"),
+    RiskRule("database", "alembic flask", lambda r: r.operands[-2:] == ("downgrade", "base"), "alembic downgrade base"),
     RiskRule("database", "pg_restore", option("-c", "--clean"), "pg_restore --clean -d shop dump"),
-    RiskRule(
-        "database",
-        "pg_dropcluster pg_resetwal initdb",
-        lambda r: r.name != "initdb" and not is_dry_run(r),
-        "pg_dropcluster 15 main",
-    ),
-    RiskRule("database", "influx", lambda r: "delete" in r.operands[:2], "influx bucket delete --name b"),
-    RiskRule("database", "bq", lambda r: "rm" in r.operands[:2], "bq rm -r -f -d shop"),
     RiskRule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),
     RiskRule("database", "mix", any_command("ecto.drop", "ecto.reset"), "mix ecto.drop"),
     RiskRule("database", "dotnet", lambda r: r.starts("ef", "database", "drop"), "dotnet ef database drop"),
-    RiskRule("database", "supabase", lambda r: r.starts("db", "reset"), "supabase db reset"),
-    RiskRule(
-        "database",
-        "hasura wrangler",
-        lambda r: "delete" in r.operands or r.starts("metadata", "clear"),
-        "wrangler d1 delete shop",
-    ),
-    RiskRule(
-        "database",
-        "etcdctl consul vault kafka-topics kafka-topics.sh rabbitmqctl",
-        lambda r: any(
-            w in r.args
-            for w in (
-                "del",
-                "delete",
-                "destroy",
-                "--delete",
-                "reset",
-                "delete_queue",
-                "purge_queue",
-                "force_reset",
-                "disable",
-            )
-        ),
-        "etcdctl del / --prefix",
-    ),
 )

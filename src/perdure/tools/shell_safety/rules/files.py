@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.paths import ShellPath
 from perdure.tools.shell_safety.rules.outputs import tar_archive, written_paths
-from perdure.tools.shell_safety.rules.rule import RiskRule, always, both, either, is_help, option, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, both, is_help, option, unless
 from perdure.tools.shell_safety.taint import paths_of_find
 from perdure.tools.shell_safety.types import Danger, strip_taints, word_set
 
@@ -143,13 +143,22 @@ def write_dangers(run: Invocation) -> Iterator[Danger]:
         kind = run.zones.written_kind(location)
         if kind == "write-outside" and path in preserved:
             kind = "system-files" if zone == "home" and run.name == "mv" else None
-        if kind is None and path in run.writes and run.name in (">", ":", "true") and re.search(r"[*?]", path):
-            kind = None if location.is_artefact else "delete-tree"
+        if (
+            kind is None
+            and path in run.writes
+            and _prints_nothing(run)
+            and re.search(r"[*?]|" + _DATABASE.pattern, path)
+        ):
+            kind = None if location.is_artefact or location.is_scratch else "delete-tree"
         if kind and not (run.name in ("rm", "unlink", "mkdir", "touch") and zone == "git"):
             yield Danger(kind, _describe_write(run, path))
     for path in run.reads:
         if re.match(r"/dev/(?:tcp|udp)/", path):
             yield Danger("reverse-shell", run.summary)
+
+
+def _prints_nothing(run: Invocation) -> bool:
+    return run.name in (">", ":", "true") or (run.name == "cat" and run.operands == ("/dev/null",))
 
 
 def _describe_write(run: Invocation, path: str) -> str:
@@ -218,8 +227,9 @@ def _empties_in_place(run: Invocation) -> bool:
     """Match `sed -i d` and `perl -i -ne ''`, which leave nothing of a file."""
     if not any(o.startswith("-i") for o in run.options) and not run.has("--in-place"):
         return False
-    scripts = run.all_values_of("-e", "--expression") or list(run.operands[:1])
-    return any(re.fullmatch(r"\s*(?:1,\$)?d?\s*", s) for s in scripts) or (run.name == "perl" and "" in run.args)
+    scripts = run.all_values_of("-e", "--expression") or [o for o in run.operands if o][:1]
+    # The empty operand of `sed -i '' script` is the suffix of a backup.
+    return any(re.fullmatch(r"\s*(?:1,\$)?d\s*", s) for s in scripts) or (run.name == "perl" and "" in run.args)
 
 
 def _links_over(run: Invocation) -> bool:
@@ -266,12 +276,7 @@ def _only_lists(run: Invocation) -> bool:
 
 RULES = (
     RiskRule("disk", "dd", _dd, "dd if=/dev/zero of=/dev/sda bs=1M"),
-    RiskRule("disk", "shred srm wipe scrub", unless(is_help), "shred -u notes.txt"),
-    RiskRule("disk", "mkfs mkswap wipefs blkdiscard newfs mke2fs", unless(is_help), "wipefs -a /dev/sdb"),
     RiskRule("disk", "fdisk sfdisk gdisk sgdisk parted cfdisk", unless(_only_lists), "parted /dev/sda mklabel gpt"),
-    RiskRule(
-        "disk", "cryptsetup lvremove vgremove pvremove lvreduce badblocks", unless(is_help), "lvremove -f vg0/data"
-    ),
     RiskRule(
         "disk", "zpool zfs btrfs", lambda r: any(w in r.operands for w in ("destroy", "delete")), "zfs destroy -r tank"
     ),
@@ -280,27 +285,17 @@ RULES = (
     ),
     RiskRule(
         "disk",
-        "hdparm nvme",
-        lambda r: any("secur" in a or a in ("format", "sanitize") for a in r.args),
-        "nvme format /dev/nvme0",
-    ),
-    RiskRule(
-        "disk",
         "diskutil",
         lambda r: any(re.match(r"erase|zero|partition|secureErase", o, re.I) for o in r.operands),
         "diskutil eraseDisk APFS X disk2",
     ),
-    RiskRule("disk", "format", lambda r: any(re.match(r"[A-Za-z]:", o) for o in r.operands), "format c: /q"),
     RiskRule("permissions", "chmod", both(_opens_to_all, unless(is_help)), "chmod 777 server.key"),
     RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(is_help)), "chown -R nobody ~"),
     RiskRule("permissions", "chmod chown chgrp", _changes_protected, "chown me /etc/passwd"),
     RiskRule("permissions", "install", _installs_setuid, "install -m 4755 /bin/bash /tmp/b"),
     RiskRule("permissions", "setfacl setfattr xattr", _changes_access, "setfacl -R -m u:www-data:rwx ~/Documents"),
-    RiskRule("permissions", "setcap chattr chacl", unless(is_help), "setcap cap_net_raw+ep ./tool"),
-    RiskRule("permissions", "icacls takeown", either(option("/grant"), always), "icacls . /grant Everyone:F /t"),
     RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
     RiskRule("delete-outside", "gio trash ktrash ktrash5 ktrash6", _empties_trash, "gio trash --empty"),
-    RiskRule("delete-outside", "trash-empty trash-rm", unless(is_help), "trash-empty 30"),
     RiskRule(
         "delete-outside",
         "kioclient kioclient5 kioclient6",
@@ -309,14 +304,6 @@ RULES = (
     ),
     RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
     RiskRule("delete-tree", "sed gsed perl", _empties_in_place, "sed -i d src/main.py"),
-    RiskRule(
-        "delete-tree",
-        "restic borg kopia duplicity",
-        lambda r: any(
-            o in ("forget", "prune", "delete", "remove-older-than", "remove-all-but-n-full") for o in r.operands
-        ),
-        "borg delete ::archive",
-    ),
     RiskRule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),
     RiskRule("write-outside", "tar bsdtar gtar", _extracts_absolute, "tar -xPf backup.tar"),
 )

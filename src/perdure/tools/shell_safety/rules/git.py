@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, command, git_subcommand, is_dry_run, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, git_subcommand, is_dry_run, unless
 
 # A `git checkout NAME` that names a file, not a branch.
 _FILE_NAME = re.compile(
@@ -133,16 +133,12 @@ RULES = (
     RiskRule("security", "git", _changes_risky_setting, "git config http.sslVerify false"),
     RiskRule("write-outside", "git", _changes_user_config, "git config --global alias.st status"),
     RiskRule(
-        "hidden-code", "git", lambda r: any(o.startswith("ext::") for o in r.operands), "git clone 'ext::./helper %S'"
-    ),
-    RiskRule(
         "git-discard",
-        "hg",
-        lambda r: (
-            (r.starts("update") and r.has("-C", "--clean")) or r.operands[:1] in (("purge",), ("strip",), ("revert",))
-        ),
+        "hg sl",
+        lambda r: r.operands[:1] in (("update",), ("up",), ("checkout",), ("goto",)) and r.has("-C", "--clean"),
         "hg update --clean",
     ),
-    RiskRule("git-discard", "svn", command("revert"), "svn revert -R ."),
-    RiskRule("git-discard", "jj", lambda r: r.operands[:1] in (("abandon",), ("restore",)), "jj abandon @-"),
+    RiskRule(
+        "hidden-code", "git", lambda r: any(o.startswith("ext::") for o in r.operands), "git clone 'ext::./helper %S'"
+    ),
 )

@@ -7,7 +7,7 @@ import re
 from perdure.tools.shell_safety.interpreters import SHELLS
 from perdure.tools.shell_safety.invocation import Invocation, program_of
 from perdure.tools.shell_safety.parse import Group, Loop, Node, Pipeline, Simple, Variable
-from perdure.tools.shell_safety.rules.rule import RiskRule, is_help, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule
 
 _SIZE = re.compile(r"\+?(\d{1,18})([kKmMgGtTpP]?)(?:i?[bB])?\Z")
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -94,16 +94,4 @@ RULES: tuple[RiskRule, ...] = (
     RiskRule("exhaustion", "fallocate mkfile xfs_mkfile", _allocates_much, "fallocate -l 900G big.img"),
     RiskRule("exhaustion", "dd", _copies_much, "dd if=/dev/zero of=big.img bs=1M"),
     RiskRule("exhaustion", "yes cat head tail tee pv", _saves_endless, "yes > fill.txt"),
-    RiskRule(
-        "exhaustion",
-        "stress stress-ng memtester cpuburn burnP6 burnK7 burnMMX mprime s-tui gpu_burn",
-        unless(is_help),
-        "stress-ng --vm 64 --vm-bytes 95%",
-    ),
-    RiskRule(
-        "exhaustion",
-        "xmrig minerd cpuminer cpuminer-opt ethminer ccminer cgminer bfgminer nbminer lolminer nanominer t-rex",
-        unless(is_help),
-        "xmrig -o pool.example:443",
-    ),
 )

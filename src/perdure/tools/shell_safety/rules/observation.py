@@ -146,14 +146,6 @@ RULES: tuple[RiskRule, ...] = (
     RiskRule("recording", "import", option("-window"), "import -window root screen.png"),
     RiskRule(
         "recording",
-        "scrot grim grimshot hyprshot maim flameshot spectacle ksnip xwd gnome-screenshot xfce4-screenshooter "
-        "screencapture mate-screenshot deepin-screenshot fbgrab fbcat wf-recorder wl-screenrec recordmydesktop "
-        "simplescreenrecorder gpu-screen-recorder kazam byzanz-record shutter",
-        unless(is_help),
-        "scrot screen.png",
-    ),
-    RiskRule(
-        "recording",
         "fswebcam imagesnap raspistill raspivid libcamera-still libcamera-vid rpicam-still rpicam-vid streamer",
         unless(either(is_help, option("--list-cameras", "-l"))),
         "fswebcam photo.jpg",
@@ -165,7 +157,6 @@ RULES: tuple[RiskRule, ...] = (
         "v4l2-ctl --stream-mmap --stream-to=a.raw",
     ),
     RiskRule("recording", "xinput", any_command("test", "test-xi2"), "xinput test 9"),
-    RiskRule("recording", "showkey evtest logkeys xspy", unless(is_help), "evtest /dev/input/event3"),
     RiskRule("recording", "libinput", any_command("debug-events", "record"), "libinput debug-events"),
     RiskRule("recording", "xclip xsel wl-paste pbpaste Get-Clipboard", _reads_clipboard, "xclip -o"),
     RiskRule("recording", "cliphist copyq", any_command("list", "decode", "read", "clipboard"), "cliphist list"),
@@ -175,12 +166,6 @@ RULES: tuple[RiskRule, ...] = (
         _captures_traffic,
         "tcpdump -i any -w all.pcap",
     ),
-    RiskRule(
-        "recording",
-        "ettercap bettercap arpspoof dsniff urlsnarf driftnet airodump-ng airmon-ng responder mitmproxy mitmdump",
-        unless(is_help),
-        "arpspoof -i eth0 10.0.0.1",
-    ),
     RiskRule("recording", "strace ltrace truss dtruss", _traces_content, "strace -p 812 -e trace=read,write"),
     RiskRule(
         "recording",
@@ -188,9 +173,7 @@ RULES: tuple[RiskRule, ...] = (
         unless(_lists_probes),
         "bpftrace -e 'tracepoint:syscalls:sys_enter_open { printf(\"%s\", comm) }'",
     ),
-    RiskRule("recording", "gcore procdump reptyr", unless(is_help), "gcore 812"),
     RiskRule("scan", "nmap masscan zmap rustscan naabu unicornscan", _scans, "nmap -sS 192.168.0.0/16"),
-    RiskRule("scan", "arp-scan netdiscover nbtscan", unless(is_help), "arp-scan --localnet"),
     RiskRule("scan", "fping", both(option("-g", "--generate"), unless(is_help)), "fping -g 10.0.0.0/24"),
     RiskRule(
         "scan",
@@ -199,7 +182,6 @@ RULES: tuple[RiskRule, ...] = (
         _attacks,
         "hydra -l root -P words.txt ssh://host.example",
     ),
-    RiskRule("credentials", "john hashcat ophcrack cewl", unless(is_help), "john --wordlist=words.txt shadow"),
     RiskRule(
         "scan",
         "ab wrk wrk2 hey siege bombardier oha autocannon vegeta drill plow",

@@ -92,7 +92,8 @@ def _candidates(run: Invocation) -> Iterator[str]:
         run.has("-i", "--in-place") or any(o.startswith("-i") for o in run.options)
     ):
         scripts = run.all_values_of("-e", "--expression", "-f", "--file") if run.name in ("sed", "gsed") else ()
-        yield from (o for o in run.operands if o not in scripts) if scripts else run.operands[1:]
+        named = tuple(o for o in run.operands if o)
+        yield from (o for o in named if o not in scripts) if scripts else named[1:]
     if run.name in ("sed", "gsed"):
         for script in (*run.all_values_of("-e", "--expression"), *run.operands[:1]):
             yield from (path.strip() for path in _SED_WRITE.findall(script))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import takewhile
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
@@ -18,7 +20,8 @@ _INDEX_OPTIONS = word_list(
     "--clear-sources --index-strategy --repository --channel-url"
 )
 _INDEX_SETTING = re.compile(
-    r"index-url|trusted-host|find-links|registry|npmRegistryServer|script-shell|mirror|proxy\Z", re.I
+    r"index-url|trusted-host|find-links|registry|npmRegistryServer|script-shell|prefix|node-options|init-module|globalconfig|cafile|_auth|mirror|proxy\Z",
+    re.I,
 )
 _REMOTE_PACKAGE = re.compile(r"(?:git|hg|svn|bzr)\+\w+://|https?://|git://|(?:github|gitlab|bitbucket):", re.I)
 
@@ -37,6 +40,11 @@ def _uses_other_index(run: Invocation) -> bool:
     options = [o for o in _INDEX_OPTIONS if o != "-f" or run.name not in ("conda", "mamba")]
     if run.name == "gem" and run.operands[:1] in (("sources",), ("source",)):
         return any(_is_unusual(v) for v in run.all_values_of("-a", "--add"))
+    if run.name in _RUNNERS:
+        # The options after the package are its own.
+        pairs = zip(("", *run.args), run.args, strict=False)
+        own = takewhile(lambda pair: pair[1].startswith("-") or pair[0] in _INDEX_OPTIONS, pairs)
+        run = replace(run, args=tuple(arg for _, arg in own))
     values = [v for v in run.all_values_of(*options) if v and not v.startswith("-")]
     return installs and not is_help(run) and any(_is_unusual(v) and re.search(r"[./:]", v) for v in values)
 
@@ -121,6 +129,7 @@ _INJECTING_VALUES = {
     "RUBYOPT": re.compile(r"-[rI]"),
     "JAVA_TOOL_OPTIONS": re.compile(r"-(?:javaagent|agent)"),
     "_JAVA_OPTIONS": re.compile(r"-(?:javaagent|agent)"),
+    "DOCKER_HOST": re.compile(r"(?:tcp|ssh)://(?!localhost|127\.)"),
     "ENV": re.compile(r"[~/]"),
     "PATH": re.compile(r"(?:^|:)(?:\.(?:/|:|\Z)|:)"),
     "GIT_SSH_COMMAND": re.compile(r"^(?!ssh\s)|ProxyCommand|LocalCommand"),
@@ -196,7 +205,6 @@ RULES: tuple[RiskRule, ...] = (
         _installs_file,
         "dpkg -i tool.deb",
     ),
-    RiskRule("package-source", "gdebi installer alien", lambda r: not is_help(r) and bool(r.args), "gdebi tool.deb"),
     RiskRule("package-source", "go", _runs_module, "go run tools.example/cmd@latest"),
     RiskRule("package-source", "npm yarn pnpm bun", _installs_repository, "npm install somebody/thing"),
     RiskRule(
@@ -219,9 +227,6 @@ RULES: tuple[RiskRule, ...] = (
         "go",
         lambda r: r.starts("env") and r.has("-w") and any(o.startswith(("GOPROXY=", "GONOSUMDB=")) for o in r.operands),
         "go env -w GOPROXY=http://packages.example",
-    ),
-    RiskRule(
-        "package-source", "add-apt-repository apt-add-repository apt-key", lambda r: not is_help(r), "apt-key add k.gpg"
     ),
     RiskRule(
         "package-source",

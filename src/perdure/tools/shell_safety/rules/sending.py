@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation, cluster_value
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, either, is_help, option, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
 from perdure.tools.shell_safety.types import FILE, PROGRAM, SECRET, word_list, word_set
 
 LOCAL_URL = re.compile(
@@ -87,24 +87,48 @@ def _writes_to_people(run: Invocation) -> bool:
     return not run.has("-G", "--get") and any(_MESSAGE_HOST.match(o) for o in run.operands)
 
 
+_METHODS = word_set("GET HEAD OPTIONS POST PUT PATCH DELETE PURGE")
+# Requests that only read although they have a body.
+_READING_PATH = re.compile(
+    r"graphql|search|quer(?:y|ies)|/chat/completions|/completions|/messages|/embeddings|/responses|/generate|/token\b|/login"
+    r"|/auth|/validate|/lint|/render|/count|/_msearch|/explain|/predict|/echo|/post\Z|httpbin",
+    re.I,
+)
+_CHANGING_PATH = re.compile(
+    r"(?:[/_:-]|\A)(?:delete|remove|purge|flush|reset|shutdown|restart|reboot|stop|kill|disable|terminate|destroy|drop|rollback"
+    r"|invalidate|revoke|deactivate|suspend|quit|reload|off|wipe|clear)(?:[/_?-]|\Z)",
+    re.I,
+)
+_LOGIN_HEADER = re.compile(
+    r"(?:authorization|proxy-authorization|cookie|[\w-]{0,40}(?:token|api-?key|secret|auth)[\w-]{0,20})\s*:", re.I
+)
+
+
+def changes_service(run: Invocation) -> bool:
+    """Match a request that changes something on another machine: by its method, with a login, or by its address."""
+    if is_help(run) or goes_nowhere(run) or run.has("-G", "--get"):
+        return False
+    first = "".join(run.operands[:1]).upper() if run.name in ("http", "https", "xh") else ""
+    method = (run.value_of("-X", "--request", "--method") or (first if first in _METHODS else "")).upper()
+    urls = [o for o in run.operands if _URL.match(o)]
+    if method in ("DELETE", "PUT", "PATCH", "PURGE", "BAN"):
+        return bool(urls) or method == "DELETE"
+    if method != "POST" and not run.all_values_of(*DATA_OPTIONS):
+        return False
+    if any(_CHANGING_PATH.search(url[:500]) for url in urls):
+        return True
+    has_login = run.has("-u", "--user", "-a", "--auth", "--oauth2-bearer", "--netrc", "-n") or any(
+        _LOGIN_HEADER.match(h) for h in (*run.all_values_of("-H", "--header"), *run.operands)
+    )
+    return has_login and not any(_READING_PATH.search(url[:500]) for url in urls)
+
+
 def _relays_file(run: Invocation) -> bool:
     """Match `socat FILE:path TCP:host:port`."""
     kinds = [a.partition(":") for a in run.operands]
     is_file = any(k.lower() in ("file", "open", "gopen") or (not sign and "/" in k) for k, sign, _ in kinds)
     hosts = [rest for k, _, rest in kinds if _SOCKET_ADDRESS.match(k)]
     return is_file and any(not LOCAL_URL.match(h) for h in hosts)
-
-
-def _sends_file(run: Invocation) -> bool:
-    """Match attachments of mails, and `put` of clients that take their commands as an argument."""
-    if is_help(run):
-        return False
-    if run.name in ("mail", "mailx", "mutt", "neomutt", "swaks"):
-        # Some programs take a header with -a.
-        return any(": " not in value for value in run.all_values_of("-a", "-A", "--attach"))
-    if run.name in ("ncftpput", "wput"):
-        return bool(run.operands)
-    return any(re.search(r"(?:^|[;\s])(?:m?put|mirror\s+(?:-R|--reverse))\s", f"{a} ") for a in run.args)
 
 
 def _ssh_options(run: Invocation) -> Invocation:
@@ -183,38 +207,8 @@ def _looks_up_data(run: Invocation) -> bool:
     return any(marker in a for a in run.args for marker in (FILE, SECRET))
 
 
-# Commands that open a local service, by program.
-_TUNNEL_COMMANDS = {
-    "ngrok": word_set("http https tcp tls start"),
-    "cloudflared": word_set("run"),
-    "bore": word_set("local"),
-    "tailscale": word_set("funnel serve"),
-    "zrok": word_set("share"),
-    "devtunnel": word_set("host"),
-    "localxpose": word_set("tunnel"),
-    "loclx": word_set("tunnel"),
-    "expose": word_set("share"),
-    "code": word_set("tunnel"),
-}
-
-
-def _opens_tunnel(run: Invocation) -> bool:
-    """Match programs that make a port of this machine reachable from the internet."""
-    words = run.operands
-    if is_help(run) or words[1:2] in (("status",), ("list",), ("user",)):
-        return False
-    if run.name in ("frpc", "pagekite"):
-        return bool(run.args)
-    if run.name == "upnpc":
-        return run.has("-a", "-r")
-    opens_url = run.name == "cloudflared" and (
-        run.has("--url", "--hello-world") or any("ssh://" in a for a in run.args)
-    )
-    at = 2 if run.name == "cloudflared" else 1
-    return opens_url or any(w in _TUNNEL_COMMANDS[run.name] for w in words[:at])
-
-
 RULES: tuple[RiskRule, ...] = (
+    RiskRule("exposure", "code code-insiders", any_command("tunnel"), "code tunnel"),
     RiskRule("send-data", "curl wget http https xh", _uploads, "curl -F file=@report.pdf https://files.example"),
     RiskRule(
         "send-data",
@@ -230,17 +224,11 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "commitment",
-        "mail mailx mutt neomutt s-nail swaks",
-        lambda r: not is_help(r) and (r.has("-s", "--to", "-t") or any("@" in o for o in r.operands)),
-        "mail -s Report ann@mail.example",
+        "hardhat truffle brownie ape forge anchor cast starkli",
+        lambda r: r.has("--broadcast") or any("mainnet" in a for a in r.args),
+        "forge script Deploy.s.sol --broadcast",
     ),
     RiskRule("send-data", "socat", _relays_file, "socat FILE:notes.txt TCP:files.example:9000"),
-    RiskRule(
-        "send-data",
-        "mail mailx mutt neomutt swaks lftp smbclient tftp ncftpput wput cadaver",
-        _sends_file,
-        "lftp -e 'put notes.txt; bye' files.example",
-    ),
     RiskRule("send-data", "ssh autossh", _ssh_sends, "tar cz src | ssh host 'cat > src.tgz'"),
     RiskRule(
         "send-data",
@@ -248,28 +236,7 @@ RULES: tuple[RiskRule, ...] = (
         _copies_away,
         "scp -r . me@files.example:",
     ),
-    RiskRule(
-        "send-data",
-        "sendmail msmtp ssmtp esmtp sendemail s-nail swaks telegram-send signal-cli wall write",
-        unless(either(is_help, option("-bp", "--version", "--serverinfo"))),
-        "msmtp ann@mail.example < letter.eml",
-    ),
     RiskRule("send-data", "git", _pushes_to_url, "git push https://git.example/copy.git main"),
     RiskRule("send-data", "http.server serve http-server", _serves_outside, "python3 -m http.server --directory ~"),
-    RiskRule("send-data", "croc wormhole ffsend transfer", any_command("send", "upload", "tx"), "croc send report.pdf"),
-    RiskRule("send-data", "ipfs", any_command("add"), "ipfs add report.pdf"),
-    RiskRule("send-data", "gh", lambda r: r.starts("gist", "create"), "gh gist create notes.md"),
     RiskRule("send-data", "dig nslookup host ping drill", _looks_up_data, 'dig "$(cat notes.txt).files.example"'),
-    RiskRule(
-        "exposure",
-        "ngrok cloudflared bore tailscale zrok devtunnel localxpose loclx frpc pagekite expose code upnpc",
-        _opens_tunnel,
-        "ngrok http 8080",
-    ),
-    RiskRule(
-        "exposure",
-        "lt localtunnel tmate sshx telebit gotty ttyd wetty inlets serveo",
-        lambda r: not is_help(r) and (bool(r.args) or r.name in ("tmate", "sshx")),
-        "lt --port 3000",
-    ),
 )

@@ -29,7 +29,6 @@ _POWER_COMMANDS = word_list(
     "poweroff reboot soft-reboot halt kexec rescue emergency sleep suspend hibernate hybrid-sleep "
     "suspend-then-hibernate"
 )
-_NMCLI_CHANGES = word_list("off on delete down up add clone modify edit connect disconnect reapply set import hotspot")
 _IP_CHANGES = word_set("add del delete flush replace change append prepend set restore exec up")
 # Software without which the machine does not work.
 _CORE_PACKAGE = re.compile(
@@ -108,35 +107,8 @@ def _pkill_wide(run: Invocation) -> bool:
     )
 
 
-def _crontab(run: Invocation) -> bool:
-    return not run.has("-l") and not is_help(run)
-
-
-def _writes_sysctl(run: Invocation) -> bool:
-    return run.has("-w", "--write", "-p", "--load", "--system") or any("=" in o for o in run.operands)
-
-
-def _mounts(run: Invocation) -> bool:
-    return (bool(run.operands) or (run.name == "umount" and run.has("-a"))) and not run.has(
-        "--show-labels", "--fake", "-V"
-    )
-
-
 def _ip_changes(run: Invocation) -> bool:
     return any(w in _IP_CHANGES for w in run.operands[1:3]) or "down" in run.operands[1:]
-
-
-def _changes_resolver(run: Invocation) -> bool:
-    words = run.operands
-    if run.name == "networksetup":
-        return any(re.match(r"-(?:set|add|remove|create|switch|delete)", a) for a in run.args)
-    sets = words[:1] in (("dns",), ("domain",), ("default-route",), ("dnssec",), ("dnsovertls",), ("llmnr",))
-    return words[:1] == ("revert",) or (sets and len(words) > 2)
-
-
-def _changes_firewalld(run: Invocation) -> bool:
-    changes = ("--panic-on", "--complete-reload", "--add-", "--remove-", "--set-", "--new-", "--delete-", "--change-")
-    return any(o.startswith(changes) for o in run.options)
 
 
 def _changes_interface(run: Invocation) -> bool:
@@ -155,22 +127,6 @@ def _sleeps(run: Invocation) -> bool:
     )
 
 
-def _flashes(run: Invocation) -> bool:
-    """Match the writing of firmware, by option or by command."""
-    if is_help(run):
-        return False
-    if run.name == "flashrom":
-        return run.has("-w", "-E", "--write", "--erase")
-    if run.name in ("nvme", "hdparm"):
-        return any(a in ("fw-download", "fw-commit", "fw-activate", "--fwdownload") for a in run.args)
-    if run.name in ("mokutil", "efivar", "bootctl"):
-        return run.has("--import", "--delete", "--reset", "--disable-validation", "-w", "--write") or any(
-            o in ("install", "remove", "update", "set-default", "set-oneshot") for o in run.operands[:1]
-        )
-    changes = ("update", "upgrade", "install", "downgrade", "reinstall", "local-install", "activate", "install-blob")
-    return any(o in changes for o in run.operands[:1])
-
-
 def _root_shell(run: Invocation) -> bool:
     if run.name in ("sudo", "doas") and (run.has("-i", "-s", "--login", "--shell")) and not _has_command(run):
         return True
@@ -186,10 +142,6 @@ def _root_shell(run: Invocation) -> bool:
 
 def _has_command(run: Invocation) -> bool:
     return bool([o for o in run.operands if o not in ("root",)])
-
-
-def _service_stop(run: Invocation) -> bool:
-    return any(o in ("stop", "disable", "remove", "delete", "mask", "kill") for o in run.operands)
 
 
 def _clears_history(run: Invocation) -> bool:
@@ -213,8 +165,11 @@ def _reads_password(run: Invocation) -> bool:
     return any(a in ("-S", "--stdin") for a in options)
 
 
+def _writes_sysctl(run: Invocation) -> bool:
+    return run.has("-w", "--write", "-p", "--load", "--system") or any("=" in o for o in run.operands)
+
+
 RULES = (
-    RiskRule("power", "shutdown reboot halt poweroff", unless(either(is_help, option("-c"))), "shutdown -h now"),
     RiskRule("power", "init telinit", any_operand("0", "1", "6", "S"), "init 0"),
     RiskRule(
         "power",
@@ -223,142 +178,37 @@ RULES = (
         "systemctl reboot",
     ),
     RiskRule("power", "rtcwake", both(_sleeps, unless(is_help)), "rtcwake -m mem -s 60"),
-    RiskRule("power", "pm-suspend pm-hibernate pm-suspend-hybrid s2ram s2disk zzz", unless(is_help), "pm-suspend"),
     RiskRule("power", "pmset", any_command("sleepnow", "displaysleepnow", "schedule", "repeat"), "pmset sleepnow"),
     RiskRule("system-files", "pmset", option("-a", "-b", "-c", "-u"), "pmset -a sleep 0"),
-    RiskRule("firmware", "nvram", lambda r: r.has("-c", "-d") or any("=" in o for o in r.operands), "nvram -c"),
-    RiskRule("system-files", "softwareupdate", option("-i", "-ia", "--install", "-a"), "softwareupdate -ia --restart"),
-    RiskRule(
-        "system-files",
-        "scutil systemsetup networksetup",
-        lambda r: any(o.startswith(("--set", "-set", "-remove", "-delete")) for o in r.options),
-        "scutil --set HostName box",
-    ),
     RiskRule("services", "wmic", any_operand("call", "delete"), "wmic process call create calc.exe"),
-    RiskRule("privileges", "chroot nsenter", unless(is_help), "chroot /mnt bash"),
     RiskRule("security", "setsebool semanage semodule", unless(either(is_help, option("-l"))), "setsebool -P x 1"),
-    RiskRule(
-        "security", "fail2ban-client", any_command("unban", "stop", "set", "unload"), "fail2ban-client unban --all"
-    ),
-    RiskRule("kernel", "update-initramfs dracut mkinitcpio mkinitramfs", unless(is_help), "update-initramfs -u -k all"),
     RiskRule("security", "logrotate", option("-f", "--force"), "logrotate -f /etc/logrotate.conf"),
     RiskRule("environment", "ld.so", option("--preload"), "ld.so --preload ./x.so /bin/ls"),
-    RiskRule("power", "ipmitool", any_operand("off", "cycle", "reset", "soft"), "ipmitool chassis power cycle"),
-    RiskRule(
-        "firmware",
-        "flashrom fwupdmgr fwupdtool nvme hdparm mokutil efivar bootctl",
-        _flashes,
-        "flashrom -p internal -w bios.rom",
-    ),
-    RiskRule("firmware", "nvflash afulnx tpm2_clear wrmsr setpci", unless(is_help), "tpm2_clear -c p"),
     RiskRule("kill", "loginctl", _ends_sessions, "loginctl terminate-user alice"),
-    RiskRule("kill", "gnome-session-quit xkill", unless(is_help), "gnome-session-quit --no-prompt"),
+    RiskRule(
+        "kill",
+        "fuser",
+        lambda r: r.has("-k") and (r.has("-m") or any("/" in o[:1] for o in r.operands)),
+        "fuser -k /home",
+    ),
+    RiskRule("system-files", "date", lambda r: "-s" in r.args or r.has("--set"), "date -s 2020-01-01"),
+    RiskRule("security", "dmesg", option("-c", "-C", "--clear", "--read-clear"), "dmesg --clear"),
     RiskRule("kill", "tmux", any_command("kill-server"), "tmux kill-server"),
     RiskRule("kill", "kill", _kills_all, "kill -9 -1"),
     RiskRule("kill", "kill", _kills_every_listed, "ps aux | awk '{print $2}' | xargs kill -9"),
     RiskRule("kill", "kill renice", _signals_servers, "pgrep -f postgres | xargs kill -STOP"),
     RiskRule("environment", "gdb lldb strace ltrace", _attaches, "gdb -p 1234 -ex 'call (int)system(\"id\")'"),
-    RiskRule("kill", "killall killall5", unless(either(is_help, option("-l", "--list"))), "killall -9 node"),
     RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(is_help)), "pkill -9 -u root"),
     RiskRule("kill", "fuser", option("-k", "--kill"), "fuser -k 8080/tcp"),
     RiskRule("kill", "taskkill", option("/F"), "taskkill /F /IM explorer.exe"),
     RiskRule("kill", "taskkill Stop-Process", always, "taskkill /IM explorer.exe"),
-    RiskRule(
-        "services",
-        "systemctl",
-        any_operand("stop", "disable", "mask", "kill", "isolate", "set-default", "revert"),
-        "systemctl stop nginx",
-    ),
-    RiskRule("services", "service rc-service invoke-rc.d initctl sv", _service_stop, "service ssh stop"),
-    RiskRule("services", "update-rc.d chkconfig", any_operand("remove", "disable", "off"), "update-rc.d ssh remove"),
-    RiskRule(
-        "services",
-        "launchctl",
-        any_operand("unload", "remove", "bootout", "disable", "kill", "reboot"),
-        "launchctl unload /Library/LaunchDaemons/x.plist",
-    ),
-    RiskRule("services", "sc net", any_operand("delete", "stop"), "net stop winmgmt"),
-    RiskRule("startup-files", "crontab", _crontab, "crontab -r"),
-    RiskRule(
-        "startup-files",
-        "at batch",
-        lambda r: not r.has("-l", "-c", "-V") and not is_help(r) and (r.name == "batch" or bool(r.args)),
-        "at midnight -f cleanup.sh",
-    ),
     RiskRule("startup-files", "systemd-run", _schedules, "systemd-run --on-calendar=daily ./job"),
-    RiskRule("startup-files", "atrm fcrontab", unless(either(is_help, option("-l"))), "atrm 3"),
-    RiskRule(
-        "startup-files",
-        "systemctl",
-        lambda r: r.starts("link") or (r.starts("enable") and (r.has("--user") or any("/" in o for o in r.operands))),
-        "systemctl enable /tmp/x.service",
-    ),
-    RiskRule(
-        "startup-files", "launchctl", any_command("load", "bootstrap", "submit", "enable"), "launchctl load x.plist"
-    ),
-    RiskRule(
-        "startup-files",
-        "rc-update loginctl",
-        any_command("add", "del", "delete", "enable-linger"),
-        "rc-update add evil default",
-    ),
-    RiskRule(
-        "startup-files",
-        "schtasks",
-        lambda r: "/create" in [a.lower() for a in r.args],
-        "schtasks /create /tn x /tr x.exe",
-    ),
-    RiskRule(
-        "network",
-        "iptables ip6tables iptables-legacy iptables-nft ebtables arptables",
-        either(
-            option("-F", "-X", "-P", "-D", "-Z", "-A", "-I", "-R", "-N", "-E", "--flush", "--policy", "--delete-chain"),
-            option("--append", "--insert", "--replace", "--delete", "--new-chain", "--rename-chain", "--zero"),
-        ),
-        "iptables -F",
-    ),
-    RiskRule("network", "iptables-restore ip6tables-restore pfctl", unless(option("-s")), "iptables-restore < empty"),
-    RiskRule(
-        "network",
-        "nft",
-        either(
-            any_operand("flush", "delete", "destroy", "add", "insert", "replace", "create", "reset", "rename"),
-            both(option("-f", "--file"), unless(option("-c", "--check"))),
-            lambda r: any(
-                re.match(r"(?:flush|delete|destroy|add|insert|replace|create|reset)\s", o) for o in r.operands
-            ),
-        ),
-        "nft flush ruleset",
-    ),
-    RiskRule("network", "ufw", unless(either(is_help, any_command("status", "show", "version", "app"))), "ufw disable"),
-    RiskRule("network", "firewall-cmd", _changes_firewalld, "firewall-cmd --panic-on"),
-    RiskRule("network", "ipset", any_command("create", "add", "del", "flush", "destroy", "swap"), "ipset flush"),
-    RiskRule("network", "resolvectl systemd-resolve networksetup", _changes_resolver, "resolvectl dns eth0 10.0.0.66"),
-    RiskRule("network", "netplan", any_command("apply", "try", "set", "rebind"), "netplan apply"),
-    RiskRule("network", "wg-quick", any_command("up", "down"), "wg-quick up wg0"),
-    RiskRule("network", "rfkill", any_command("block", "unblock", "toggle"), "rfkill block all"),
-    RiskRule(
-        "network", "macchanger dhclient dhcpcd", both(unless(is_help), lambda r: bool(r.args)), "dhclient -r eth0"
-    ),
     RiskRule("network", "ip", _ip_changes, "ip link set eth0 down"),
     RiskRule("network", "ifconfig ifdown ifup", _changes_interface, "ifconfig eth0 down"),
     RiskRule("network", "route", any_operand("add", "del", "delete", "change", "flush"), "route del default"),
     RiskRule("network", "arp", either(option("-d", "-s"), any_operand("del", "delete", "flush")), "arp -d 10.0.0.1"),
-    RiskRule("network", "netsh", any_operand("off", "reset", "delete"), "netsh advfirewall set allprofiles state off"),
-    RiskRule("network", "nmcli", any_operand(*_NMCLI_CHANGES), "nmcli networking off"),
-    RiskRule(
-        "users",
-        "useradd userdel usermod groupadd groupdel groupmod adduser deluser addgroup delgroup gpasswd chpasswd",
-        unless(is_help),
-        "userdel -r bob",
-    ),
     RiskRule("users", "passwd chsh chfn vipw visudo", unless(either(is_help, option("-S", "--status"))), "passwd root"),
-    RiskRule(
-        "users", "dscl sysadminctl", unless(any_operand("-read", "-list", "read", "list")), "dscl . -delete /Users/bob"
-    ),
-    RiskRule("users", "net", any_command("user", "localgroup"), "net user bob secret /add"),
     RiskRule("security", "setenforce", any_operand("0", "Permissive", "permissive"), "setenforce 0"),
-    RiskRule("security", "aa-teardown aa-disable aa-complain apparmor_parser", unless(is_help), "aa-teardown"),
     RiskRule("security", "auditctl", option("-D", "-e"), "auditctl -e 0"),
     RiskRule(
         "security",
@@ -366,10 +216,31 @@ RULES = (
         lambda r: any("disable" in a or a == "remove" for a in r.args),
         "csrutil disable",
     ),
+    RiskRule("security", "ssh-add", lambda r: "-D" in r.args or "-d" in r.args, "ssh-add -D"),
+    RiskRule("kernel", "sysctl", _writes_sysctl, "sysctl -w kernel.randomize_va_space=0"),
+    RiskRule(
+        "startup-files",
+        "systemctl",
+        lambda r: r.starts("enable") and (r.has("--user") or any("/" in o for o in r.operands)),
+        "systemctl enable /tmp/x.service",
+    ),
+    RiskRule(
+        "services",
+        "supervisorctl pm2",
+        lambda r: r.operands[:1] in (("stop",), ("delete",)) and (not r.operands[1:] or "all" in r.operands),
+        "pm2 delete all",
+    ),
+    RiskRule("publish", "gpg gpg2", option("--send-keys"), "gpg --send-keys 0xAA"),
+    RiskRule(
+        "hidden-code",
+        "claude codex gemini aider opencode cursor-agent goose amp crush qwen copilot",
+        lambda r: any(re.match(r"--(?:dangerously\S*|yolo|full-auto|yes-always|allow-all\S*)\Z", o) for o in r.options),
+        "claude -p 'go on' --dangerously-skip-permissions",
+    ),
     RiskRule(
         "security",
         "gpg gpg2",
-        lambda r: any(o.startswith("--delete-secret") for o in r.options),
+        lambda r: any(o.startswith(("--delete-", "--quick-revoke", "--gen-revoke")) for o in r.options),
         "gpg --delete-secret-keys me",
     ),
     RiskRule("hidden-code", "enable", option("-f"), "enable -f ./builtin.so name"),
@@ -380,17 +251,9 @@ RULES = (
         option("--set", "--install", "--remove", "--remove-all", "--config", "--auto", "--set-selections"),
         "update-alternatives --set editor /usr/bin/vim",
     ),
-    RiskRule(
-        "system-files",
-        "timedatectl hostnamectl localectl",
-        lambda r: any(o.startswith(("set-", "hostname")) for o in r.operands[:1]) and len(r.operands) > 1,
-        "hostnamectl set-hostname box",
-    ),
-    RiskRule("write-outside", "defaults", any_command("write"), "defaults write com.apple.dock autohide -bool true"),
     RiskRule("network", "tc", any_operand("add", "del", "delete", "replace", "change"), "tc qdisc del dev eth0 root"),
     RiskRule("security", "history", _clears_history, "history -c"),
     RiskRule("security", "unset export set declare", _history_off, "unset HISTFILE"),
-    RiskRule("security", "Set-MpPreference", always, "Set-MpPreference -DisableRealtimeMonitoring 1"),
     RiskRule(
         "security",
         "ssh-keygen",
@@ -412,37 +275,13 @@ RULES = (
         "npm config set strict-ssl false",
     ),
     RiskRule(
-        "kernel",
-        "modprobe insmod rmmod kexec depmod",
-        unless(either(is_help, option("-n", "--dry-run", "-D"))),
-        "rmmod nvidia",
-    ),
-    RiskRule("kernel", "sysctl", _writes_sysctl, "sysctl -w kernel.randomize_va_space=0"),
-    RiskRule("kernel", "mount umount", _mounts, "umount -l /data"),
-    RiskRule("kernel", "swapoff swapon", option("-a", "--all"), "swapoff -a"),
-    RiskRule("kernel", "grub-install update-grub efibootmgr bcdedit", unless(is_help), "grub-install /dev/sda"),
-    RiskRule("kernel", "sysrq-trigger", always, "sysrq-trigger"),
-    RiskRule(
-        "packages",
-        "apt apt-get aptitude",
-        both(
-            any_command("remove", "purge", "autoremove", "dist-upgrade", "full-upgrade"),
-            unless(option("-s", "--simulate", "--dry-run")),
-        ),
-        "apt-get purge -y python3",
-    ),
-    RiskRule(
         "packages",
         "apt apt-get aptitude dnf yum microdnf zypper apk",
         _replaces_core,
         "dnf -y swap coreutils coreutils-single",
     ),
     RiskRule("packages", "dpkg", option("-r", "-P", "--remove", "--purge"), "dpkg --purge libc6"),
-    RiskRule(
-        "packages", "yum dnf zypper microdnf", any_command("remove", "erase", "autoremove", "rm"), "yum remove glibc"
-    ),
     RiskRule("packages", "rpm", option("-e", "--erase"), "rpm -e --nodeps glibc"),
-    RiskRule("packages", "pacman", lambda r: any(re.match(r"-R", o) for o in r.options), "pacman -Rns systemd"),
     RiskRule(
         "packages",
         "pyenv rbenv nodenv asdf mise nvm rustup",
@@ -451,14 +290,10 @@ RULES = (
         ),
         "pyenv uninstall -f 3.11.7",
     ),
-    RiskRule("packages", "brew", any_command("uninstall", "remove", "rm"), "brew uninstall --force openssl"),
-    RiskRule("packages", "snap flatpak port apk", any_command("remove", "uninstall", "del"), "snap remove --purge lxd"),
     RiskRule("privileges", "sudo doas pkexec run0", _root_shell, "sudo su"),
     RiskRule("privileges", "sudo", _reads_password, "echo secret | sudo -S id"),
     RiskRule("privileges", "run0", lambda r: not r.args, "run0"),
     RiskRule("privileges", "machinectl", any_command("shell", "login"), "machinectl shell root@"),
-    RiskRule("privileges", "su runuser pkexec", unless(is_help), "su -"),
-    RiskRule("privileges", "nsenter", option("-t", "--target"), "nsenter -t 1 -m bash"),
     RiskRule(
         "hidden-code",
         "powershell pwsh",
@@ -468,21 +303,11 @@ RULES = (
     RiskRule("security", "reg", any_command("delete", "add", "import"), "reg delete HKLM\\Software /f"),
     RiskRule("disk", "vssadmin wbadmin", any_command("delete"), "vssadmin delete shadows /all"),
     RiskRule("disk", "cipher", lambda r: any(a.lower().startswith("/w") for a in r.args), "cipher /w:C"),
-    RiskRule("security", "defaults", any_command("delete"), "defaults delete com.apple.dock"),
     RiskRule(
         "security",
         "tmutil",
         lambda r: any(o.lower().startswith(("delete", "disable")) for o in r.operands),
         "tmutil disable",
-    ),
-    RiskRule(
-        "services",
-        "supervisorctl pm2",
-        lambda r: (
-            r.operands[:1] in (("stop",), ("delete",), ("kill",), ("shutdown",))
-            and (not r.operands[1:] or "all" in r.operands or r.operands[0] in ("kill", "shutdown"))
-        ),
-        "pm2 delete all",
     ),
     RiskRule(
         "own-rules",

@@ -1,0 +1,305 @@
+"""What is not known to be harmless: programs that act on others or on the system, and programs that are in no table.
+
+A guarded program runs without approval for commands that only read (`list`, `describe`, `logs`) and for those its row
+names; anything else is asked about, also commands that no table has. An unknown program is asked about unless
+its command only reads or is one of a developer's (`lint`, `test`, `build`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import islice, takewhile
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.rule import is_dry_run, is_help
+from perdure.tools.shell_safety.rules.sending import LOCAL_URL
+from perdure.tools.shell_safety.types import KINDS, Danger, word_set
+
+# Names that end in what the tool does with files: `djlint`, `gofumpt`, `yaml-language-server`, `csv2json`.
+_SHAPES = re.compile(
+    r"(?:(?:python|pypy|pip|node|ruby|perl|php|lua|gcc|g\+\+|clang|clang\+\+|clang-(?:format|tidy)|llvm-[a-z]+|java|go|gcov|ghc|guile"
+    r"|tclsh|erl|swipl|lldb|gdb|cpp|psql|postgres|pg_\w{2,12}|dotnet|cmake|make|autoconf|automake|wine)[-_]?[\d.]+(?:-config|-dbg|t)?"
+    r"|[\w.-]{1,60}-(?:gcc|g\+\+|ld|ar|as|objdump|objcopy|strip|nm|readelf|gdb|size|ranlib|pkg-config|clang)(?:-[\d.]+)?"
+    r"|[\w.-]{0,60}(?:lint|linter|fmt|format|formatter|checker|check|test|tests|spec|bench|language-server|lsp|langserver|codegen"
+    r"|pretty|beautify|minify|[a-z]2[a-z]{2,8})"
+    r"|[\w.]{1,60}(?:-(?:to-[a-z]{2,10}|tsc|gen|generator|parser|diff|validate|validator|compile|compiler|preview|viewer|config|docs?"
+    r"|doctor|cov|coverage|build|builder|bundler|unit|stats|graph|tree|report|reporter|sort|profiler|repl|codemod|types|loader)){1,3}"
+    r"|(?:gen|create|cargo|pytest|mypy|eslint|prettier|babel|sphinx|mkdocs|protoc-gen|tree-sitter|generate|lint|test|check|format|sort"
+    r"|build|validate|verify|parse|diff|compare|count|tap|go-test|jest|vite|vitest|webpack|rollup|postcss|tsc|ts|flake8|pylint)-[\w.-]{1,60})\Z"
+)
+
+
+def _read_table(name: str) -> dict[str, list[str]]:
+    """Return the lines of each section of a table in this folder, without comments."""
+    sections: dict[str, list[str]] = {}
+    title = ""
+    for line in files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("[") and line.endswith("]") and len(line) > 3:
+            title = line[1:-1]
+        elif line and not line.startswith("#"):
+            sections.setdefault(title, []).append(line)
+    return sections
+
+
+@cache
+def _names() -> dict[str, bool]:
+    """Return the programs, and whether their operands are commands."""
+    table = _read_table("local_tools.txt").items()
+    return {name: title.endswith("commands") for title, lines in table for line in lines for name in line.split()}
+
+
+def is_local_tool(name: str) -> bool:
+    """Return whether a program is a well-known tool of this machine, or is named like one."""
+    # A package of npx may name its version: `create-vite@latest`.
+    plain = name.partition("@")[0] if name[:1] != "@" else name
+    return plain in _names() or _SHAPES.match(plain) is not None
+
+
+def _has_commands(name: str) -> bool:
+    """Return whether the first operand of a local tool is a command rather than a file, text or a target."""
+    return _names().get(name, False)
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedProgram:
+    """The kind of danger of a program, and its commands (`pr.create`) and options that need no approval."""
+
+    kind: str
+    free: frozenset[str]
+    # Whether commands that only read need no approval either.
+    may_read: bool = True
+
+
+# Systems that others use, by name.
+PRODUCTION = re.compile(r"(?:^|[^a-z0-9])(?:prod|production|live)(?:[^a-z]|\Z)", re.I)
+
+
+@cache
+def guards() -> dict[str, GuardedProgram]:
+    """Return the guarded programs by name, from `guarded_programs.txt`."""
+    table: dict[str, GuardedProgram] = {}
+    for kind, lines in _read_table("guarded_programs.txt").items():
+        for row in "\n".join(("", *lines)).split("\n- ")[1:]:
+            names, _, free = row.partition("|")
+            guard = GuardedProgram(kind, word_set(free), may_read=free.strip() != "never")
+            table.update(dict.fromkeys(names.split(), guard))
+    return table
+
+
+# Verbs that only read, wherever they are in a command; the second group may also be the name of a thing.
+_READS = word_set(
+    "get list ls show describe status inspect view search whoami help version explain ps history diff plan preview "
+    "validate lint verify stat stats top lookup info current"
+)
+_MAY_READ = word_set(
+    "log logs tail events watch check cat doctor tree outdated graph schema health test env docs count find query "
+    "usage metrics report summary ping which template render completion"
+)
+# Verbs of a developer, for programs that are in no table.
+_DEVELOPS = word_set(
+    "test lint build check format fmt compile validate verify bench benchmark doc docs generate gen dev serve "
+    "typecheck analyze analyse coverage watch init new install bootstrap parse render convert transpile bundle audit "
+    "outdated fix doctor repl"
+)
+_DEVELOPERS_OPTIONS = word_set(
+    "--check --noEmit --no-emit --list --lint --test --watch --fix --build --diff --verify --validate --ci --coverage "
+    "--strict"
+)
+_SOURCE_FOLDERS = word_set(
+    ". src source sources lib libs app apps test tests spec specs docs doc include includes scripts packages cmd "
+    "internal pkg crates config configs public assets static examples example data schema schemas proto protos api "
+    "server client web ui frontend backend components modules core build dist out target notebooks templates tools "
+    "bench benchmarks fixtures"
+)
+_DESTROYS = word_set(
+    "delete deleteall destroy purge wipe erase nuke terminate deprovision decommission expunge obliterate factoryreset"
+)
+_CHANGES = _DESTROYS | word_set(
+    "remove rm del drop truncate flush flushall flushdb uninstall prune zap shred evict revoke deactivate disable "
+    "unlink kill rollback reset shutdown reboot poweroff halt suspend takeover rekey failover demote detach "
+    "deregister unregister overwrite reinit ban quarantine unmount deauth deauthorize seal create add set put update "
+    "apply edit modify replace scale restart stop exec enable attach assign rotate restore migrate move mv rename "
+    "register install upgrade write push merge close approve cancel abort trigger launch provision resize rebuild "
+    "regenerate"
+)
+_OPENS = word_set("expose grant invite impersonate funnel")
+_PUBLISHES = word_set("publish unpublish yank deploy promote upload broadcast submit")
+_COMMITS = word_set("send sendtoaddress sendmany sendrawtransaction pay purchase buy rent withdraw bid tweet reply")
+# Words that may name a thing as well: `payments list` only reads.
+_NOUNS = {
+    **dict.fromkeys(word_set("tunnel share"), "exposure"),
+    **dict.fromkeys(word_set("transfer release"), "publish"),
+    **dict.fromkeys(
+        word_set(
+            "sms messages message payment payments payout payouts charge charges order invoice refund refunds comment "
+            "post email mail"
+        ),
+        "commitment",
+    ),
+    **dict.fromkeys(word_set("run start import save load patch copy cp sync"), ""),
+}
+_KIND_BY_VERB = {
+    **_NOUNS,
+    **dict.fromkeys(_DESTROYS, "cloud"),
+    **dict.fromkeys(_OPENS, "exposure"),
+    **dict.fromkeys(_PUBLISHES, "publish"),
+    **dict.fromkeys(_COMMITS, "commitment"),
+}
+_SHOWS_VALUE = word_set("get show view cat env inspect")
+_SECRET_WORD = re.compile(
+    r"secret|credential|passw|token|private-?key|access-?key|api-?key|kubeconfig|vault|keychain", re.I
+)
+# Options of many programs whose value is not a command.
+_VALUE_OPTIONS = word_set(
+    "-n -c -f -o -a -p -u -H -s -e -r -R -l -t -i -g -C --namespace --context --profile --region --project --config "
+    "--file --output --org --app --cluster --kubeconfig --host --url --prefix -w -A --env-file --project-name "
+    "--project-directory --git-dir --work-tree --cwd --chdir --directory --endpoint --endpoint-url --address --server "
+    "--token --team --account --subscription --resource-group --zone --port --repo --cwd --dir --format "
+    "--bootstrap-server --endpoints --name --env --environment --stage --stack --workspace --scope --database "
+    "--command-config"
+)
+# What is deleted on this machine in passing, and options that only name a state.
+_HARMLESS_OPTIONS = re.compile(
+    r"--(?:rm|no-|auto-|delete-(?:missing|merged|branch|extraneous)|disable(?:-|=|\Z)|reset-(?:cursor|author|timer))"
+)
+_WORD = re.compile(r"(?:[a-z]{1,20}\.)?[A-Za-z][A-Za-z0-9]{0,40}(?:[:._-][A-Za-z0-9]{1,40}){0,6}\Z")
+_PREFIXED = re.compile(r"(?:get|list|describe|show)[a-z]{3,}\Z")
+# The words of a name, also of one in camel case: `deleteVolume`, `vm.destroy`.
+_PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+# An option with one dash whose name is a word: `-purge`.
+_LONG_OPTION = re.compile(r"-[a-z]{5,20}\Z")
+_LOOKED_AT = 5
+
+
+def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[Danger]:
+    """Yield the danger of a command that no rule is about.
+
+    `is_own`: the program need not be known, as those of a container; `is_script`: it is a file of the workspace.
+    """
+    if is_help(run) or is_dry_run(run):
+        return
+    guard = guards().get(run.name)
+    if guard is not None:
+        if not _is_harmless(run, guard):
+            yield _guarded(run, guard)
+    elif _has_commands(run.name):
+        if (verb := _verb((_words(run) or ("",))[0])) in _DESTROYS or verb in _PUBLISHES or verb in _COMMITS:
+            yield Danger(_KIND_BY_VERB[verb], run.summary)
+    elif not (is_script or is_local_tool(run.name)):
+        if _reads(run):
+            yield from (Danger("credentials", run.summary),) if _prints_secret(run) else ()
+        elif kind := _kind_by_verb(run, ""):
+            yield Danger(kind, run.summary)
+        elif not (is_own or _develops(run)):
+            yield unknown_program(run.name, run.summary)
+
+
+def _is_harmless(run: Invocation, guard: GuardedProgram) -> bool:
+    if guard.kind != "exposure" and _is_emulated(run):
+        return True
+    return _is_free(run, guard) or (guard.may_read and _reads(run) and not _prints_secret(run, guard.kind))
+
+
+def _prints_secret(run: Invocation, kind: str = "") -> bool:
+    """Return whether a command that reads shows the value of a secret, not only its name."""
+    words = _words(run)
+    if run.name in ("kubectl", "oc", "k", "kubecolor") or not any(_verb(w) in _SHOWS_VALUE for w in words):
+        return False
+    named = " ".join((*words, run.name)).replace("login-password", "")
+    return kind == "credentials" or _SECRET_WORD.search(named) is not None
+
+
+def _guarded(run: Invocation, guard: GuardedProgram) -> Danger:
+    """Return the danger of a command that is not free; the reason is plain where nothing is known of it."""
+    kind = _kind_by_verb(run, "cloud") if guard.kind == "cloud" else guard.kind
+    if guard.kind == "cloud" and _reads(run) and _prints_secret(run):
+        return Danger("credentials", run.summary)
+    verbs = [_verb(word) for word in _words(run)]
+    is_change = not guard.may_read or kind != guard.kind or any(v in _CHANGES or v in _KIND_BY_VERB for v in verbs)
+    command = " ".join((run.name, *_words(run)[:2]))
+    reason = "" if is_change else f"“{command}” is not known to be harmless, and may be: {KINDS[kind].why}"
+    return Danger(kind, run.summary, reason)
+
+
+def unknown_program(name: str, summary: str) -> Danger:
+    """Return the danger of a program that is in no table, with the way to allow it."""
+    reason = f"it is not known what {name} does (a rule “terminal({name} *)” in permissions.allow allows it)"
+    return Danger("unknown-program", summary, reason, program=name)
+
+
+def _is_emulated(run: Invocation) -> bool:
+    """Return whether the service is one on this machine."""
+    return LOCAL_URL.match(run.value_of("--endpoint-url", "--endpoint", "--url", "--address") or "") is not None
+
+
+def _words(run: Invocation) -> tuple[str, ...]:
+    """Return the operands that may be a command, without the values of common options."""
+    args = run.args[: run.args.index("--")] if "--" in run.args else run.args
+    pairs = zip(("", *args), args, strict=False)
+    words = (a for before, a in pairs if not a.startswith("-") and before not in _VALUE_OPTIONS)
+    return tuple(islice(words, _LOOKED_AT))
+
+
+def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
+    if guard.kind in ("cloud", "database") and any(PRODUCTION.search(a[:200]) for a in run.args):
+        return False
+    if any(o in guard.free for o in run.options):
+        return True
+    words = _words(run)
+    if not words:
+        return guard.may_read and not run.args and run.stdin is None
+    paths = [".".join(words[:n]) for n in range(1, len(words) + 1)]
+    return (
+        any(path in guard.free for path in (*paths, f"{paths[-1]}$"))
+        or f"*.{words[1] if len(words) > 1 else ''}" in guard.free
+    )
+
+
+def _reads(run: Invocation) -> bool:
+    """Return whether the command is one that only reads; a verb that changes something comes first otherwise."""
+    verbs = [_verb(word) for word in takewhile(_WORD.match, _words(run))]
+    for verb in verbs:
+        if verb in _READS or _PREFIXED.match(verb):
+            return True
+        if verb in _CHANGES or (verb in _KIND_BY_VERB and verb not in _NOUNS):
+            return False
+    last = next((v for v in reversed(verbs) if v in _MAY_READ or v in _NOUNS), "")
+    return last in _MAY_READ
+
+
+def _verb(word: str) -> str:
+    """Return the verb of a command such as `describe-instances`, `apps:list` or `getBalance`."""
+    last = re.split(r"[:.]", word)[-1]
+    parts = _PARTS.findall(last)
+    return parts[0].lower() if parts else last
+
+
+def _develops(run: Invocation) -> bool:
+    """Return whether a program that is in no table is used like a developer's tool: by its verb, or on source files."""
+    if run.name.endswith("ctl"):
+        return False
+    words = run.operands
+    if not words:
+        return not _DEVELOPERS_OPTIONS.isdisjoint(run.options)
+    return words[0] in _DEVELOPS or all(_is_source(run, word) for word in words)
+
+
+def _is_source(run: Invocation, word: str) -> bool:
+    """Return whether a word is clearly a file or folder of the workspace, not a name of something else."""
+    location = run.classify(word)
+    first = word.removeprefix("./").partition("/")[0]
+    return location.zone == "workspace" and (location.is_file or word.startswith("./") or first in _SOURCE_FOLDERS)
+
+
+def _kind_by_verb(run: Invocation, default: str) -> str:
+    """Return the kind of danger that a command or a long option is named after."""
+    names = [o for o in _words(run) if _WORD.match(o)]
+    names += [o[2:82] for o in run.options if o.startswith("--") and not _HARMLESS_OPTIONS.match(o)]
+    names += [o[1:82] for o in run.options if _LONG_OPTION.match(o)]
+    names += [run.name] if "-" in run.name and not default else []
+    verbs = (part.lower() for name in names for part in _PARTS.findall(name))
+    return next((kind for v in verbs if (kind := _KIND_BY_VERB.get(v))), default)

@@ -1,0 +1,57 @@
+"""Match one invocation with all rules, and with what is known of its program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules import (
+    data,
+    files,
+    git,
+    load,
+    observation,
+    packages,
+    remote,
+    secrets,
+    sending,
+    system,
+)
+from perdure.tools.shell_safety.rules.guards import default_dangers
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
+from perdure.tools.shell_safety.types import Danger
+
+RULES: tuple[RiskRule, ...] = (
+    *files.RULES,
+    *git.RULES,
+    *system.RULES,
+    *data.RULES,
+    *remote.RULES,
+    *secrets.RULES,
+    *sending.RULES,
+    *packages.RULES,
+    *observation.RULES,
+    *load.RULES,
+)
+
+
+def rule_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[Danger]:
+    """Return the dangers of one invocation: those of its rules, or else that of a program not known to be harmless."""
+    rules = _by_program().get(run.name, ())
+    found = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
+    for dangers in (files.delete_dangers, files.write_dangers, data.statement_dangers, secrets.secret_dangers):
+        found += dangers(run)
+    if run.name.startswith("mkfs.") and not is_help(run):
+        found.append(Danger("disk", run.summary))
+    # A program with rules is known, unless they only add to what is guarded.
+    return iter(found or default_dangers(run, is_own=is_own or bool(rules), is_script=is_script))
+
+
+@cache
+def _by_program() -> dict[str, tuple[RiskRule, ...]]:
+    table: dict[str, tuple[RiskRule, ...]] = {}
+    for rule in RULES:
+        for name in rule.programs.split():
+            table[name] = (*table.get(name, ()), rule)
+    return table

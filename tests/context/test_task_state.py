@@ -10,10 +10,11 @@ import pytest
 
 from perdure.context.record import task as record_types
 from perdure.context.record.calls import describe_call
+from perdure.context.record.record import call_lines
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import CallLines, read_state
 from perdure.context.record.task import CallFacts, CallKind, CallLine, Commit, Outcome, TaskState
-from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
+from perdure.core.messages import Entry, Message, TextPart, ToolCall, assistant, tool_result, user
 
 
 class _History:
@@ -350,3 +351,61 @@ def test_a_rule_is_not_a_key_decision_too_and_a_guess_is_none() -> None:
     assert "because it starts faster" in sections["Key Decisions"]
     assert rule in sections["Constraints & Preferences"]
     assert rule not in sections["Key Decisions"]
+
+
+def _state_of(*messages: Message) -> TaskState:
+    """The state of messages with the lines that are really described of their calls."""
+    entries = [Entry(n, m) for n, m in enumerate(messages)]
+    return read_state(entries, call_lines(entries))
+
+
+def _ran(name: str, call_id: str, result: str, **arguments: object) -> tuple[Message, Message]:
+    return assistant(None, (ToolCall(call_id, name, json.dumps(arguments)),)), tool_result(call_id, result)
+
+
+@pytest.mark.spec("E1c")
+def test_an_edit_that_did_not_apply_is_no_error_of_the_task() -> None:
+    edit = {"file_path": "a.py", "old_string": "x", "new_string": "y"}
+    failed = _ran("Edit", "c1", "<tool_use_error>File has not been read yet. Read it first.</tool_use_error>", **edit)
+    state = _state_of(user("Fix a.py."), *failed, *_ran("Edit", "c2", "The file a.py has been updated.", **edit))
+    assert state.errors == ()
+
+
+@pytest.mark.spec("E1c")
+def test_a_call_that_never_ran_solves_nothing() -> None:
+    failing = _ran("Bash", "c1", "Exit code 1\na.go:3:4: error: undefined: x", command="go build ./...")
+    skipped = _ran("Bash", "c2", "<tool_use_error>Sibling tool call errored</tool_use_error>", command="go build ./...")
+    state = _state_of(user("Fix the build."), *failing, *skipped)
+    assert [e.is_open for e in state.errors][-1:] == [True]
+
+
+@pytest.mark.spec("E1c")
+def test_an_agent_that_another_call_awaited_is_not_running() -> None:
+    started = "Started 1 background agent:\n- `0-Review` (job `0-Review`) — a deep review"
+    launch = _ran("task", "c1", started, tasks=[{"id": "Review", "description": "a deep review"}])
+    waiting = _ran("subagent", "c2", "### 0-Review — running\nStill at work.", action="await", id="0-Review")
+    ended = _ran("subagent", "c3", "### 0-Review — completed\nNo findings in the diff.", action="await", id="0-Review")
+    assert len(_state_of(user("Review it."), *launch, *waiting).processes) == 1
+    assert _state_of(user("Review it."), *launch, *waiting, *ended).processes == ()
+
+
+@pytest.mark.spec("E2")
+def test_a_clients_mark_of_an_interruption_is_not_quoted() -> None:
+    parts = (TextPart("[Request interrupted by user for tool use]"), TextPart("Check the number of lines, please."))
+    state = _state_of(user("Count them."), *WORK, Message("user", parts))
+    assert "Request interrupted" not in write_sections(state)["Active Task"]
+    assert "> Check the number of lines, please." in write_sections(state)["Active Task"]
+
+
+@pytest.mark.spec("E1")
+def test_a_task_in_foreign_words_is_named_as_material() -> None:
+    task = "New task:\nYou will be provided with a partial code base and an issue statement.\n\n<issue>\nx\n</issue>\n"
+    goal = write_sections(_state_of(user(task + "<code>\nfoo()\n</code>"), *WORK)).get("Goal", "")
+    assert goal.startswith("The conversation began with")
+    assert "New task:" in goal
+
+
+@pytest.mark.spec("E1c")
+def test_an_agreement_alone_is_no_milestone() -> None:
+    state = _state_of(user("ok, let's do this"), *WORK, assistant("Done."), user("Rename the parser."), *WORK)
+    assert "let's do this" not in write_sections(state).get("Completed Actions", "")

@@ -73,7 +73,8 @@ _READS_MORE = re.compile(
 )
 _NUMBER = re.compile(r'"(?:number|iid)"\s*:\s*(\d{1,12})')
 _IDENTIFIER = re.compile(r'"(?:key|id|\w+_id)"\s*:\s*"?([\w.#-]{1,60})')
-_AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})")
+_AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})|\(job `([\w.-]{3,60})`\)")
+_AGENT_ENDED = re.compile(r"(?m)^\W{0,5}([\w.-]{3,60})`? (?:—|-) (?:completed|finished|failed|cancell?ed|stopped)\b")
 _CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
 
 
@@ -127,6 +128,8 @@ def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
 
 
 def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
+    if result.startswith("<tool_use_error>") and (line := _describe_error(name, kind, arguments, result)) is not None:
+        return line
     view = read_output(result)
     command = command_of(arguments)
     if name in ("process", "BashOutput", "KillShell") or not command:
@@ -205,9 +208,12 @@ def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], res
     lines = [x for x in text.split("\n") if x.strip()]
     first = one_line(lines[0], 200) if lines else "error"
     changes = kind == "other" and is_change(name)
-    worth = 0.1 if kind in ("read", "search") or _EDIT_DIFFICULTY.search(first) else 0.8 if changes else 0.6
+    is_difficulty = _EDIT_DIFFICULTY.search(first) is not None
+    worth = 0.1 if kind in ("read", "search") or is_difficulty else 0.8 if changes else 0.6
+    # An edit that is tried again is no trouble of the task.
+    error = "" if is_difficulty and kind in ("edit", "write") else first
     finding = CallFinding(
-        first, tuple(join_rows(lines[1:6], limit=400)) if worth > 0.1 else (), CallFacts(error=first), True, worth
+        first, tuple(join_rows(lines[1:6], limit=400)) if worth > 0.1 else (), CallFacts(error=error), True, worth
     )
     what = f"{name} {arguments_text(arguments, 300)}" if changes else _what(name, kind, arguments)
     line_chars = _CHANGE_CHARS if changes else LINE_CHARS
@@ -344,7 +350,7 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
     process = background_process(result)
     if process or re.match(r"(?:Started|Spawned|Launched|Async agent)\b", text):
         number = _AGENT_ID.search(text[:400])
-        label = f"agent {number[1]}" if number is not None else f"agent {process}".rstrip()
+        label = f"agent {number[1] or number[2]}" if number is not None else f"agent {process}".rstrip()
         facts = CallFacts(started_process=f"{label} : {one_line(_delegated(arguments), 120)}".replace(" :", ":"))
         rows = tuple(join_rows(text.split("\n"), limit=500))
         return compose_line(
@@ -355,6 +361,7 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
             CallFinding("runs in the background", rows, facts, False, 0.5),
             "ok",
         )
+    ended = _AGENT_ENDED.search(text[:2_000])
     text = text[:-600] + _AGENT_FOOTER.sub("", _AGENT_FOOTER.sub("", text[-600:]))
     lines = [x.strip() for x in text.split("\n") if x.strip()]
     candidates = [x for x in lines if len(x.split()) > 2 and not x.startswith(("```", "|", "---"))]
@@ -363,7 +370,8 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
     if sum(map(len, lines)) > 1_000:
         # The verdict is often at the end.
         excerpt = [*join_rows(lines, limit=450, row_chars=200), "[…]", *(one_line(x, 200) for x in lines[-4:])]
-    finding = CallFinding(one_line(first.lstrip("#* "), 120), tuple(excerpt), CallFacts(), False, 0.8)
+    facts = CallFacts(stopped_process=ended[1] if ended is not None else "")
+    finding = CallFinding(one_line(first.lstrip("#* "), 120), tuple(excerpt), facts, False, 0.8)
     composed = compose_line(name, kind, target_of(kind, arguments), what, finding, "ok")
     return replace(composed, report=text if len(lines) > 1 or len(text) > 200 else "")
 

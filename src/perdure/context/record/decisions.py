@@ -26,7 +26,7 @@ from perdure.context.user_intent import (
     typed_text,
     without_omission,
 )
-from perdure.core.messages import SUMMARY_OPENINGS, TURN_ENDED, Entry, Message, ToolCall
+from perdure.core.messages import SUMMARY_OPENINGS, TURN_ENDED, Entry, Message, TextPart, ToolCall
 from perdure.redaction import redact
 
 # A choice between ways, in the assistant's words.
@@ -326,10 +326,20 @@ def request_text(message: Message) -> str:
     return "" if text.startswith(SUMMARY_OPENINGS) else text
 
 
+def _without_interruption(message: Message) -> Message:
+    """Return a message without a client's mark of an interrupted turn before what the user typed next."""
+    content = message.content
+    if isinstance(content, str) and (marker := _INTERRUPTION.match(content)) is not None:
+        return message.with_content(content[marker.end() :])
+    if isinstance(content, tuple) and len(content) > 1 and isinstance(first := content[0], TextPart):
+        # Messages of a user that follow each other are parts of one.
+        return message.with_content(content[1:]) if _INTERRUPTED.match(first.text.strip()) else message
+    return message
+
+
 def read_user(message: Message) -> UserReading:
     """Read a user message. Pure, so the result can be cached."""
-    if isinstance(message.content, str) and (marker := _INTERRUPTION.match(message.content)) is not None:
-        message = message.with_content(message.content[marker.end() :])
+    message = _without_interruption(message)
     text = redact(request_text(message))
     if not text:
         return UserReading("", "", is_bare=False)

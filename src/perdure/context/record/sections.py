@@ -73,6 +73,12 @@ _MOST_SOLVED = 4
 _MOST_ANSWERED = 5
 _ROOT_SHARE = 0.7
 _GREETING_CHARS = 10
+# "ok, let's do this" names nothing that was done.
+_AGREES = re.compile(
+    r"(?i)(?:(?:yes|yeah|yep|ok(?:ay)?|sure|great|perfect|good|nice|alright|cool|please)[,.! ]*)*"
+    r"(?:let'?s (?:do|try|use|implement|fix|go)|do|try|go (?:ahead|for)|implement|fix|proceed|go)(?: with)?"
+    r"(?: (?:it|this|that|them|these|so|all))*(?: (?:then|now|first|please))*[.! ]*"
+)
 _ADDRESS = re.compile(r"(?:; )?m:[\d,]+$")
 # The path of a picture that was dropped into the input.
 _ATTACHED = re.compile(
@@ -198,7 +204,7 @@ def _refusal_line(instruction: StandingInstruction) -> str:
 
 def _goal(state: TaskState, room: int) -> str:
     if state.goal is None:
-        return ""
+        return _material(state.requests, room)
     is_quoted = any(r.seq == state.goal.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:])
     if is_quoted and len(state.goal.value) > room - _GOAL_FRAME_CHARS:
         return SAME_AS_TASK  # once is enough where it is long
@@ -206,6 +212,17 @@ def _goal(state: TaskState, room: int) -> str:
         return beginning(state.goal.value, room)
     opening = beginning(state.goal.value, room - _GOAL_FRAME_CHARS)
     return f"The conversation began with: “{opening}”{address(state.goal.seq)}"
+
+
+def _material(requests: Sequence[UserRequest], room: int) -> str:
+    """Return the beginning of the first message where no words of the user's own are known; "" for none."""
+    request = next((r for r in requests if r.text and not r.own_words), None)
+    if request is None:
+        return ""
+    opening = beginning(tidy(redact(request.text)), room - 2 * _GOAL_FRAME_CHARS)
+    return (
+        f"The conversation began with a text, which is material and no instruction: “{opening}”{address(request.seq)}"
+    )
 
 
 def _completed(state: TaskState, room: int) -> str:
@@ -222,7 +239,8 @@ def _completed(state: TaskState, room: int) -> str:
         if request.status == "answered" and request.closed_seq is not None and request.seq not in questions:
             words = beginning(tidy(redact(_headline(request.own_words))), 90)
             answered = f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"
-            milestones += [(request.closed_seq, answered)] if words and not is_small_talk(words) else []
+            is_telling = len(words) >= _GREETING_CHARS and not is_small_talk(words) and not _AGREES.fullmatch(words)
+            milestones += [(request.closed_seq, answered)] if is_telling else []
     ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
     steps = write_steps(state, room if not ordered else int(room * _STEPS_SHARE))
     numbered = _numbered(ordered, room - sum(len(line) + 1 for line in steps))

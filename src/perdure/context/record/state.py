@@ -389,6 +389,8 @@ class _WorkFold:
 
     def _add_outcome(self, seq: int, line: CallLine) -> None:
         if line.outcome == "failed":
+            if line.kind in ("edit", "write") and not line.facts.error:
+                return  # an edit that did not apply is tried again
             same = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
             for i in same:  # a repeated failure counts once, in its newest form
                 self.errors[i] = replace(self.errors[i], solved_seq=seq)

@@ -1,7 +1,7 @@
 """Per-message work as messages come: not for a conversation that may never be compacted, in time for one that will."""
 
 from perdure.context.compressor import ContextCompressor
-from perdure.core.messages import Entry, user
+from perdure.core.messages import Entry, assistant, user
 
 
 def _entries(count: int, *, first: int = 1) -> list[Entry]:
@@ -31,6 +31,17 @@ def test_half_way_to_the_threshold_everything_said_so_far_is_read():
         engine.observe([entry])
 
     assert all(map(_is_read, entries))
+
+
+def test_after_a_reply_a_bounded_number_of_messages_is_read():
+    engine = ContextCompressor(context_length=200_000)
+    entries = _entries(120)
+
+    engine.observe(entries)
+    assert not any(e.memoized("facts") for e in entries)
+    engine.observe([Entry(200, assistant("Done."))])
+
+    assert [e.memoized("facts") is not None for e in entries] == [True] * 100 + [False] * 20
 
 
 def test_a_compaction_asked_for_early_reads_what_was_left():

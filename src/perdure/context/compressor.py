@@ -112,6 +112,9 @@ def expand_handoff(
 _LEAST_GAIN_TOKENS = 16
 # From this share of the threshold on, messages are analyzed as they are appended.
 _HALF_WAY = 0.5
+# From this share on at most so many after each reply, while no request waits for it.
+_FIRST_SHARE = 0.05
+_MOST_AFTER_REPLY = 100
 
 
 class ContextCompressor(ContextEngine):
@@ -209,16 +212,22 @@ class ContextCompressor(ContextEngine):
             self._throttle.end_pause()
 
     def observe(self, entries: Sequence[Entry]) -> None:
-        """Analyze messages early, but only once the conversation is half way to its threshold."""
+        """Analyze messages ahead of a compaction: some after each reply, and all once it is half way."""
         self._unread.extend(entries)
         self._seen_tokens += sum(tokens_of(entry, self._route[0]) for entry in entries)
-        if self._seen_tokens >= _HALF_WAY * self.budgets.threshold_tokens:
-            unread, self._unread = self._unread, []
-            self._read(unread)
+        share = self._seen_tokens / self.budgets.threshold_tokens
+        if share >= _HALF_WAY:
+            self._read(len(self._unread))
+        elif share >= _FIRST_SHARE and entries and _ends_turn(entries[-1].message):
+            self._read(_MOST_AFTER_REPLY)
 
-    def _read(self, entries: Sequence[Entry]) -> None:
-        from perdure.context.record.record import prepare  # slow to import, and a prompt is drawn before
+    def _read(self, most: int) -> None:
+        """Analyze the oldest unread messages."""
+        # Slow to import, and a prompt is drawn before. What writes a handoff is imported with it.
+        from perdure.context import handoff_writer  # noqa: F401
+        from perdure.context.record.record import prepare
 
+        entries, self._unread = self._unread[:most], self._unread[most:]
         prepare(entries)
         read_facts(entries)
         for entry in entries:
@@ -480,6 +489,10 @@ class ContextCompressor(ContextEngine):
         window = self._services.summary_window
         if window is not None and window < self._window and once.is_due(f"small_summary_window.{provider}/{model}"):
             self._notices.append(small_summary_window_notice(window, self._window))
+
+
+def _ends_turn(message: Message) -> bool:
+    return message.kind == "assistant" and not message.tool_calls
 
 
 def _fingerprint(messages: Iterable[Message]) -> tuple[int, ...]:

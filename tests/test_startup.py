@@ -38,10 +38,10 @@ CHAT_OPENED = """
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.controller import ChatController
 surface = ChatCommandContext({"model.base_url": "http://127.0.0.1:9/v1", "model.name": "m"})
-desk = ChatController(surface, print)
-desk.transcript(print, lambda: 80, desk.ink)
-assert desk.status()
-desk.close()
+controller = ChatController(surface, print)
+controller.transcript(print, lambda: 80, controller.ink)
+assert controller.status()
+controller.close()
 """
 HELP = """
 import contextlib, io

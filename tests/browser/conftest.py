@@ -1,4 +1,4 @@
-"""One Chromium and two gateways per test process: one with a told story, one whose model follows the tests."""
+"""One Chromium and two gateways per test process: one with stored conversations, one whose model follows the tests."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def page(chromium: Chromium) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebUIServer, Story]]:
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WebUIServer, Story]]:
     """Conversations really held: four compactions, spills, a recovery, a model switch, and markup in every text."""
-    folder = tmp_path_factory.mktemp("told")
+    folder = tmp_path_factory.mktemp("seeded")
     with open_store(folder / "perdure.db") as store:
         story = tell(store, folder / "home")
         with (

@@ -9,7 +9,7 @@ from support.browser import Page
 from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
-Told = tuple[WebUIServer, Story]
+SeededSite = tuple[WebUIServer, Story]
 VIEWS = {
     "list": "/",
     "search": "/?q=lease&show=hits",
@@ -42,8 +42,8 @@ def unfold(page: Page, view: str) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_has_no_finding_in_any_view(page: Page, told: Told, theme: str) -> None:
-    server, story = told
+def test_axe_has_no_finding_in_any_view(page: Page, seeded: SeededSite, theme: str) -> None:
+    server, story = seeded
     page.prefer(theme)
     page.open(server.link("/usage"))
     page.wait(SETTLED)
@@ -53,16 +53,16 @@ def test_axe_has_no_finding_in_any_view(page: Page, told: Told, theme: str) -> N
         assert axe_findings(page) == [], view
 
 
-def test_axe_would_find_something(page: Page, told: Told) -> None:
-    server, _ = told
+def test_axe_would_find_something(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     page.open(server.link("/usage"))
     page.wait(SETTLED)
     page.run("document.querySelector('.tiles .big').style.color = '#eee'")
     assert any(found.startswith("color-contrast") for found in axe_findings(page))
 
 
-def test_nothing_overflows_a_narrow_screen(page: Page, told: Told) -> None:
-    server, story = told
+def test_nothing_overflows_a_narrow_screen(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.resize(360, 740)
     page.open(server.link("/usage"))
     for view in VIEWS:
@@ -70,8 +70,8 @@ def test_nothing_overflows_a_narrow_screen(page: Page, told: Told) -> None:
         assert page.run("document.documentElement.scrollWidth") <= 360, view
 
 
-def test_the_keyboard_alone_opens_a_conversation(page: Page, told: Told) -> None:
-    server, _ = told
+def test_the_keyboard_alone_opens_a_conversation(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     page.open(server.link())
     page.wait("document.querySelector('.row')")
     seen: list[str] = []
@@ -92,8 +92,8 @@ def test_the_keyboard_alone_opens_a_conversation(page: Page, told: Told) -> None
     page.wait("document.querySelector('.timeline')")
 
 
-def test_the_theme_can_be_chosen_and_is_kept(page: Page, told: Told) -> None:
-    server, _ = told
+def test_the_theme_can_be_chosen_and_is_kept(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     page.prefer("light")
     page.open(server.link())
     page.wait("document.querySelector('.row')")
@@ -109,8 +109,8 @@ def test_the_theme_can_be_chosen_and_is_kept(page: Page, told: Told) -> None:
     page.run("localStorage.clear()")
 
 
-def test_landmarks_and_one_heading_name_every_view(page: Page, told: Told) -> None:
-    server, story = told
+def test_landmarks_and_one_heading_name_every_view(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link("/usage"))
     for view in VIEWS:
         go(page, story, view)

@@ -334,7 +334,7 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
     page.click("#focus")
     page.type("the second question")
     page.press("Enter")
-    page.wait("document.querySelector('.told').innerText.length > 12")
+    page.wait("document.querySelector('.command-status').innerText.length > 12")
 
 
 def test_a_turn_that_fails_says_why_and_the_next_one_goes_on(page: Page, server: WebUIServer) -> None:

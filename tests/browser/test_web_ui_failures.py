@@ -16,7 +16,7 @@ from support.browser import Page
 from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
-Told = tuple[WebUIServer, Story]
+SeededSite = tuple[WebUIServer, Story]
 TARGET = "document.querySelector('.is-target:focus')"
 EVIL = '<img src=x onerror="window.pwned=1">'
 
@@ -38,8 +38,8 @@ def troubled(store: SessionStore) -> str:
     return session.conversation_id
 
 
-def test_the_header_counts_failures_and_a_click_visits_them_one_by_one(page: Page, told: Told) -> None:
-    server, _ = told
+def test_the_header_counts_failures_and_a_click_visits_them_one_by_one(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     conversation = troubled(server.store)
     page.open(server.link(f"/c/{conversation}"))
     page.wait_text("3 failures · ■ 1 stop", inside=".tabs")
@@ -57,8 +57,8 @@ def test_the_header_counts_failures_and_a_click_visits_them_one_by_one(page: Pag
     assert axe_findings(page) == []
 
 
-def test_the_events_of_a_conversation_are_filtered_by_kind(page: Page, told: Told) -> None:
-    server, story = told
+def test_the_events_of_a_conversation_are_filtered_by_kind(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.long}/context"))
     page.wait("document.querySelector('.events li')")
     every = page.count(".events li")
@@ -73,8 +73,8 @@ def test_the_events_of_a_conversation_are_filtered_by_kind(page: Page, told: Tol
     assert page.count(".events li") == every
 
 
-def test_the_list_shows_only_conversations_with_failures(page: Page, told: Told) -> None:
-    server, story = told
+def test_the_list_shows_only_conversations_with_failures(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     conversation = troubled(server.store)
     page.open(server.link("/?only=refused"))
     page.wait(f"document.querySelector('[data-id={conversation}]')")
@@ -84,8 +84,8 @@ def test_the_list_shows_only_conversations_with_failures(page: Page, told: Told)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_compaction_says_why_and_leads_to_what_was_kept(page: Page, told: Told, width: int) -> None:
-    server, story = told
+def test_a_compaction_says_why_and_leads_to_what_was_kept(page: Page, seeded: SeededSite, width: int) -> None:
+    server, story = seeded
     page.resize(width, 900)
     newest = max(server.store.log.handoffs(story.long))
     page.open(server.link(f"/c/{story.long}"))
@@ -106,8 +106,8 @@ def test_a_compaction_says_why_and_leads_to_what_was_kept(page: Page, told: Told
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_no_label_of_the_chart_covers_another_or_an_arrow(page: Page, told: Told, width: int) -> None:
-    server, story = told
+def test_no_label_of_the_chart_covers_another_or_an_arrow(page: Page, seeded: SeededSite, width: int) -> None:
+    server, story = seeded
     page.resize(width, 800)
     page.open(server.link(f"/c/{story.long}/context"))
     page.wait("document.querySelector('.plot .label')")
@@ -132,8 +132,8 @@ def test_no_label_of_the_chart_covers_another_or_an_arrow(page: Page, told: Told
     assert all(a[0] != b[0] or a[2] <= b[1] for a, b in pairwise(marks))
 
 
-def test_a_stop_of_the_users_own_is_no_failure(page: Page, told: Told) -> None:
-    server, _ = told
+def test_a_stop_of_the_users_own_is_no_failure(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     session = server.store.create(user_key="", title="Only stops")
     stopped = StoredEvent(session.id, "partial_reply", {"why": "interrupted", "text": "As I was say"})
     server.store.append(session.id, user("go"), events=[stopped])
@@ -148,9 +148,9 @@ def test_a_stop_of_the_users_own_is_no_failure(page: Page, told: Told) -> None:
 
 
 @pytest.mark.spec("A7")
-def test_a_cost_that_leaves_calls_out_says_which_and_why(page: Page, told: Told) -> None:
+def test_a_cost_that_leaves_calls_out_says_which_and_why(page: Page, seeded: SeededSite) -> None:
     """Each call is left out for one reason: a stopped call of a model with a price is not one without a price."""
-    server, _ = told
+    server, _ = seeded
     session = server.store.create(user_key="", title="Stopped twice")
     server.store.append(session.id, user("go"))
     priced, priceless = RouteRecord("openai", "priced"), RouteRecord("custom", "priceless")

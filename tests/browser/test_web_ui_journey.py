@@ -11,12 +11,12 @@ from support.browser import Chromium, Page
 from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
-Told = tuple[WebUIServer, Story]
+SeededSite = tuple[WebUIServer, Story]
 
 
 @pytest.mark.spec("A7", "I4", "I5", "E11", "E12")
-def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
-    server, story = told
+def test_search_open_chart_handoff_sources_undo(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link())
     page.wait("document.querySelector('.row')")
     assert "token" not in page.run("location.href")
@@ -62,15 +62,15 @@ def test_search_open_chart_handoff_sources_undo(page: Page, told: Told) -> None:
     page.wait_text("The last compaction is undone")
 
 
-def test_a_session_id_opens_its_conversation(page: Page, told: Told) -> None:
-    server, story = told
+def test_a_session_id_opens_its_conversation(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     first = server.store.conversations.sessions(story.long)[0].id
     page.open(server.link(f"/c/{first}"))
     page.wait(f"location.hash === '#/c/{story.long}'")
 
 
-def test_a_deep_link_shows_its_message_and_the_next_one_follows(page: Page, told: Told) -> None:
-    server, story = told
+def test_a_deep_link_shows_its_message_and_the_next_one_follows(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.long}/m/3"))
     page.wait("document.activeElement?.id === 'm-3'")
     page.run(f"location.hash = '#/c/{story.long}/m/60'")
@@ -78,8 +78,8 @@ def test_a_deep_link_shows_its_message_and_the_next_one_follows(page: Page, told
     page.wait("(({ top, bottom }) => top > 0 && bottom < innerHeight)(document.activeElement.getBoundingClientRect())")
 
 
-def test_a_spilled_output_opens_and_pages(page: Page, told: Told) -> None:
-    server, story = told
+def test_a_spilled_output_opens_and_pages(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.long}/m/1"))
     page.wait("document.activeElement?.id === 'm-1'")
     page.click(".tool-call.spilled summary")
@@ -90,8 +90,8 @@ def test_a_spilled_output_opens_and_pages(page: Page, told: Told) -> None:
     assert "20,001" in page.text(".pager")
 
 
-def test_the_chart_answers_to_the_keyboard_the_mouse_and_a_click(page: Page, told: Told) -> None:
-    server, story = told
+def test_the_chart_answers_to_the_keyboard_the_mouse_and_a_click(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.long}/context"))
     page.wait("document.querySelector('.plot svg .area')")
     page.run("document.querySelector('.plot').focus()")
@@ -111,8 +111,8 @@ def test_the_chart_answers_to_the_keyboard_the_mouse_and_a_click(page: Page, tol
     page.wait("location.hash.includes('/m/') && document.querySelector('.is-target')")
 
 
-def test_titles_are_edited_where_they_stand(page: Page, told: Told) -> None:
-    server, story = told
+def test_titles_are_edited_where_they_stand(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.branch}"))
     page.wait("document.querySelector('.timeline .message')")
     page.click("h1 .rename")
@@ -124,8 +124,8 @@ def test_titles_are_edited_where_they_stand(page: Page, told: Told) -> None:
     assert server.store.conversations.get(story.branch).title == "Another way, tried"
 
 
-def test_filters_narrow_the_list_and_stay_in_the_address(page: Page, told: Told) -> None:
-    server, _ = told
+def test_filters_narrow_the_list_and_stay_in_the_address(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     page.open(server.link("/?source=telegram"))
     page.wait("document.querySelector('.row')")
     sources = page.run(
@@ -137,8 +137,8 @@ def test_filters_narrow_the_list_and_stay_in_the_address(page: Page, told: Told)
     page.wait_text("Nothing fits.")
 
 
-def test_the_filters_look_the_same_after_every_other_view(page: Page, told: Told) -> None:
-    server, story = told
+def test_the_filters_look_the_same_after_every_other_view(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     labels = "[...document.querySelectorAll('.filters label[for^=filter]')]"
     tops = f"{labels}.map(e => Math.round(e.getBoundingClientRect().y))"
     page.open(server.link("/"))
@@ -156,15 +156,15 @@ def test_the_filters_look_the_same_after_every_other_view(page: Page, told: Told
     assert page.run(tops) == before
 
 
-def test_every_hit_of_a_search_can_be_listed(page: Page, told: Told) -> None:
-    server, _ = told
+def test_every_hit_of_a_search_can_be_listed(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     page.open(server.link("/?q=invoice&show=hits"))
     page.wait_text("inside a stored tool output")
 
 
 @pytest.mark.spec("I5")
-def test_what_happens_elsewhere_appears_within_a_second(page: Page, told: Told) -> None:
-    server, story = told
+def test_what_happens_elsewhere_appears_within_a_second(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.delegate}"))
     page.wait("document.querySelector('#m-2')")
     time.sleep(0.5)
@@ -181,8 +181,8 @@ def test_what_happens_elsewhere_appears_within_a_second(page: Page, told: Told) 
     assert min(took_s) < 1.0
 
 
-def test_usage_shows_each_class_of_tokens_and_what_was_saved(page: Page, told: Told) -> None:
-    server, _ = told
+def test_usage_shows_each_class_of_tokens_and_what_was_saved(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     page.open(server.link("/usage"))
     page.wait_text("Saved by the cache")
     for words in (
@@ -202,8 +202,8 @@ def test_usage_shows_each_class_of_tokens_and_what_was_saved(page: Page, told: T
     assert "cache read" in page.text(".days [role=status]")
 
 
-def test_an_unknown_conversation_and_a_missing_token_are_told_plainly(page: Page, told: Told) -> None:
-    server, _ = told
+def test_an_unknown_conversation_and_a_missing_token_are_told_plainly(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     page.open(server.link("/c/c_nothing"))
     page.wait_text("This could not be shown")
     page.run("sessionStorage.clear(); localStorage.clear()")
@@ -211,8 +211,10 @@ def test_an_unknown_conversation_and_a_missing_token_are_told_plainly(page: Page
     page.wait_text("A token is needed")
 
 
-def test_the_list_is_sorted_by_cost_with_one_click_and_the_order_stays_in_the_address(page: Page, told: Told) -> None:
-    server, _ = told
+def test_the_list_is_sorted_by_cost_with_one_click_and_the_order_stays_in_the_address(
+    page: Page, seeded: SeededSite
+) -> None:
+    server, _ = seeded
     page.resize(1440, 900)
     page.open(server.link())
     page.wait("document.querySelector('.row')")
@@ -233,8 +235,10 @@ def test_the_list_is_sorted_by_cost_with_one_click_and_the_order_stays_in_the_ad
     )
 
 
-def test_a_new_tab_is_signed_in_and_no_script_can_read_the_token(page: Page, chromium: Chromium, told: Told) -> None:
-    server, _ = told
+def test_a_new_tab_is_signed_in_and_no_script_can_read_the_token(
+    page: Page, chromium: Chromium, seeded: SeededSite
+) -> None:
+    server, _ = seeded
     page.open(server.link())
     page.wait("document.querySelector('.row') && localStorage.getItem('perdure-key')")
     page.wait("sessionStorage.getItem('perdure-token') === null")
@@ -250,8 +254,8 @@ def test_a_new_tab_is_signed_in_and_no_script_can_read_the_token(page: Page, chr
     other.call("Page.close")
 
 
-def test_an_approval_given_for_good_is_listed_and_revoked(page: Page, told: Told) -> None:
-    server, _ = told
+def test_an_approval_given_for_good_is_listed_and_revoked(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     state = server.store.state("approvals")
     state.set("", ["git-push"])
     page.open(server.link("/approvals"))
@@ -261,8 +265,8 @@ def test_an_approval_given_for_good_is_listed_and_revoked(page: Page, told: Told
     assert not state.get("")
 
 
-def test_title_tabs_and_cost_stay_in_view(page: Page, told: Told) -> None:
-    server, story = told
+def test_title_tabs_and_cost_stay_in_view(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.long}"))
     page.wait("document.querySelector('.timeline .message')")
     page.run("scrollTo(0, document.documentElement.scrollHeight)")

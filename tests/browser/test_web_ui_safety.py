@@ -17,7 +17,7 @@ from support.web_ui_server import WINDOW, WebUIServer, web_ui_server, web_ui_set
 from support.web_ui_story import EVIL, Story
 
 STATIC = Path(perdure.web.__file__).parent / "static"
-Told = tuple[WebUIServer, Story]
+SeededSite = tuple[WebUIServer, Story]
 EVILS = (
     EVIL,
     "<svg onload=window.pwned=1>",
@@ -54,8 +54,8 @@ def assert_harmless(page: Page) -> None:
     assert page.run(f"[...document.querySelectorAll({json.dumps(FOREIGN)})].map(e => e.outerHTML.slice(0, 120))") == []
 
 
-def test_no_text_becomes_markup_in_any_view(page: Page, told: Told) -> None:
-    server, story = told
+def test_no_text_becomes_markup_in_any_view(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link("/new"))
     for view in VIEWS:
         go(page, story, view)
@@ -275,8 +275,8 @@ def test_no_text_can_choke_the_markdown(page: Page, parrot: WebUIServer) -> None
     assert slowest_ms < 2_000
 
 
-def test_a_picture_is_shown_and_one_from_elsewhere_is_not_fetched(page: Page, told: Told) -> None:
-    server, story = told
+def test_a_picture_is_shown_and_one_from_elsewhere_is_not_fetched(page: Page, seeded: SeededSite) -> None:
+    server, story = seeded
     page.open(server.link(f"/c/{story.long}/m/1"))
     page.wait("document.querySelector('#m-1 img.shown')?.naturalWidth === 1")
 
@@ -292,10 +292,10 @@ def test_what_the_list_needs_is_asked_for_at_once() -> None:
     assert named == imported("main") | imported("conversations")
 
 
-def test_the_whole_web_ui_weighs_less_than_250_kb(page: Page, told: Told) -> None:
+def test_the_whole_web_ui_weighs_less_than_250_kb(page: Page, seeded: SeededSite) -> None:
     on_disk = sum(path.stat().st_size for path in STATIC.rglob("*") if path.is_file())
     assert on_disk < 250_000
-    server, story = told
+    server, story = seeded
     page.open(server.link("/new"))
     for view in VIEWS:
         go(page, story, view)

@@ -13,7 +13,7 @@ from support.browser import Page
 from support.web_ui_server import WebUIServer
 from support.web_ui_story import Story
 
-Told = tuple[WebUIServer, Story]
+SeededSite = tuple[WebUIServer, Story]
 STATES = "[...document.querySelectorAll('.tool-call')].map(e => e.querySelector('.state').innerText)"
 
 
@@ -31,8 +31,8 @@ def cut_in_the_middle(store: SessionStore) -> str:
     return session.conversation_id
 
 
-def test_calls_and_results_in_different_blocks_are_one(page: Page, told: Told) -> None:
-    server, _ = told
+def test_calls_and_results_in_different_blocks_are_one(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     conversation = cut_in_the_middle(server.store)
     page.open(server.link(f"/c/{conversation}/m/41"))
     page.wait("document.querySelectorAll('.tool-call').length >= 2")
@@ -45,8 +45,8 @@ def test_calls_and_results_in_different_blocks_are_one(page: Page, told: Told) -
     assert "running" not in page.run(STATES)
 
 
-def test_a_result_that_comes_later_completes_a_call_at_the_end_of_a_block(page: Page, told: Told) -> None:
-    server, _ = told
+def test_a_result_that_comes_later_completes_a_call_at_the_end_of_a_block(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
     session = server.store.create(user_key="", title="Still running")
     server.store.append(session.id, [user(f"m{n}") for n in range(39)])
     server.store.append(session.id, [called("a", "b")])
@@ -61,8 +61,10 @@ def test_a_result_that_comes_later_completes_a_call_at_the_end_of_a_block(page: 
     assert page.count(".tool-call") == 2
 
 
-def test_refused_stopped_and_failed_calls_do_not_look_like_successes(page: Page, told: Told, tmp_path: Path) -> None:
-    server, _ = told
+def test_refused_stopped_and_failed_calls_do_not_look_like_successes(
+    page: Page, seeded: SeededSite, tmp_path: Path
+) -> None:
+    server, _ = seeded
     store = server.store
     session = store.create(user_key="", title="How calls end")
     sink = store.outputs.begin(session.id, "kept")

@@ -23,7 +23,7 @@ def said(item: str | Event) -> str:
     raise AssertionError(f"{item!r} was never put in")
 
 
-class Desk:
+class FakePromptThread:
     """A prompt's thread that runs what it is called with when it is told to."""
 
     def __init__(self) -> None:
@@ -51,69 +51,71 @@ class Desk:
 
 
 def test_an_answer_never_overtakes_the_echo_of_its_question() -> None:
-    desk = Desk()
-    desk.inbox.put(TextDelta("first answer"))
-    desk.inbox.put(FINISHED)
-    desk.note("end of one")
-    desk.note("› two")
-    desk.inbox.put(TextDelta("second answer"))
-    desk.run()
-    assert desk.log == [TextDelta("first answer"), FINISHED, "end of one", "› two", TextDelta("second answer")]
+    prompt_thread = FakePromptThread()
+    prompt_thread.inbox.put(TextDelta("first answer"))
+    prompt_thread.inbox.put(FINISHED)
+    prompt_thread.note("end of one")
+    prompt_thread.note("› two")
+    prompt_thread.inbox.put(TextDelta("second answer"))
+    prompt_thread.run()
+    assert prompt_thread.log == [TextDelta("first answer"), FINISHED, "end of one", "› two", TextDelta("second answer")]
 
 
 def test_text_that_comes_faster_than_the_eye_is_joined() -> None:
-    desk = Desk()
+    prompt_thread = FakePromptThread()
     for n in range(1_000):
-        desk.inbox.put(TextDelta(f"{n} "))
-    desk.inbox.put(ReasoningDelta("hm"))
-    desk.run()
-    assert desk.log == [TextDelta("".join(f"{n} " for n in range(1_000))), ReasoningDelta("hm")]
+        prompt_thread.inbox.put(TextDelta(f"{n} "))
+    prompt_thread.inbox.put(ReasoningDelta("hm"))
+    prompt_thread.run()
+    assert prompt_thread.log == [TextDelta("".join(f"{n} " for n in range(1_000))), ReasoningDelta("hm")]
 
 
 def test_text_right_behind_text_waits_for_more_of_it_but_nothing_else_does() -> None:
-    desk = Desk()
-    desk.inbox.put(TextDelta("a"))
-    desk.calls.popleft()()
-    desk.inbox.put(TextDelta("b"))
-    desk.calls.popleft()()
-    assert desk.log == [TextDelta("a")]
-    assert [0 < seconds <= 0.03 for seconds, _ in desk.delayed] == [True]
-    desk.inbox.put(TextDelta("c"))
-    desk.inbox.put(FINISHED)
-    desk.run()
-    assert desk.log == [TextDelta("a"), TextDelta("bc"), FINISHED]
+    prompt_thread = FakePromptThread()
+    prompt_thread.inbox.put(TextDelta("a"))
+    prompt_thread.calls.popleft()()
+    prompt_thread.inbox.put(TextDelta("b"))
+    prompt_thread.calls.popleft()()
+    assert prompt_thread.log == [TextDelta("a")]
+    assert [0 < seconds <= 0.03 for seconds, _ in prompt_thread.delayed] == [True]
+    prompt_thread.inbox.put(TextDelta("c"))
+    prompt_thread.inbox.put(FINISHED)
+    prompt_thread.run()
+    assert prompt_thread.log == [TextDelta("a"), TextDelta("bc"), FINISHED]
 
 
 def test_long_work_is_done_in_slices_so_that_keys_come_in_between() -> None:
-    desk = Desk()
+    prompt_thread = FakePromptThread()
     for _ in range(10):
-        desk.inbox.put(lambda: time.sleep(0.005))
+        prompt_thread.inbox.put(lambda: time.sleep(0.005))
     slices = 0
-    while desk.calls:
-        desk.calls.popleft()()
+    while prompt_thread.calls:
+        prompt_thread.calls.popleft()()
         slices += 1
     assert slices >= 4
 
 
 @given(st.lists(st.sampled_from("tnwr"), max_size=40))
 def test_whatever_comes_is_shown_once_and_in_order(kinds: list[str]) -> None:
-    desk = Desk()
+    prompt_thread = FakePromptThread()
     wanted: list[str] = []
     for n, kind in enumerate(kinds):
         if kind == "w":
-            desk.note(f"{n},")
+            prompt_thread.note(f"{n},")
         elif kind == "n":
-            desk.inbox.put(TurnFinished("completed", f"{n},"))
+            prompt_thread.inbox.put(TurnFinished("completed", f"{n},"))
         else:
-            desk.inbox.put(TextDelta(f"{n},") if kind == "t" else ReasoningDelta(f"{n},"))
+            prompt_thread.inbox.put(TextDelta(f"{n},") if kind == "t" else ReasoningDelta(f"{n},"))
         wanted.append(f"{n},")
-    desk.run()
-    assert "".join(map(said, desk.log)) == "".join(wanted)
+    prompt_thread.run()
+    assert "".join(map(said, prompt_thread.log)) == "".join(wanted)
 
 
 def test_nothing_is_left_behind_when_many_threads_put_at_once() -> None:
-    desk, wake = Desk(), threading.Semaphore(0)
-    inbox = EventInbox(desk._show, lambda work: (desk.calls.append(work), wake.release())[0], lambda s, w: w())
+    prompt_thread, wake = FakePromptThread(), threading.Semaphore(0)
+    inbox = EventInbox(
+        prompt_thread._show, lambda work: (prompt_thread.calls.append(work), wake.release())[0], lambda s, w: w()
+    )
     done: list[int] = []
 
     def put() -> None:
@@ -124,6 +126,6 @@ def test_nothing_is_left_behind_when_many_threads_put_at_once() -> None:
     for thread in threads:
         thread.start()
     while wake.acquire(timeout=0.5):
-        desk.calls.popleft()()
+        prompt_thread.calls.popleft()()
     assert len(done) == 8_000
     assert all(not t.is_alive() for t in threads)

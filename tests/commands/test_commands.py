@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spec("N1")
 ALL = all_commands()
 
 
-class Desk:
+class FakeSurface:
     """The least of a surface: one agent at a time."""
 
     def __init__(self, b: Bench, agent: ConversationAgent | None = None) -> None:
@@ -69,210 +69,216 @@ class Desk:
         return said
 
 
-def test_the_handoff_is_shown_as_the_model_reads_it(desk: Desk) -> None:
-    shown = desk.do("/handoff").text
-    session_id = desk.agent.session_id
+def test_the_handoff_is_shown_as_the_model_reads_it(chat_surface: FakeSurface) -> None:
+    shown = chat_surface.do("/handoff").text
+    session_id = chat_surface.agent.session_id
     assert session_id is not None
-    read = [e.message.text for e in desk.store.history(session_id).entries if e.message.kind == "handoff"]
+    read = [e.message.text for e in chat_surface.store.history(session_id).entries if e.message.kind == "handoff"]
     assert shown.startswith(read[-1])
-    desk.do("/new")
-    assert "Nothing was compacted" in desk.do("/handoff").text
+    chat_surface.do("/new")
+    assert "Nothing was compacted" in chat_surface.do("/handoff").text
 
 
-def test_names_from_other_tools_are_understood(desk: Desk) -> None:
-    assert desk.do("/cost").text == desk.do("/usage").text
-    assert desk.do("/status").text == desk.do("/context").text
-    assert "/compact" in desk.do("/help").text
-    assert desk.do("/expand last").level == "error"
+def test_names_from_other_tools_are_understood(chat_surface: FakeSurface) -> None:
+    assert chat_surface.do("/cost").text == chat_surface.do("/usage").text
+    assert chat_surface.do("/status").text == chat_surface.do("/context").text
+    assert "/compact" in chat_surface.do("/help").text
+    assert chat_surface.do("/expand last").level == "error"
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def chat_surface(tmp_path: Path) -> Iterator[FakeSurface]:
     """A conversation of twelve turns on a window of 8,000 tokens, compacted on the way."""
     with bench(tmp_path, *[f"Answer {i}: " + "word " * 350 for i in range(40)], window=8_000) as b:
         for i in range(12):
             b.agent.chat(f"Question {i}? The port is {8000 + i}. " + "filler " * 200)
-        yield Desk(b)
+        yield FakeSurface(b)
 
 
-def test_ordinary_messages_and_paths_are_no_commands(desk: Desk) -> None:
+def test_ordinary_messages_and_paths_are_no_commands(chat_surface: FakeSurface) -> None:
     for text in ("hello", "/etc/hosts is broken", "/home/ada/x.py", "what does /usage do?", "", "/ "):
         assert not is_command(text)
-        assert ALL.dispatch(desk, text) is None
+        assert ALL.dispatch(chat_surface, text) is None
 
 
-def test_an_unknown_command_gets_a_did_you_mean(desk: Desk) -> None:
-    assert desk.do("/comprss").text == "There is no command /comprss. Did you mean /compress?"
-    assert "/help lists" in desk.do("/zzz").text
+def test_an_unknown_command_gets_a_did_you_mean(chat_surface: FakeSurface) -> None:
+    assert chat_surface.do("/comprss").text == "There is no command /comprss. Did you mean /compress?"
+    assert "/help lists" in chat_surface.do("/zzz").text
 
 
-def test_swapped_letters_are_likelier_than_a_missing_one(desk: Desk) -> None:
+def test_swapped_letters_are_likelier_than_a_missing_one(chat_surface: FakeSurface) -> None:
     mode = Command("mode", "/mode [name]", "what the model may do", lambda surface, argument: CommandResult(""))
-    result = Commands([*ALL, mode]).dispatch(desk, "/modle")
+    result = Commands([*ALL, mode]).dispatch(chat_surface, "/modle")
     assert result is not None
     assert result.text == "There is no command /modle. Did you mean /model?"
 
 
-def test_help_lists_every_command(desk: Desk) -> None:
-    shown = desk.do("/help").text
+def test_help_lists_every_command(chat_surface: FakeSurface) -> None:
+    shown = chat_surface.do("/help").text
     assert all(name in shown for name in ALL.names())
 
 
 @pytest.mark.spec("N2")
-def test_compress_tells_apart_done_and_nothing_to_do(desk: Desk) -> None:
-    desk.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
-    first = desk.do("/compress ports")
+def test_compress_tells_apart_done_and_nothing_to_do(chat_surface: FakeSurface) -> None:
+    chat_surface.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
+    first = chat_surface.do("/compress ports")
     assert first.text.startswith("Compacted without a model")
     assert re.search(
         r"before █+ +[\d,]+ tokens in \d+ messages\nafter  █+[▏▎▍▌▋▊▉]?░+ +[\d,]+ tokens in \d+ messages", first.text
     )
     assert "/undo takes it back" in first.text
-    assert desk.do("/compress").text.startswith("There is nothing to compact: ")
+    assert chat_surface.do("/compress").text.startswith("There is nothing to compact: ")
 
 
 @pytest.mark.spec("A7")
-def test_usage_shows_tokens_by_class_cost_cache_gauge_and_compactions(desk: Desk) -> None:
-    shown = desk.do("/usage").text
+def test_usage_shows_tokens_by_class_cost_cache_gauge_and_compactions(chat_surface: FakeSurface) -> None:
+    shown = chat_surface.do("/usage").text
     for wanted in ("input, fresh", "from cache", "output", "cost", "cache hit rate", "compactions", "of 8,000 tokens"):
         assert wanted in shown
-    assert desk.store.ledger.totals(desk.agent.session_id or "").compactions > 0
+    assert chat_surface.store.ledger.totals(chat_surface.agent.session_id or "").compactions > 0
 
 
 @pytest.mark.spec("A7")
-def test_insights_group_by_day_model_surface_and_task(desk: Desk) -> None:
-    shown = desk.do("/insights 7").text
+def test_insights_group_by_day_model_surface_and_task(chat_surface: FakeSurface) -> None:
+    shown = chat_surface.do("/insights 7").text
     for wanted in ("by day", "by model", "by source", "by task", "m-1", "main"):
         assert wanted in shown
-    assert desk.do("/insights soon").level == "error"
+    assert chat_surface.do("/insights soon").level == "error"
 
 
 @pytest.mark.spec("A7")
-def test_insights_keep_what_was_written_to_the_cache_apart_from_fresh_input(desk: Desk) -> None:
+def test_insights_keep_what_was_written_to_the_cache_apart_from_fresh_input(chat_surface: FakeSurface) -> None:
     used = CanonicalUsage(input_tokens=1_111, output_tokens=22, cache_read_tokens=3_333, cache_write_tokens=44_444)
-    call = CallRecord(desk.agent.session_id or "", route=RouteRecord("p", "cached-model"), usage=used, cost_usd=0.0)
-    desk.store.ledger.record_call(call)
-    (row,) = [line for line in desk.do("/insights 7").text.splitlines() if "cached-model" in line]
+    call = CallRecord(
+        chat_surface.agent.session_id or "", route=RouteRecord("p", "cached-model"), usage=used, cost_usd=0.0
+    )
+    chat_surface.store.ledger.record_call(call)
+    (row,) = [line for line in chat_surface.do("/insights 7").text.splitlines() if "cached-model" in line]
     assert row.split()[1:5] == ["1,111", "3,333", "44,444", "22"]
 
 
-def test_insights_fit_sixty_columns_whatever_the_figures(desk: Desk) -> None:
+def test_insights_fit_sixty_columns_whatever_the_figures(chat_surface: FakeSurface) -> None:
     used = CanonicalUsage(input_tokens=999_999, output_tokens=1_000_000, cache_read_tokens=123_456_789_012)
     route = RouteRecord("p", "a-model-with-quite-a-long-name-of-its-own")
-    desk.store.ledger.record_call(CallRecord(desk.agent.session_id or "", route=route, usage=used, cost_usd=12_345.67))
-    tables = [line for line in desk.do("/insights 7").text.splitlines() if line.startswith("  ")]
+    chat_surface.store.ledger.record_call(
+        CallRecord(chat_surface.agent.session_id or "", route=route, usage=used, cost_usd=12_345.67)
+    )
+    tables = [line for line in chat_surface.do("/insights 7").text.splitlines() if line.startswith("  ")]
     assert max(map(len, tables)) <= 60
     at = tables.index("  a-model-with-quite-a-long-name-of-its-own")
     assert tables[at + 1].split()[:4] == ["999,999", "123G", "0", "1.00M"]
 
 
-def test_context_draws_what_fills_the_window(desk: Desk) -> None:
-    shown = desk.do("/context").text
+def test_context_draws_what_fills_the_window(chat_surface: FakeSurface) -> None:
+    shown = chat_surface.do("/context").text
     for wanted in ("system", "handoff", "tail", "compacts at 6,000"):
         assert wanted in shown
     assert "compaction   not due: the threshold of 6,000 tokens is not reached" in shown
 
 
 @pytest.mark.spec("I5")
-def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(desk: Desk) -> None:
-    assert "Question 0? The port is 8000" in desk.do("/expand").text
-    found = desk.do("/search 8003").text
+def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(chat_surface: FakeSurface) -> None:
+    assert "Question 0? The port is 8000" in chat_surface.do("/expand").text
+    found = chat_surface.do("/search 8003").text
     assert "«8003»" in found
     address = found.split()[0]
-    assert "The port is 8003" in desk.do(f"/expand {address}").text
-    assert desk.do("/search nowhere-to-be-found").text.startswith("Nothing found")
-    assert desk.do("/expand m:99999").level == "error"
+    assert "The port is 8003" in chat_surface.do(f"/expand {address}").text
+    assert chat_surface.do("/search nowhere-to-be-found").text.startswith("Nothing found")
+    assert chat_surface.do("/expand m:99999").level == "error"
 
 
 @pytest.mark.spec("I5")
-def test_a_find_in_another_conversation_is_opened_there(desk: Desk) -> None:
-    found = desk.do("/search 8003").text
+def test_a_find_in_another_conversation_is_opened_there(chat_surface: FakeSurface) -> None:
+    found = chat_surface.do("/search 8003").text
     conversation, address = found.split()[0].split("/")
-    desk.do("/new")
-    assert desk.do(f"/expand {address}").text == "Nothing has been said yet."
-    assert "The port is 8003" in desk.do(f"/expand {conversation} {address}").text
-    assert "The port is 8003" in desk.do(f"/expand {conversation}/{address}").text
-    first_page = desk.do(f"/expand {conversation}").text
+    chat_surface.do("/new")
+    assert chat_surface.do(f"/expand {address}").text == "Nothing has been said yet."
+    assert "The port is 8003" in chat_surface.do(f"/expand {conversation} {address}").text
+    assert "The port is 8003" in chat_surface.do(f"/expand {conversation}/{address}").text
+    first_page = chat_surface.do(f"/expand {conversation}").text
     assert f"/expand {conversation} h:" in first_page  # how to read on
 
 
 @pytest.mark.spec("I3")
-def test_undo_takes_the_compaction_back_and_the_next_one_waits(desk: Desk) -> None:
-    before = len(desk.store.history(desk.agent.session_id or "").entries)
-    assert "undone" in desk.do("/undo").text
-    assert ", 1 undone\n" in desk.do("/usage").text
-    assert len(desk.store.history(desk.agent.session_id or "").entries) > before
-    assert desk.store.conversations.session(desk.agent.session_id or "").began_by == "undo"
+def test_undo_takes_the_compaction_back_and_the_next_one_waits(chat_surface: FakeSurface) -> None:
+    before = len(chat_surface.store.history(chat_surface.agent.session_id or "").entries)
+    assert "undone" in chat_surface.do("/undo").text
+    assert ", 1 undone\n" in chat_surface.do("/usage").text
+    assert len(chat_surface.store.history(chat_surface.agent.session_id or "").entries) > before
+    assert chat_surface.store.conversations.session(chat_surface.agent.session_id or "").began_by == "undo"
 
 
 @pytest.mark.spec("I4")
-def test_new_and_resume_by_any_id_of_the_chain(desk: Desk) -> None:
-    first = desk.store.conversations.sessions(desk.agent.session_id or "")[0].id
-    tip = desk.agent.session_id
-    conversation = desk.store.conversations.get(tip).id
-    assert f"/resume {conversation}" in desk.do("/new").text
-    assert desk.agent.session_id is None
-    assert "Resumed" in desk.do(f"/resume {first}").text
-    assert desk.agent.session_id == tip
-    assert desk.do("/resume c_nowhere").level == "error"
-    assert "  you: " in desk.do("/resume last").text
-    assert desk.do("/resume 1").text == desk.do("/resume last").text
-    assert "has no number 99" in desk.do("/resume 99").text
-    assert "Open one with /resume" in desk.do("/resume").text
+def test_new_and_resume_by_any_id_of_the_chain(chat_surface: FakeSurface) -> None:
+    first = chat_surface.store.conversations.sessions(chat_surface.agent.session_id or "")[0].id
+    tip = chat_surface.agent.session_id
+    conversation = chat_surface.store.conversations.get(tip).id
+    assert f"/resume {conversation}" in chat_surface.do("/new").text
+    assert chat_surface.agent.session_id is None
+    assert "Resumed" in chat_surface.do(f"/resume {first}").text
+    assert chat_surface.agent.session_id == tip
+    assert chat_surface.do("/resume c_nowhere").level == "error"
+    assert "  you: " in chat_surface.do("/resume last").text
+    assert chat_surface.do("/resume 1").text == chat_surface.do("/resume last").text
+    assert "has no number 99" in chat_surface.do("/resume 99").text
+    assert "Open one with /resume" in chat_surface.do("/resume").text
 
 
-def test_retry_asks_the_last_question_again_and_keeps_the_first_answer(desk: Desk) -> None:
-    old = desk.agent.session_id or ""
-    said = desk.do("/retry")
+def test_retry_asks_the_last_question_again_and_keeps_the_first_answer(chat_surface: FakeSurface) -> None:
+    old = chat_surface.agent.session_id or ""
+    said = chat_surface.do("/retry")
     assert said.then_send is not None
     assert said.then_send.startswith("Question 11?")
-    assert desk.store.conversations.get(desk.agent.session_id or "").kind == "branch"
-    desk.agent.chat(said.then_send)
-    assert len(desk.store.log.originals(old)) == 24
+    assert chat_surface.store.conversations.get(chat_surface.agent.session_id or "").kind == "branch"
+    chat_surface.agent.chat(said.then_send)
+    assert len(chat_surface.store.log.originals(old)) == 24
 
 
-def test_branch_from_an_earlier_turn_leaves_the_other_as_it_was(desk: Desk) -> None:
-    old = desk.agent.session_id or ""
-    assert "before “Question 9?" in desk.do("/branch 3").text
+def test_branch_from_an_earlier_turn_leaves_the_other_as_it_was(chat_surface: FakeSurface) -> None:
+    old = chat_surface.agent.session_id or ""
+    assert "before “Question 9?" in chat_surface.do("/branch 3").text
     asked = [
-        e.message.text[:11] for e in desk.store.log.originals(desk.agent.session_id or "") if e.message.is_real_user
+        e.message.text[:11]
+        for e in chat_surface.store.log.originals(chat_surface.agent.session_id or "")
+        if e.message.is_real_user
     ]
     assert asked[-1] == "Question 8?"
-    assert len(desk.store.log.originals(old)) == 24
+    assert len(chat_surface.store.log.originals(old)) == 24
 
 
-def test_branch_and_retry_take_the_turn_of_a_message(desk: Desk) -> None:
-    old = desk.agent.session_id or ""
-    requests = [e for e in desk.store.log.originals(old) if e.message.is_real_user]
+def test_branch_and_retry_take_the_turn_of_a_message(chat_surface: FakeSurface) -> None:
+    old = chat_surface.agent.session_id or ""
+    requests = [e for e in chat_surface.store.log.originals(old) if e.message.is_real_user]
     # Of a question itself, and of a message of its answer.
     for seq in (requests[4].seq, requests[4].seq + 1):
-        assert "before “Question 4?" in desk.do(f"/branch m:{seq}").text
-        desk.do(f"/resume {old}")
-    assert "there is no question at or before m:0" in desk.do("/retry m:0").text
-    assert "give a number" in desk.do("/retry m:x").text
+        assert "before “Question 4?" in chat_surface.do(f"/branch m:{seq}").text
+        chat_surface.do(f"/resume {old}")
+    assert "there is no question at or before m:0" in chat_surface.do("/retry m:0").text
+    assert "give a number" in chat_surface.do("/retry m:x").text
 
 
-def test_the_first_question_is_asked_again_in_a_branch_that_shares_nothing(desk: Desk) -> None:
-    old = desk.store.conversations.get(desk.agent.session_id or "")
-    said = desk.do("/retry m:1")
-    branch = desk.store.conversations.get(desk.agent.session_id or "")
+def test_the_first_question_is_asked_again_in_a_branch_that_shares_nothing(chat_surface: FakeSurface) -> None:
+    old = chat_surface.store.conversations.get(chat_surface.agent.session_id or "")
+    said = chat_surface.do("/retry m:1")
+    branch = chat_surface.store.conversations.get(chat_surface.agent.session_id or "")
     assert (branch.kind, branch.parent_id, branch.last_seq, branch.title) == ("branch", old.id, 0, "")
     assert isinstance(said.then_send, str)
-    desk.agent.chat(said.then_send)
-    assert desk.store.log.originals(branch.id)[0].message.text == said.then_send
-    assert desk.store.conversations.session(branch.tip_session_id).system_prompt == (
-        desk.store.conversations.sessions(old.id)[0].system_prompt
+    chat_surface.agent.chat(said.then_send)
+    assert chat_surface.store.log.originals(branch.id)[0].message.text == said.then_send
+    assert chat_surface.store.conversations.session(branch.tip_session_id).system_prompt == (
+        chat_surface.store.conversations.sessions(old.id)[0].system_prompt
     )
     # It is complete without the conversation it came from.
-    desk.store.delete(old.id)
-    assert len(desk.store.log.originals(branch.id)) == 2
-    assert desk.store.verifier.conversation(branch.id) == []
+    chat_surface.store.delete(old.id)
+    assert len(chat_surface.store.log.originals(branch.id)) == 2
+    assert chat_surface.store.verifier.conversation(branch.id) == []
 
 
-def test_a_turn_there_is_not_is_refused_and_nothing_is_branched(desk: Desk) -> None:
-    here = desk.agent.session_id
+def test_a_turn_there_is_not_is_refused_and_nothing_is_branched(chat_surface: FakeSurface) -> None:
+    here = chat_surface.agent.session_id
     for text in ("/branch 99", "/branch 0", "/branch first", "/retry 99"):
-        assert "give a number from 1 (the last) to 12" in desk.do(text).text
-    assert desk.agent.session_id == here
+        assert "give a number from 1 (the last) to 12" in chat_surface.do(text).text
+    assert chat_surface.agent.session_id == here
 
 
 def test_retry_sends_what_was_attached_again(tmp_path: Path) -> None:
@@ -280,63 +286,63 @@ def test_retry_sends_what_was_attached_again(tmp_path: Path) -> None:
     asked = {"role": "user", "content": [{"type": "text", "text": "what is this?"}, image]}
     with bench(tmp_path, "A cat.", "A dog.") as b:
         b.agent.run_conversation(asked)
-        assert Desk(b).do("/retry").then_send == asked
+        assert FakeSurface(b).do("/retry").then_send == asked
 
 
-def test_a_title_is_shown_and_changed(desk: Desk) -> None:
-    assert desk.do("/title").text == "This conversation has no title yet."
-    assert desk.do("/title ports and fillers").text == "Titled “ports and fillers”."
-    assert "ports and fillers" in desk.do("/sessions").text
+def test_a_title_is_shown_and_changed(chat_surface: FakeSurface) -> None:
+    assert chat_surface.do("/title").text == "This conversation has no title yet."
+    assert chat_surface.do("/title ports and fillers").text == "Titled “ports and fillers”."
+    assert "ports and fillers" in chat_surface.do("/sessions").text
 
 
-def test_insights_refuse_what_is_no_number_of_days(desk: Desk) -> None:
+def test_insights_refuse_what_is_no_number_of_days(chat_surface: FakeSurface) -> None:
     for text in ("/insights soon", "/insights 0", "/insights ²", "/insights 99999999999"):
-        assert desk.do(text).level == "error"
+        assert chat_surface.do(text).level == "error"
 
 
-def test_model_shows_and_switches_and_an_error_is_one_line(desk: Desk) -> None:
-    assert desk.do("/model").text.startswith("m-1")
-    assert desk.do("/model other").text == "Going on with other."
-    assert desk.do("/model nonsense") == CommandResult("no model is called 'nonsense'", "error")
-    assert desk.do("/quit").is_leaving
+def test_model_shows_and_switches_and_an_error_is_one_line(chat_surface: FakeSurface) -> None:
+    assert chat_surface.do("/model").text.startswith("m-1")
+    assert chat_surface.do("/model other").text == "Going on with other."
+    assert chat_surface.do("/model nonsense") == CommandResult("no model is called 'nonsense'", "error")
+    assert chat_surface.do("/quit").is_leaving
 
 
-def test_models_are_listed_with_windows_and_prices_and_chosen_by_number(desk: Desk) -> None:
-    lines = desk.do("/model").text.splitlines()
+def test_models_are_listed_with_windows_and_prices_and_chosen_by_number(chat_surface: FakeSurface) -> None:
+    lines = chat_surface.do("/model").text.splitlines()
     one, two, three = (next(line for line in lines if line.startswith(f"  {n} ")) for n in (1, 2, 3))
     assert one.split() == ["1", "m-1", "8,000", "$3.00/$15.00", "here"]
     assert two.split()[2:] == ["?", "Ollama,", "running"]
     assert three.split() == ["3", "local/smollm2", "8,192", "free", "embedded"]
     assert max(map(len, (one, two, three))) <= 90
-    assert desk.do("/model 3").text == "Going on with local/smollm2."
-    assert desk.do("/model 4") == CommandResult("/model has no number 4; it lists 3", "error")
+    assert chat_surface.do("/model 3").text == "Going on with local/smollm2."
+    assert chat_surface.do("/model 4") == CommandResult("/model has no number 4; it lists 3", "error")
 
 
 def test_model_shows_the_window_of_the_model_just_chosen(tmp_path: Path) -> None:
-    class Switching(Desk):
+    class Switching(FakeSurface):
         def choose_model(self, name: str) -> str:
             self.agent.switch_model(ModelRoute((replace(self.agent.endpoint, model=name),)))
             return name
 
     with bench(tmp_path, "One.", window=8_000) as b:
         b.models.windows["large"] = 200_000
-        desk = Switching(b)
-        desk.agent.chat("first")
-        desk.do("/model large")
-        assert desk.agent.gauge.window == 200_000
-        assert "of 200,000 tokens" in desk.do("/model").text
+        chat_surface = Switching(b)
+        chat_surface.agent.chat("first")
+        chat_surface.do("/model large")
+        assert chat_surface.agent.gauge.window == 200_000
+        assert "of 200,000 tokens" in chat_surface.do("/model").text
 
 
 def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) -> None:
     with bench(tmp_path, "One.", "Two.") as b:
-        desk = Desk(b)
-        desk.agent.chat("first")
+        chat_surface = FakeSurface(b)
+        chat_surface.agent.chat("first")
         offer = "/undo turn goes back to before the last question."
         nothing = "Nothing to undo: this conversation has not been compacted."
-        assert desk.do("/undo") == CommandResult(f"{nothing} {offer}")
-        desk.do("/branch")
-        desk.agent.chat("second")
-        here, other = desk.do("/sessions").text.split("\n")[:2]
+        assert chat_surface.do("/undo") == CommandResult(f"{nothing} {offer}")
+        chat_surface.do("/branch")
+        chat_surface.agent.chat("second")
+        here, other = chat_surface.do("/sessions").text.split("\n")[:2]
     assert here.startswith("→  1 c_")
     assert " (branch) · " in here, "the title first, then the surface"
     assert other.startswith("   2 c_")
@@ -345,10 +351,10 @@ def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) 
 
 def test_before_anything_was_said_commands_say_so(tmp_path: Path) -> None:
     with bench(tmp_path, "hi") as b:
-        desk = Desk(b)
+        chat_surface = FakeSurface(b)
         for text in ("/usage", "/expand", "/undo", "/retry"):
-            assert "Nothing has been said yet" in desk.do(text).text
-        assert "9 of 32,000 tokens (0%), compacts at 16,000" in desk.do("/context").text
+            assert "Nothing has been said yet" in chat_surface.do(text).text
+        assert "9 of 32,000 tokens (0%), compacts at 16,000" in chat_surface.do("/context").text
 
 
 class Broken(ContextCompressor):
@@ -359,17 +365,19 @@ class Broken(ContextCompressor):
 
 
 @pytest.mark.spec("N2")
-def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(desk: Desk, tmp_path: Path) -> None:
-    desk.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
-    b, session_id = desk.bench, desk.agent.session_id
+def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(
+    chat_surface: FakeSurface, tmp_path: Path
+) -> None:
+    chat_surface.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
+    b, session_id = chat_surface.bench, chat_surface.agent.session_id
     before = len(b.store.history(session_id or "").entries)
 
-    def with_engine(engine: ContextCompressor, summarize: Summarize | None) -> Desk:
+    def with_engine(engine: ContextCompressor, summarize: Summarize | None) -> FakeSurface:
         services = EngineServices(summarize=summarize)
         agent = ConversationAgent(
             replace(b.parts, engine=engine), LoopThread(), services=lambda live: services, session_id=session_id
         )
-        return Desk(b, agent)
+        return FakeSurface(b, agent)
 
     failed = with_engine(Broken(context_length=8_000), None).do("/compress")
     assert failed.text.startswith("The compaction failed; nothing has changed.")

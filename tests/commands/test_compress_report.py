@@ -31,7 +31,7 @@ class Broken(ContextCompressor):
 
 
 @dataclass
-class Desk:
+class FakeSurface:
     """The least of a surface: one agent."""
 
     agent: ConversationAgent
@@ -51,12 +51,12 @@ class Desk:
         raise NotImplementedError
 
 
-def _desk(b: Bench, engine: ContextCompressor, summarize: Any = None) -> Desk:
+def _desk(b: Bench, engine: ContextCompressor, summarize: Any = None) -> FakeSurface:
     parts = replace(b.parts, engine=engine)
     agent = ConversationAgent(parts, LoopThread(), services=lambda live: EngineServices(summarize=summarize))
     for i in range(10):
         agent.chat(f"question {i} " + "padding words " * 150)
-    return Desk(agent, b.store)
+    return FakeSurface(agent, b.store)
 
 
 @pytest.mark.spec("N2")
@@ -84,16 +84,16 @@ def test_a_digest_in_a_summarys_stead_is_a_warning_that_says_why(tmp_path: Path)
 @pytest.mark.spec("N2")
 def test_failed_unchanged_is_told_apart_from_nothing_to_do(tmp_path: Path) -> None:
     with bench(tmp_path) as b:
-        desk = _desk(b, Broken())
-        before = desk.agent.session_id
-        said = compress(desk, "")
+        chat_surface = _desk(b, Broken())
+        before = chat_surface.agent.session_id
+        said = compress(chat_surface, "")
         assert said.level == "warning"
         assert said.text.startswith("The compaction failed; nothing has changed.")
         assert "out of ideas" in said.text
-        assert desk.agent.session_id == before
+        assert chat_surface.agent.session_id == before
         assert len(b.store.history(before or "").entries) == 20
 
 
 def test_before_the_first_word_there_is_nothing_to_compact(tmp_path: Path) -> None:
     with bench(tmp_path) as b:
-        assert compress(Desk(b.agent, b.store), "").text == "Nothing to compact: nothing has been said yet."
+        assert compress(FakeSurface(b.agent, b.store), "").text == "Nothing to compact: nothing has been said yet."

@@ -23,7 +23,7 @@ ROW = re.compile(r"^(\S.*?) +[█░▏▎▍▌▋▊▉ ]* +([\d,]+) +\d+%$", 
 PARTS = ["system", "tools", "memory", "head", "handoff", "tail", "tool outputs", "free"]
 
 
-class Desk:
+class FakeSurface:
     """The least of a surface."""
 
     visibility: Visibility = EVERYONE
@@ -55,16 +55,16 @@ def test_every_part_has_its_row_and_they_sum_to_the_window(tmp_path: Path) -> No
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "MEMORY.md").write_text("# Ports\n\nThe database listens on 54321. " + "It is slow. " * 40)
     with bench(tmp_path, "An answer.", window=8_000, recall=lambda text: "Recalled: the port was 54321. " * 10) as b:
-        desk = Desk(b)
-        before = desk.rows()
+        chat_surface = FakeSurface(b)
+        before = chat_surface.rows()
         assert list(before) == PARTS
         assert before["memory"] > 100
         assert before["tail"] == 0
         assert b.store.conversations.list().conversations == ()
-        desk.agent.chat("Which port? " + "filler " * 200)
-        after = desk.rows()
+        chat_surface.agent.chat("Which port? " + "filler " * 200)
+        after = chat_surface.rows()
     assert sum(after.values()) == 8_000
-    assert sum(after.values()) - after["free"] == desk.agent.gauge.tokens
+    assert sum(after.values()) - after["free"] == chat_surface.agent.gauge.tokens
     assert after["memory"] > before["memory"] + 40  # the recalled passage
     assert after["tail"] > 150
 
@@ -73,7 +73,7 @@ def test_a_resumed_conversation_is_measured_before_anything_is_said_in_it(tmp_pa
     with bench(tmp_path, "x") as b:
         session = b.store.create(system_prompt="Be brief.")
         b.store.append(session.id, [user("word " * 500), assistant("Noted.")])
-        rows = Desk(b, session.id).rows()
+        rows = FakeSurface(b, session.id).rows()
     assert rows["tail"] > 400
     assert rows["free"] < 32_000
 
@@ -85,7 +85,7 @@ def test_the_state_of_the_task_is_shown_from_the_log(tmp_path: Path) -> None:
         b.store.append(
             session.id, [user("Port the lexer to C."), assistant("Done."), user("Never push. Now the parser.")]
         )
-        shown = CONTEXT.run(Desk(b, session.id), "").text
+        shown = CONTEXT.run(FakeSurface(b, session.id), "").text
     assert "open request:      “Never push. Now the parser.”" in shown
     assert "the user's rules:  1" in shown
 
@@ -111,10 +111,10 @@ def test_what_deferred_tools_save_is_shown(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {f"field_{n}": {"type": "string"} for n in range(20)}}
     many = [Tool(f"desk__tool_{n}", "Does one thing. " * 20, schema, str) for n in range(40)]
     with bench(tmp_path, "An answer.", tools=many) as b:
-        assert "found by need" not in CONTEXT.run(Desk(b), "").text
-        desk = Desk(b)
-        desk.agent.parts.tools.deferred = DeferredTools(score_documents, threshold_tokens=3_000)
-        before, shown = desk.rows()["tools"], CONTEXT.run(desk, "").text
+        assert "found by need" not in CONTEXT.run(FakeSurface(b), "").text
+        chat_surface = FakeSurface(b)
+        chat_surface.agent.parts.tools.deferred = DeferredTools(score_documents, threshold_tokens=3_000)
+        before, shown = chat_surface.rows()["tools"], CONTEXT.run(chat_surface, "").text
         assert "40 tools listed in" in shown
         assert "found by need: saves" in shown
         assert before < 3_000

@@ -50,7 +50,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SeededStore:
     """A store full of talk, and its API."""
 
     store: SessionStore
@@ -59,7 +59,7 @@ class Told:
 
 
 @contextmanager
-def told_store(folder: Path) -> Iterator[Told]:
+def seeded_store(folder: Path) -> Iterator[SeededStore]:
     with open_store(folder / "perdure.db") as store:
         story = tell(store, folder / "home", turns=16, others=12)
-        yield Told(store, story, Asking(store))
+        yield SeededStore(store, story, Asking(store))

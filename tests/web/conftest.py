@@ -1,4 +1,4 @@
-"""One told store for all tests of the page's API that only read it."""
+"""One seeded store for all tests of the web UI's API that only read it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.web_ui_api import Told, told_store
+from support.web_ui_api import SeededStore, seeded_store
 
 
 @pytest.fixture(scope="session")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
-    with told_store(tmp_path_factory.mktemp("told")) as made:
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeededStore]:
+    with seeded_store(tmp_path_factory.mktemp("seeded")) as made:
         yield made

@@ -12,15 +12,15 @@ from perdure.core.usage import CanonicalUsage
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import open_store
 from support.store import FakeClock
-from support.web_ui_api import Asking, Told
+from support.web_ui_api import Asking, SeededStore
 
 PARTS = ["system", "tools", "memory", "head", "handoff", "tail", "outputs"]
 
 
 @pytest.mark.spec("A7")
-def test_every_main_call_is_a_point_whose_parts_make_up_its_estimate(told: Told) -> None:
-    chart = told.api.get(f"/conversations/{told.story.long}/context")
-    calls = [c for c in told.store.ledger.calls(told.story.long) if c.task == "main"]
+def test_every_main_call_is_a_point_whose_parts_make_up_its_estimate(seeded: SeededStore) -> None:
+    chart = seeded.api.get(f"/conversations/{seeded.story.long}/context")
+    calls = [c for c in seeded.store.ledger.calls(seeded.story.long) if c.task == "main"]
     assert chart["parts"] == PARTS
     assert [p["started_at"] for p in chart["calls"]] == [c.started_at_ms for c in calls]
     for point, call in zip(chart["calls"], calls, strict=True):
@@ -33,9 +33,9 @@ def test_every_main_call_is_a_point_whose_parts_make_up_its_estimate(told: Told)
         )  # fmt: skip
 
 
-def test_a_point_leads_to_the_message_its_call_was_made_after(told: Told) -> None:
-    chart = told.api.get(f"/conversations/{told.story.long}/context")
-    kinds = {t.seq: t.entry.message.kind for t in told.store.timeline.page(told.story.long, limit=1_000).entries}
+def test_a_point_leads_to_the_message_its_call_was_made_after(seeded: SeededStore) -> None:
+    chart = seeded.api.get(f"/conversations/{seeded.story.long}/context")
+    kinds = {t.seq: t.entry.message.kind for t in seeded.store.timeline.page(seeded.story.long, limit=1_000).entries}
     answered = [p for p in chart["calls"] if not p["verdict"]]
     assert all(kinds[p["seq"]] in ("user", "tool", "handoff") for p in answered)
     assert [p["seq"] for p in answered] == sorted(p["seq"] for p in answered)
@@ -43,10 +43,10 @@ def test_a_point_leads_to_the_message_its_call_was_made_after(told: Told) -> Non
 
 
 @pytest.mark.spec("A7", "C3")
-def test_a_compaction_says_why_in_a_plain_sentence(told: Told) -> None:
-    chart = told.api.get(f"/conversations/{told.story.long}/context")
+def test_a_compaction_says_why_in_a_plain_sentence(seeded: SeededStore) -> None:
+    chart = seeded.api.get(f"/conversations/{seeded.story.long}/context")
     marks = [m for m in chart["marks"] if m["kind"] == "compaction"]
-    events = told.store.ledger.events(told.story.long, kind="compaction")
+    events = seeded.store.ledger.events(seeded.story.long, kind="compaction")
     assert len(marks) == len(events) >= 2
     for mark, event in zip(marks, events, strict=True):
         before, after = event.payload["prompt_before"], event.payload["prompt_after"]
@@ -73,8 +73,8 @@ def test_a_compaction_says_why_in_a_plain_sentence(told: Told) -> None:
         assert all(call["estimate_tokens"] < larger for call in next_calls)
 
 
-def test_spills_switches_and_recoveries_are_marked_with_their_reason(told: Told) -> None:
-    marks = told.api.get(f"/conversations/{told.story.long}/context")["marks"]
+def test_spills_switches_and_recoveries_are_marked_with_their_reason(seeded: SeededStore) -> None:
+    marks = seeded.api.get(f"/conversations/{seeded.story.long}/context")["marks"]
     texts: dict[str, list[str]] = {}
     for mark in marks:
         texts.setdefault(mark["kind"], []).append(mark["text"])
@@ -84,7 +84,7 @@ def test_spills_switches_and_recoveries_are_marked_with_their_reason(told: Told)
     assert "model switched: gpt-5-nano → gpt-5, because you chose it" in texts["model_switch"]
     assert "model switched: gpt-5-mini → gpt-5-nano, because of rate limit" in texts["model_switch"]
     assert any(t.startswith("recovered from rate limit: it was tried again") for t in texts["recovery"])
-    undone = told.api.get(f"/conversations/{told.story.undone}/context")["marks"]
+    undone = seeded.api.get(f"/conversations/{seeded.story.undone}/context")["marks"]
     assert [m["kind"] for m in undone] == ["compaction", "undo"]
     assert undone[0]["text"].endswith("because you asked for it")
 
@@ -102,7 +102,7 @@ REASONS = {
 @pytest.mark.parametrize(("reason", "said"), REASONS.items())
 def test_every_reason_has_its_words(tmp_path: Path, reason: str, said: str) -> None:
     """An old event states no threshold: that of the calls beside it is the one that was in force."""
-    told: dict[str, Any] = {"outcome": "compacted", "reason": reason, "before": 20_000, "after": 5_000}
+    seeded: dict[str, Any] = {"outcome": "compacted", "reason": reason, "before": 20_000, "after": 5_000}
     clock = FakeClock()
     with open_store(tmp_path / "p.db", clock=clock) as store:
         session = store.create(user_key="ann")
@@ -110,7 +110,7 @@ def test_every_reason_has_its_words(tmp_path: Path, reason: str, said: str) -> N
         call = CallRecord(
             session.id, usage=usage, window_tokens=32_000, threshold_tokens=16_000, route=RouteRecord("x", "m")
         )
-        for kind, payload in (("compaction", told), ("compaction", {**told, "outcome": "failed"})):
+        for kind, payload in (("compaction", seeded), ("compaction", {**seeded, "outcome": "failed"})):
             store.ledger.record_call(call)
             clock.pass_ms(10)
             store.ledger.record_event(StoredEvent(session.id, kind, payload))
@@ -123,6 +123,6 @@ def test_every_reason_has_its_words(tmp_path: Path, reason: str, said: str) -> N
     assert (failed["at"], failed["text"]) == (2, f"compaction failed at 20,000 tokens; it was tried {said}")
 
 
-def test_a_conversation_without_calls_has_an_empty_chart(told: Told) -> None:
-    chart = told.api.get(f"/conversations/{told.story.delegate}/context")
+def test_a_conversation_without_calls_has_an_empty_chart(seeded: SeededStore) -> None:
+    chart = seeded.api.get(f"/conversations/{seeded.story.delegate}/context")
     assert (chart["calls"], chart["marks"]) == ([], [])

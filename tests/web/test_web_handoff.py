@@ -14,21 +14,21 @@ from perdure.store.records import NewHandoff, Span
 from perdure.store.store import SessionStore, open_store
 from support.store import conversation as talk
 from support.store import handoff as plain_handoff
-from support.web_ui_api import Asking, Told
+from support.web_ui_api import Asking, SeededStore
 
 
-def view_of(told: Told, any_id: str, which: int = -1) -> dict[str, Any]:
-    head = told.api.get(f"/conversations/{any_id}")
-    answer: dict[str, Any] = told.api.get(f"/conversations/{any_id}/handoffs/{head['handoffs'][which]}")
+def view_of(seeded: SeededStore, any_id: str, which: int = -1) -> dict[str, Any]:
+    head = seeded.api.get(f"/conversations/{any_id}")
+    answer: dict[str, Any] = seeded.api.get(f"/conversations/{any_id}/handoffs/{head['handoffs'][which]}")
     return answer
 
 
 @pytest.mark.spec("E11", "E12", "I5")
-def test_every_fact_stands_where_it_is_marked_and_in_every_source_it_names(told: Told) -> None:
-    for which in range(len(told.store.log.handoffs(told.story.long))):
-        view = view_of(told, told.story.long, which)
+def test_every_fact_stands_where_it_is_marked_and_in_every_source_it_names(seeded: SeededStore) -> None:
+    for which in range(len(seeded.store.log.handoffs(seeded.story.long))):
+        view = view_of(seeded, seeded.story.long, which)
         sections = {s["title"]: s["text"] for s in view["sections"]}
-        texts = {t.seq: t.entry.message for t in told.store.timeline.page(told.story.long, limit=1_000).entries}
+        texts = {t.seq: t.entry.message for t in seeded.store.timeline.page(seeded.story.long, limit=1_000).entries}
         assert len(view["facts"]) > 10
         for fact in view["facts"]:
             text = sections[fact["section"]]
@@ -44,8 +44,8 @@ def test_every_fact_stands_where_it_is_marked_and_in_every_source_it_names(told:
 
 
 @pytest.mark.spec("E12")
-def test_what_no_message_said_is_unsupported_in_every_handoff_that_repeats_it(told: Told) -> None:
-    views = [view_of(told, told.story.long, w) for w in range(len(told.store.log.handoffs(told.story.long)))]
+def test_what_no_message_said_is_unsupported_in_every_handoff_that_repeats_it(seeded: SeededStore) -> None:
+    views = [view_of(seeded, seeded.story.long, w) for w in range(len(seeded.store.log.handoffs(seeded.story.long)))]
     assert len(views) >= 2
     for view in views:
         invented = [f for f in view["facts"] if f["text"] == "9f8e7d6c5b"]
@@ -60,9 +60,9 @@ def test_what_no_message_said_is_unsupported_in_every_handoff_that_repeats_it(to
 
 
 @pytest.mark.spec("E11")
-def test_a_handoff_says_what_it_stands_for_who_wrote_it_and_what_it_came_to(told: Told) -> None:
-    stored = told.store.log.handoffs(told.story.long)
-    view = view_of(told, told.story.long)
+def test_a_handoff_says_what_it_stands_for_who_wrote_it_and_what_it_came_to(seeded: SeededStore) -> None:
+    stored = seeded.store.log.handoffs(seeded.story.long)
+    view = view_of(seeded, seeded.story.long)
     handoff = stored[view["seq"]]
     assert [(c["lo"], c["hi"]) for c in view["covers"]] == [(s.lo, s.hi) for s in handoff.covers]
     assert view["covers"][0]["address"] == handoff.covers[0].address
@@ -71,16 +71,16 @@ def test_a_handoff_says_what_it_stands_for_who_wrote_it_and_what_it_came_to(told
     assert view["before_tokens"] > view["after_tokens"] > 0
     assert view["reason"] in ("threshold", "background", "overflow")  # by the size of its results
     assert {s["title"] for s in view["sections"]} >= {"Active Task", "Goal", "Critical Context"}
-    opened = told.api.get(f"/conversations/{told.story.long}/open", address=f"h:{view['seq']}")
+    opened = seeded.api.get(f"/conversations/{seeded.story.long}/open", address=f"h:{view['seq']}")
     assert f"[m:{handoff.covers[0].lo} " in opened["text"]
 
 
-def test_only_the_newest_handoff_that_stands_can_be_undone(told: Told) -> None:
-    stored = sorted(told.store.log.handoffs(told.story.long))
-    assert [view_of(told, told.story.long, w)["can_undo"] for w in range(len(stored))] == [
+def test_only_the_newest_handoff_that_stands_can_be_undone(seeded: SeededStore) -> None:
+    stored = sorted(seeded.store.log.handoffs(seeded.story.long))
+    assert [view_of(seeded, seeded.story.long, w)["can_undo"] for w in range(len(stored))] == [
         seq == stored[-1] for seq in stored
     ]
-    view = view_of(told, told.story.undone)
+    view = view_of(seeded, seeded.story.undone)
     assert not view["can_undo"]
     assert view["focus"] == "the lease"
 
@@ -132,10 +132,10 @@ def test_a_handoff_of_another_shape_is_one_section(tmp_path: Path) -> None:
     assert (view["before_tokens"], view["reason"], view["can_undo"]) == (None, "", True)
 
 
-def test_what_is_no_handoff_is_not_found(told: Told) -> None:
-    assert told.api.ask(f"/conversations/{told.story.long}/handoffs/1")[0] == 404
-    assert told.api.ask(f"/conversations/{told.story.branch}/handoffs/{2**53}")[0] == 404
-    assert told.api.ask(f"/conversations/{told.story.long}/handoffs/-1")[0] == 422
+def test_what_is_no_handoff_is_not_found(seeded: SeededStore) -> None:
+    assert seeded.api.ask(f"/conversations/{seeded.story.long}/handoffs/1")[0] == 404
+    assert seeded.api.ask(f"/conversations/{seeded.story.branch}/handoffs/{2**53}")[0] == 404
+    assert seeded.api.ask(f"/conversations/{seeded.story.long}/handoffs/-1")[0] == 422
 
 
 @pytest.mark.spec("E12")
@@ -168,8 +168,8 @@ def test_a_quoted_request_leads_to_where_it_was_asked(tmp_path: Path) -> None:
     assert found["src/gate.py"] == ("Active Task", [1], True)
 
 
-def test_the_record_stands_apart_from_the_sections(told: Told) -> None:
-    head = told.api.get(f"/conversations/{told.story.long}")
-    view = told.api.get(f"/conversations/{told.story.long}/handoffs/{head['handoffs'][-1]}")
+def test_the_record_stands_apart_from_the_sections(seeded: SeededStore) -> None:
+    head = seeded.api.get(f"/conversations/{seeded.story.long}")
+    view = seeded.api.get(f"/conversations/{seeded.story.long}/handoffs/{head['handoffs'][-1]}")
     assert "Record" not in {section["title"] for section in view["sections"]}
     assert re.search(r"(?m)^USER \[\d+\]: ", view["record"])

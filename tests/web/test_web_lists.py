@@ -12,32 +12,32 @@ from perdure.core.visibility import User
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import SessionStore, open_store
 from support.store import FakeClock
-from support.web_ui_api import Asking, Told
+from support.web_ui_api import Asking, SeededStore
 from support.web_ui_story import EVIL
 
 
-def test_pages_hold_every_conversation_once_last_used_first(told: Told) -> None:
+def test_pages_hold_every_conversation_once_last_used_first(seeded: SeededStore) -> None:
     seen, cursor = [], None
     while True:
-        page = told.api.get("/conversations", limit=4, **({"cursor": cursor} if cursor else {}))
+        page = seeded.api.get("/conversations", limit=4, **({"cursor": cursor} if cursor else {}))
         seen += page["conversations"]
         cursor = page["next_cursor"]
         if cursor is None:
             break
         assert len(page["conversations"]) == 4
-    stored = told.store.conversations.list(visibility=User("ann"), limit=1_000).conversations
+    stored = seeded.store.conversations.list(visibility=User("ann"), limit=1_000).conversations
     assert [row["id"] for row in seen] == [c.id for c in stored]
     assert [row["updated_at"] for row in seen] == sorted((c.updated_at_ms for c in stored), reverse=True)
-    assert told.story.delegate not in {row["id"] for row in seen}
+    assert seeded.story.delegate not in {row["id"] for row in seen}
 
 
-def test_a_row_says_what_a_list_shows(told: Told) -> None:
-    rows = {row["id"]: row for row in told.api.get("/conversations", limit=200)["conversations"]}
-    long = rows[told.story.long]
-    stored = told.store.conversations.get(told.story.long)
+def test_a_row_says_what_a_list_shows(seeded: SeededStore) -> None:
+    rows = {row["id"]: row for row in seeded.api.get("/conversations", limit=200)["conversations"]}
+    long = rows[seeded.story.long]
+    stored = seeded.store.conversations.get(seeded.story.long)
     assert long["title"] == f"Leases, 租约 {EVIL}"
     assert (long["source"], long["kind"], long["messages"]) == ("terminal", "main", stored.last_seq)
-    assert (rows[told.story.branch]["kind"], rows[told.story.branch]["user_key"]) == ("branch", "ann")
+    assert (rows[seeded.story.branch]["kind"], rows[seeded.story.branch]["user_key"]) == ("branch", "ann")
 
 
 def test_a_conversation_without_a_title_is_called_by_its_first_words(tmp_path: Path) -> None:
@@ -75,16 +75,16 @@ def test_filters_narrow_by_source_model_and_time_together(tmp_path: Path) -> Non
 
 
 @pytest.mark.spec("I5")
-def test_a_search_finds_what_was_said_and_what_it_is_called(told: Told) -> None:
-    found = told.api.get("/conversations", q="lease renewed")["conversations"]
-    assert found[0]["id"] == told.story.branch
+def test_a_search_finds_what_was_said_and_what_it_is_called(seeded: SeededStore) -> None:
+    found = seeded.api.get("/conversations", q="lease renewed")["conversations"]
+    assert found[0]["id"] == seeded.story.branch
     assert {_marked(row) for row in found[:1]} == {("lease", "renewed")}
-    message = told.store.timeline.page(found[0]["id"], before_seq=found[0]["hit_seq"] + 1, limit=1).entries[0]
+    message = seeded.store.timeline.page(found[0]["id"], before_seq=found[0]["hit_seq"] + 1, limit=1).entries[0]
     assert "never renewed" in message.entry.message.text
-    by_title = told.api.get("/conversations", q="a BRANCH <img")["conversations"]
-    assert told.story.branch in [row["id"] for row in by_title]
-    assert told.api.get("/conversations", q="lease", source="telegram")["conversations"] == []
-    assert told.api.get("/conversations", q="%")["conversations"] == []
+    by_title = seeded.api.get("/conversations", q="a BRANCH <img")["conversations"]
+    assert seeded.story.branch in [row["id"] for row in by_title]
+    assert seeded.api.get("/conversations", q="lease", source="telegram")["conversations"] == []
+    assert seeded.api.get("/conversations", q="%")["conversations"] == []
 
 
 def _marked(row: dict[str, object]) -> tuple[str, ...]:
@@ -106,20 +106,20 @@ def test_marks_count_characters_and_leave_the_text_as_it_was(tmp_path: Path) -> 
 
 
 @pytest.mark.spec("I5")
-def test_a_search_looks_into_outputs_that_were_spilled(told: Told) -> None:
-    hits = told.api.get("/search", q="row 01999", limit=50)["hits"]
+def test_a_search_looks_into_outputs_that_were_spilled(seeded: SeededStore) -> None:
+    hits = seeded.api.get("/search", q="row 01999", limit=50)["hits"]
     kept = [h for h in hits if h["output_id"] is not None]
     assert kept
     assert kept[0]["seq"] is None
     assert kept[0]["title"].startswith("Leases")
-    page = told.api.get(
+    page = seeded.api.get(
         f"/conversations/{kept[0]['conversation_id']}/open", address=f"output:{kept[0]['output_id']}", limit=100
     )
     assert page["next_offset"] == 100
 
 
-def test_what_a_list_says_is_text_whatever_it_says(told: Told) -> None:
-    answer = told.api.client.get("/api/page/conversations", headers={"x-user": "ann"})
+def test_what_a_list_says_is_text_whatever_it_says(seeded: SeededStore) -> None:
+    answer = seeded.api.client.get("/api/page/conversations", headers={"x-user": "ann"})
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
     assert EVIL in answer.json()["conversations"][-1]["title"] + str(answer.json())
@@ -162,12 +162,12 @@ def test_a_row_has_cost_tokens_context_compactions_and_failures(tmp_path: Path) 
         assert (rows[silent]["calls"], rows[silent]["cost_usd"], rows[silent]["context_tokens"]) == (0, None, None)
 
 
-def test_the_context_of_a_row_is_what_the_gauge_shows(told: Told) -> None:
-    rows = told.api.get("/conversations", limit=200)["conversations"]
+def test_the_context_of_a_row_is_what_the_gauge_shows(seeded: SeededStore) -> None:
+    rows = seeded.api.get("/conversations", limit=200)["conversations"]
     compacted = [r for r in rows if r["figures"]["compactions"]]
     assert compacted
     for row in compacted:
-        head = told.api.get(f"/conversations/{row['id']}")
+        head = seeded.api.get(f"/conversations/{row['id']}")
         assert row["figures"]["context_tokens"] == head["gauge"]["tokens"]
         assert row["figures"]["window"] == head["gauge"]["window"]
         assert row["figures"]["compactions"] == head["totals"]["compactions"]
@@ -202,12 +202,12 @@ def test_lists_are_sorted_by_any_figure_in_both_directions_page_by_page(tmp_path
         assert api.ask("/conversations", sort="beauty")[0] == 422
 
 
-def test_a_search_ranks_conversations_as_the_terminal_does(told: Told) -> None:
+def test_a_search_ranks_conversations_as_the_terminal_does(seeded: SeededStore) -> None:
     """Best hit first; a conversation that only its title matches comes after them."""
     query = "lease"
-    report = told.store.search_index.report(query, visibility=User("ann"), limit=200)
+    report = seeded.store.search_index.report(query, visibility=User("ann"), limit=200)
     ranked = list(dict.fromkeys(hit.conversation_id for hit in report.hits))
-    named = told.store.create(user_key="ann", title="The lease of the flat").conversation_id
-    found = [row["id"] for row in told.api.get("/conversations", q=query, limit=200)["conversations"]]
+    named = seeded.store.create(user_key="ann", title="The lease of the flat").conversation_id
+    found = [row["id"] for row in seeded.api.get("/conversations", q=query, limit=200)["conversations"]]
     assert found[: len(ranked)] == ranked
     assert found[len(ranked) :] == [named]

@@ -47,8 +47,8 @@ def _tell(store: SessionStore, clock: FakeClock) -> str:
         clock.pass_ms(50)
         store.append(session, exchange(n), events=[StoredEvent(session, "tools", {"seconds": {f"call_{n}": 0.5}})])
     clock.pass_ms(50)
-    told = {"outcome": "digest", "reason": "user", "prompt_before": 900, "prompt_after": 300, "threshold": 800}
-    store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", told))
+    seeded = {"outcome": "digest", "reason": "user", "prompt_before": 900, "prompt_after": 300, "threshold": 800}
+    store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", seeded))
     return session
 
 

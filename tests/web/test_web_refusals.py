@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.web_ui_api import Told
+from support.web_ui_api import SeededStore
 
 BAD = [
     ("/conversations", {"limit": 0}, 422),
@@ -49,30 +49,32 @@ BAD = [
 
 
 @pytest.mark.parametrize(("path", "params", "status"), BAD)
-def test_a_bad_request_is_refused_in_plain_words(told: Told, path: str, params: dict[str, Any], status: int) -> None:
-    given, answer = told.api.ask(path.format(told.story.long), **params)
+def test_a_bad_request_is_refused_in_plain_words(
+    seeded: SeededStore, path: str, params: dict[str, Any], status: int
+) -> None:
+    given, answer = seeded.api.ask(path.format(seeded.story.long), **params)
     assert given == status
     assert isinstance(answer["detail"], str)
     assert 5 < len(answer["detail"]) < 200
     assert "Traceback" not in answer["detail"]
 
 
-def test_a_beginning_of_an_id_is_not_enough(told: Told) -> None:
+def test_a_beginning_of_an_id_is_not_enough(seeded: SeededStore) -> None:
     """It would tell which ids of others begin so."""
     for user in ("ann", None):
-        assert told.api.ask(f"/conversations/{told.story.long[:-2]}", user)[0] == 404
+        assert seeded.api.ask(f"/conversations/{seeded.story.long[:-2]}", user)[0] == 404
 
 
-def test_offsets_beyond_the_end_are_empty_pages(told: Told) -> None:
-    page = told.api.get(f"/conversations/{told.story.long}/open", address="m:1", offset=10**9)
+def test_offsets_beyond_the_end_are_empty_pages(seeded: SeededStore) -> None:
+    page = seeded.api.get(f"/conversations/{seeded.story.long}/open", address="m:1", offset=10**9)
     assert (page["text"], page["next_offset"]) == ("", None)
-    far = told.api.get(f"/conversations/{told.story.long}/timeline", after=10**9)
+    far = seeded.api.get(f"/conversations/{seeded.story.long}/timeline", after=10**9)
     assert (far["messages"], far["first_seq"]) == ([], None)
 
 
-def test_only_reading_is_offered(told: Told) -> None:
+def test_only_reading_is_offered(seeded: SeededStore) -> None:
     for method in ("post", "put", "patch", "delete"):
-        answer = getattr(told.api.client, method)("/api/page/conversations", headers={"x-user": "ann"})
+        answer = getattr(seeded.api.client, method)("/api/page/conversations", headers={"x-user": "ann"})
         assert answer.status_code == 405
 
 
@@ -82,7 +84,7 @@ ODD = st.text(max_size=40) | st.integers(-(10**20), 10**20).map(str)
 @settings(max_examples=40)
 @given(any_id=ODD, text=ODD, number=ODD, user=st.sampled_from(["ann", "bob", None]))
 def test_nothing_that_is_asked_breaks_the_server(
-    told: Told, any_id: str, text: str, number: str, user: str | None
+    seeded: SeededStore, any_id: str, text: str, number: str, user: str | None
 ) -> None:
     one = f"/conversations/{quote(any_id, safe='', errors='replace') or 'x'}"
     requests: list[tuple[str, dict[str, Any]]] = [
@@ -92,19 +94,19 @@ def test_nothing_that_is_asked_breaks_the_server(
         ("/usage", {"days": number}),
         (one, {}),
         (f"{one}/timeline", {"around": number}),
-        (f"/conversations/{told.story.long}/open", {"address": text, "offset": number}),
-        (f"/conversations/{told.story.long}/timeline", {"after": number, "limit": number}),
+        (f"/conversations/{seeded.story.long}/open", {"address": text, "offset": number}),
+        (f"/conversations/{seeded.story.long}/timeline", {"after": number, "limit": number}),
     ]
     for path, params in requests:
-        status, answer = told.api.ask(path, user, **params)
+        status, answer = seeded.api.ask(path, user, **params)
         assert status in (200, 400, 404, 422), (path, params)
         assert status == 200 or isinstance(answer["detail"], str)
 
 
-def test_a_long_answer_is_packed_for_whoever_takes_it_so(told: Told) -> None:
-    path = f"/api/page/conversations/{told.story.long}/timeline"
-    packed = told.api.client.get(path, headers={"accept-encoding": "gzip"}, params={"limit": 500})
-    plain = told.api.client.get(path, headers={"accept-encoding": "identity"}, params={"limit": 500})
+def test_a_long_answer_is_packed_for_whoever_takes_it_so(seeded: SeededStore) -> None:
+    path = f"/api/page/conversations/{seeded.story.long}/timeline"
+    packed = seeded.api.client.get(path, headers={"accept-encoding": "gzip"}, params={"limit": 500})
+    plain = seeded.api.client.get(path, headers={"accept-encoding": "identity"}, params={"limit": 500})
     assert packed.headers["content-encoding"] == "gzip"
     assert "content-encoding" not in plain.headers
     assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 3

@@ -11,7 +11,7 @@ from perdure.core.messages import Message, ToolCall, assistant, tool_result, use
 from perdure.store.records import StoredEvent
 from perdure.store.store import open_store
 from support.store import FakeClock
-from support.web_ui_api import Asking, Told
+from support.web_ui_api import Asking, SeededStore
 from support.web_ui_story import EVIL, PIXEL
 
 
@@ -27,9 +27,9 @@ def story_of(api: Asking, any_id: str, limit: int = 500) -> dict[str, Any]:
 
 @pytest.mark.spec("I4", "I5")
 @pytest.mark.parametrize("limit", [3, 17, 500])
-def test_pages_make_one_story_across_the_chain_of_sessions(told: Told, limit: int) -> None:
-    story = story_of(told.api, told.story.long, limit)
-    entries = told.store.timeline.page(told.story.long, limit=1_000).entries
+def test_pages_make_one_story_across_the_chain_of_sessions(seeded: SeededStore, limit: int) -> None:
+    story = story_of(seeded.api, seeded.story.long, limit)
+    entries = seeded.store.timeline.page(seeded.story.long, limit=1_000).entries
     assert [m["seq"] for m in story["messages"]] == [t.seq for t in entries]
     for stored, row in zip(entries, story["messages"], strict=True):
         # Of an output kept apart the page shows both ends, without the directions meant for the model.
@@ -38,35 +38,35 @@ def test_pages_make_one_story_across_the_chain_of_sessions(told: Told, limit: in
             row["text"] in stored.entry.message.text if is_apart else stored.entry.message.text.startswith(row["text"])
         )
     assert len({m["session_id"] for m in story["messages"]}) >= 3
-    whole = told.api.get(f"/conversations/{told.story.long}/timeline", limit=500)["events"]
+    whole = seeded.api.get(f"/conversations/{seeded.story.long}/timeline", limit=500)["events"]
     assert story["events"] == whole
 
 
-def test_a_page_after_and_a_page_around_a_message(told: Told) -> None:
-    one = f"/conversations/{told.story.long}/timeline"
-    last = told.store.conversations.get(told.story.long).last_seq
-    after = told.api.get(one, after=10, limit=5)
+def test_a_page_after_and_a_page_around_a_message(seeded: SeededStore) -> None:
+    one = f"/conversations/{seeded.story.long}/timeline"
+    last = seeded.store.conversations.get(seeded.story.long).last_seq
+    after = seeded.api.get(one, after=10, limit=5)
     assert [m["seq"] for m in after["messages"]] == [11, 12, 13, 14, 15]
     assert (after["has_before"], after["has_after"]) == (True, True)
     for around in (1, 2, last // 2, last - 1, last, last + 1_000):
-        seqs = [m["seq"] for m in told.api.get(one, around=around, limit=10)["messages"]]
+        seqs = [m["seq"] for m in seeded.api.get(one, around=around, limit=10)["messages"]]
         # A page may end a little later: with the results of its last call.
         assert 10 <= len(seqs) <= 12
         assert min(around, last) in seqs
-    beyond = told.api.get(one, after=last)
+    beyond = seeded.api.get(one, after=last)
     assert (beyond["messages"], beyond["has_before"], beyond["has_after"]) == ([], True, False)
-    assert told.api.get(one, before=1)["has_after"]
+    assert seeded.api.get(one, before=1)["has_after"]
 
 
-def test_any_session_of_the_chain_names_the_conversation(told: Told) -> None:
-    sessions = told.store.conversations.chain(told.story.long)
+def test_any_session_of_the_chain_names_the_conversation(seeded: SeededStore) -> None:
+    sessions = seeded.store.conversations.chain(seeded.story.long)
     assert len(sessions) >= 3
-    answers = [told.api.get(f"/conversations/{s.id}/timeline", limit=2) for s in sessions]
+    answers = [seeded.api.get(f"/conversations/{s.id}/timeline", limit=2) for s in sessions]
     assert all(a == answers[0] for a in answers)
 
 
-def test_a_tool_call_tells_its_target_its_time_and_its_size(told: Told) -> None:
-    messages = story_of(told.api, told.story.long)["messages"]
+def test_a_tool_call_tells_its_target_its_time_and_its_size(seeded: SeededStore) -> None:
+    messages = story_of(seeded.api, seeded.story.long)["messages"]
     call = next(m for m in messages if m["tool_calls"] and m["tool_calls"][0]["name"] == "read_log")
     path = call["tool_calls"][0]["arguments"]["path"]
     assert call["tool_calls"][0]["target"] == path
@@ -79,13 +79,13 @@ def test_a_tool_call_tells_its_target_its_time_and_its_size(told: Told) -> None:
 
 
 @pytest.mark.spec("H2", "I5")
-def test_a_spilled_output_opens_and_pages_to_its_end(told: Told) -> None:
-    story = story_of(told.api, told.story.long)
+def test_a_spilled_output_opens_and_pages_to_its_end(seeded: SeededStore) -> None:
+    story = story_of(seeded.api, seeded.story.long)
     spilled = next(m for m in story["messages"] if m["output_id"] is not None)
     assert spilled["output_chars"] > 40_000 > spilled["chars"]
     address, read, offset = f"output:{spilled['output_id']}", "", 0
     while offset is not None:
-        page = told.api.get(f"/conversations/{told.story.long}/open", address=address, offset=offset, limit=30_000)
+        page = seeded.api.get(f"/conversations/{seeded.story.long}/open", address=address, offset=offset, limit=30_000)
         assert page["total_chars"] == spilled["output_chars"]
         read, offset = read + page["text"], page["next_offset"]
     assert len(read) == spilled["output_chars"]
@@ -94,29 +94,29 @@ def test_a_spilled_output_opens_and_pages_to_its_end(told: Told) -> None:
     assert event["after_seq"] == spilled["seq"]
 
 
-def test_thinking_and_images_are_there(told: Told) -> None:
-    messages = story_of(told.api, told.story.long)["messages"]
+def test_thinking_and_images_are_there(seeded: SeededStore) -> None:
+    messages = story_of(seeded.api, seeded.story.long)["messages"]
     assert any(EVIL in m["reasoning"] for m in messages)
     assert messages[0]["images"] == [{"data_url": PIXEL, "source": "an image of 1 KB"}]
 
 
 @pytest.mark.spec("J2")
-def test_every_kind_of_event_stands_where_it_happened(told: Told) -> None:
-    story = story_of(told.api, told.story.long)
+def test_every_kind_of_event_stands_where_it_happened(seeded: SeededStore) -> None:
+    story = story_of(seeded.api, seeded.story.long)
     kinds = {e["kind"] for e in story["events"]}
     assert kinds >= {"compaction", "spill", "model_switch", "recovery"}
     handoffs = {m["seq"] for m in story["messages"] if m["kind"] == "handoff"}
     assert {e["after_seq"] for e in story["events"] if e["kind"] == "compaction"} == handoffs
     seqs = [e["after_seq"] for e in story["events"]]
     assert seqs == sorted(seqs)
-    undone = story_of(told.api, told.story.undone)["events"]
+    undone = story_of(seeded.api, seeded.story.undone)["events"]
     assert [e["kind"] for e in undone if e["kind"] in ("compaction", "undo")] == ["compaction", "undo"]
 
 
 @pytest.mark.spec("I5")
-def test_a_branch_tells_what_it_shares_with_its_parent_and_nothing_later(told: Told) -> None:
-    parent, branch = (story_of(told.api, i) for i in (told.story.long, told.story.branch))
-    fork = told.store.conversations.get(told.story.branch).fork_seq
+def test_a_branch_tells_what_it_shares_with_its_parent_and_nothing_later(seeded: SeededStore) -> None:
+    parent, branch = (story_of(seeded.api, i) for i in (seeded.story.long, seeded.story.branch))
+    fork = seeded.store.conversations.get(seeded.story.branch).fork_seq
     shared = [m for m in branch["messages"] if m["seq"] <= fork]
     assert shared == [m for m in parent["messages"] if m["seq"] <= fork]
     assert branch["messages"][fork]["text"].startswith("Let us try it another way")

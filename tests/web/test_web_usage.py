@@ -15,7 +15,7 @@ from perdure.store.records import CallRecord, RouteRecord, StoredEvent
 from perdure.store.store import SessionStore, open_store
 from perdure.web.views.usage import DAY_MS, saved_by_cache, saved_by_compaction
 from support.store import FakeClock, compacted, conversation
-from support.web_ui_api import Asking, Told
+from support.web_ui_api import Asking, SeededStore
 
 PRICED, UNPRICED = RouteRecord("openai", "priced"), RouteRecord("custom", "unpriced")
 DEAR = Prices(3.0, 15.0, 0.3, 3.75, 6.0)
@@ -27,9 +27,9 @@ def prices(route: RouteRecord) -> Prices:
 
 @pytest.mark.spec("A7")
 @pytest.mark.parametrize("by", ["by_day", "by_model", "by_source", "by_task"])
-def test_every_grouping_sums_to_the_same_totals(told: Told, by: str) -> None:
-    usage = told.api.get("/usage", days=7)
-    calls = [c for i in _ids(told.store) for c in told.store.ledger.calls(i)]
+def test_every_grouping_sums_to_the_same_totals(seeded: SeededStore, by: str) -> None:
+    usage = seeded.api.get("/usage", days=7)
+    calls = [c for i in _ids(seeded.store) for c in seeded.store.ledger.calls(i)]
     assert sum(g["totals"]["calls"] for g in usage[by]) == usage["totals"]["calls"] == len(calls)
     for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "reasoning_tokens"):
         summed = sum(getattr(c.usage, name) for c in calls)
@@ -47,18 +47,18 @@ def _ids(store: SessionStore) -> list[str]:
 
 
 @pytest.mark.spec("A7")
-def test_a_conversation_s_head_has_its_own_totals_and_gauge(told: Told) -> None:
-    head = told.api.get(f"/conversations/{told.story.long}")
-    totals = told.store.ledger.totals(told.story.long)
-    last = [c for c in told.store.ledger.calls(told.story.long) if c.task == "main"][-1]
+def test_a_conversation_s_head_has_its_own_totals_and_gauge(seeded: SeededStore) -> None:
+    head = seeded.api.get(f"/conversations/{seeded.story.long}")
+    totals = seeded.store.ledger.totals(seeded.story.long)
+    last = [c for c in seeded.store.ledger.calls(seeded.story.long) if c.task == "main"][-1]
     assert head["totals"]["calls"] == totals.calls
     assert head["totals"]["compactions"] == totals.compactions == len(head["handoffs"])
-    compacted = told.store.ledger.events(told.story.long, kind="compaction")[-1]
+    compacted = seeded.store.ledger.events(seeded.story.long, kind="compaction")[-1]
     is_compacted_since = compacted.created_at_ms > last.started_at_ms
     used = compacted.payload["prompt_after"] if is_compacted_since else last.usage.total_tokens
     assert head["gauge"]["tokens"] == used
     assert (head["gauge"]["window"], head["gauge"]["threshold"]) == (last.window_tokens, last.threshold_tokens)
-    assert {c["id"] for c in head["children"]} == {told.story.branch, told.story.delegate}
+    assert {c["id"] for c in head["children"]} == {seeded.story.branch, seeded.story.delegate}
     assert [s["began_by"] for s in head["sessions"]][:2] == ["start", "compression"]
     assert head["sessions"][-1]["id"] == head["tip_session_id"]
 
@@ -82,9 +82,9 @@ def test_the_gauge_follows_a_compaction_and_its_undo_before_the_next_call(tmp_pa
         call(900)
         assert gauge() == (900, {"tail": 900})
         for outcome, size in (("failed", 900), ("compacted", 300)):
-            told = {"outcome": outcome, "prompt_before": 950, "prompt_after": size}
+            seeded = {"outcome": outcome, "prompt_before": 950, "prompt_after": size}
             at = compacted(store, session) if outcome == "compacted" else session
-            store.ledger.record_event(StoredEvent(at, "compaction", told))
+            store.ledger.record_event(StoredEvent(at, "compaction", seeded))
             assert gauge() == ((300, {}) if outcome == "compacted" else (900, {"tail": 900}))
         store.undo(session)
         assert gauge() == (950, {})

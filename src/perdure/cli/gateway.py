@@ -355,7 +355,7 @@ Files:
 def gateway(ctx: click.Context, host: str | None, port: int | None) -> None:
     """Serve conversations to many users and programs.
 
-    Over HTTP, WebSocket, OpenAI's API, the page, Telegram and Discord. Any number of gateways on any number of
+    Over HTTP, WebSocket, OpenAI's API, the web UI, Telegram and Discord. Any number of gateways on any number of
     machines may share one PostgreSQL (store.url); one machine may use SQLite. Without a token it serves users of
     this machine only.
     """

@@ -102,7 +102,7 @@ function followWithin(next, head, timeline, isThere) {
   return true;
 }
 
-function missing(asked, lastSeq) {
+function missing(requested, lastSeq) {
   const newest = lastSeq ? ` The newest is #${lastSeq}, below.` : " It has no messages yet.";
-  return h("p", { class: "missing", role: "status" }, `There is no message ${asked.slice(0, 40)} in this conversation.${newest}`);
+  return h("p", { class: "missing", role: "status" }, `There is no message ${requested.slice(0, 40)} in this conversation.${newest}`);
 }

@@ -5,20 +5,20 @@ import { command } from "./gateway.js";
 import { linkTo } from "./route.js";
 
 export function handoffActions(known, handoff, signal) {
-  const told = h("div", { class: "told", role: "status" });
+  const status = h("div", { class: "command-status", role: "status" });
   const run = async (form, words, text) => {
     const controls = [...form.querySelectorAll("button, input")];
     for (const control of controls) control.disabled = true;
-    told.textContent = words;
+    status.textContent = words;
     try {
-      told.textContent = await command(known.id, text, signal);
-      told.append(" ", h("a", { href: linkTo(known.id) }, "Go to the timeline"));
+      status.textContent = await command(known.id, text, signal);
+      status.append(" ", h("a", { href: linkTo(known.id) }, "Go to the timeline"));
     } catch (error) {
-      told.textContent = error.message;
+      status.textContent = error.message;
       for (const control of controls) control.disabled = false;
     }
   };
-  return h("div", { class: "actions card" }, undoForm(handoff, run), focusForm(handoff, run), told);
+  return h("div", { class: "actions card" }, undoForm(handoff, run), focusForm(handoff, run), status);
 }
 
 function undoForm(handoff, run) {

@@ -9,16 +9,16 @@ let cursor = "";
 let controller = null;
 let onState = () => {};
 
-export function startLive(tellState) {
-  onState = tellState;
+export function startLive(showState) {
+  onState = showState;
   document.addEventListener("visibilitychange", () => (document.hidden ? stop() : start()));
   if (!document.hidden) start();
 }
 
-// `heard(change)` is called for each change until the signal aborts.
-export function onChange(heard, signal) {
-  listeners.add(heard);
-  signal.addEventListener("abort", () => listeners.delete(heard));
+// `listener(change)` is called for each change until the signal aborts.
+export function onChange(listener, signal) {
+  listeners.add(listener);
+  signal.addEventListener("abort", () => listeners.delete(listener));
 }
 
 export function concerns(change, conversationId) {
@@ -57,5 +57,5 @@ async function start() {
 function hear(change) {
   cursor = change.cursor ?? cursor;
   // "reload": something was deleted, or too many changes were missed; every listener reloads.
-  if (change.conversation_id || change.event === "reload") for (const heard of listeners) heard(change);
+  if (change.conversation_id || change.event === "reload") for (const listener of listeners) listener(change);
 }

@@ -12,8 +12,8 @@ export function startTheme(button) {
 }
 
 function chosen() {
-  const kept = localStorage.getItem(KEY);
-  return kept in NEXT ? kept : "system";
+  const stored = localStorage.getItem(KEY);
+  return stored in NEXT ? stored : "system";
 }
 
 function show(button) {

@@ -140,9 +140,9 @@ def test_a_stop_of_the_users_own_is_no_failure(page: Page, seeded: SeededSite) -
     page.open(server.link(f"/c/{session.conversation_id}"))
     page.wait_text("■ 1 stop", inside=".tabs")
     assert "failure" not in page.text(".tabs")
-    assert page.text(".event.partial .sign") == "■"
+    page.wait_text("■", inside=".event.partial .sign")  # the timeline may be drawn after the header
     page.open(server.link("/"))
-    page.wait(f"document.querySelector('[data-id={session.conversation_id}]')")
+    page.wait(f"document.querySelector('[data-id={session.conversation_id}] .went-wrong')")
     assert page.text(f"[data-id={session.conversation_id}] .went-wrong") == "1 stopped"
     assert page.count(f"[data-id={session.conversation_id}] .failed") == 0
 

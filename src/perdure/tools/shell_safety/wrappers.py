@@ -70,7 +70,7 @@ _PREFIXES: dict[str, Prefix] = {
         "dbus-run-session": Prefix("--config-file"),
         "systemd-run": Prefix("-p -u --unit --property --uid --gid -E"),
         "pkexec": Prefix("--user"),
-        "coverage.run": Prefix(is_own=True),
+        "coverage.run xcrun": Prefix("--sdk -sdk --toolchain", is_own=True),
         "gosu su-exec faketime taskset chrt direnv.exec aws-vault.exec": Prefix("", 1),
         "fakeroot": Prefix("-l -s -i"),
         "dotenv": Prefix("-f -e"),

@@ -132,6 +132,7 @@ RULES = (
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
     RiskRule("security", "git", _changes_risky_setting, "git config http.sslVerify false"),
     RiskRule("write-outside", "git", _changes_user_config, "git config --global alias.st status"),
+    RiskRule("git-push", "jj", lambda r: r.has("--deleted"), "jj git push --deleted"),
     RiskRule(
         "git-discard",
         "hg sl",

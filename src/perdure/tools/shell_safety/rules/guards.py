@@ -25,7 +25,7 @@ _SHAPES = re.compile(
     r"|tclsh|erl|swipl|lldb|gdb|cpp|psql|postgres|pg_\w{2,12}|dotnet|cmake|make|autoconf|automake|wine)[-_]?[\d.]+(?:-config|-dbg|t)?"
     r"|[\w.-]{1,60}-(?:gcc|g\+\+|ld|ar|as|objdump|objcopy|strip|nm|readelf|gdb|size|ranlib|pkg-config|clang)(?:-[\d.]+)?"
     r"|[\w.-]{0,60}(?:lint|linter|fmt|format|formatter|checker|check|test|tests|spec|bench|language-server|lsp|langserver|codegen"
-    r"|pretty|beautify|minify|[a-z]2[a-z]{2,8})"
+    r"|pretty|beautify|minify|[a-z]{2}2[a-z]{2,8})"
     r"|[\w.]{1,60}(?:-(?:to-[a-z]{2,10}|tsc|gen|generator|parser|diff|validate|validator|compile|compiler|preview|viewer|config|docs?"
     r"|doctor|cov|coverage|build|builder|bundler|unit|stats|graph|tree|report|reporter|sort|profiler|repl|codemod|types|loader)){1,3}"
     r"|(?:gen|create|cargo|pytest|mypy|eslint|prettier|babel|sphinx|mkdocs|protoc-gen|tree-sitter|generate|lint|test|check|format|sort"
@@ -74,6 +74,8 @@ class GuardedProgram:
     may_read: bool = True
 
 
+# Kinds of guarded programs that work on what belongs to others as well.
+_OF_OTHERS = word_set("cloud database commitment credentials firmware")
 # Systems that others use, by name.
 PRODUCTION = re.compile(r"(?:^|[^a-z0-9])(?:prod|production|live)(?:[^a-z]|\Z)", re.I)
 
@@ -96,8 +98,8 @@ _READS = word_set(
     "validate lint verify stat stats top lookup info current"
 )
 _MAY_READ = word_set(
-    "log logs tail events watch check cat doctor tree outdated graph schema health test env docs count find query "
-    "usage metrics report summary ping which template render completion"
+    "head read filter log logs tail events watch check cat doctor tree outdated graph schema health test env docs "
+    "count find query usage metrics report summary ping which template render completion"
 )
 # Verbs of a developer, for programs that are in no table.
 _DEVELOPS = word_set(
@@ -149,7 +151,7 @@ _KIND_BY_VERB = {
     **dict.fromkeys(_PUBLISHES, "publish"),
     **dict.fromkeys(_COMMITS, "commitment"),
 }
-_SHOWS_VALUE = word_set("get show view cat env inspect")
+_SHOWS_VALUE = word_set("get show view cat env inspect read")
 _SECRET_WORD = re.compile(
     r"secret|credential|passw|token|private-?key|access-?key|api-?key|kubeconfig|vault|keychain", re.I
 )
@@ -172,6 +174,8 @@ _PREFIXED = re.compile(r"(?:get|list|describe|show)[a-z]{3,}\Z")
 _PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 # An option with one dash whose name is a word: `-purge`.
 _LONG_OPTION = re.compile(r"-[a-z]{5,20}\Z")
+# A part of a name such as `search-replace`.
+_DESTROYING_PART = re.compile(r"[-_:.](?:replace|delete|remove|destroy|purge|wipe|erase|terminate)\Z")
 _LOOKED_AT = 5
 
 
@@ -187,9 +191,9 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
         if not _is_harmless(run, guard):
             yield _guarded(run, guard)
     elif _has_commands(run.name):
-        if (verb := _verb((_words(run) or ("",))[0])) in _DESTROYS or verb in _PUBLISHES or verb in _COMMITS:
+        if (verb := _verb((_words(run) or ("",))[0])) in _DESTROYS | _PUBLISHES | _COMMITS | {"transfer"}:
             yield Danger(_KIND_BY_VERB[verb], run.summary)
-    elif not (is_script or is_local_tool(run.name)):
+    elif not (is_script or (is_local_tool(run.name) and not _is_of_devices(run))):
         if _reads(run):
             yield from (Danger("credentials", run.summary),) if _prints_secret(run) else ()
         elif kind := _kind_by_verb(run, ""):
@@ -211,6 +215,11 @@ def _prints_secret(run: Invocation, kind: str = "") -> bool:
         return False
     named = " ".join((*words, run.name)).replace("login-password", "")
     return kind == "credentials" or _SECRET_WORD.search(named) is not None
+
+
+def _is_of_devices(run: Invocation) -> bool:
+    """Return whether a program that is only named like a local tool works on a device."""
+    return run.name not in _names() and any(run.classify(o).zone == "device" for o in run.operands)
 
 
 def _guarded(run: Invocation, guard: GuardedProgram) -> Danger:
@@ -245,7 +254,7 @@ def _words(run: Invocation) -> tuple[str, ...]:
 
 
 def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
-    if guard.kind in ("cloud", "database") and any(PRODUCTION.search(a[:200]) for a in run.args):
+    if guard.kind in _OF_OTHERS and any(PRODUCTION.search(a[:200]) for a in run.args):
         return False
     if any(o in guard.free for o in run.options):
         return True
@@ -253,6 +262,9 @@ def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
     if not words:
         return guard.may_read and not run.args and run.stdin is None
     paths = [".".join(words[:n]) for n in range(1, len(words) + 1)]
+    # A row is about many programs: what is a command of one may be the name of a thing for another.
+    if guard.kind in _OF_OTHERS and not _DESTROYS.isdisjoint(words[1:2]):
+        return False
     return (
         any(path in guard.free for path in (*paths, f"{paths[-1]}$"))
         or f"*.{words[1] if len(words) > 1 else ''}" in guard.free
@@ -261,8 +273,11 @@ def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
 
 def _reads(run: Invocation) -> bool:
     """Return whether the command is one that only reads; a verb that changes something comes first otherwise."""
-    verbs = [_verb(word) for word in takewhile(_WORD.match, _words(run))]
-    for verb in verbs:
+    words = list(takewhile(_WORD.match, _words(run)))
+    verbs = [_verb(word) for word in words]
+    for word, verb in zip(words, verbs, strict=True):
+        if _DESTROYING_PART.search(word):
+            return False
         if verb in _READS or _PREFIXED.match(verb):
             return True
         if verb in _CHANGES or (verb in _KIND_BY_VERB and verb not in _NOUNS):

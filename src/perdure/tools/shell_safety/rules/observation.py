@@ -101,7 +101,7 @@ def _lists_probes(run: Invocation) -> bool:
 
 def _scans(run: Invocation) -> bool:
     """Match a scan of another machine, except a few named ports of one host."""
-    if is_help(run) or run.has("-sL", "--script-help", "--iflist"):
+    if is_help(run) or not {"-sL", "--script-help", "--iflist"}.isdisjoint(run.options):
         return False
     values = run.all_values_of(*_NMAP_VALUES)
     targets = [o for o in run.operands if o not in values]
@@ -184,7 +184,7 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "scan",
-        "ab wrk wrk2 hey siege bombardier oha autocannon vegeta drill plow",
+        "ab wrk wrk2 hey k6 locust artillery siege bombardier oha autocannon vegeta drill plow",
         lambda r: any(re.match(r"https?://", o) and not LOCAL_URL.match(o) for o in r.operands),
         "wrk -c 4000 -d 300s https://shop.example/",
     ),

@@ -36,6 +36,7 @@ _OUTPUT_OPTIONS: dict[str, tuple[str, ...]] = {
         "strace ltrace": "-o --output",
         "unzip": "-d",
         "csplit": "-f --prefix",
+        "mongodump": "-o --out",
         "mysqldump mariadb-dump": "-r --result-file",
         "pg_dump pg_dumpall": "-f --file",
         "esbuild": "--outfile --outdir",

@@ -64,6 +64,9 @@ def _installs_from_url(run: Invocation) -> bool:
 
 def _changes_source(run: Invocation) -> bool:
     words = run.operands
+    is_setting = words[:1] in (("config",), ("set",), ("c",), ("source",))
+    if is_setting and any(re.match(r"https?://", w) and _is_unusual(w) for w in (*words, *run.args)):
+        return True
     return (
         words[:2] == ("config", "set")
         and any(_INDEX_SETTING.search(w) for w in words[2:3])
@@ -189,7 +192,7 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "package-source",
-        "pip pip3 npm yarn pnpm bundle gem",
+        "pip pip3 npm yarn pnpm bundle gem poetry conda mamba composer pdm uv",
         _changes_source,
         "npm config set registry http://packages.example",
     ),
@@ -225,7 +228,14 @@ RULES: tuple[RiskRule, ...] = (
     RiskRule(
         "package-source",
         "go",
-        lambda r: r.starts("env") and r.has("-w") and any(o.startswith(("GOPROXY=", "GONOSUMDB=")) for o in r.operands),
+        lambda r: (
+            r.starts("env")
+            and r.has("-w")
+            and any(
+                o.startswith(("GOPROXY=", "GONOSUMDB=", "GOINSECURE=", "GOFLAGS=-insecure", "GOSUMDB="))
+                for o in r.operands
+            )
+        ),
         "go env -w GOPROXY=http://packages.example",
     ),
     RiskRule(

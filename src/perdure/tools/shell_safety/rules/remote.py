@@ -43,6 +43,8 @@ _LOOKS = re.compile(
 
 def _docker_removes(run: Invocation) -> bool:
     words = run.operands
+    if is_help(run):
+        return False
     if "prune" in words[:2]:
         return True
     if words[:1] == ("compose",) or run.name == "docker-compose":
@@ -95,7 +97,7 @@ def _applies_url(run: Invocation) -> bool:
     return applies and any(re.match(r"(?:https?|git)://|github\.com/", f) for f in files)
 
 
-_HOST_ACCESS = re.compile(r"privileged:\s{0,3}true|host(?:PID|IPC|Network):\s{0,3}true|hostPath:")
+_HOST_ACCESS = re.compile(r"(?:privileged|host(?:PID|IPC|Network))\"?:\s{0,3}true|hostPath\"?:")
 # Usual on a development cluster.
 _KUBE_CHANGES = word_set("apply create edit set label annotate rollout exec run cp expose")
 
@@ -109,7 +111,8 @@ def _kube(run: Invocation) -> bool:
         return False
     if any(w in ("delete", "drain", "evict", "cordon", "taint") for w in words[:3]):
         return True
-    if "apply" in words[:1] and _HOST_ACCESS.search((run.stdin or "")[:_MAX_POLICY_CHARS]):
+    manifest = f"{run.stdin or ''} {run.value_of('--overrides') or ''}"
+    if words[:1] in (("apply",), ("create",), ("run",)) and _HOST_ACCESS.search(manifest[:_MAX_POLICY_CHARS]):
         return True
     if any(w in ("scale", "patch", "replace", "autoscale") for w in words[:1]):
         return True

@@ -171,6 +171,8 @@ def _copies_away(run: Invocation) -> bool:
     if not re.search(r"\w:", target) or LOCAL_URL.match(target) or re.match(r"[A-Za-z]:\\", target):
         return False
     sources = [s for s in sources if not re.search(r"\w:", s)]
+    if re.search(r"\.ssh/|authorized_keys", target):
+        return True
     address = _ADDRESS.match(target)
     if address is not None and sources and not _PRIVATE_ADDRESS.match(address[1]):
         return True

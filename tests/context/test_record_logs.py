@@ -160,6 +160,25 @@ LOGS = {
         ),
         ("Killed process 48213 (ledgerd)",),
     ),
+    "fatal lines with variable ids": (
+        "tail -n 4000 log/production.log",
+        "\n".join(
+            [
+                *(f"I, [10:{n % 60}] INFO -- : [{n * 7919:012x}] Completed 200 OK in {n % 90}ms" for n in range(1_900)),
+                "F, [10:33] FATAL -- : [ab12] ActiveRecord::RecordNotUnique (duplicate key voucher):",
+                "F, [10:33] FATAL -- : [ab12] app/models/voucher.rb:57:in `redeem!'",
+                *(f"I, [10:{n % 60}] INFO -- : [{n * 7907:012x}] Completed 200 OK in {n % 90}ms" for n in range(1_500)),
+            ]
+        ),
+        ("RecordNotUnique", "voucher.rb:57"),
+    ),
+    "kernel": (
+        "dmesg",
+        _among(
+            "[ {n}.{s:06}] usb 1-{s}: new device number {n}", "[ 1800.11] EXT4-fs error (device sdb1): inode #131074"
+        ),
+        ("sdb1", "131074"),
+    ),
     "a build in a container": (
         "docker build .",
         _behind(

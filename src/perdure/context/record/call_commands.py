@@ -72,6 +72,8 @@ _FINAL_ERROR = re.compile(r"(?:ERROR|FATAL|fatal|[Ee]rror|panic)(?:\[\w+\])?: ")
 _INSTALL = re.compile(r"\b(?:install|npm ci|add|download)\b")
 _JOB_PREFIX = re.compile(r"^[^\t]{1,200}\t[^\t]{1,200}\t\ufeff?\d{4}-\d\d-\d\dT\S+Z ?")
 _RUN_LOG = re.compile(r"\bgh run view\b")
+# A time in brackets before each line is no list of JSON.
+_STAMPED = re.compile(r"\[[ \d][\d .:-]+\] ")
 _PID = re.compile(r"(?i)\bpid[:= ]+(\d+)|^\[\d+\] (\d+)")
 _EMPTY = re.compile(
     r"\(?(?:no output|No output|no content|empty)\)?\.?\s*|Tool ran without output or errors\s*|<empty>\s*"
@@ -180,7 +182,8 @@ def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
     )
     if not is_foreign:
         findings += _read_runs(kinds, view, bool(findings))
-    if not findings and (finding := read_json_log(view) or read_json(view)) is not None:
+    is_stamped = _STAMPED.match(view.text) is not None
+    if not findings and not is_stamped and (finding := read_json_log(view) or read_json(view)) is not None:
         findings.append(finding)
     if timeout := read_timeout(view.raw):
         findings.append(CallFinding(timeout, (), CallFacts(error=timeout), True, 0.6))

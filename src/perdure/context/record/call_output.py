@@ -31,7 +31,7 @@ _HITS_PER_MARK = 24
 _LONG_LINE = 2_000
 _MARKS = (
     "FAIL", "rror", "ERROR", "panic", "xception", "\nE  ", " passed", "CONFLICT", "not ok", "Warning ",
-    '" 50', "[crit]",
+    '" 50', "[crit]", "FATAL", "CRITICAL",
 )  # fmt: skip
 # A stack trace below a marked line, up to this many lines.
 _TRACE_LINES = 30

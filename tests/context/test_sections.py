@@ -113,7 +113,7 @@ def test_a_section_that_had_to_go_says_so_where_there_is_room() -> None:
 def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None:
     told = {
         "Goal": "ship it",
-        "Completed Actions": "\n".join(f"{n}. moved module {n} to its place" for n in range(900)),
+        "Completed Actions": "\n".join(f"{n}. bring component up to date in src" for n in range(900)),
     }
     text = "\n".join(f"## {name}\n{section}" for name, section in told.items())
     report = perdure.compress(
@@ -125,7 +125,7 @@ def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None
     sections = [t for name, t in report.record.sections.items() if name != "Active Task"]
     assert 0.8 * cap < sum(map(estimate_text, sections)) <= cap
     assert report.record.section("Goal") == "Please bring component_0 up to date in src/component_0.py."
-    assert "899. moved module 899 to its place" in report.record.section("Completed Actions").splitlines()
+    assert "899. bring component up to date in src" in report.record.section("Completed Actions").splitlines()
 
 
 @pytest.mark.spec("E1")

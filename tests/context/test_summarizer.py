@@ -117,7 +117,9 @@ def test_input_is_bounded_to_the_summary_models_window(window: int) -> None:
 @pytest.mark.spec("D5")
 @pytest.mark.parametrize("window", [4_000, 8_000, 16_000, 32_000])
 def test_prompt_and_answer_fit_the_summary_models_window_and_every_part_is_heard(window: int) -> None:
-    told = "## Goal\nship it\n## Completed Actions\n" + "\n".join(f"{n}. EDIT src/p_{n}.py — done" for n in range(60))
+    told = "## Goal\nship it\n## Completed Actions\n" + "\n".join(
+        f"{n}. CHANGE module — reads settings from the table" for n in range(60)
+    )
     calls: list[tuple[str, int]] = []
 
     def ask(prompt: str, *, max_tokens: int) -> Summary:
@@ -134,7 +136,7 @@ def test_prompt_and_answer_fit_the_summary_models_window_and_every_part_is_heard
         assert estimate_text(prompt) + max_tokens <= window
     notes = calls[-1][0].split("PART ")[1:]
     assert len(notes) == len(calls) - 1
-    assert all(note.count("EDIT src/p_") >= 5 for note in notes), "a share of each part's notes, not their first words"
+    assert all(note.count("CHANGE module") >= 5 for note in notes), "a share of each part's notes, not the first words"
 
 
 @pytest.mark.spec("D5", "E5")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from perdure.core.errors import ErrorVerdict, ProviderError
 from perdure.core.ports import Summary
 
+# Two statements, so short that it may belong to any history.
 GOOD = """## Active Task
 > something nobody ever asked for
 
@@ -14,8 +15,7 @@ GOOD = """## Active Task
 Bring the components up to date; the public interface stays.
 
 ## Completed Actions
-1. RAN the test suite — 3 failures in the parser [tool: terminal]
-2. EDITED the parser — one failure left [tool: edit]
+1. RAN make — ok
 
 ## Key Decisions
 The parser stays recursive, because the grammar is small.

@@ -29,7 +29,8 @@ Find why workers lose their lease in src/payments/lease.py.
 Never touch production; 部署之前先跑测试。
 ## Completed Actions
 1. READ logs/worker-3.log — 60 lines, worker-3 stalls at step 41
-2. READ logs/worker-6.log — 60 lines
+2. READ logs/worker-6.log — 60 lines, worker-6 step 1 took 3 ms
+3. READ logs/worker-3.log — worker-3 step 2 took 6 ms
 ## Active State
 The database listens on port 54321; LEASE_TTL_MS is 30000.
 ## Key Decisions

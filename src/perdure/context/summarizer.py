@@ -18,6 +18,7 @@ from perdure import prompts
 from perdure.context.engine import Steps, is_async
 from perdure.context.handoff import Handoff
 from perdure.context.sections import has_own_headings, read_sections, shorten
+from perdure.context.summary_relevance import is_about
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.concurrency import describe_error
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
@@ -73,10 +74,10 @@ _WRITTEN_BY_CODE = "Active Task"
 _FEWEST_TO_COMPARE = 4
 
 
-def problem_with(text: str, source: str, *, source_tokens: int, instructions: str = "") -> str:
+def problem_with(text: str, source: str, *, source_tokens: int, instructions: str = "", notes: str = "") -> str:
     """Validate a summary of `source`: the problem in a few words, or "" if it is valid.
 
-    `instructions` is the prompt without the transcript.
+    `instructions` is the prompt without the transcript; `notes` are earlier ones, which a summary may repeat.
     """
     body = text.strip()
     if len(body) < min(_LEAST_CHARS, 1 + source_tokens):
@@ -104,6 +105,9 @@ def problem_with(text: str, source: str, *, source_tokens: int, instructions: st
         return "every section of the summary is empty"
     if len(sections) >= _FEWEST_TO_COMPARE and 2 * len(set(sections.values())) <= len(sections):
         return "most sections of the summary are the same"
+    # The heading of each section is the prompt's.
+    if (source or notes) and not is_about("\n".join(sections.values()), f"{notes}\n{source}"):
+        return "the summary is about something else"
     return ""
 
 
@@ -208,7 +212,13 @@ def summarize_transcript(brief: Brief, ask: AnySummarize, *, left_s: Callable[[]
         prompt = _part_prompt(replace(brief, target_tokens=part_tokens), text, number, len(parts))
         answer = yield from _ask(ask, prompt, part_tokens, left_s())
         if isinstance(answer, Summary):
-            why = problem_with(answer.text, text, source_tokens=brief.source_tokens, instructions=_instructions(prompt))
+            why = problem_with(
+                answer.text,
+                text,
+                source_tokens=brief.source_tokens,
+                instructions=_instructions(prompt),
+                notes=brief.previous.body if brief.previous else "",
+            )
             answer = SummaryFailure(why) if why else answer
         if isinstance(answer, SummaryFailure):
             return SummaryOutcome(None, answer, number - 1 if answer.is_absent else number)
@@ -278,7 +288,14 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: AnySummarize, timeout
     calls = len(answers) + 1
     if isinstance(answer, SummaryFailure):
         return SummaryOutcome(None, answer, calls)
-    if why := problem_with(answer.text, "", source_tokens=brief.source_tokens, instructions=_instructions(prompt)):
+    why = problem_with(
+        answer.text,
+        "",
+        source_tokens=brief.source_tokens,
+        instructions=_instructions(prompt),
+        notes=f"{notes}\n{brief.previous.body if brief.previous else ''}",
+    )
+    if why:
         return SummaryOutcome(None, SummaryFailure(why), calls)
     usage = sum((a.usage for a in answers), answer.usage)
     return SummaryOutcome(Summary(answer.text, answer.model, usage, _sum_cost([*answers, answer])), None, calls)

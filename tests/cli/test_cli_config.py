@@ -153,7 +153,7 @@ def test_a_provider_nobody_knows_is_refused_unless_it_has_an_address(tmp_path: P
     for key in ("model.provider", "auxiliary.compression.provider"):
         refused = perdure(tmp_path, "config", "set", key, "nonsense")
         assert (refused.status, refused.out) == (1, "")
-        assert "'nonsense' is no known provider (anthropic, openai," in refused.err
+        assert "provider 'nonsense' is not known and has no base_url; known: anthropic, openai," in refused.err
         assert perdure(tmp_path, "config", "set", key, "nous").status == 0
     perdure(tmp_path, "config", "set", "model.base_url", "http://127.0.0.1:9/v1")
     assert perdure(tmp_path, "config", "set", "model.provider", "house").status == 0
@@ -170,3 +170,56 @@ def test_a_provider_beside_the_address_of_another_server_is_reported(tmp_path: P
     assert "config unset model.base_url` calls openai at its own address" in reported.err
     assert "its key is sent there" in perdure(tmp_path, "config", "set", "model.base_url", "http://10.0.0.6/v1").err
     assert perdure(tmp_path, "config", "set", "model.base_url", "https://api.openai.com/v1").err == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "warning"),
+    [
+        (
+            "tools.disabled",
+            "termnal",
+            "no tool or toolset 'termnal', so nothing was disabled; did you mean",
+        ),
+        ("tools.pinned", "fils", "no tool or toolset 'fils', so nothing was pinned; did you mean 'files'?"),
+        ("tools.plugins", "wether", "tool plug-in 'wether' not found"),
+        (
+            "permissions.deny",
+            "termnal(rm *)",
+            "no tool is called 'termnal' (termnal(rm *), your settings)",
+        ),
+        ("context.engine", "window", "context engine 'window' not found"),
+    ],
+)
+def test_a_name_that_nothing_has_is_reported_where_it_is_set_and_by_doctor(
+    tmp_path: Path, key: str, value: str, warning: str
+) -> None:
+    run = perdure(tmp_path, "config", "set", key, value)
+    assert (run.status, run.out.startswith(f"{key} = ")) == (0, True)
+    assert warning in " ".join(run.err.split())
+    assert not (tmp_path / "perdure.db").exists()
+    assert warning in perdure(tmp_path, "doctor", "--offline").out
+
+
+def test_names_of_known_tools_and_of_mcp_servers_are_not_reported(tmp_path: Path) -> None:
+    server = "mcp_servers:\n  - {name: hub, command: /nonexistent}\n"
+    (tmp_path / "config.yaml").write_text(server, encoding="utf-8")
+    for key in ("tools.disabled", "tools.pinned"):
+        assert perdure(tmp_path, "config", "set", key, "web,clarify,lcm_grep,mcp:hub,hub__merge").err == ""
+    assert perdure(tmp_path, "config", "set", "permissions.deny", "hub__merge,read_file(*.env)").err == ""
+
+
+@pytest.mark.parametrize("key", ["fallback_providers", "auxiliary.compression.fallback"])
+def test_a_fallback_to_an_unknown_provider_is_refused(tmp_path: Path, key: str) -> None:
+    refused = perdure(tmp_path, "config", "set", key, "groq,opnrouter/z-ai/glm-4.6")
+    assert (refused.status, refused.out) == (1, "")
+    assert "provider 'opnrouter' is not known and has no base_url (did you mean 'openrouter'?)" in refused.err
+    assert perdure(tmp_path, "config", "set", key, "groq,openrouter/z-ai/glm-4.6").status == 0
+
+
+def test_doctor_reports_a_side_job_without_a_usable_provider(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("auxiliary: {compression: {fallback: [grq]}}\n", encoding="utf-8")
+    report = perdure(tmp_path, "doctor", "--offline").out
+    assert (
+        "auxiliary.compression.fallback: provider 'grq' is not known and has no base_url (did you mean 'groq'?)"
+        in report
+    )

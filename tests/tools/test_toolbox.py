@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from perdure.config.settings import Settings
+from perdure.app.build import trial_agent
+from perdure.config.settings import ContextSettings, Settings
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.store import open_store
 from perdure.tools.builtin.memory import FileMemory
 from perdure.tools.output_limits import OutputLimits
 from perdure.tools.runtime import ToolScope
-from perdure.tools.toolbox import Toolbox, ToolSources, build_toolbox
+from perdure.tools.toolbox import BUILT_IN_NAMES, Toolbox, ToolSources, build_toolbox
 
 PLUGIN = '''
 from perdure.tools.tool import tool
@@ -119,6 +120,18 @@ def test_a_mistyped_name_in_the_settings_is_reported(tmp_path: Path) -> None:
         "tools.disabled: there is no tool or toolset 'termnal', so nothing was disabled; did you mean 'terminal'?"
     )
     box.close()
+
+
+def test_a_tool_that_this_surface_lacks_may_be_disabled(tmp_path: Path) -> None:
+    settings = {"tools": {"disabled": ["clarify", "terminal"]}, "permissions": {"deny": ["terminal"]}}
+    assert build_toolbox(_sources(tmp_path, settings)).warnings == []
+
+
+def test_every_built_in_tool_is_among_the_known_names(tmp_path: Path) -> None:
+    settings = Settings(context=ContextSettings(lcm_tools=True))
+    with trial_agent(settings, home=tmp_path, folder=tmp_path) as agent:
+        assert agent.parts.tools.registry.names() == BUILT_IN_NAMES - {"clarify"}
+        assert agent.warnings == []
 
 
 def test_approval_can_be_disabled(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from perdure import prompts
@@ -21,15 +23,16 @@ from perdure.app.auxiliary import CachedDescriber, TaskModels
 from perdure.app.runtime import Shared, SummaryRoute
 from perdure.config.env import shell_environment
 from perdure.config.project import folders_above, project_folder
-from perdure.config.settings import PermissionsSettings, Settings
+from perdure.config.settings import ModelSettings, PermissionsSettings, Settings
 from perdure.context.engine import ContextEngine, EngineServices
 from perdure.context.registry import WINDOWS_ENGINE, start_engine
 from perdure.core.errors import ConfigError
 from perdure.core.events import Notice
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot, RecallProvider
 from perdure.providers.registry import PROVIDERS
-from perdure.providers.routes import RouteCursor
+from perdure.providers.routes import RouteCursor, unknown_providers
 from perdure.store.search.documents import score_documents
+from perdure.store.store import SessionStore
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.agent_tools import SessionSearch
 from perdure.tools.builtin.log_tools import LogTools
@@ -101,6 +104,29 @@ def build_agent(
     )
 
 
+@contextmanager
+def trial_agent(
+    settings: Settings, *, home: Path, folder: Path, store: SessionStore | None = None
+) -> Iterator[ConversationAgent]:
+    """Build an agent to read its tools and warnings from, without a key, a model or MCP servers. Raises ConfigError.
+
+    Without a `store` it gets an empty one, which is removed with it.
+    """
+    prefixes = tuple(p for s in settings.mcp_servers for p in (f"mcp:{s.name}", f"{s.name}__"))
+    tools = settings.tools
+    # The tools of MCP servers are known only once those are started.
+    names = {k: tuple(n for n in getattr(tools, k) if not n.startswith(prefixes)) for k in ("disabled", "pinned")}
+    trial = {"mcp_servers": (), "model": ModelSettings(provider="local"), "tools": tools.model_copy(update=names)}
+    with ExitStack() as stack:
+        folder_of_store = stack.enter_context(TemporaryDirectory()) if store is None else ""
+        path = store or Path(folder_of_store) / "trial.db"
+        shared = Shared(settings.model_copy(update=trial), home=home, store=path)
+        stack.callback(shared.close)
+        agent = build_agent(shared, AgentUser("trial", folder=folder))
+        stack.callback(agent.close)
+        yield agent
+
+
 class Wiring:
     """The dependencies of one agent. Each method makes one; `make_deps` puts them together."""
 
@@ -115,7 +141,7 @@ class Wiring:
         self.settings = shared.settings if speaker.has_shell else _without_programs(shared.settings)
         self.events = EventBus()
         # Shared with the agent: an engine of a delegated child may add to them later.
-        self.warnings: list[str] = []
+        self.warnings: list[str] = unknown_providers(self.settings)
         self.toolbox: Toolbox | None = None
         # The sessions of this agent and its children, for the tool `context`.
         self._contexts = LiveContexts()

@@ -138,6 +138,8 @@ def write_setting(key: str, value: str) -> None:
     key = keys.find(key).name
     if key.endswith(".provider"):
         _check_provider(key, value)
+    elif key.endswith(("fallback", "fallback_providers")):
+        _check_fallbacks(key, value)
     written = edit.set_value(home_dir(), key, value)
     click.echo(f"{key} = {keys.format_value(written.value)}")
     for problem in written.others:
@@ -147,6 +149,25 @@ def write_setting(key: str, value: str) -> None:
     section = key.rpartition(".")[0]
     if key.endswith((".provider", ".base_url")) and f"{section}.provider" in keys.all_keys():
         _report_other_address(section)
+    if section in ("tools", "permissions") or key == "context.engine":
+        _report_unknown_names()
+
+
+def _report_unknown_names() -> None:
+    """Print what a chat would warn about: names that no tool, plug-in or engine has."""
+    from perdure.app.build import trial_agent
+    from perdure.cli.style import wrap_error
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
+
+    try:
+        loaded = load()
+        with trial_agent(loaded.settings, home=loaded.home, folder=loaded.home) as agent:
+            warnings = list(agent.warnings)
+    except ConfigError as error:
+        warnings = [str(error)]
+    for warning in warnings:
+        click.echo(wrap_error(f"perdure: warning: {warning}"), err=True)
 
 
 def _report_other_address(section: str) -> None:
@@ -174,12 +195,34 @@ def _report_other_address(section: str) -> None:
     click.echo(wrap_error(runnable(text)), err=True)
 
 
+def _check_fallbacks(key: str, value: str) -> None:
+    """Refuses a list with a provider that no call could go to. Raises ConfigError."""
+    from pydantic import ValidationError
+
+    from perdure.config import keys
+    from perdure.config.load import from_text
+    from perdure.config.settings import RouteSettings
+    from perdure.core.errors import ConfigError
+    from perdure.providers.registry import find_provider
+    from perdure.providers.routes import describe_unknown_provider
+
+    try:
+        items = from_text(keys.find(key), value)
+        routes = [RouteSettings.model_validate(item) for item in items] if isinstance(items, list) else []
+    except (ConfigError, ValidationError):  # reported when the value is written
+        return
+    for route in routes:
+        if not route.base_url and find_provider(route.provider) is None:
+            raise ConfigError(f"{key}: {describe_unknown_provider(route.provider)}")
+
+
 def _check_provider(key: str, value: str) -> None:
     """Refuses a provider that no call could go to: neither known nor given an address. Raises ConfigError."""
     from perdure.config import keys
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
-    from perdure.providers.registry import PROVIDERS, find_provider
+    from perdure.providers.registry import find_provider
+    from perdure.providers.routes import describe_unknown_provider
 
     name = value.strip()
     if name in ("null", "~", "auto", "main") or find_provider(name) is not None:
@@ -190,8 +233,7 @@ def _check_provider(key: str, value: str) -> None:
     except ConfigError:  # another problem in the file, reported when the value is written
         return
     if not has_address:
-        names = ", ".join(s.name for s in PROVIDERS)
-        raise ConfigError(f"{name!r} is no known provider ({names}); for one of your own set {base_url} first")
+        raise ConfigError(f"{describe_unknown_provider(name)}. For one of your own set {base_url} first")
 
 
 @config.command()

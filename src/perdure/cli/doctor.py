@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import click
 
+from perdure.app.build import trial_agent
 from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
 from perdure.config.api_keys import StoredKeys, overrides_stored_key
 from perdure.config.env import make_home
@@ -75,6 +76,7 @@ def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Ch
         yield _database(store)
         yield _messages(store)
         yield from _model(loaded, store, is_offline=is_offline)
+        yield from _names(loaded, store)
     if not is_offline:
         yield _servers()
 
@@ -184,6 +186,18 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         yield Check("window", "note", f"{window.tokens:,} tokens ({source})", advice)
     else:
         yield Check("window", "ok", f"{window.tokens:,} tokens ({source})")
+
+
+def _names(loaded: Loaded, store: SessionStore) -> Iterator[Check]:
+    """What a chat would warn about: names in the settings that no tool, plug-in, engine or provider has."""
+    try:
+        with trial_agent(loaded.settings, home=loaded.home, folder=Path.cwd(), store=store) as agent:
+            warnings = list(agent.warnings)
+    except PerdureError as error:
+        yield Check("settings", "broken", str(error), "mend it with `perdure config edit`")
+        return
+    for warning in warnings:
+        yield Check("settings", "note", warning, "mend it with `perdure config edit`")
 
 
 def _weights(model: str) -> Check:

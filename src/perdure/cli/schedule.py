@@ -143,23 +143,12 @@ def _tool_names(flags: dict[str, Any] | None, folder: str) -> list[str]:
     """Return the names of the tools that a run in this folder has, without those of MCP servers."""
     from pathlib import Path
 
-    from perdure.app.build import AgentUser, build_agent
-    from perdure.app.runtime import Shared
+    from perdure.app.build import trial_agent
     from perdure.config.load import load
-    from perdure.config.settings import ModelSettings
 
     loaded = load(flags=flags or {})
-    # With the embedded model, which is not started: no key and no service is needed to name the tools.
-    settings = loaded.settings.model_copy(update={"mcp_servers": (), "model": ModelSettings(provider="local")})
-    shared = Shared(settings, home=loaded.home)
-    try:
-        agent = build_agent(shared, AgentUser("schedule", folder=Path(folder)))
-        try:
-            return sorted(tool.name for tool in agent.parts.tools.registry)
-        finally:
-            agent.close()
-    finally:
-        shared.close()
+    with trial_agent(loaded.settings, home=loaded.home, folder=Path(folder)) as agent:
+        return sorted(tool.name for tool in agent.parts.tools.registry)
 
 
 @schedule.command("list")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.config.api_keys import origin_of
@@ -181,6 +182,26 @@ def fallbacks(routes: Sequence[RouteSettings], *, lookup: KeyLookup, model: str)
     return tuple(endpoint_for(r.provider, model=r.model or model, base_url=r.base_url, lookup=lookup) for r in routes)
 
 
+def describe_unknown_provider(name: str) -> str:
+    """Return the message about a provider that is neither known nor given an address."""
+    names = [s.name for s in PROVIDERS]
+    close = get_close_matches(name, names, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"provider {name!r} is not known and has no base_url{hint}; known: {', '.join(names)}"
+
+
+def unknown_providers(settings: Settings) -> list[str]:
+    """Return a warning for each route of a side job that no call could go to."""
+    warnings = []
+    for task in type(settings.auxiliary).model_fields:
+        job: AuxiliaryTaskSettings = getattr(settings.auxiliary, task)
+        first = [] if job.provider in ("auto", "main") else [("provider", job.provider, job.base_url)]
+        for key, provider, base_url in [*first, *(("fallback", r.provider, r.base_url) for r in job.fallback)]:
+            if not base_url and find_provider(provider) is None:
+                warnings.append(f"auxiliary.{task}.{key}: {describe_unknown_provider(provider)}")
+    return warnings
+
+
 def endpoint_for(
     provider: str,
     *,
@@ -195,8 +216,7 @@ def endpoint_for(
     url = base_url or (row.base_url if row is not None else "")
     if not url:
         if row is None:
-            names = ", ".join(s.name for s in PROVIDERS)
-            raise ConfigError(f"provider {provider!r} is not known and has no base_url; known: {names}")
+            raise ConfigError(describe_unknown_provider(provider))
         raise ConfigError(f"provider {provider!r} needs an address: set model.base_url, e.g. http://127.0.0.1:8000/v1")
     name = model or (row.default_model if row is not None else "")
     if not name:

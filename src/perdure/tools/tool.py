@@ -357,6 +357,13 @@ FIND_TOOLS = "find_tools"
 _MOST_NAMED, _MOST_NEAREST, _LONGEST_NAME = 20, 5, 64
 
 
+def suggest_name(name: str, names: Iterable[str]) -> str:
+    """Return the name that may be meant, or else all there are."""
+    there = sorted(names)
+    matches = difflib.get_close_matches(name, there, n=1)
+    return f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(there)}"
+
+
 class ToolRegistry:
     """Tools by name. Registering a name again replaces the tool, so a user's own version wins."""
 
@@ -372,24 +379,19 @@ class ToolRegistry:
         self._tools[registered.name] = registered
         return registered
 
-    def switch_off(self, toolset: str) -> str | None:
-        """Hide a toolset, or a single tool by name, from the model; return a warning if there is none of that name."""
+    def switch_off(self, toolset: str) -> None:
+        """Hide a toolset, or a single tool by name, from the model."""
         self._off.add(toolset)
-        names = {t.name for t in self._tools.values()} | {t.toolset for t in self._tools.values()}
-        if toolset in names:
-            return None
-        matches = difflib.get_close_matches(toolset, sorted(names), n=1)
-        hint = f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(sorted(names))}"
-        return f"tools.disabled: there is no tool or toolset {toolset!r}, so nothing was disabled; {hint}"
+
+    def names(self) -> frozenset[str]:
+        """Return the names of all tools and toolsets, disabled ones included."""
+        return frozenset(n for t in self._tools.values() for n in (t.name, t.toolset))
 
     def keep_only(self, names: Iterable[str]) -> None:
         """Remove every tool but these, by name or toolset. Raises ConfigError for a name that nothing bears."""
         wanted = set(names)
-        there = {n for t in self._tools.values() for n in (t.name, t.toolset)}
-        for name in sorted(wanted - there):
-            matches = difflib.get_close_matches(name, sorted(there), n=1)
-            hint = f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(sorted(there))}"
-            raise ConfigError(f"there is no tool or toolset {name!r}; {hint}")
+        for name in sorted(wanted - self.names()):
+            raise ConfigError(f"there is no tool or toolset {name!r}; {suggest_name(name, self.names())}")
         self._tools = {n: t for n, t in self._tools.items() if wanted & {t.name, t.toolset}}
 
     def switch_on(self, toolset: str) -> None:

@@ -47,14 +47,41 @@ from perdure.tools.deferred import DeferredTools
 from perdure.tools.hooks import Hooks
 from perdure.tools.mcp import McpPool
 from perdure.tools.output_limits import OutputLimiter, OutputLimits
-from perdure.tools.permissions import Permissions, load_permissions
+from perdure.tools.permissions import PermissionRules, Permissions, load_permissions
 from perdure.tools.runtime import ToolRuntime
-from perdure.tools.tool import Tool, ToolRegistry
+from perdure.tools.tool import Tool, ToolRegistry, suggest_name
 from perdure.tools.workspace import Workspace
 
 ENTRY_POINTS = "perdure.tools"
 FOLDER = Path("plugins") / "tools"
 ToolPlugin = Callable[[ToolRegistry, Hooks], None]
+
+# The built-in tools and toolsets. Some surfaces and settings lack some of them, which makes their names no mistakes.
+BUILT_IN_NAMES = frozenset(
+    [
+        "clarify",
+        "context",
+        "delegate_task",
+        "delegation",
+        "files",
+        "lcm_describe",
+        "lcm_expand",
+        "lcm_grep",
+        "log",
+        "memory",
+        "patch",
+        "planning",
+        "process",
+        "read_file",
+        "search_files",
+        "session_search",
+        "terminal",
+        "todo",
+        "web",
+        "web_extract",
+        "write_file",
+    ]
+)
 
 _PLUGINS = plugins.PluginRegistry("tool plug-in", None, ENTRY_POINTS)
 
@@ -164,7 +191,9 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
     warnings += servers.warnings
     warnings += load_plugins(settings.tools.plugins, registry, hooks, available=tool_plugins(sources.perdure_home))
     _add_all(registry, own_tools)
-    warnings += [warning for name in settings.tools.disabled if (warning := registry.switch_off(name)) is not None]
+    warnings += _check_names(settings, registry, permissions.rules if sources.workspace is not None else None)
+    for name in settings.tools.disabled:
+        registry.switch_off(name)
     runtime = ToolRuntime(
         registry,
         clock=sources.clock,
@@ -180,6 +209,22 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         deferred=build_deferred(settings, sources.rank),
     )
     return Toolbox(runtime, warnings, closers)
+
+
+def _check_names(settings: Settings, registry: ToolRegistry, rules: PermissionRules | None) -> Iterator[str]:
+    """Yield a warning for each name in the settings and rules that no tool has."""
+    names = registry.names() | BUILT_IN_NAMES
+    for key, effect in (("disabled", "nothing was disabled"), ("pinned", "nothing was pinned")):
+        for name in getattr(settings.tools, key):
+            if name not in names:
+                hint = suggest_name(name, names)
+                yield f"tools.{key}: there is no tool or toolset {name!r}, so {effect}; {hint}"
+    for verdict in ("allow", "ask", "deny") if rules is not None else ():
+        for rule in getattr(rules, verdict):
+            # The tools of an MCP server that did not start are not known.
+            if "__" not in rule.tool and not any(map(rule.is_about, names)):
+                hint = suggest_name(rule.tool, names)
+                yield f"permissions.{verdict}: no tool is called {rule.tool!r} ({rule.text}, {rule.origin}); {hint}"
 
 
 def build_deferred(settings: Settings, rank: ScoreTexts | None) -> DeferredTools | None:

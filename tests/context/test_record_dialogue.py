@@ -9,11 +9,12 @@ import pytest
 
 import perdure
 from perdure.context.record.calls import describe_call
-from perdure.context.record.dialogue import dialogue_share
+from perdure.context.record.dialogue import dialogue_share, read_utterance
+from perdure.context.record.messages import Statement
 from perdure.context.record.record import call_lines, draw_record
 from perdure.context.record.task import CallLine
 from perdure.context.standing_instructions import is_standing, may_bind
-from perdure.context.text import size_of, split_sentences
+from perdure.context.text import size_of, split_passages, split_sentences
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.models.tokens import estimate_text
 from perdure.models.windows import window_budgets
@@ -317,3 +318,11 @@ def test_who_writes_little_is_quoted_nearly_whole() -> None:
         messages += [user(wishes[-1]), assistant(f"Some plans for week {n}:\n{points}")]
     text = str(perdure.compress([m.to_dict() for m in messages], context_length=32_000).messages)
     assert sum(wish in text for wish in wishes) >= 0.9 * len(wishes)
+
+
+@pytest.mark.spec("O1")
+def test_the_title_of_a_work_counts_more_than_the_words_around_it() -> None:
+    plain = read_utterance(Statement("assistant", split_passages("我推荐你看一部电影，内容非常精彩。"), is_final=True))
+    titled = read_utterance(Statement("assistant", split_passages("我推荐你看《银河补习班》。"), is_final=True))
+    assert "《银河补习班》" in titled.terms[0]
+    assert titled.terms[0]["《银河补习班》"] > max(plain.terms[0].values())

@@ -32,13 +32,16 @@ _HANGUL = "\uac00-\ud7af"
 _CJK = f"{_KANA}{_KATAKANA}{_HAN}{_HANGUL}"
 _LATIN_TERM = re.compile(r"(?P<code>[$€£¥]?[\w.,:/%#-]{0,40}?\d[\w.,:/%#-]{0,40})|(?P<word>[^\W\d]{3,})")
 _TERM = re.compile(
-    rf"(?P<katakana>[{_KATAKANA}]{{2,}})|(?P<han>[{_HAN}]+)|(?P<hangul>[{_HANGUL}]{{2,}})"
+    r"(?P<title>《[^《》\n]{1,30}》|『[^『』\n]{1,30}』|「[^「」\n]{2,20}」)"
+    rf"|(?P<katakana>[{_KATAKANA}]{{2,}})|(?P<han>[{_HAN}]+)|(?P<hangul>[{_HANGUL}]{{2,}})"
     rf"|(?P<code>[$€£¥]?(?:[^\W{_CJK}]|[.,:/%#-]){{0,40}}?\d(?:[^\W{_CJK}]|[.,:/%#-]){{0,40}})"
     rf"|(?P<word>[^\W\d{_CJK}]{{3,}})"
 )
 # What a term counts in its first message.
 _CODE_WEIGHT = 1.0
 _NAME_WEIGHT = 0.9
+# The title of a book, a film, a game.
+_TITLE_WEIGHT = 1.4
 _HAN_WEIGHT = 0.6
 _HANGUL_WEIGHT = 0.5
 _WORD_WEIGHT = 0.35
@@ -138,7 +141,9 @@ def _terms(text: str) -> Iterator[tuple[str, float]]:
     is_latin = text.isascii()
     for match in (_LATIN_TERM if is_latin else _TERM).finditer(text):
         term, kind = match[0], match.lastgroup
-        if kind == "code":
+        if kind == "title":
+            yield term, _TITLE_WEIGHT
+        elif kind == "code":
             yield term.strip(".,:-/").lower(), _CODE_WEIGHT
         elif kind == "katakana":
             yield term, _NAME_WEIGHT

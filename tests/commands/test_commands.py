@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -86,13 +87,29 @@ def test_names_from_other_tools_are_understood(chat_surface: FakeSurface) -> Non
     assert chat_surface.do("/expand last").level == "error"
 
 
-@pytest.fixture
-def chat_surface(tmp_path: Path) -> Iterator[FakeSurface]:
-    """A conversation of twelve turns on a window of 8,000 tokens, compacted on the way."""
-    with bench(tmp_path, *[f"Answer {i}: " + "word " * 350 for i in range(40)], window=8_000) as b:
-        for i in range(12):
+ANSWERS = [f"Answer {i}: " + "word " * 350 for i in range(40)]
+TURNS = 12
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A conversation of twelve turns on a window of 8,000 tokens, compacted on the way: its folder and session."""
+    folder = tmp_path_factory.mktemp("compacted")
+    with bench(folder, *ANSWERS, window=8_000) as b:
+        for i in range(TURNS):
             b.agent.chat(f"Question {i}? The port is {8000 + i}. " + "filler " * 200)
-        yield FakeSurface(b)
+        session_id = b.agent.session_id
+    assert session_id is not None
+    return folder, session_id
+
+
+@pytest.fixture
+def chat_surface(tmp_path: Path, compacted: tuple[Path, str]) -> Iterator[FakeSurface]:
+    """That conversation, resumed in a store of the test's own."""
+    folder, session_id = compacted
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    with bench(tmp_path, *ANSWERS[TURNS:], window=8_000) as b:
+        yield FakeSurface(b, b.again(session_id))
 
 
 def test_ordinary_messages_and_paths_are_no_commands(chat_surface: FakeSurface) -> None:
@@ -132,6 +149,7 @@ def test_compress_tells_apart_done_and_nothing_to_do(chat_surface: FakeSurface) 
 
 @pytest.mark.spec("A7")
 def test_usage_shows_tokens_by_class_cost_cache_gauge_and_compactions(chat_surface: FakeSurface) -> None:
+    chat_surface.agent.chat("Which port was the first?")
     shown = chat_surface.do("/usage").text
     for wanted in ("input, fresh", "from cache", "output", "cost", "cache hit rate", "compactions", "of 8,000 tokens"):
         assert wanted in shown

@@ -367,6 +367,9 @@ _COSTLY = {
     "redirects to many files": "x " + " ".join(f">/etc/{n}" for n in range(12_000)),
     "statements for sed": "sed '" + _filled("w a;") + "'",
     "redirects in awk": "awk '" + _filled('> "/a" ') + "'",
+    "names of libraries": "python3 -c '" + _filled("smtplib stripe boto3 ", 99_000) + "'",
+    "a name like a tool's": _filled("lint-fmt-ab2cd-", 99_000) + " x",
+    "words for a guarded program": "aws " + _filled("list-", 99_000),
     "nested here-documents": "cat <<E\n$(cat <<E\n" * 4_000,
 }
 

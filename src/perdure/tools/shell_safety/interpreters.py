@@ -234,11 +234,16 @@ _SERVICE_CHANGE = re.compile(
     r"\.(?:delete|terminate|stop|reboot|put|create|update|modify|send|remove|attach|detach|revoke|authorize|deploy|publish|patch"
     r"|exec_command|invoke|execute)_?[A-Za-z_]{0,40}\s{0,3}\(|\b(?:Delete|Terminate|Put|Create|Update|Stop)\w{2,40}Command\b"
 )
-_MESSAGES = re.compile(
-    r"\bsmtplib\b.{0,2000}?\.(?:sendmail|send_message)\b|\b(?:twilio|slack_sdk|slack_bolt|telegram|telebot|discord|sendgrid|nodemailer"
-    r"|stripe|paypal\w{0,20}|mailgun|tweepy|praw|ccxt|binance|coinbase)\b.{0,2000}?\.(?:create|send\w{0,30}|post\w{0,20}|charge|transfer"
-    r"|chat_postMessage|submit|buy|sell|create_order|withdraw|update_status)\s{0,3}\(",
-    re.S | re.I,
+# Libraries of services that reach people or move money, and calls that do.
+_MESSAGE_LIBRARY = re.compile(
+    r"\b(?:smtplib|twilio|slack_sdk|slack_bolt|telegram|telebot|discord|sendgrid|nodemailer|stripe|paypal\w{0,20}|mailgun|tweepy|praw"
+    r"|ccxt|binance|coinbase)\b",
+    re.I,
+)
+_MESSAGE_CALL = re.compile(
+    r"\.(?:create|send\w{0,30}|post\w{0,20}|charge|transfer|chat_postMessage|submit|buy|sell|create_order|withdraw|update_status)"
+    r"\s{0,3}\(",
+    re.I,
 )
 _DATA_LOSS = re.compile(
     r"\.(?:flushall|flushdb|flushAll|flushDb|drop_database|dropDatabase|delete_many|deleteMany|drop_all|destroy_all|delete_all"
@@ -253,7 +258,6 @@ _MAX_MATCHES = 60
 _MAX_STRINGS = 3_000
 _ZONE_KINDS = {"device": "disk", "system": "system-files", "startup": "startup-files"}
 _LOCAL_ONLY = re.compile(r"(?:localhost|127\.0\.0\.1|moto\b|localstack)")
-_MAX_SCANNED_CHARS = 20_000
 _MAX_STARTS = 12
 # Longer strings are not treated as paths.
 _PATH_CHARS = 300
@@ -318,7 +322,7 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         _SERVICE_LIBRARY.search(text) and _SERVICE_CHANGE.search(text) and not _LOCAL_ONLY.search(text)
     ):
         yield "cloud"
-    if _MESSAGES.search(text[:_MAX_SCANNED_CHARS]):
+    if _MESSAGE_LIBRARY.search(text) and _MESSAGE_CALL.search(text):
         yield "commitment"
     if _DATA_LOSS.search(text):
         yield "database"

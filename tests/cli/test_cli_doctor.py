@@ -155,6 +155,32 @@ def test_json_prints_every_event_and_piped_text_goes_along(home: Path) -> None:
     assert events[-1]["final_response"] == "Yes."
 
 
+def test_a_question_without_a_key_is_refused_before_it_is_stored(home: Path) -> None:
+    keyless = ("--set", "model.provider=anthropic")
+    done = perdure(home, *keyless, "chat", "-q", "hello", ANTHROPIC_API_KEY="")
+    assert (done.status, done.out) == (1, "")
+    assert "set ANTHROPIC_API_KEY" in done.err
+    assert "Nothing was stored." in done.err
+    (event,) = perdure(home, *keyless, "chat", "-q", "hello", "--json", ANTHROPIC_API_KEY="").out.splitlines()
+    assert (json.loads(event)["event"], json.loads(event)["error_kind"]) == ("TurnFinished", "auth")
+    assert "hello" not in perdure(home, "sessions", "list").out
+
+
+def test_a_question_to_an_unreachable_server_is_stored_for_another_try(home: Path) -> None:
+    where = ("--set", "model.base_url=http://127.0.0.1:9/v1", "--set", "model.name=m")
+    assert perdure(home, *where, "--set", "timeouts.connect_s=1", "chat", "-q", "read it all").status == 1
+    assert "read it all" in perdure(home, "sessions", "list").out
+
+
+def test_a_fallback_with_a_key_answers_where_the_main_key_is_missing(home: Path) -> None:
+    with Simulator(script=["From the second."]) as sim:
+        home.mkdir()
+        fallback = f"{{provider: custom, model: m-1, base_url: '{sim.base_url}'}}"
+        (home / "config.yaml").write_text(f"model: {{provider: anthropic}}\nfallback_providers: [{fallback}]\n")
+        done = perdure(home, "chat", "-q", "hello", ANTHROPIC_API_KEY="")
+    assert done.out == "From the second.\n"
+
+
 def test_exit_codes_of_one_question(home: Path) -> None:
     with Simulator(script=["hi"], api_key=KEY) as sim:
         refused = perdure(home, *pointing(sim), "chat", "-q", "hello", OPENAI_API_KEY="sk-wrong-0123456789")

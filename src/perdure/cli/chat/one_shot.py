@@ -22,8 +22,9 @@ from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.config.env import is_dumb
 from perdure.core.display import strip_controls
-from perdure.core.events import CompactionFinished, Event, Notice, Recovered, RetryScheduled
+from perdure.core.events import CompactionFinished, Event, Notice, Recovered, RetryScheduled, TurnFinished
 from perdure.core.messages import Message
+from perdure.providers.registry import is_own_host, missing_key
 
 # 128 + SIGPIPE, which Python ignores: what a shell reports for other tools in a pipe.
 _UNREAD = 141
@@ -68,6 +69,11 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
     warnings = (f"warning: {warning}" for warning in surface.warnings)
     for line in (*attached.lines, *surface.resume_notes, *embedded_lines(surface), *warnings):
         _print(f"perdure: {runnable(line)}", sys.stderr)
+    if problem := _missing_key(surface):
+        # Before anything is stored: a list full of questions that no model could get is of no use.
+        surface.person.hear(TurnFinished("failed", "", error=problem, error_kind="auth"))
+        _print(f"perdure: {runnable(problem)}. Nothing was stored.", sys.stderr)
+        return 1
     if progress is not None:
         progress.start()
     try:
@@ -86,6 +92,14 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
     if not as_json:
         _print(result.final_response)
     return 130 if result.outcome == "interrupted" else 0
+
+
+def _missing_key(surface: ChatCommandContext) -> str | None:
+    """Return the message about the main model's key where no endpoint of the route can be called without one."""
+    endpoints = surface.agent.parts.routes.route.endpoints
+    if surface.settings.credentials.command or not all(is_own_host(e) and missing_key(e) for e in endpoints):
+        return None
+    return missing_key(endpoints[0])
 
 
 def _name(surface: ChatCommandContext, text: str) -> None:

@@ -46,7 +46,7 @@ burst = Say("twelve chars" * {CHUNKS}, chunk_chars=12)
 paced = Say("twelve chars" * {PACED}, chunk_chars=12, chunk_delay_s=0.002)
 many = Say("twelve chars" * {PIECES}, chunk_chars=12, chunk_delay_s={PACE_S}, is_stamped=True)
 replies = dict(paced=paced, burst=burst, many=many)
-sim = Simulator(rules, script=lambda asked: replies[asked.body["messages"][-1]["content"]])
+sim = Simulator(rules, script=lambda request: next(r for name, r in replies.items() if name in str(request.body)))
 uvloop.install()
 sim.serve_forever(lambda: print(sim.root_url, flush=True))
 """

@@ -16,8 +16,11 @@ from perdure.gateway.adapters.base import GatewayPort
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage, SequencedEvent
 from support.bot_api import TOKEN, BotApi, MemoryState, bot_api
+from support.packages import package
 
-telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")
+telegram = package(
+    "perdure.gateway.adapters.telegram", needs="telegram", reason="the extra `telegram` is not installed"
+)
 KNOWN, STRANGER = 7, 99
 
 

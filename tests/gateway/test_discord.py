@@ -13,14 +13,12 @@ from typing import Any
 
 import pytest
 
-discord = pytest.importorskip("perdure.gateway.adapters.discord", reason="the extra `discord` is not installed")
-
-from perdure.config.settings import DiscordSettings  # noqa: E402  # after the skip
-from perdure.core.errors import ConfigError  # noqa: E402
-from perdure.core.events import TextDelta, ToolStarted, TurnFinished  # noqa: E402
-from perdure.core.messages import ToolCall  # noqa: E402
-from perdure.gateway.adapters.conformance import ScriptedHub  # noqa: E402
-from perdure.gateway.events.types import (  # noqa: E402
+from perdure.config.settings import DiscordSettings
+from perdure.core.errors import ConfigError
+from perdure.core.events import TextDelta, ToolStarted, TurnFinished
+from perdure.core.messages import ToolCall
+from perdure.gateway.adapters.conformance import ScriptedHub
+from perdure.gateway.events.types import (
     ChatKey,
     CommandAnswered,
     GatewayEvent,
@@ -28,7 +26,7 @@ from perdure.gateway.events.types import (  # noqa: E402
     QuestionClosed,
     SequencedEvent,
 )
-from perdure.testing.discord_service import (  # noqa: E402
+from perdure.testing.discord_service import (
     BOT_ID,
     CHANNEL_ID,
     TOKEN,
@@ -36,7 +34,10 @@ from perdure.testing.discord_service import (  # noqa: E402
     DiscordService,
     StandInConsole,
 )
-from support.bot_api import MemoryState  # noqa: E402
+from support.bot_api import MemoryState
+from support.packages import package
+
+discord = package("perdure.gateway.adapters.discord", needs="discord", reason="the extra `discord` is not installed")
 
 ME = ChatKey("discord", "discord:7", "9007")
 Story = Callable[[DiscordService, ScriptedHub, Any], Awaitable[None]]

@@ -23,8 +23,11 @@ from perdure.gateway.events.types import (
 )
 from perdure.store.inbox import InboxFull
 from support.bot_api import TOKEN, BotApi, MemoryState, Refused, bot_api
+from support.packages import package
 
-telegram = pytest.importorskip("perdure.gateway.adapters.telegram", reason="the extra `telegram` is not installed")
+telegram = package(
+    "perdure.gateway.adapters.telegram", needs="telegram", reason="the extra `telegram` is not installed"
+)
 ME = ChatKey("telegram", "telegram:7", "7")
 
 

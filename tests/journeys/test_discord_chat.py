@@ -17,12 +17,13 @@ from perdure.store.store import open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
 from support.gateway_process import last_user_text
+from support.packages import package
 
-pytest.importorskip("discord", reason="the extra `discord` is not installed")
-pytest.importorskip("uvicorn", reason="the extra `gateway` is not installed")
+package("discord", reason="the extra `discord` is not installed")
+package("uvicorn", reason="the extra `gateway` is not installed")
 
-from perdure.testing.discord_service import TOKEN, DiscordService, ServiceMessage  # after the skips
-from support.forked import ForkedProcess, fork
+from perdure.testing.discord_service import TOKEN, DiscordService, ServiceMessage  # noqa: E402  # after the skips
+from support.forked import ForkedProcess, fork  # noqa: E402
 
 pytestmark = pytest.mark.slow
 LIMIT_S = 90.0

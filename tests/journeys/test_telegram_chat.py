@@ -15,9 +15,10 @@ from perdure.store.store import open_store
 from perdure.testing.simulator import Say, ScriptRequest, Simulator
 from support.bot_api import TOKEN, BotApi, Sent, bot_api
 from support.forked import ForkedProcess, fork
+from support.packages import package
 
-pytest.importorskip("telegram", reason="the extra `telegram` is not installed")
-pytest.importorskip("uvicorn", reason="the extra `gateway` is not installed")
+package("telegram", reason="the extra `telegram` is not installed")
+package("uvicorn", reason="the extra `gateway` is not installed")
 
 
 class Parrot:

@@ -25,8 +25,9 @@ class _Package:
         return getattr(import_module(self._name), attribute)
 
 
-def package(name: str, *, reason: str = "") -> Any:
-    """Return the module `name`. Where it is not installed, the test module that asks for it is skipped."""
-    if find_spec(name.partition(".")[0]) is None:
-        pytest.skip(reason or f"the {name} package is not installed", allow_module_level=True)
+def package(name: str, *, needs: str = "", reason: str = "") -> Any:
+    """Return the module `name`. Where it, or what it needs, is not installed, the test module that asks is skipped."""
+    required = needs or name.partition(".")[0]
+    if find_spec(required) is None:
+        pytest.skip(reason or f"the {required} package is not installed", allow_module_level=True)
     return _Package(name)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.context.facts import facts_of, kind_of, parts_in, scan, weigh
-from perdure.context.record.sections import ValueUse, draw_index
+from perdure.context.record.sections import ValueUse, draw_index, rank_values
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 
@@ -95,7 +95,8 @@ def test_a_piece_of_a_secret_is_no_fact() -> None:
     for n in range(60):
         asked = call("terminal", f"c{n}", command=f"curl -H 'Authorization: Bearer sk-proj-{'Ab3d' * 12}' http://x/{n}")
         messages += [assistant("", (asked,)), tool_result(f"c{n}", f"DB_URL={url}\n" + "out " * 600)]
-    text = draw_index(ValueUse.read([facts_of(m) for m in messages]), budget=6_000, visible=frozenset(), text="")
+    use = ValueUse.read([facts_of(m) for m in messages])
+    text = draw_index(use, rank_values(use, visible=frozenset(), text=""), budget=6_000, text="")
     assert "http://x/" in text
     assert "s3cr3tPassw0rd" not in text
 
@@ -109,7 +110,8 @@ def test_the_index_says_what_its_values_are_and_lists_no_scraps() -> None:
             assistant("", (read,)),
             tool_result(f"r{n}", "renderLedgerPage() uses t.Log and ../page.js, ledger.py"),
         ]
-    text = draw_index(ValueUse.read([facts_of(m) for m in messages]), budget=2_000, visible=frozenset(), text="")
+    use = ValueUse.read([facts_of(m) for m in messages])
+    text = draw_index(use, rank_values(use, visible=frozenset(), text=""), budget=2_000, text="")
     assert "- Files that calls worked on: /srv/app/src/ledger.py" in text
     assert "- In ledger.py: renderLedgerPage" in text
     assert "- Options that calls took: limit=120000" in text
@@ -182,5 +184,6 @@ def test_a_path_without_end_takes_no_more_than_its_last_parts() -> None:
 def test_the_index_names_the_argument_that_a_number_was_passed_as() -> None:
     call = ToolCall(id="1", name="set_port", arguments='{"name": "billing", "port": 36641}')
     messages = [user("Move the ports."), assistant("", (call,)), tool_result("1", "ok")]
-    text = draw_index(ValueUse.read([facts_of(m) for m in messages]), budget=2_000, visible=frozenset(), text="")
+    use = ValueUse.read([facts_of(m) for m in messages])
+    text = draw_index(use, rank_values(use, visible=frozenset(), text=""), budget=2_000, text="")
     assert "port=36641" in text

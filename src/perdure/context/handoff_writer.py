@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 
 from perdure import prompts
 from perdure.context.engine import EngineServices, Steps
@@ -18,7 +18,7 @@ from perdure.context.record.entries import EntryCache, count_chars
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.outline import CallLines
 from perdure.context.record.record import RecordSource, call_lines, draw_record
-from perdure.context.record.sections import ValueUse, draw_index, write_sections
+from perdure.context.record.sections import ValueUse, draw_index, rank_values, write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
 from perdure.context.retention import Boundaries, shorten_head
@@ -348,9 +348,13 @@ class HandoffWriter:
             read_facts(reached)
             return ValueUse.read(list(map(facts_in, reached))), _facts_in_sight(self._head(job), job)
 
-        def draw(room: int, text: str) -> str:
+        @lru_cache(maxsize=1)  # drawn again in less room beside the same text
+        def values_beside(text: str) -> list[str]:
             use, visible = ranked()
-            return draw_index(use, budget=room, visible=visible, text=text)
+            return rank_values(use, visible=visible, text=text)
+
+        def draw(room: int, text: str) -> str:
+            return draw_index(ranked()[0], values_beside(text), budget=room, text=text)
 
         return draw
 

@@ -123,9 +123,17 @@ class CheckResult:
 class GroundingSources:
     """The source texts of a summary, with their facts where those are cached."""
 
-    def __init__(self, texts: Iterable[str], facts: Iterable[frozenset[str]] | None = None) -> None:
+    def __init__(
+        self,
+        texts: Iterable[str],
+        facts: Iterable[frozenset[str]] | None = None,
+        *,
+        passages: dict[str, tuple[frozenset[str], ...]] | None = None,
+    ) -> None:
+        """Create sources; `passages` is shared by those that have texts in common, and filled when it is needed."""
         self._texts = tuple(texts)
         self._facts = facts
+        self._known = {} if passages is None else passages
 
     def has_fact(self, fact: str) -> bool:
         """Whether a fact occurs in the sources; for a path, a suffix of at least two parts is enough."""
@@ -187,11 +195,10 @@ class GroundingSources:
     @cached_property
     def _passages(self) -> list[frozenset[str]]:
         """The words of every two neighbouring sentences."""
-        passages = []
-        for text in self._texts:
-            pieces = [_stems(piece) for piece in _PIECES.split(text[:_LONGEST_PASSAGES])]
-            passages += [a | b for a, b in zip(pieces, [*pieces[1:], frozenset()], strict=True)]
-        return passages
+        known = self._known
+        missing = dict.fromkeys(text for text in self._texts if text not in known)
+        known.update((text, _passages_of(text)) for text in missing)
+        return [passage for text in self._texts for passage in known[text]]
 
     def _has_words(self, words: str) -> bool:
         """Whether the words occur in the sources, ignoring white space."""
@@ -331,6 +338,12 @@ def without_claims(text: str, users: Iterable[str]) -> str:
 def user_claims(checked: str) -> list[str]:
     """The lines of verified sections that quote the user or make claims about them."""
     return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]
+
+
+def _passages_of(text: str) -> tuple[frozenset[str], ...]:
+    """The words of every two neighbouring sentences of a text."""
+    pieces = [_stems(piece) for piece in _PIECES.split(text[:_LONGEST_PASSAGES])]
+    return tuple(a | b for a, b in zip(pieces, [*pieces[1:], frozenset()], strict=True))
 
 
 def _stems(text: str) -> frozenset[str]:

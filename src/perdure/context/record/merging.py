@@ -18,6 +18,9 @@ from perdure.context.sections import says_nothing, split_headings
 from perdure.context.summary_check import MARK, GroundingSources
 from perdure.context.user_intent import is_directive
 
+# The words of the passages of each text.
+_Passages = dict[str, tuple[frozenset[str], ...]]
+
 BY_CODE = frozenset(("Active Task", "Constraints & Preferences", "Pending User Asks"))
 # Headings of the user's rules and requests, whatever a model calls them.
 _OBEYED = re.compile(
@@ -102,8 +105,12 @@ def merge_model_sections(
     """
     mine = write_sections(state, budget_chars=budget_chars)
     known = None if authored is None else list(authored)
+    passages: _Passages = {}
     check = _ProseCheck(
-        state, GroundingSources(known or ()), _mentioned_sources(known, state), _user_sources(users, state)
+        state,
+        GroundingSources(known or (), passages=passages),
+        _mentioned_sources(known, state, passages),
+        _user_sources(users, state, passages),
     )
     sections = {name: text for name, text in mine.items() if name in BY_CODE}
     others: list[str] = []
@@ -127,18 +134,22 @@ def merge_model_sections(
     return MergedSections({n: sections[n] for n in SECTIONS if sections.get(n)}, tuple(check.findings))
 
 
-def _mentioned_sources(authored: Iterable[str] | None, state: TaskState) -> GroundingSources | None:
+def _mentioned_sources(
+    authored: Iterable[str] | None, state: TaskState, passages: _Passages
+) -> GroundingSources | None:
     """What user and assistant wrote, and the assistant's plan and commits."""
     if authored is None:
         return None
-    return GroundingSources([*authored, *(i.text for i in state.plan), *(c.commit.title for c in state.commits)])
+    texts = [*authored, *(i.text for i in state.plan), *(c.commit.title for c in state.commits)]
+    return GroundingSources(texts, passages=passages)
 
 
-def _user_sources(users: Iterable[str] | None, state: TaskState) -> GroundingSources | None:
+def _user_sources(users: Iterable[str] | None, state: TaskState, passages: _Passages) -> GroundingSources | None:
     """The user's own words; a "yes" has the words of the question that it answers."""
     if users is None:
         return None
-    return GroundingSources([*users, *(f"{r.answers.rstrip('?')} {r.own_words}" for r in state.requests if r.answers)])
+    texts = [*users, *(f"{r.answers.rstrip('?')} {r.own_words}" for r in state.requests if r.answers)]
+    return GroundingSources(texts, passages=passages)
 
 
 def _complete(name: str, prose: str, mine: str, state: TaskState) -> str:

@@ -493,11 +493,8 @@ class ValueUse:
         return cls(weigh(messages), messages)
 
 
-def draw_index(use: ValueUse, *, budget: int, visible: frozenset[str], text: str) -> str:
-    """Draw the index in at most `budget` characters, without values in `visible` or in `text`.
-
-    Paths are listed whole, as a call takes them: elsewhere they are relative to a folder.
-    """
+def rank_values(use: ValueUse, *, visible: frozenset[str], text: str) -> list[str]:
+    """Return the values worth listing, best first, without those in `visible` and those that are a part of `text`."""
     chance = use.weights.chance
     parts = parts_in(text)
     values = [v for v, c in chance.items() if c >= _least_chance(v) and v not in visible and v not in parts]
@@ -505,6 +502,14 @@ def draw_index(use: ValueUse, *, budget: int, visible: frozenset[str], text: str
     # Values of a message are a set: equal ones are listed by where they first occurred, then by their text.
     first = use.weights.first
     values.sort(key=lambda v: (-chance[v] / (len(v) + _OVERHEAD), first[v], v))
+    return values
+
+
+def draw_index(use: ValueUse, values: Sequence[str], *, budget: int, text: str) -> str:
+    """Draw the index of the ranked values in at most `budget` characters, without those in `text`.
+
+    Paths are listed whole, as a call takes them: elsewhere they are relative to a folder.
+    """
     labels = _Labels(use)
     groups: dict[str, list[str]] = {}
     room = budget

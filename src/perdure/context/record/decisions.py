@@ -16,6 +16,7 @@ from perdure.context.record.cancellation import read_cancellation
 from perdure.context.record.task import RequestStatus, TaskDecision, UserRequest
 from perdure.context.text import PLAN, PatternMatcher, beginning, ending, sentences, tidy
 from perdure.context.user_intent import (
+    carries_text,
     corrections_among,
     goes_on,
     is_bare,
@@ -266,6 +267,8 @@ class UserReading:
     remarks: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     takes_back: bool = False
+    # It may lay something down, but also holds a text: quoted as it is, nothing is lifted out as an instruction.
+    may_bind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +350,8 @@ def read_user(message: Message) -> UserReading:
         return UserReading(text, text, is_bare=True)
     own = redact(own_words(message))
     user = read_sentences(own)
+    if carries_text(message, own):
+        return UserReading(text, own, is_bare=False, takes_back=takes_back(own), may_bind=bool(rules_among(user)))
     return UserReading(
         text,
         own,

@@ -137,7 +137,7 @@ def _user_statement(message: Message, reading: UserReading) -> Statement:
         passages = tuple(replace(p, worth=p.worth * _PASTED_WORTH) for p in split_passages(text))
         return Statement("note", passages, fingerprint=_fingerprint(text), title="pasted skill text")
     own = reading.own_words
-    is_binding = bool(reading.rules or reading.corrections) or bool(_CORRECTION.match(own))
+    is_binding = bool(reading.rules or reading.corrections or reading.may_bind) or bool(_CORRECTION.match(own))
     passages = tuple((_typed_whole if len(text) <= _WHOLE_CHARS else _typed_long)(text, own))
     return Statement(
         "user",

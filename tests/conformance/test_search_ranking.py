@@ -363,3 +363,81 @@ def test_a_question_with_a_date_finds_the_conversation_that_has_it_in_its_title(
         )
     assert store.search("What does Maria start, as said on June 3rd, 2023?", limit=5)[0].title.endswith("3 June, 2023")
     assert store.search("What does Maria start in December?", limit=5)[0].title.endswith("8 December, 2023")
+
+
+def working_session(store: SessionStore) -> None:
+    """A session with tool calls, in which the answers hardly repeat the words of a question."""
+    session = store.create()
+    build = ToolCall("c1", "bash", json.dumps({"command": "make package 2>&1 | tail -40"}))
+    again = ToolCall("c2", "bash", json.dumps({"command": "make package -j 8"}))
+    store.append(
+        session.id,
+        [
+            user("Can you look at the package build? The package build is slow and the package build fails."),
+            assistant("Let me run the package build.", (build,)),
+            tool_result("c1", "package build: undefined symbol, the package build failed"),
+            assistant("The package build linked it twice, due to the old loader, which we no longer need.", (again,)),
+            tool_result("c2", "elapsed 412 s"),
+            assistant("The package build passes."),
+            user("Leave the installer alone, we ship the package without it."),
+            assistant("All right, what you want is the package, and the package alone."),
+        ],
+    )
+    store.append(session.id, [assistant(f"The package build step {'abcdefgh'[n % 8]} is listed.") for n in range(30)])
+    store.vectors.catch_up()
+
+
+def test_in_a_working_session_the_message_after_a_match_is_found(store: SessionStore) -> None:
+    working_session(store)
+    assert "m:5" in [h.address for h in store.search("How long did the package build take?", limit=5)]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "other"),
+    [
+        (
+            "Why was the import stopped?",
+            assistant("The import was stopped because its disk was full."),
+            assistant("The import was stopped and then its disk was changed."),
+        ),
+        (
+            "How long did the import take?",
+            assistant("The import took 40 minutes on that disk."),
+            assistant("The import took ages on that disk."),
+        ),
+        (
+            "What did I want for the import and the disk?",
+            user("The import has to wait for the disk of another archive server."),
+            assistant("The import has to wait for the disk of another archive server."),
+        ),
+        (
+            "What happened to the import and the disk?",
+            assistant("The import has to wait for the disk of another archive server."),
+            user("The import has to wait for the disk of another archive server."),
+        ),
+    ],
+)
+def test_in_a_working_session_the_kind_of_answer_counts(
+    store: SessionStore, question: str, answer: Message, other: Message
+) -> None:
+    session = store.create()
+    call = ToolCall("c1", "bash", json.dumps({"command": "import --stop 40"}))
+    store.append(session.id, [user("Go on."), assistant(None, (call,)), tool_result("c1", "import: done"), answer])
+    store.append(session.id, [user("Thanks."), assistant("Good night."), other])
+    addresses = [h.address for h in store.search(question)]
+    assert addresses.index("m:4") < addresses.index("m:7")
+
+
+def test_the_message_after_a_match_is_found_within_the_scope_alone(store: SessionStore) -> None:
+    working_session(store)
+    question = "Why did the package build fail?"
+    assert "m:4" in [h.address for h in store.search(question, limit=5, scope={"role": "assistant"})]
+    assert {h.role for h in store.search(question, limit=50, scope={"role": "tool"})} == {"tool"}
+
+
+def test_between_people_a_remark_answers_the_one_before(store: SessionStore) -> None:
+    filler = [user(f"Jon: The parcel number {n} went to Lisbon.") for n in range(20)]
+    for title, reply in (("Monday", "Ann: A blue one, with pockets."), ("Friday", "Ann: No idea, ask the guide.")):
+        lines = ["Jon: Which tent did you buy for the trip?", reply] if title == "Monday" else [reply]
+        store.append(store.create(title=title).id, [*map(user, lines), *filler])
+    assert [h.address for h in store.search("Which tent did Ann buy for the trip?", limit=2)] == ["m:1", "m:2"]

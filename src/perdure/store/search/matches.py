@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ _NEIGHBOUR_SHARE = 0.1
 _TURN_SHARE = 0.6
 _TURN_MATCHES = 60
 _MAX_TURN = 100
+# In working sessions the messages after this many of the best matches are ranked as well.
+_FOLLOWED_MATCHES = 40
 # What the newest message of a conversation gains in a question about the present, as a share of the best score, and how
 # many messages before it gain half of that.
 _NEWEST_SHARE = 0.5
@@ -84,20 +86,37 @@ def with_conversations(matches: Sequence[TextMatch], ranker: Ranker) -> list[Tex
     return ranked
 
 
-def turn_openers(tx: Transaction, matches: Sequence[TextMatch]) -> dict[int, int]:
-    """Return, for the best matches that are not a user's, the id of the user's message before them."""
-    others = [m for m in matches if m.is_message and m.row[5] not in ("user", "handoff") and not m.relevance.is_echo]
-    best = sorted(others, key=lambda m: (-round(m.relevance.score, 6), -m.row[0]))[:_TURN_MATCHES]
-    if not best:
-        return {}
-    rows = ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in best)
-    values: list[Value] = [v for m in best for v in (m.row[0], m.conversation_id, m.row[4])]
+class TurnPlaces(NamedTuple):
+    """Where the best matches are in their turns."""
+
+    # The user's message before a match that is not a user's, both by id.
+    openers: Mapping[int, int]
+    # The messages after matches in working sessions.
+    following: Sequence[int]
+
+
+def turn_places(tx: Transaction, matches: Sequence[TextMatch], working: Collection[str]) -> TurnPlaces:
+    """Return the messages around the best matches; `working` are the conversations whose next messages are wanted."""
+    best = sorted((m for m in matches if m.is_message and not m.relevance.is_echo), key=_rank)
+    answers = {m.row[0]: m for m in [m for m in best if m.row[5] not in ("user", "handoff")][:_TURN_MATCHES]}
+    leading = {m.row[0]: m for m in [m for m in best if m.conversation_id in working][:_FOLLOWED_MATCHES]}
+    places = [*(answers | leading).values()]
+    if not places:
+        return TurnPlaces({}, ())
+    rows = ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in places)
+    values: list[Value] = [v for m in places for v in (m.row[0], m.conversation_id, m.row[4])]
     opener = (
-        "SELECT m.id FROM message m WHERE m.conversation = answer.conversation AND m.seq < answer.seq"
-        f" AND m.seq >= answer.seq - {_MAX_TURN} AND m.kind = 'user' ORDER BY m.seq DESC LIMIT 1"
+        "SELECT m.id FROM message m WHERE m.conversation = place.conversation AND m.seq < place.seq"
+        f" AND m.seq >= place.seq - {_MAX_TURN} AND m.kind = 'user' ORDER BY m.seq DESC LIMIT 1"
     )
-    sql = f"WITH answer (id, conversation, seq) AS (VALUES {rows}) SELECT id, ({opener}) FROM answer"
-    return {answer: first for answer, first in tx.rows(sql, values) if first is not None}
+    # Of two messages with the same place, as a damaged database may have them, the older one.
+    following = "SELECT MIN(m.id) FROM message m WHERE m.conversation = place.conversation AND m.seq = place.seq + 1"
+    sql = f"WITH place (id, conversation, seq) AS (VALUES {rows}) SELECT id, ({opener}), ({following}) FROM place"
+    read = list(tx.rows(sql, values))
+    return TurnPlaces(
+        {ident: first for ident, first, _ in read if first is not None and ident in answers},
+        [after for ident, _, after in read if after is not None and ident in leading],
+    )
 
 
 def with_turns(matches: Sequence[TextMatch], openers: Mapping[int, int]) -> list[TextMatch]:

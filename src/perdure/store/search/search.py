@@ -17,6 +17,7 @@ from perdure.store.messages import stored_text
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import StoreContext
 from perdure.store.search.addresses import Addresses
+from perdure.store.search.answers import expected_answer, with_answers, working_sessions
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
 from perdure.store.search.matches import (
@@ -24,7 +25,7 @@ from perdure.store.search.matches import (
     message_ids,
     newest_messages,
     sort_matches,
-    turn_openers,
+    turn_places,
     with_conversations,
     with_dates,
     with_newest,
@@ -180,14 +181,17 @@ class _Search:
         near = self._vectors.nearest(tx, self._query.text, limit=_NEAREST)
         if near is not None:
             matches += self._by_meaning(tx, near, ranker, scope, matched_ids=message_ids(matches))
-        openers = turn_openers(tx, matches)
-        matches += self._unmatched(tx, openers.values(), ranker, scope, matched_ids=message_ids(matches))
+        working = working_sessions(matches)
+        places = turn_places(tx, matches, working)
+        around = (i for i in [*places.openers.values(), *places.following] if i <= self.highest)
+        matches += self._unmatched(tx, around, ranker, scope, matched_ids=message_ids(matches))
         best, newest = self._newest(tx, matches, ranker) if self._query.is_about_present else ("", [])
         ids = [ident for ident, _ in newest]
         matches += self._unmatched(tx, ids, ranker, scope, matched_ids=message_ids(matches))
         if near is not None:
             matches = with_similar_words(matches, ranker, near.model)
-        ranked = with_similarity(with_turns(with_conversations(matches, ranker), openers), near)
+        ranked = with_similarity(with_turns(with_conversations(matches, ranker), places.openers), near)
+        ranked = with_answers(ranked, expected_answer(self._query.text), working)
         if self._query.dates:
             ranked = with_dates(ranked, self._query.dates)
         return sort_matches(with_newest(ranked, best, newest[0][1]) if newest else ranked)

@@ -1,0 +1,94 @@
+"""What kind of answer a question asks for, and where in a working session it is.
+
+In a conversation with tool calls the message that answers seldom repeats the question's words: it follows one that has
+them, it is the user's own if the question is about the user, and it has a number or gives a reason if asked for one.
+Without tools the answers of a model only elaborate what a person wrote; between people, a remark answers the last one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure.store.encoding import decode_or_placeholder
+from perdure.store.search.matches import TextMatch
+
+# What a message gains from the one before it, as a share of that one's score by words.
+_PREVIOUS_SHARE = 0.25
+# As shares of the best score by words: what a user's message gains or loses by whom the question is about, and what a
+# message gains that has what the question asks for.
+_OWN_SHARE = 0.6
+_OTHERS_SHARE = -0.5
+_NUMBER_SHARE = 0.45
+_REASON_SHARE = 0.5
+# Only the beginning of a text is examined, and not the arguments of its calls: those are full of numbers.
+_EXAMINED_CHARS = 6_000
+
+_ABOUT_USER = re.compile(r"\bi\b(?!\.)|\b(?:my|me|mine|(?:the|our) user(?:'s)?)\b", re.IGNORECASE)
+_ASKS_NUMBER = re.compile(
+    r"\bhow (?:many|much|long|large|big|fast|often|old)\b|\bwhen\b"
+    r"|\b(?:what|which) (?:size|number|version|percentage|date|time|commit|release|line|port)\b",
+    re.IGNORECASE,
+)
+_ASKS_REASON = re.compile(r"\bwhy\b|\bwhat caused\b|\b(?:reason|cause)\b", re.IGNORECASE)
+_NUMBER = re.compile(r"\d")
+_REASON = re.compile(
+    r"\b(?:because|since|so that|reason|due to|the (?:issue|problem|cause) (?:is|was)|root cause|that's why|means that"
+    r"|otherwise|which (?:means|causes)|caused by)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What the answer to a question is expected to be."""
+
+    is_about_user: bool
+    is_number: bool
+    is_reason: bool
+
+    def share(self, match: TextMatch) -> float:
+        """Return what a message gains, as a share of the best score by words."""
+        kind = match.row[5]
+        own = (_OWN_SHARE if self.is_about_user else _OTHERS_SHARE) if kind == "user" else 0.0
+        if not (self.is_number or self.is_reason):
+            return own
+        text = decode_or_placeholder(match.row[-2], match.row[-1], kind, seq=match.row[4]).text[:_EXAMINED_CHARS]
+        number = _NUMBER_SHARE if self.is_number and _NUMBER.search(text) else 0.0
+        return own + number + (_REASON_SHARE if self.is_reason and _REASON.search(text) else 0.0)
+
+
+def expected_answer(question: str) -> Expectation:
+    """Return what a question asks for, by its English words; nothing in particular in other languages."""
+    return Expectation(
+        is_about_user=_ABOUT_USER.search(question) is not None,
+        is_number=_ASKS_NUMBER.search(question) is not None,
+        is_reason=_ASKS_REASON.search(question) is not None,
+    )
+
+
+def working_sessions(matches: Sequence[TextMatch]) -> frozenset[str]:
+    """Return the conversations with tool results among their matches."""
+    return frozenset(m.conversation_id for m in matches if m.is_message and m.row[5] == "tool")
+
+
+def with_answers(
+    matches: Sequence[TextMatch], expected: Expectation, conversations: frozenset[str]
+) -> Sequence[TextMatch]:
+    """Add to messages of working sessions what makes them the answer, and to all a share of the message before."""
+    top = max((m.relevance.score for m in matches), default=0.0)
+    sources = [m for m in matches if m.is_message and not m.relevance.is_echo and m.row[5] != "handoff"]
+    words = {(m.conversation_id, m.row[4]): (m.row[5], m.relevance.score) for m in sources}
+
+    def added(match: TextMatch) -> float:
+        owner, seq, kind = match.conversation_id, match.row[4], match.row[5]
+        if (owner, seq) not in words:
+            return 0.0
+        kind_before, score_before = words.get((owner, seq - 1), ("", 0.0))
+        if owner in conversations:
+            return _PREVIOUS_SHARE * score_before + top * expected.share(match)
+        # Between people. The answer of a model would gain from the words of every question.
+        return _PREVIOUS_SHARE * score_before if kind == kind_before == "user" else 0.0
+
+    return [m._replace(score=m.score + added(m)) for m in matches]

@@ -433,11 +433,3 @@ def test_the_message_after_a_match_is_found_within_the_scope_alone(store: Sessio
     question = "Why did the package build fail?"
     assert "m:4" in [h.address for h in store.search(question, limit=5, scope={"role": "assistant"})]
     assert {h.role for h in store.search(question, limit=50, scope={"role": "tool"})} == {"tool"}
-
-
-def test_between_people_a_remark_answers_the_one_before(store: SessionStore) -> None:
-    filler = [user(f"Jon: The parcel number {n} went to Lisbon.") for n in range(20)]
-    for title, reply in (("Monday", "Ann: A blue one, with pockets."), ("Friday", "Ann: No idea, ask the guide.")):
-        lines = ["Jon: Which tent did you buy for the trip?", reply] if title == "Monday" else [reply]
-        store.append(store.create(title=title).id, [*map(user, lines), *filler])
-    assert [h.address for h in store.search("Which tent did Ann buy for the trip?", limit=2)] == ["m:1", "m:2"]

@@ -2,7 +2,7 @@
 
 In a conversation with tool calls the message that answers seldom repeats the question's words: it follows one that has
 them, it is the user's own if the question is about the user, and it has a number or gives a reason if asked for one.
-Without tools the answers of a model only elaborate what a person wrote; between people, a remark answers the last one.
+Without tools a conversation is ranked by its words alone: the answers of a model elaborate what a person wrote.
 """
 
 from __future__ import annotations
@@ -76,19 +76,17 @@ def working_sessions(matches: Sequence[TextMatch]) -> frozenset[str]:
 def with_answers(
     matches: Sequence[TextMatch], expected: Expectation, conversations: frozenset[str]
 ) -> Sequence[TextMatch]:
-    """Add to messages of working sessions what makes them the answer, and to all a share of the message before."""
+    """Add to messages of working sessions what makes them the answer, and a share of the message before."""
+    if not conversations:
+        return matches
     top = max((m.relevance.score for m in matches), default=0.0)
     sources = [m for m in matches if m.is_message and not m.relevance.is_echo and m.row[5] != "handoff"]
-    words = {(m.conversation_id, m.row[4]): (m.row[5], m.relevance.score) for m in sources}
+    words = {(m.conversation_id, m.row[4]): m.relevance.score for m in sources if m.conversation_id in conversations}
 
     def added(match: TextMatch) -> float:
-        owner, seq, kind = match.conversation_id, match.row[4], match.row[5]
+        owner, seq = match.conversation_id, match.row[4]
         if (owner, seq) not in words:
             return 0.0
-        kind_before, score_before = words.get((owner, seq - 1), ("", 0.0))
-        if owner in conversations:
-            return _PREVIOUS_SHARE * score_before + top * expected.share(match)
-        # Between people. The answer of a model would gain from the words of every question.
-        return _PREVIOUS_SHARE * score_before if kind == kind_before == "user" else 0.0
+        return _PREVIOUS_SHARE * words.get((owner, seq - 1), 0.0) + top * expected.share(match)
 
     return [m._replace(score=m.score + added(m)) for m in matches]

@@ -86,7 +86,7 @@ def with_conversations(matches: Sequence[TextMatch], ranker: Ranker) -> list[Tex
     return ranked
 
 
-class TurnPlaces(NamedTuple):
+class TurnNeighbours(NamedTuple):
     """Where the best matches are in their turns."""
 
     # The user's message before a match that is not a user's, both by id.
@@ -95,25 +95,25 @@ class TurnPlaces(NamedTuple):
     following: Sequence[int]
 
 
-def turn_places(tx: Transaction, matches: Sequence[TextMatch], working: Collection[str]) -> TurnPlaces:
+def turn_neighbours(tx: Transaction, matches: Sequence[TextMatch], working: Collection[str]) -> TurnNeighbours:
     """Return the messages around the best matches; `working` are the conversations whose next messages are wanted."""
     best = sorted((m for m in matches if m.is_message and not m.relevance.is_echo), key=_rank)
     answers = {m.row[0]: m for m in [m for m in best if m.row[5] not in ("user", "handoff")][:_TURN_MATCHES]}
     leading = {m.row[0]: m for m in [m for m in best if m.conversation_id in working][:_FOLLOWED_MATCHES]}
-    places = [*(answers | leading).values()]
-    if not places:
-        return TurnPlaces({}, ())
-    rows = ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in places)
-    values: list[Value] = [v for m in places for v in (m.row[0], m.conversation_id, m.row[4])]
+    anchors = [*(answers | leading).values()]
+    if not anchors:
+        return TurnNeighbours({}, ())
+    rows = ", ".join("(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))" for _ in anchors)
+    values: list[Value] = [v for m in anchors for v in (m.row[0], m.conversation_id, m.row[4])]
     opener = (
-        "SELECT m.id FROM message m WHERE m.conversation = place.conversation AND m.seq < place.seq"
-        f" AND m.seq >= place.seq - {_MAX_TURN} AND m.kind = 'user' ORDER BY m.seq DESC LIMIT 1"
+        "SELECT m.id FROM message m WHERE m.conversation = anchor.conversation AND m.seq < anchor.seq"
+        f" AND m.seq >= anchor.seq - {_MAX_TURN} AND m.kind = 'user' ORDER BY m.seq DESC LIMIT 1"
     )
-    # Of two messages with the same place, as a damaged database may have them, the older one.
-    following = "SELECT MIN(m.id) FROM message m WHERE m.conversation = place.conversation AND m.seq = place.seq + 1"
-    sql = f"WITH place (id, conversation, seq) AS (VALUES {rows}) SELECT id, ({opener}), ({following}) FROM place"
+    # Of two messages with the same number, as a damaged database may have them, the older one.
+    following = "SELECT MIN(m.id) FROM message m WHERE m.conversation = anchor.conversation AND m.seq = anchor.seq + 1"
+    sql = f"WITH anchor (id, conversation, seq) AS (VALUES {rows}) SELECT id, ({opener}), ({following}) FROM anchor"
     read = list(tx.rows(sql, values))
-    return TurnPlaces(
+    return TurnNeighbours(
         {ident: first for ident, first, _ in read if first is not None and ident in answers},
         [after for ident, _, after in read if after is not None and ident in leading],
     )

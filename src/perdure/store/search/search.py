@@ -25,7 +25,7 @@ from perdure.store.search.matches import (
     message_ids,
     newest_messages,
     sort_matches,
-    turn_places,
+    turn_neighbours,
     with_conversations,
     with_dates,
     with_newest,
@@ -182,15 +182,15 @@ class _Search:
         if near is not None:
             matches += self._by_meaning(tx, near, ranker, scope, matched_ids=message_ids(matches))
         working = working_sessions(matches)
-        places = turn_places(tx, matches, working)
-        around = (i for i in [*places.openers.values(), *places.following] if i <= self.highest)
+        around_best = turn_neighbours(tx, matches, working)
+        around = (i for i in [*around_best.openers.values(), *around_best.following] if i <= self.highest)
         matches += self._unmatched(tx, around, ranker, scope, matched_ids=message_ids(matches))
         best, newest = self._newest(tx, matches, ranker) if self._query.is_about_present else ("", [])
         ids = [ident for ident, _ in newest]
         matches += self._unmatched(tx, ids, ranker, scope, matched_ids=message_ids(matches))
         if near is not None:
             matches = with_similar_words(matches, ranker, near.model)
-        ranked = with_similarity(with_turns(with_conversations(matches, ranker), places.openers), near)
+        ranked = with_similarity(with_turns(with_conversations(matches, ranker), around_best.openers), near)
         ranked = with_answers(ranked, expected_answer(self._query.text), working)
         if self._query.dates:
             ranked = with_dates(ranked, self._query.dates)

@@ -14,7 +14,7 @@ import pytest
 from perdure.config.settings import Settings
 from perdure.core import rules
 from perdure.core.errors import InvalidMessage
-from perdure.core.events import CompactionFinished, TextDelta, TurnFinished
+from perdure.core.events import CompactionFinished, Event, ModelSwitched, Recovered, TextDelta, TurnFinished
 from perdure.core.messages import Message
 from perdure.providers.types import ApiMode, Endpoint
 from perdure.testing.simulator import Call, Fail, Say
@@ -127,6 +127,23 @@ def test_a_failing_provider_hands_over_to_the_next_and_the_conversation_goes_on(
         assert b.agent.chat("hi") == "From the spare."
         assert b.agent.chat("you there?") == "Still there."
         assert [r.body["model"] for r in b.sim.requests] == ["m-1", "m-2", "m-2"]
+
+
+@pytest.mark.spec("J10")
+def test_a_switch_is_announced_before_it_happens(tmp_path: Path) -> None:
+    spare = Endpoint("spare", "", "chat_completions", "m-2", api_key="k")
+    with bench(tmp_path, Fail(status=500), "From the spare.", fallbacks=(spare,)) as b:
+        heard: list[str] = []
+
+        def note(event: Event) -> None:
+            if isinstance(event, Recovered):
+                heard.append(event.action)
+            elif isinstance(event, ModelSwitched):
+                heard.append(f"{event.old} → {event.new}")
+
+        b.agent.events.listen(note)
+        b.agent.chat("hi")
+        assert heard == ["trying again with the next provider", "m-1 → m-2"]
 
 
 @pytest.mark.spec("A4")

@@ -25,6 +25,7 @@ from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import EVERYONE, Visibility
 from perdure.providers.routes import EndpointChain as ModelRoute
 from perdure.store.records import CallRecord, RouteRecord
+from perdure.testing.simulator import Call, Say
 from support.agents import Bench, bench
 from support.summarisers import Scripted
 
@@ -154,6 +155,33 @@ def test_usage_shows_tokens_by_class_cost_cache_gauge_and_compactions(chat_surfa
     for wanted in ("input, fresh", "from cache", "output", "cost", "cache hit rate", "compactions", "of 8,000 tokens"):
         assert wanted in shown
     assert chat_surface.store.ledger.totals(chat_surface.agent.session_id or "").compactions > 0
+
+
+@pytest.mark.spec("A7")
+def test_usage_of_a_resumed_conversation_shows_its_gauge_before_the_first_message(chat_surface: FakeSurface) -> None:
+    shown = chat_surface.do("/usage").text
+    assert "known after the first message" not in shown
+    assert chat_surface.agent.gauge.tokens > 1_000
+    assert f"{chat_surface.agent.gauge.tokens:,} of 8,000 tokens" in shown
+
+
+def test_the_last_output_is_opened_although_it_was_compacted(tmp_path: Path) -> None:
+    def lookup(name: str) -> str:
+        """Look a name up."""
+        return f"the port of {name} is 4711"
+
+    calls = [Say(calls=(Call("lookup", {"name": name}),)) for name in ("first", "second")]
+    with bench(tmp_path, *calls, *ANSWERS, window=8_000, tools=[lookup]) as b:
+        for i in range(TURNS):
+            b.agent.chat(f"Question {i}? " + "filler " * 200)
+        session_id = b.agent.session_id
+        assert session_id is not None
+        assert all(
+            "second" not in e.message.text for e in b.store.history(session_id).entries if e.message.role == "tool"
+        )
+        shown = FakeSurface(b, b.again(session_id)).do("/expand last")
+        assert (shown.level, shown.is_document) == ("info", True)
+        assert "the port of second is 4711" in shown.text
 
 
 @pytest.mark.spec("A7")

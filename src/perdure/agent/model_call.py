@@ -388,6 +388,7 @@ class ModelCaller:
                 attempts.is_route_used_up = True
                 return await self._recover(failure, attempts, max_tokens)
             attempts.forget_output()
+            return None
         if action == "give_up":
             if verdict.kind == "prompt_too_long" and _stated_limit(verdict) is not None:
                 # No compaction follows, but context usage and output limits must use the real window.
@@ -416,20 +417,21 @@ class ModelCaller:
         new = await self._parts.routes.advance(verdict)
         if new is None:
             return False
-        if (new.provider, new.model, new.base_url) != (old.provider, old.model, old.base_url):
+        is_same = (new.provider, new.model, new.base_url) == (old.provider, old.model, old.base_url)
+        how = "a fresh key" if is_same else "the next provider"
+        self._report_recovery(verdict, "reroute", f"trying again with {how}")
+        if not is_same:
             self._emit(ModelSwitched(old.model, new.model, verdict.kind.replace("_", " ")))
             self.model_changed()
         return True
 
-    def _report_recovery(self, verdict: ErrorVerdict, action: Action) -> None:
+    def _report_recovery(self, verdict: ErrorVerdict, action: Action, text: str = "") -> None:
         words = {
             "compact": "compacting and trying again",
             "lower_output": "asking for a shorter reply",
             "drop_images": "trying again without the oldest images",
-            "reroute": "trying again with a fresh key or the next provider",
         }
-        text = words.get(action, action)
-        self._emit(Recovered(verdict, text))
+        self._emit(Recovered(verdict, text or words.get(action, action)))
         payload = {"kind": verdict.kind, "action": action, "message": verdict.message[:500]}
         self._live.record(StoredEvent(self._live.id, "recovery", payload))
 

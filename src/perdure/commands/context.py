@@ -187,7 +187,7 @@ def usage(surface: CommandContext, argument: str) -> CommandResult:
     if session_id is None:
         return CommandResult(NOTHING_YET)
     totals = surface.store.ledger.totals(session_id)
-    return CommandResult("\n".join([*totals_lines(totals), "", gauge_line(surface.agent.gauge)]))
+    return CommandResult("\n".join([*totals_lines(totals), "", gauge_line(measured(surface.agent))]))
 
 
 def totals_lines(totals: Totals) -> list[str]:

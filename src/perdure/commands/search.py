@@ -8,9 +8,13 @@ from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import when
 from perdure.core.display import describe_report, full_address, split_address
 from perdure.core.ports import SearchHit
+from perdure.store.records import Span
+from perdure.store.store import SessionStore
 
 # As many as fit a terminal without the best ones scrolling away.
 _HITS = 8
+# Messages read at a time, from the end of the log backwards.
+_LOG_STEP = 200
 
 
 def search(surface: CommandContext, argument: str) -> CommandResult:
@@ -54,12 +58,10 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
     if is_named:  # whose it is decides whether there is such a one
         surface.store.conversations.get(session_id, visibility=surface.visibility)
     if words[:1] == ["last"]:
-        newest = next(
-            (e for e in reversed(surface.store.history(session_id).entries) if e.message.role == "tool"), None
-        )
+        newest = _newest_output(surface.store, session_id)
         if newest is None:
             return CommandResult("No tool has run in this conversation yet.", "error")
-        words[0] = f"m:{newest.seq}"
+        words[0] = f"m:{newest}"
     if not words or words[0].isdecimal():
         handoffs = surface.store.log.handoffs(session_id)
         if not handoffs:
@@ -73,6 +75,16 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
     how = f"/expand {session_id} {address} {page.next_offset} reads on"
     rest = f"[{page.next_offset:,} of {page.total_chars:,} characters; {how}]"
     return CommandResult(f"{page.text}\n{rest}", is_document=True)
+
+
+def _newest_output(store: SessionStore, any_id: str) -> int | None:
+    """Return the position of the newest tool result of the log, compacted or not; None where no tool has run."""
+    last = store.conversations.get(any_id).last_seq
+    for end in range(last, 0, -_LOG_STEP):
+        entries = store.log.read(any_id, Span(max(1, end - _LOG_STEP + 1), end))
+        if positions := [e.seq for e in entries if e.message.role == "tool"]:
+            return positions[-1]
+    return None
 
 
 def handoff(surface: CommandContext, argument: str) -> CommandResult:

@@ -22,6 +22,7 @@ from perdure.testing.simulator.rules import RuleViolation
 
 WINDOW = 18_000
 MODEL = "claude-sonnet-4-5"
+_TITLE = "Demo: orders that outgrow the window"
 _FIRST_HITS = 5
 # Events are delivered by another thread, shortly after a turn has ended.
 _EVENTS_S = 5.0
@@ -147,7 +148,14 @@ class Demo:
         self._is_turn_over.clear()
         answer = self.agent.run_conversation(self._turns[number].message).final_response
         self._is_turn_over.wait(_EVENTS_S)
+        self._set_title()
         return answer
+
+    def _set_title(self) -> None:
+        """Title the conversation, which is otherwise named by the first message after it is resumed."""
+        conversation = self.store.conversations.get(self.agent.session_id or "")
+        if not conversation.title:
+            self.store.conversations.set_title(conversation.id, _TITLE)
 
     @property
     def violations(self) -> list[RuleViolation]:

@@ -1221,6 +1221,221 @@ sed -i -e 's/http:/https:/' -e '/^$/d' docs/links.txt
 mkfs.ext4 --help 2>&1 | head -5
 kubectl auth can-i delete pods
 aws ec2 terminate-instances help | head -40
+mix test --trace
+mix deps.get
+mix format --check-formatted
+gem list --local
+cargo clippy --all-targets -- -D warnings
+cargo nextest run -p core
+cargo tree -d
+dotnet test --no-build
+dotnet build -c Release
+helm template ./chart -f values.yaml
+helm lint chart
+stack test
+cabal build all
+opam list
+flutter analyze
+dart format lib
+npm view react versions --json
+yarn why lodash
+pnpm -r build
+deno test -A
+bun test
+mvn -q -DskipTests package
+./gradlew :app:assembleDebug
+sbt "testOnly *FooSpec"
+lein test
+psql -h localhost -U app -c 'SELECT count(*) FROM users'
+psql -U postgres -d app_test -f schema.sql
+mysql -h 127.0.0.1 -e 'show tables' app
+redis-cli -h localhost get foo
+sqlite3 dev.db '.schema'
+sqlite3 test.db "insert into t values (1)"
+mongosh --quiet --eval 'db.stats()'
+nc -zv localhost 5432
+nc -z db.acme.io 5432
+openssl s_client -connect example.com:443 </dev/null
+crane manifest alpine:3.19
+skopeo inspect docker://docker.io/library/alpine
+rename 's/\.jpeg$/.jpg/' assets/*.jpeg
+exiftool -s photo.jpg
+jpegoptim -m80 public/img/*.jpg
+sed -n '1,40p' /etc/nginx/nginx.conf
+perl -pi -e 's/\r$//' scripts/*.sh
+for f in src/*.ts; do wc -l "$f"; done
+for d in packages/*; do (cd $d && npm test); done
+while read -r l; do echo "${l%%,*}"; done < data.csv
+python3 -c "import sys; print(sys.version)"
+python3 -c "import json;print(json.load(open('package.json'))['version'])"
+python3 -c "open('out.txt','w').write('x')"
+python3 -c "import os; print(os.environ.get('PATH'))"
+python3 -c "import urllib.request; print(urllib.request.urlopen('http://localhost:8000/health').status)"
+python -c "import requests; print(requests.get('https://pypi.org/pypi/httpx/json').json()['info']['version'])"
+node -p "process.versions"
+node -e "const fs=require('fs');fs.writeFileSync('dist/v.txt', 'x')"
+ruby -e 'puts RUBY_VERSION'
+php -r 'echo PHP_VERSION;'
+perl -ne 'print if /ERROR/' app.log
+lua -e "print(1+1)"
+fab --list
+fab test
+git lfs ls-files
+git lfs pull
+git diff --stat HEAD~3
+git worktree add ../feature feature
+git commit -am 'Fix parser'
+git blame -L 10,30 src/app.py
+git config user.email
+git bisect start HEAD v1.0
+docker build -t app:dev .
+docker logs -f --tail 50 app
+docker exec -it app bash -c 'ls /app'
+docker run --rm -v $PWD:/w -w /w node:20 npm test
+podman ps -a
+kubectl get pods -n staging -o wide
+kubectl describe deploy/api
+kubectl logs deploy/api --since=1h
+terraform plan -out tf.plan
+cdk synth
+aws s3 ls s3://bucket/
+az account show
+gh pr list --state open
+gh run view 123 --log-failed
+curl -s https://api.github.com/repos/psf/requests | jq .stargazers_count
+curl -X POST localhost:3000/api/items -d '{"a":1}'
+wget -qO- https://example.com/robots.txt | head
+ss -ltnp
+du -sh node_modules
+df -h /
+find /usr/include -name 'zlib.h'
+grep -rn TODO src | sort | uniq -c
+awk -F, '{s+=$3} END {print s}' data.csv
+jq '.dependencies | keys' package.json
+yq e '.services' docker-compose.yml
+tar xzf vendor.tgz -C build
+unzip -l app.zip
+ffmpeg -i in.mov -vf scale=640:-1 out.mp4
+convert logo.png -resize 50% logo-small.png
+pandoc README.md -o readme.pdf
+make -j8 && ctest --output-on-failure
+cmake -S . -B build -G Ninja
+valgrind --leak-check=full ./build/app
+gdb -batch -ex bt ./a.out core
+strace -f -o trace.log ./a.out
+hyperfine './a.out' './b.out'
+ab -n 100 http://localhost:8080/
+watch -n1 date
+tmux new -d -s dev 'npm run dev'
+chmod +x scripts/*.sh
+ln -s ../shared/config.json config.json
+mkdir -p /tmp/x && cp -r src /tmp/x
+touch src/__init__.py
+mv src/old.py src/new.py
+rm -rf build dist *.egg-info
+python manage.py makemigrations
+phpunit --filter Foo
+go test ./... -race
+zig build test
+swift test
+xcodebuild -scheme App test
+nix build .#default
+bazel test //...
+buck2 build //app:app
+just lint
+task test
+nox -s tests
+poetry add httpx
+uv pip install -e .
+pip download requests -d wheels
+rustup show
+rustc --explain E0382
+ghc --version
+nimble test
+elm make src/Main.elm
+rebar3 ct
+buf lint
+hexo generate
+ng build --configuration production
+docusaurus build
+conan install . --build=missing
+pdm install
+nx run-many -t test
+lerna run build
+scala-cli test .
+mill __.test
+swift package resolve
+hugo server -D
+earthly +test
+docker buildx build -t acme/app --load .
+dagger functions
+mysql -h db -u root -proot shop < schema.sql
+psql -h postgres -U app -f db/seed.sql
+psql postgres://app:app@localhost:5432/shop -c "INSERT INTO t VALUES (1)"
+psql -h db.acme.io -U ro -c "SELECT id, created_at FROM orders LIMIT 5"
+mongosh mongodb://localhost/shop --eval "db.users.deleteOne({a:1})"
+pg_restore -h localhost -d shop_dev shop.dump
+redis-cli -h cache.acme.io GET feature:x
+redis-cli -u redis://localhost:6379 SET a 1
+clickhouse-client --query "SELECT 1"
+printf 'GET / HTTP/1.0\r\n\r\n' | nc example.com 80
+echo stats | nc localhost 11211
+echo ruok | nc zk1.acme.io 2181
+websocat ws://localhost:3000 <<< '{"a":1}'
+dos2unix scripts/*.sh
+black src tests
+prettier --write "src/**/*.ts"
+eslint --fix src
+gofmt -w ./cmd
+gofmt -l ~/go/src/acme
+black --check ~/other
+chmod 755 bin/run
+git -C ../sibling log -3
+git -C vendor/lib checkout v2
+cd packages/api && git add . && git commit -m 'Add api'
+cd ../other && git status
+cd ~/other && grep -rn foo src
+python3 -c "import pathlib; print(pathlib.Path.home())"
+python3 -c "import os; print(os.path.expanduser('~'))"
+python3 -c "import urllib.request as u; print(u.urlopen('https://example.com', timeout=5).status)"
+python3 -c "import requests; open('out.json','w').write(requests.get('https://api.github.com').text)"
+python3 -c "import requests; print(requests.post('http://localhost:8000/api', json={'a':1}).json())"
+node -e "fetch('https://example.com').then(r=>r.text()).then(console.log)"
+node -e "fetch('http://localhost:3000/api',{method:'POST',body:'{}'}).then(r=>console.log(r.status))"
+python3 -c "import socket; print(socket.gethostbyname('example.com'))"
+python3 -c "print(open('README.md').read()[:200])"
+openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 30 -subj /CN=localhost
+git lfs track '*.psd'
+lefthook run pre-commit
+xdg-mime query default text/html
+grpcurl -plaintext localhost:50051 list
+grpcurl -plaintext -d '{"id":1}' localhost:50051 users.Users/Get
+claude --version
+make deploy-local
+mkdocs serve
+mkdocs build --strict
+quarto render report.qmd
+mix phx.server
+lein run
+sbt publishLocal
+./gradlew publishToMavenLocal
+mvn install -DskipTests
+fuser 3000/tcp
+find . -name '*.key'
+find src -name '.env*'
+find ~/.cache -name '*.whl'
+exiftool ~/Pictures/a.jpg
+identify ~/Pictures/a.png
+wc -l ../other/src/*.py
+diff -r . ../other
+cp ../other/config.json .
+ls ~/projects
+crane ls alpine
+skopeo copy docker://alpine:3 oci:alpine
+oras pull ghcr.io/acme/app:1
+cosign verify --key k.pub acme/app
+k6 run load/smoke.js
+echo "GET http://localhost:8080" | vegeta attack -duration=5s | vegeta report
 """
 
 

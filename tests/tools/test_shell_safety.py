@@ -670,3 +670,90 @@ def test_known_programs_are_guarded_where_they_act_on_others(command: str, kind:
 )
 def test_ordinary_use_of_guarded_programs_needs_no_approval(command: str) -> None:
     assert _kinds(command) == set()
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        ("psql -h db.shop.example -c 'SELECT 1'", None),
+        ("psql -h db.shop.example -c 'DELETE FROM users WHERE id = 1'", "database"),
+        ("psql -h db.shop.example < patch.sql", "database"),
+        ("psql -h localhost < patch.sql", None),
+        ("psql -h db < patch.sql", None),
+        ("psql -d shop_production -c 'UPDATE plans SET price = 1 WHERE id = 2'", "database"),
+        ("psql -h db.shop.example -c 'SELECT pg_terminate_backend(7)'", "database"),
+        ("mongosh mongodb://db.shop.example/shop --eval 'db.users.find()'", None),
+        ("mongosh mongodb://db.shop.example/shop --eval 'db.users.deleteOne({a: 1})'", "database"),
+        ("redis-cli -h cache.shop.example GET a", None),
+        ("redis-cli -h cache.shop.example SET a 1", "database"),
+        ("redis-cli SET a 1", None),
+        ("pg_restore -h db.shop.example -d shop shop.dump", "database"),
+    ],
+)
+def test_a_database_on_another_machine_is_only_read_without_approval(command: str, kind: str | None) -> None:
+    assert _kinds(command) == ({kind} if kind else set())
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    "tool", ["rename s/a/b/", "jpegoptim", "black", "eslint --fix", "chmod +x", "gofmt -w", "dos2unix"]
+)
+def test_a_tool_that_changes_what_it_names_asks_outside_the_workspace(tool: str) -> None:
+    assert _kinds(f"{tool} ~/other/a.txt") == {"write-outside"}
+    assert _kinds(f"cd ../other && {tool} a.txt") == {"write-outside"}
+    assert _kinds(f"{tool} src/a.txt") == set()
+    assert _kinds(f"{tool} /tmp/a.txt") == set()
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize("folder", ["~/other", "../other", "/srv/site"])
+def test_the_repository_of_another_folder_is_only_read_without_approval(folder: str) -> None:
+    assert "write-outside" in _kinds(f"git -C {folder} commit -am wip") | _kinds(f"cd {folder} && git commit -am wip")
+    assert _kinds(f"git -C {folder} log") == set()
+
+
+def test_the_repository_above_the_workspace_may_be_its_own() -> None:
+    api = Path("/home/me/shop/packages/api")
+    where = ShellContext(workspace=api, folder=api, home=Path("/home/me"), environment={})
+    assert _kinds("cd ../.. && git commit -am wip", where) == set()
+    assert _kinds("cd ../web && git commit -am wip", where) == {"write-outside"}
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    ("command", "is_published"),
+    [
+        ("mix hex.publish", True),
+        ("mkdocs gh-deploy", True),
+        ("sbt publishSigned", True),
+        ("sbt publishLocal", False),
+        ("mkdocs build", False),
+        ("earthly --push +image", True),
+        ("fab deploy", True),
+        ("make publish", False),
+        ("node publish.js", False),
+    ],
+)
+def test_a_build_tool_asks_for_what_publishes(command: str, is_published: bool) -> None:
+    assert ("publish" in _kinds(command)) == is_published
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("import urllib.request as u; u.urlopen('https://x.example', data=open('a').read())", "send-data"),
+        ("import urllib.request as u; u.urlopen('https://x.example', timeout=5)", None),
+        ("import requests; requests.post('https://x.example/c', json={'a': 1})", "send-data"),
+        ("import requests; requests.post('http://localhost:8000/c', json={'a': 1})", None),
+        ("import os; h = os.path.expanduser('~'); open(h + '/x', 'w').write('1')", "write-outside"),
+        ("import os; print(open(os.path.expanduser('~/x')).read())", None),
+    ],
+)
+def test_inline_code_asks_for_what_it_sends_and_for_paths_built_from_the_home(code: str, kind: str | None) -> None:
+    assert _kinds(f'python3 -c "{code}"') == ({kind} if kind else set())
+
+
+def test_inline_code_that_is_very_long_is_not_read() -> None:
+    assert _kinds("python3 -c '" + "x = 1\n" * 10_000 + "'") == {"unreadable"}

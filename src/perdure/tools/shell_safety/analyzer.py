@@ -145,9 +145,9 @@ def analyze_command(command: str, context: ShellContext) -> CommandAnalysis:
         dangers.append(_unreadable(command, str(reason)))
     except RecursionError:
         dangers.append(_unreadable(command, "it is nested too deeply"))
-    unique = {d.key: replace(d, what=strip_taints(d.what, "…")) for d in reversed(dangers)}
-    is_complete = not has_skipped and "unreadable" not in unique
-    return CommandAnalysis(tuple(reversed(unique.values())), tuple(invocations), is_complete)
+    unique = {d.key: d for d in reversed(dangers)}
+    shown = tuple(replace(d, what=strip_taints(d.what, "…")) for d in reversed(unique.values()))
+    return CommandAnalysis(shown, tuple(invocations), not has_skipped and "unreadable" not in unique)
 
 
 def _unreadable(what: str, reason: str) -> Danger:

@@ -138,11 +138,16 @@ _UNLINK_CALL = re.compile(
 _UNLINKED_PATH = re.compile(
     r"""['"]([~/][^'"\n]{1,200})['"]\s{0,3}\)[\w.()]{0,40}\.(?:unlink|rmdir|rename|replace|delete)\b"""
 )
-_HOME_NAME = re.compile(r"\bHOME\b|homedir\(|\b(?:Dir|Path)\.home|expanduser")
+_HOME_NAME = re.compile(r"\bHOME\b|USERPROFILE|homedir\(|\b(?:Dir|Path)\.home|expanduser")
 _MANY = re.compile(r"\b(?:glob|rglob|walk|listdir|scandir|iterdir|readdir|readdirSync|Dir)\b|<\*|\*")
 _WRITES = re.compile(
     r"\bopen\s{0,4}\([^)]{0,120}['\"][^'\"]{0,8}[wax+]|write_text|write_bytes|writeFile|appendFile|file_put_contents|File\.write"
     r"|open\s{0,2}\(?\s{0,2}\w{0,20}\W{1,6}['\"]?>|truncate|os\.rename|shutil\.(?:move|copy)|symlink|chmod"
+)
+_WRITES_FILE = re.compile(
+    r"\bopen\s{0,4}\([^\n;]{0,160}['\"](?:[wax]b?\+?|r\+)['\"]|write_text\(|write_bytes\(|writeFile|appendFile|file_put_contents|File\.write"
+    r"|\.touch\(|\.symlink|os\.(?:rename|replace|makedirs|mkdir|chmod|truncate)|shutil\.(?:move|copy)|copyFile|renameSync|mkdirSync"
+    r"|FileUtils\.(?:cp|mv|mkdir|touch|ln)|>\s{0,3}['\"]?\s{0,2}[.,]?\s{0,2}\$ENV\{"
 )
 # A literal path in a call that writes to it.
 _WRITTEN_PATH = re.compile(
@@ -195,9 +200,24 @@ _SENDS = re.compile(
 # A request whose body is a file, and the address it goes to.
 _POSTS = re.compile(
     r"\b(?:requests|httpx|session|client|axios|Faraday|HTTParty|got|superagent)\.(?:post|put|patch)\b|\bstorbinary\b"
+    r"|\burlopen\s{0,3}\([^\n;)]{0,200},\s{0,3}(?:data\s{0,2}=|[^,)=\n]{1,80}[,)])|\bRequest\s{0,3}\([^\n;]{0,200}\bdata\s{0,2}=|\bpost(?:_form)?\s{0,3}\(\s{0,3}URI"
+    r"|method['\"]?\s{0,3}(?::|=>?)\s{0,3}['\"]POST|CURLOPT_POST|\.request\s{0,3}\(\s{0,3}['\"]POST|Net::HTTP(?:\.|::)[pP]ost"
+    r"|HTTP::Tiny[^\n;]{0,60}->post|LWP[^\n]{0,120}->post|\bHTTP\.post\b|\bhttp\.request\b"
+)
+# A request that only asks although it has a body.
+_ASKING_PATH = re.compile(
+    r"graphql|search|query|completions|embeddings|/messages|/generate|httpbin|/echo|/token\b|/validate"
 )
 _READS_FILE = re.compile(
     r"\bopen\s{0,3}\(|read_text|read_bytes|readFile|createReadStream|File\.(?:read|open)|file_get_contents|\bfiles\s{0,3}="
+)
+_SOCKET_SENDS = re.compile(
+    r"\b(?:sendall|sendto|send|sendfile|retrbinary|storlines)\s{0,3}\(|\bsyswrite\b|fwrite\s{0,3}\(\s{0,3}\$s"
+)
+# The contents of a file, as against a file that is written.
+_READS_LOCALLY = re.compile(
+    r"\bopen\s{0,3}\(\s{0,3}[^,)\n]{1,120}(?:,\s{0,3}['\"]rb?['\"])?\s{0,3}\)\s{0,3}\.read|read_text\(|read_bytes\(|readFile(?:Sync)?\(|createReadStream"
+    r"|File\.read\b|IO\.read\b|file_get_contents\(\s{0,3}['\"](?!http)|\bslurp\b"
 )
 _REMOTE_URL = re.compile(r"(?i)(?:https?|ftp)://(?!localhost|127\.|0\.0\.0\.0|\[::1\]|host\.docker\.internal)")
 # What PowerShell changes beyond files.
@@ -256,6 +276,8 @@ _SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp")
 _LOOP_CHARS, _BODY_CHARS, _AFTER_CHARS = 240, 41, 20
 _MAX_MATCHES = 60
 _MAX_STRINGS = 3_000
+# Longer code is not read but asked about: every pattern is searched in all of it.
+_MAX_CODE_CHARS = 50_000
 _ZONE_KINDS = {"device": "disk", "system": "system-files", "startup": "startup-files"}
 _LOCAL_ONLY = re.compile(r"(?:localhost|127\.0\.0\.1|moto\b|localstack)")
 _MAX_STARTS = 12
@@ -277,6 +299,8 @@ class CodeReading:
 
 def read_code(text: str, zones: PathZones, language: str = "") -> CodeReading:
     """Scan code by its string literals and names; it is not parsed. Raises Unreadable."""
+    if len(text) > _MAX_CODE_CHARS:
+        raise Unreadable(TOO_LONG)
     what = " ".join(text[:1_000].split())[:160]
     if language in _BACKTICKS_RUN:
         text = re.sub(r"(?<![\w.])`", "system `", text, count=1)
@@ -314,7 +338,7 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield "fork-bomb"
     if _RECORDS.search(text):
         yield "recording"
-    if _POSTS.search(text) and _READS_FILE.search(text) and any(_REMOTE_URL.match(s) for s in strings):
+    if _sends_away(text, strings):
         yield "send-data"
     if _KILLS.search(text):
         yield "kill"
@@ -339,8 +363,22 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield "delete-tree"
 
 
+def _sends_away(text: str, strings: list[str]) -> bool:
+    """Whether a request has a body, or is made next to reading a file, and goes to another machine."""
+    urls = [s for s in strings if _REMOTE_URL.match(s)]
+    if _SOCKET_SENDS.search(text) and _READS_LOCALLY.search(text) and not _LOCAL_ONLY.search(text):
+        return True
+    if not urls:
+        # The address may be built at run time.
+        return _POSTS.search(text) is not None and _READS_FILE.search(text) is not None and not _LOCAL_ONLY.search(text)
+    if _POSTS.search(text) and not all(_ASKING_PATH.search(u[:_PATH_CHARS]) for u in urls):
+        return True
+    return _READS_LOCALLY.search(text) is not None and (_POSTS.search(text) or _FETCHES.search(text)) is not None
+
+
 def _written_kinds(text: str, zones: PathZones) -> Iterator[str]:
-    if _HOME_WRITE.search(text) or _writes_listed(text, zones):
+    is_built = _HOME_NAME.search(text) is not None and _WRITES_FILE.search(text) is not None
+    if is_built or _HOME_WRITE.search(text) or _writes_listed(text, zones):
         yield "write-outside"
     for match in islice(_WRITTEN_PATH.finditer(text), _MAX_MATCHES):
         location = zones.resolve_write(next(path for path in match.groups() if path))

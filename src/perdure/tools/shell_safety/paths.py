@@ -103,6 +103,8 @@ class PathZones:
     folder: str | None
     # Resolves symbolic links on disk; by default paths are not resolved.
     follow_links: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    # Paths that were classified: several rules ask for the same one.
+    _classified: dict[str, ShellPath] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def at(cls, workspace: Path, folder: Path, home: Path, follow_links: Callable[[str], str] = str) -> PathZones:
@@ -121,6 +123,12 @@ class PathZones:
 
     def classify(self, path: str) -> ShellPath:
         """Return the zone of a path as written, without resolving links."""
+        location = self._classified.get(path)
+        if location is None:
+            location = self._classified[path] = self._located(path)
+        return location
+
+    def _located(self, path: str) -> ShellPath:
         whole = self._absolute(path)
         if whole is None:
             name = path.rsplit("/", 1)[-1]
@@ -158,6 +166,8 @@ class PathZones:
         parent, name = posixpath.split(whole)
         is_entered = name in ("", ".", "..")
         real = self.follow_links(whole) if is_entered else posixpath.join(self.follow_links(parent), name)
+        if real == location.path:
+            return location
         there = self.classify(real)
         return location if there.path == location.path or there.zone == "unknown" else there
 

@@ -46,10 +46,10 @@ def _read_table(name: str) -> dict[str, list[str]]:
 
 
 @cache
-def _names() -> dict[str, bool]:
-    """Return the programs, and whether their operands are commands."""
+def _names() -> dict[str, str]:
+    """Return the programs, and what their operands are: `text`, `targets` or `commands`."""
     table = _read_table("local_tools.txt").items()
-    return {name: title.endswith("commands") for title, lines in table for line in lines for name in line.split()}
+    return {name: title.split()[-1] for title, lines in table for line in lines for name in line.split()}
 
 
 def is_local_tool(name: str) -> bool:
@@ -57,11 +57,6 @@ def is_local_tool(name: str) -> bool:
     # A package of npx may name its version: `create-vite@latest`.
     plain = name.partition("@")[0] if name[:1] != "@" else name
     return plain in _names() or _SHAPES.match(plain) is not None
-
-
-def _has_commands(name: str) -> bool:
-    """Return whether the first operand of a local tool is a command rather than a file, text or a target."""
-    return _names().get(name, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +125,17 @@ _CHANGES = _DESTROYS | word_set(
 )
 _OPENS = word_set("expose grant invite impersonate funnel")
 _PUBLISHES = word_set("publish unpublish yank deploy promote upload broadcast submit")
+_PUSHES = word_set("push retire redeploy undeploy")
+# Parts of the name of a target that only builds or checks, or works on this machine.
+_LOCALLY = word_set(
+    "local m2 dev check dry test tests status list logs help docs build plan preview minikube kind yalc"
+)
+# Tools whose command `release` uploads.
+_RELEASERS = word_set("minil dzil sbt lein nx projen")
+_RUNS_TARGETS = word_set(
+    "make gmake bmake just task doit inv invoke rake mage ninja bazel redo tup scons waf ant phing grunt gulp jake "
+    "robo nox tox please plz moon turbo pants buck buck2 concurrently run-s run-p"
+)
 _COMMITS = word_set("send sendtoaddress sendmany sendrawtransaction pay purchase buy rent withdraw bid tweet reply")
 # Words that may name a thing as well: `payments list` only reads.
 _NOUNS = {
@@ -177,6 +183,8 @@ _LONG_OPTION = re.compile(r"-[a-z]{5,20}\Z")
 # A part of a name such as `search-replace`.
 _DESTROYING_PART = re.compile(r"[-_:.](?:replace|delete|remove|destroy|purge|wipe|erase|terminate)\Z")
 _LOOKED_AT = 5
+# Words of a build tool that may be its command or a target.
+_NAMED_FIRST = 3
 
 
 def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[Danger]:
@@ -190,9 +198,12 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
     if guard is not None:
         if not _is_harmless(run, guard):
             yield _guarded(run, guard)
-    elif _has_commands(run.name):
-        if (verb := _verb((_words(run) or ("",))[0])) in _DESTROYS | _PUBLISHES | _COMMITS | {"transfer"}:
-            yield Danger(_KIND_BY_VERB[verb], run.summary)
+    elif (operands := _names().get(run.name)) in ("commands", "targets"):
+        first = _verb((_words(run) or ("",))[0])
+        if operands == "commands" and first in _DESTROYS | _PUBLISHES | _COMMITS | {"transfer"}:
+            yield Danger(_KIND_BY_VERB[first], run.summary)
+        elif _is_published(run):
+            yield Danger("publish", run.summary)
     elif not (is_script or (is_local_tool(run.name) and not _is_of_devices(run))):
         if _reads(run):
             yield from (Danger("credentials", run.summary),) if _prints_secret(run) else ()
@@ -200,6 +211,18 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
             yield Danger(kind, run.summary)
         elif not (is_own or _develops(run)):
             yield unknown_program(run.name, run.summary)
+
+
+def _is_published(run: Invocation) -> bool:
+    """Return whether a command or target of a build tool publishes: `hex.publish`, `gh-deploy`, `publishSigned`."""
+    # The targets of these are the project's own.
+    if "--push" in run.options or (run.name in _RELEASERS and "release" in run.operands[:1]):
+        return True
+    for word in (w.lstrip("_.") for w in _words(run)[:_NAMED_FIRST] if run.name not in _RUNS_TARGETS):
+        parts = {part.lower() for part in _PARTS.findall(word)} if _WORD.match(word) else set()
+        if not (parts.isdisjoint(_PUBLISHES | _PUSHES) or parts & _LOCALLY or run.classify(word).is_file):
+            return True
+    return False
 
 
 def _is_harmless(run: Invocation, guard: GuardedProgram) -> bool:
@@ -256,6 +279,8 @@ def _words(run: Invocation) -> tuple[str, ...]:
 def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
     if guard.kind in _OF_OTHERS and any(PRODUCTION.search(a[:200]) for a in run.args):
         return False
+    if guard.kind == "containers" and "--push" in run.options:
+        return False
     if any(o in guard.free for o in run.options):
         return True
     words = _words(run)
@@ -266,7 +291,7 @@ def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
     if guard.kind in _OF_OTHERS and not _DESTROYS.isdisjoint(words[1:2]):
         return False
     return (
-        any(path in guard.free for path in (*paths, f"{paths[-1]}$"))
+        any(path in guard.free for path in (*paths, f"{paths[-1]}$", words[0].lower()))
         or f"*.{words[1] if len(words) > 1 else ''}" in guard.free
     )
 

@@ -13,6 +13,7 @@ from perdure.tools.shell_safety.rules import (
     load,
     observation,
     packages,
+    reach,
     remote,
     secrets,
     sending,
@@ -33,6 +34,16 @@ RULES: tuple[RiskRule, ...] = (
     *packages.RULES,
     *observation.RULES,
     *load.RULES,
+    *reach.RULES,
+)
+
+_READERS = (
+    files.delete_dangers,
+    files.write_dangers,
+    data.statement_dangers,
+    secrets.secret_dangers,
+    reach.outside_dangers,
+    reach.remote_database_dangers,
 )
 
 
@@ -40,7 +51,7 @@ def rule_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[
     """Return the dangers of one invocation: those of its rules, or else that of a program not known to be harmless."""
     rules = _by_program().get(run.name, ())
     found = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
-    for dangers in (files.delete_dangers, files.write_dangers, data.statement_dangers, secrets.secret_dangers):
+    for dangers in _READERS:
         found += dangers(run)
     if run.name.startswith("mkfs.") and not is_help(run):
         found.append(Danger("disk", run.summary))

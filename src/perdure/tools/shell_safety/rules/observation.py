@@ -125,9 +125,18 @@ def _sweeps_ports(run: Invocation) -> bool:
     return run.has("-z") and is_range and not any(LOCAL_URL.match(o) for o in run.operands)
 
 
+def _loads(run: Invocation) -> bool:
+    """Match a load test of another machine; the targets of `vegeta attack` are in its input or in a file."""
+    if run.name == "vegeta" and run.starts("attack"):
+        return _LOCAL_TARGET.search(" ".join((*run.args, run.stdin or ""))[:2_000]) is None
+    return any(re.match(r"https?://", o) and not LOCAL_URL.match(o) for o in run.operands)
+
+
 def _floods(run: Invocation) -> bool:
     return run.has("-f") and not any(LOCAL_URL.match(o) for o in run.operands)
 
+
+_LOCAL_TARGET = re.compile(r"//(?:localhost|127\.|\[::1\])")
 
 RULES: tuple[RiskRule, ...] = (
     RiskRule("recording", "ffmpeg ffplay avconv", _captures, "ffmpeg -f x11grab -i :0 -t 5 clip.mp4"),
@@ -184,8 +193,9 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "scan",
-        "ab wrk wrk2 hey k6 locust artillery siege bombardier oha autocannon vegeta drill plow",
-        lambda r: any(re.match(r"https?://", o) and not LOCAL_URL.match(o) for o in r.operands),
+        "ab wrk wrk2 hey k6 locust artillery siege bombardier oha autocannon vegeta drill plow h2load ghz fortio "
+        "cassowary ddosify tsung apache2-bench bombard slowcooker",
+        _loads,
         "wrk -c 4000 -d 300s https://shop.example/",
     ),
     RiskRule("scan", "nc ncat netcat", _sweeps_ports, "nc -z host.example 1-65535"),

@@ -374,6 +374,8 @@ def is_particular(sentence: str) -> bool:
     return _PARTICULAR.search(_BULLET.sub("", sentence)) is not None
 
 
+# A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.
+@lru_cache(maxsize=1_024)
 def is_standing(sentence: str) -> bool:
     """Return whether a sentence is a standing instruction, not a statement, a question or a request for one step."""
     if not _SHORTEST <= len(sentence) <= _LONGEST:
@@ -387,8 +389,6 @@ def is_standing(sentence: str) -> bool:
     return _is_binding(sentence)
 
 
-# A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.
-@lru_cache(maxsize=1_024)
 def _is_binding(sentence: str) -> bool:
     if not sentence.isascii() and _CJK.search(sentence):
         return not _is_statement(sentence)

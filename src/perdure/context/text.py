@@ -194,17 +194,27 @@ _FILLER = re.compile(
     re.IGNORECASE,
 )
 # In lower case, for text in lower case: half the price of a search that ignores case.
+# Words of a conclusion by their first letter: one long alternation takes three times as long.
 _CONCLUSION = re.compile(
-    r"\b(?:because|since|root cause|caused? by|the (?:issue|problem|bug|cause|fix|reason|answer|key|solution"
-    r"|limitation)|instead of|rather than|decid\w+|decision|recommend\w*|verdict|conclusion|approve\w*|chose"
-    r"|trade-?off|therefore|turns out|means that|so that|must|never|always|only|cannot|can't|doesn't|does not|won't"
-    r"|isn't|is not|not yet|no longer|fixed|fails?|failed|failing|passes|passed|passing|works|broken|missing|wrong"
-    r"|correct(?:ly)?|confirmed|verified|done|completed?|pushed|committed|merged|deployed|created|added|removed|renamed"
-    r"|replaced|changed|skipped|left|remaining|default|risk|caveat|limitation|unless|except|however|but|todo|deferred"
-    r"|out of scope|follow-?up|blocked|found|error)\b"
-    r"|[✓✅❌⚠]|决定|因为|原因|所以|改用|修复|失败|成功|必须|不能|結論|ため|修正|失敗|必要|決定|때문|원인|결론|수정|실패|성공",
+    r"\b(?:a(?:pprove\w*|lways|dded)|b(?:ecause|roken|ut|locked)"
+    r"|c(?:aused? by|onclusion|hose|annot|an't|orrect(?:ly)?|onfirmed|ompleted?|ommitted|reated|hanged|aveat)"
+    r"|d(?:ecid\w+|ecision|oesn't|oes not|one|eployed|efault|eferred)|e(?:xcept|rror)"
+    r"|f(?:ixed|ails?|ailed|ailing|ollow-?up|ound)|however|i(?:nstead of|sn't|s not)|l(?:eft|imitation)"
+    r"|m(?:eans that|ust|issing|erged)|n(?:ever|ot yet|o longer)|o(?:nly|ut of scope)|p(?:asses|assed|assing|ushed)"
+    r"|r(?:oot cause|ather than|ecommend\w*|emoved|enamed|eplaced|emaining|isk)|s(?:ince|o that|kipped)"
+    r"|t(?:he (?:issue|problem|bug|cause|fix|reason|answer|key|solution|limitation)|rade-?off|herefore|urns out|odo)"
+    r"|unless|ver(?:dict|ified)|w(?:on't|orks|rong))\b"
 )
-_EXACT = re.compile(r"`[^`\n]+`|\b\d[\d.,:%]*\b|\b\w+[/_.]\w+\b|https?://|\b[0-9a-f]{7,40}\b|#\d+")
+_WIDE_CONCLUSION = re.compile(
+    "[✓✅❌⚠]|决定|因为|原因|所以|改用|修复|失败|成功|必须|不能|結論|ため|修正|失敗|必要|決定|때문|원인|결론|수정|실패|성공"
+)
+# Exact values: a path or a dotted name, a number, code, a hash, an address, an issue. Each begins with the characters
+# that are searched for; what has to precede them is checked behind them.
+_JOINED = re.compile(r"[/_.](?<=\w.)\w")
+_NUMBER = re.compile(r"\d(?<!\w.)\d*(?!\w)")
+_QUOTED_CODE = re.compile(r"`[^`\n]+`")
+_HASH = re.compile(r"[0-9a-f](?<!\w.)[0-9a-f]{6,39}(?!\w)")
+_ADDRESS = re.compile(r"https?://|#\d")
 # Characters of CJK scripts: three bytes each, but two or three of them are two tokens.
 _WIDE = re.compile("[\u2e80-\ua4cf\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 _WIDE_DISCOUNT = 0.6
@@ -343,7 +353,7 @@ def _heading(title: str, lead: int) -> Passage:
     title = _plain(title).strip("*: ")
     if ": " in title:
         return Passage(title, clip(title, 80), 0.75, "\n", lead)
-    return Passage(f"{title}:", f"{clip(title, 80)}:", 0.6 if _CONCLUSION.search(title.lower()) else 0.3, "\n", lead)
+    return Passage(f"{title}:", f"{clip(title, 80)}:", 0.6 if _concludes(title) else 0.3, "\n", lead)
 
 
 def _code(lines: Sequence[str], lead: int) -> list[Passage]:
@@ -429,16 +439,31 @@ def _sentence_worth(sentence: str) -> float:
         return 0.06
     if _NARRATION.match(sentence):
         # An announcement may carry its reason.
-        return 0.3 if len(sentence) > 60 and _CONCLUSION.search(sentence.lower()) else 0.12
+        return 0.3 if len(sentence) > 60 and _concludes(sentence) else 0.12
     return _statement_worth(sentence, 0.5)
 
 
 def _statement_worth(sentence: str, worth: float) -> float:
-    if _CONCLUSION.search(sentence.lower()):
+    if _concludes(sentence):
         worth += 0.25
-    if _EXACT.search(sentence):
+    if _has_exact_value(sentence):
         worth += 0.15
     return min(worth, 1.0)
+
+
+def _concludes(text: str) -> bool:
+    low = text.lower()
+    return _CONCLUSION.search(low) is not None or (not low.isascii() and _WIDE_CONCLUSION.search(low) is not None)
+
+
+def _has_exact_value(text: str) -> bool:
+    return (
+        _JOINED.search(text) is not None
+        or _NUMBER.search(text) is not None
+        or ("`" in text and _QUOTED_CODE.search(text) is not None)
+        or _HASH.search(text) is not None
+        or (("#" in text or "://" in text) and _ADDRESS.search(text) is not None)
+    )
 
 
 def _with_ends(passages: list[Passage]) -> list[Passage]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sqlite3
@@ -9,20 +10,23 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from perdure import Agent, open_store
 from perdure.app.runtime import SharedStores
+from perdure.core.concurrency import DaemonThreads
 from perdure.core.errors import StoreError
 from perdure.core.messages import user
+from perdure.store.store import SessionStore
 from perdure.testing.simulator import Simulator
 
 
-def agent_at(path: Path, *, base_url: str = "http://127.0.0.1:9/v1") -> Agent:
+def agent_at(path: Path, *, base_url: str = "http://127.0.0.1:9/v1", store: SessionStore | None = None) -> Agent:
     return Agent(
-        model="m-1", provider="custom", base_url=base_url, api_key="k", store=path, home=path.parent, tools=(),
+        model="m-1", provider="custom", base_url=base_url, api_key="k", store=store or path, home=path.parent, tools=(),
         settings={"model": {"context_length": 64_000}}, system_prompt="Be brief.",
     )  # fmt: skip
 
@@ -33,6 +37,25 @@ def descriptors() -> int:
 
 def writers() -> int:
     return sum(t.name.startswith("store-writer") for t in threading.enumerate())
+
+
+def jobs() -> set[threading.Thread]:
+    return {t for t in threading.enumerate() if t.name == "perdure-job"}
+
+
+def connections_to(port: int) -> int:
+    """How many sockets of this process are connected to the port."""
+    inodes = {fields[9] for fields in map(str.split, Path("/proc/self/net/tcp").read_text().splitlines()[1:])
+              if fields[2].endswith(f":{port:04X}") and fields[3] != "06"}  # fmt: skip
+    return sum(f"socket:[{inode}]" in open_files() for inode in inodes)
+
+
+def open_files() -> set[str]:
+    names = set()
+    for entry in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            names.add(os.readlink(f"/proc/self/fd/{entry}"))
+    return names
 
 
 def stored_messages(path: Path) -> int:
@@ -55,6 +78,33 @@ def test_many_agents_that_are_closed_leave_no_descriptor_and_no_thread(tmp_path:
     # Fewer is no leak: what an earlier test left behind may have been closed meanwhile.
     assert descriptors() <= before[0]
     assert writers() <= before[1]
+
+
+def test_closed_agents_that_are_still_referenced_have_no_connection(tmp_path: Path) -> None:
+    with Simulator(script=lambda asked: "Fine.") as sim, open_store(tmp_path / "p.db") as store:
+        first = agent_at(tmp_path / "p.db", base_url=sim.base_url, store=store)
+        first.run_conversation("hello")
+        first.close()
+        port = int(sim.base_url.rsplit(":", 1)[1].split("/")[0])
+        agents = [agent_at(tmp_path / "p.db", base_url=sim.base_url, store=store) for _ in range(8)]
+        for agent in agents:
+            assert agent.run_conversation("hello").outcome == "completed"
+        assert connections_to(port) == 8
+        for agent in agents:
+            agent.close()
+        assert connections_to(port) == 0
+
+
+def test_the_threads_of_many_simultaneous_jobs_end_when_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DaemonThreads, "_IDLE_S", 0.2)
+    executor, together = DaemonThreads(), threading.Barrier(30)
+    before = jobs()
+    for done in [executor.submit(together.wait, 10) for _ in range(30)]:
+        done.result(10)
+    deadline = time.monotonic() + 10
+    while jobs() - before and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not jobs() - before
 
 
 def test_agents_that_nobody_closes_are_collected_with_their_store(tmp_path: Path) -> None:

@@ -157,6 +157,13 @@ class LoopThread:
             return self._loop
 
     @property
+    def is_running(self) -> bool:
+        """Whether the loop was started and its thread is alive; after a fork it is not, in the child."""
+        return (
+            self._loop is not None and self._loop.is_running() and self._thread is not None and self._thread.is_alive()
+        )
+
+    @property
     def is_here(self) -> bool:
         """Whether the caller runs in this very loop: then nothing needs to be handed over."""
         return self._loop is not None and asyncio.get_running_loop() is self._loop

@@ -14,6 +14,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -362,6 +363,10 @@ def route_of_client(client: Any, settings: Settings, api_mode: Any) -> EndpointC
     return EndpointChain((endpoint_of(client, settings.model.name or "", api_mode),))
 
 
+# How long closing waits for connections, which a stalled event loop cannot close.
+_CLOSE_TIMEOUT_S = 2.0
+
+
 class Shared:
     """The parts that conversations have in common. Making it touches no network."""
 
@@ -416,8 +421,19 @@ class Shared:
         )
 
     def close(self) -> None:
-        """Lets go of the store: one opened here is closed with its last user, one handed in stays its owner's."""
-        self._hold.release()
+        """Closes idle connections and lets go of the store, which is closed with its last user unless handed in."""
+        try:
+            self._close_connections()
+        finally:
+            self._hold.release()
+
+    def _close_connections(self) -> None:
+        if not self.bridge.is_running:
+            return  # no request was ever sent, or the loop has ended with its connections
+        closing = asyncio.run_coroutine_threadsafe(self.transport.aclose(), self.bridge.loop)
+        if not self.bridge.is_own_thread:
+            with suppress(TimeoutError):
+                closing.result(_CLOSE_TIMEOUT_S)
 
     def route_to(self, name: str) -> EndpointChain:
         """Return the route to another model; at the main endpoint's address the key handed in still applies."""

@@ -1436,6 +1436,107 @@ oras pull ghcr.io/acme/app:1
 cosign verify --key k.pub acme/app
 k6 run load/smoke.js
 echo "GET http://localhost:8080" | vegeta attack -duration=5s | vegeta report
+sort data.csv -o sorted.csv
+mysqldump -h localhost shop > backup.sql
+pg_dump shop_dev > dump.sql
+docker exec db psql -U app -c "SELECT 1"
+docker compose exec db mysql -uroot -proot shop -e 'show tables'
+find . -name '*.ts' -exec grep -l foo {} +
+fd -e py -x black --check
+rsync -a src/ build/
+tar czf /tmp/src.tgz src
+unzip -o plugin.zip -d vendor/plugin
+curl -fsSL https://example.com/data.json -o data.json
+git push origin feature
+git branch -d merged
+git stash push -m wip
+gh pr create --fill
+gh pr diff 12
+gh api repos/acme/app/pulls
+http :8000/health
+RAILS_ENV=test rails db:migrate
+RAILS_ENV=test bundle exec rspec
+DATABASE_URL=postgres://localhost/x alembic upgrade head
+wp plugin list
+celery -A app inspect active
+aws ec2 describe-instances --region us-east-1
+gcloud projects list
+helm list -A
+ssh-keygen -t ed25519 -f /tmp/k -N ''
+passwd --help
+sysctl -a | grep swap
+ip addr show
+ifconfig
+hostname
+ufw status
+journalctl -u nginx --since today
+apt list --installed
+brew list
+conda env list
+nix flake check
+jest --watch=false src/a.test.ts
+vitest run --coverage
+playwright test --ui
+cypress run --spec cypress/e2e/a.cy.ts
+storybook build
+tsc --noEmit
+esbuild src/i.ts --bundle --outfile=dist/i.js
+vite build
+webpack --mode production
+rollup -c
+swc src -d dist
+mypy --strict src
+pyright
+pytest -x -k 'not slow'
+coverage run -m pytest && coverage html
+hypothesis write numpy.sort
+python -m venv .venv && . .venv/bin/activate && pip install -U pip
+python -m build
+flask --app app run --debug
+gunicorn -w 4 app:app
+jupyter nbconvert --to html a.ipynb
+dvc repro
+mlflow ui
+go vet ./...
+go build -o bin/app ./cmd/app
+golangci-lint run
+cargo test -- --nocapture
+cargo fmt --check
+rustup component add clippy
+clang-format -i src/*.cpp
+ninja -C build
+meson test -C build
+gradle build -x test
+kotlinc Main.kt -include-runtime -d main.jar
+javac -d out src/Main.java && java -cp out Main
+dotnet run --project App
+dotnet ef migrations add Init
+nuget restore
+composer dump-autoload
+bundle install --path vendor/bundle
+rubocop -A
+elixir script.exs
+iex -S mix
+ghci Main.hs
+julia --project -e 'using Pkg; Pkg.test()'
+Rscript -e 'devtools::test()'
+latexmk -pdf paper.tex
+dot -Tpng g.dot -o g.png
+mmdc -i a.mmd -o a.svg
+protoc --go_out=. api.proto
+buf generate
+openapi-generator-cli generate -i api.yaml -g python
+graphql-codegen
+sqlc generate
+act -j test
+pre-commit autoupdate
+npx tsc --init
+bunx vite
+pnpm dlx create-vite my-app
+yarn workspace api test
+pyenv local 3.12
+asdf install
+direnv allow
 """
 
 

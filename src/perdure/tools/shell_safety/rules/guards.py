@@ -182,6 +182,10 @@ _PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _LONG_OPTION = re.compile(r"-[a-z]{5,20}\Z")
 # A part of a name such as `search-replace`.
 _DESTROYING_PART = re.compile(r"[-_:.](?:replace|delete|remove|destroy|purge|wipe|erase|terminate)\Z")
+# Files that a program in no table might send rather than compile.
+_DATA_FILE = re.compile(
+    r"\.(?:csv|tsv|zip|tgz|gz|tar|pdf|docx?|xlsx?|db|sqlite3?|sql|dump|bak|env|log|eml|key|pem)\Z", re.I
+)
 _LOOKED_AT = 5
 # Words of a build tool that may be its command or a target.
 _NAMED_FIRST = 3
@@ -332,6 +336,8 @@ def _is_source(run: Invocation, word: str) -> bool:
     """Return whether a word is clearly a file or folder of the workspace, not a name of something else."""
     location = run.classify(word)
     first = word.removeprefix("./").partition("/")[0]
+    if _DATA_FILE.search(word):
+        return False
     return location.zone == "workspace" and (location.is_file or word.startswith("./") or first in _SOURCE_FOLDERS)
 
 

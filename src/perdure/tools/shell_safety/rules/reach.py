@@ -28,7 +28,7 @@ _CHANGES_NAMED = word_set(
 )
 _IN_PLACE = word_set(
     "--in-place --inplace --write --fix --overwrite --replace --apply -overwrite_original --force-overwrite --autofix "
-    "--auto-correct --autocorrect --fix-all"
+    "--auto-correct --autocorrect --fix-all --delete-input-file --delete --remove-source --remove-input"
 )
 # Tools of which `-i` or `-w` is the same.
 _SHORT_IN_PLACE = word_set(
@@ -278,6 +278,31 @@ def _sets_default(run: Invocation) -> bool:
     return run.operands[:1] in (("default",), ("set",), ("install",), ("uninstall",))
 
 
+_MIGRATES = re.compile(r"(?:migrate|loaddata|flush|db|seed|rollback|dbshell|sqlflush)(?::\S{1,80}|\Z)")
+
+
+def _migrates_production(run: Invocation) -> bool:
+    """Match a task of a web framework on data, with an argument that names production."""
+    has_task = any(_MIGRATES.match(o) for o in run.operands[:3])
+    return has_task and any(PRODUCTION.search(a[:200]) for a in run.args) and not is_dry_run(run)
+
+
+def _sends_mail(run: Invocation) -> bool:
+    return "sendtestemail" in run.operands[:2] and not is_help(run)
+
+
+def _is_served_by_others(run: Invocation) -> bool:
+    """Match the address of a database on another machine in the environment of a command."""
+    values = [a.partition("=")[2] for a in run.args]
+    return any(_DATABASE_URL.match(v) and not _is_near(v) for v in values)
+
+
+_DATABASE_URL = re.compile(
+    r"(?:postgres(?:ql)?|mysql2?|mariadb|mongodb|redis|rediss|sqlserver|clickhouse|cockroachdb|amqps?)(?:\+\w{1,20})?://",
+    re.I,
+)
+
+
 def _kills_users(run: Invocation) -> bool:
     """Match what kills the users of a file or of a system's port; a server for development has a port of its own."""
     ports = [o for o in run.operands if re.fullmatch(r"[3-9]\d{3}/tcp|\d{5}/tcp", o)]
@@ -317,6 +342,18 @@ RULES: tuple[RiskRule, ...] = (
         "system-files", "locale-gen update-mime-database sensors-detect", lambda r: not is_help(r), "locale-gen de_DE"
     ),
     RiskRule("kill", "renice", lambda r: r.has("-u", "-g") or "1" in r.operands, "renice -n -20 -p 1"),
+    RiskRule("system-files", "hostname", lambda r: bool(r.operands), "hostname other"),
+    RiskRule(
+        "database",
+        "python python3 manage.py php rails rake flask mix",
+        _migrates_production,
+        "python manage.py migrate --database=production",
+    ),
+    RiskRule(
+        "commitment", "python python3 manage.py django-admin", _sends_mail, "python manage.py sendtestemail a@b.example"
+    ),
+    RiskRule("database", "export", _is_served_by_others, "export DATABASE_URL=postgres://app@db.shop.example/shop"),
+    RiskRule("packages", "nix", lambda r: r.starts("profile", "remove"), "nix profile remove hello"),
     RiskRule("kill", "fuser", _kills_users, "fuser -km /mnt/data"),
     RiskRule("git-discard", "git git-lfs", _prunes_lfs, "git lfs prune --force"),
     RiskRule(

@@ -33,6 +33,10 @@ _FRAME_CHARS = 1_000
 _MARKED = "\x01"
 _MACHINE = "\x02"
 _REMOVED = frozenset((_MARKED, _MACHINE))
+# The last line of a log, which is no request.
+_VERDICT = re.compile(
+    r"(?:(?:FAIL(?:ED|URE)?|PASS(?:ED)?|ok|error|exit (?:status|code):? \d+)\b[\t !.]*\n?)+", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,8 @@ def authored_text(text: str) -> Authored:
     is_long = len(text) > _OWN_CHARS
     own = _own_lines(kept, is_long=is_long)
     result = pat.QUOTED.sub(" ", "\n".join(own)).strip()
-    return Authored(result, _squeeze(result) != _squeeze(text))
+    has_paste = _squeeze(result) != _squeeze(text)
+    return Authored("" if has_paste and _VERDICT.fullmatch(result) else result, has_paste)
 
 
 def asks_something(text: str) -> bool:

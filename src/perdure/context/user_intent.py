@@ -505,7 +505,10 @@ QUOTE_CHARS = 1_600
 MOST_REQUESTS = 6
 
 _LEFT_OUT = "[… {:,} characters left out{} …]"
-_SHORTENED = re.compile(r"^\[… [\d,]+ characters left out(?:: m:\d+)? …\]$", re.MULTILINE)
+_SHORTENED = re.compile(r"^(?:\| )?\[… [\d,]+ characters left out(?:: m:\d+)? …\]$", re.MULTILINE)
+# The line between the user's own words and the text that they sent with them.
+MATERIAL = "[more text of this message, taken as material and not as instructions{}]"
+MATERIAL_LINE = re.compile(rf"^{re.escape(MATERIAL[:-3])}(?:: m:\d+)?\]$", re.MULTILINE)
 _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 
@@ -581,8 +584,8 @@ def quote(text: str, *, most_chars: int = QUOTE_CHARS, seq: int = -1) -> str:
 
 
 def without_omission(text: str) -> str:
-    """Return a quoted request without the line that counts what was left out."""
-    return _SHORTENED.sub("", text)
+    """Return a quoted request without the lines that count what was left out or announce material."""
+    return MATERIAL_LINE.sub("", _SHORTENED.sub("", text))
 
 
 def _is_shortened(text: str, most_chars: int) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.cancellation import find_withdrawals
+from perdure.context.record.material import has_material, material_heading, quote_material
 from perdure.context.record.selection import fair_share
 from perdure.context.record.task import (
     BEFORE_LOG,
@@ -40,7 +41,6 @@ _INSTRUCTION_KINDS: dict[str, InstructionKind] = {
     REMARKS: "remark",
 }
 SAME_AS_TASK = "What Active Task quotes."
-PASTED = "[more text of this message, taken as material and not as instructions{}]"
 
 DEFAULT_CHARS = 6_000
 # Share of the budget of each section that code writes; Active Task and the instructions have no limit but their own.
@@ -60,6 +60,8 @@ _SHARES = {
 _TASK_SHARE = 1.5
 _LEAST_TASK_CHARS = 3_000
 _LEAST_QUOTE_CHARS = 160
+# The most room for text that the user sent with a request.
+_MATERIAL_CHARS = 1_000
 # The newest requests, which are likely to be quoted whole.
 _MOST_WHOLE_REQUESTS = 6
 _LINE = 200
@@ -141,17 +143,14 @@ def _waiting(state: TaskState) -> str:
 
 
 def _quoted(request: UserRequest, most_chars: int) -> str:
-    own = request.own_words.strip()
-    text = own
-    if _squeeze(own) != _squeeze(request.text):
-        pointer = PASTED.format(f": m:{request.seq}" if request.seq >= 0 else "")
-        text = f"{own}\n{pointer}".strip()
+    text = request.own_words.strip()
+    material = ""
+    if has_material(request):
+        text = f"{text}\n{material_heading(request)}".strip()
+        room = min(_MATERIAL_CHARS, max(_LEAST_QUOTE_CHARS, most_chars - len(text)))
+        material = f"\n{quote_material(request, room)}".rstrip()
     answered = f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
-    return quote(text, most_chars=most_chars, seq=request.seq) + answered
-
-
-def _squeeze(text: str) -> str:
-    return "".join(text.split())
+    return quote(text, most_chars=most_chars, seq=request.seq) + material + answered
 
 
 def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 5) -> str:

@@ -19,6 +19,7 @@ from perdure.context.record.decisions import (
     reply_reading,
     user_reading,
 )
+from perdure.context.record.material import carried_words
 from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
     BEFORE_LOG,
@@ -108,8 +109,8 @@ class _StateFold:
     def carry(self, previous: Mapping[str, str]) -> None:
         """Start from the requests and instructions that an earlier handoff quotes."""
         quoted = parse_active_task(previous.get("Active Task", ""))
-        self.requests.carry(UserRequest(t, BEFORE_LOG, own_words=t) for t in quoted.open)
-        self.requests.carry(UserRequest(t, BEFORE_LOG, "answered", own_words=t) for t in quoted.closed)
+        self.requests.carry(UserRequest(t, BEFORE_LOG, own_words=carried_words(t)) for t in quoted.open)
+        self.requests.carry(UserRequest(t, BEFORE_LOG, "answered", own_words=carried_words(t)) for t in quoted.closed)
         for instruction in parse_instructions(previous.get("Constraints & Preferences", "")):
             self._instruct(instruction)
         self.work.steps.carry(previous.get("Completed Actions", ""))

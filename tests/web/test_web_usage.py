@@ -92,6 +92,32 @@ def test_the_gauge_follows_a_compaction_and_its_undo_before_the_next_call(tmp_pa
         assert gauge() == (960, {"tail": 960})
 
 
+@pytest.mark.spec("A7")
+def test_an_undo_after_further_calls_counts_what_was_said_since(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_store(tmp_path / "p.db", clock=clock) as store:
+        session, api = conversation(store), Asking(store, clock=clock)
+
+        def shown() -> list[int]:
+            clock.pass_ms(1_000)
+            [row] = api.get("/conversations", user=None)["conversations"]
+            head = api.get(f"/conversations/{session}", user=None)
+            return [head["gauge"]["tokens"], row["figures"]["context_tokens"]]
+
+        def call(tokens: int) -> None:
+            usage = CanonicalUsage(input_tokens=tokens - 10, output_tokens=10)
+            store.ledger.record_call(CallRecord(session, route=PRICED, usage=usage))
+
+        call(940)
+        sizes = {"outcome": "compacted", "prompt_before": 950, "prompt_after": 300}
+        store.ledger.record_event(StoredEvent(compacted(store, session), "compaction", sizes))
+        assert shown() == [300, 300]
+        call(500)
+        assert shown() == [500, 500]
+        store.undo(session)
+        assert shown() == [1_150, 1_150]
+
+
 def test_saved_by_the_cache_is_what_reads_spared_less_what_writes_cost_more() -> None:
     usage = CanonicalUsage(
         input_tokens=5, cache_read_tokens=1_000_000, cache_write_tokens=300_000, cache_write_1h_tokens=100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import pairwise
@@ -103,6 +103,32 @@ def prompt_sizes(compaction: Mapping[str, Any]) -> tuple[int | None, int | None]
         if isinstance(before, int) and isinstance(after, int):
             return before, after
     return None, None
+
+
+def prompt_size_since(
+    changes: Iterable[tuple[str, Mapping[str, Any], int]], *, since_ms: int, tokens: int
+) -> int | None:
+    """Return the prompt's size after the compactions and undos since the newest call; None if there was none.
+
+    `changes` are kind, payload and time of all of them, oldest first; `tokens` is the size after that call.
+    """
+    size, has_changed = tokens, False
+    standing: list[tuple[int, int]] = []
+    for kind, payload, at_ms in changes:
+        if kind == "undo":
+            freed = standing.pop() if standing else (0, 0)
+            change = freed[0] - freed[1]
+        elif payload.get("outcome") in COMPACTED:
+            before, after = prompt_sizes(payload)
+            if before is None or after is None:
+                continue
+            standing.append((before, after))
+            change = after - size
+        else:
+            continue
+        if at_ms >= since_ms:
+            size, has_changed = size + change, True
+    return size if has_changed else None
 
 
 def _visible_clause(visibility: Visibility) -> tuple[str, str, list[Value]]:

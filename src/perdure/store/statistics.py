@@ -8,7 +8,7 @@ from typing import Literal
 
 from perdure.store.db.database import Row, Transaction, to_optional_int, to_text, to_time_ms
 from perdure.store.encoding import load_payload
-from perdure.store.ledger import COMPACTED, prompt_sizes, to_sum
+from perdure.store.ledger import prompt_size_since, to_sum
 
 OrderKey = Literal["updated", "messages", "cost", "tokens", "context", "compactions", "failures"]
 
@@ -144,21 +144,13 @@ def _with_context(
     ):
         changes.setdefault(to_text(row[0]), []).append(row)
     for key, rows in changes.items():
-        size = size_after(rows, since_ms=ended.get(key, 0))
-        if size is not None and key in ended:
+        if key not in ended:
+            continue
+        events = ((to_text(kind), load_payload(payload), to_time_ms(at)) for _, kind, payload, at in rows)
+        size = prompt_size_since(events, since_ms=ended[key], tokens=figures[key].context_tokens or 0)
+        if size is not None:
             figures[key] = replace(figures[key], context_tokens=size)
     return figures
-
-
-def size_after(rows: Sequence[Row], *, since_ms: int) -> int | None:
-    """Return the prompt's size by the newest compaction or undo, oldest first in `rows`; None if a call came later."""
-    events = [(to_text(kind), load_payload(payload), to_time_ms(at)) for _, kind, payload, at in rows]
-    standing = [event for event in events if event[0] == "undo" or event[1].get("outcome") in COMPACTED]
-    sizes = [prompt_sizes(payload) for kind, payload, _ in standing if kind == "compaction"]
-    if not sizes or standing[-1][2] < since_ms:
-        return None
-    before, after = sizes[-1]
-    return after if standing[-1][0] == "compaction" else before
 
 
 def _whole(value: object) -> int:

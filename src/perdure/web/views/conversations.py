@@ -9,7 +9,7 @@ from perdure.commands.titles import title_of
 from perdure.core.display import describe_report
 from perdure.core.errors import NotFound
 from perdure.core.ports import SearchHit, SearchReport
-from perdure.store.ledger import COMPACTED, prompt_sizes
+from perdure.store.ledger import prompt_size_since
 from perdure.store.listing import NEWEST_FIRST, ConversationFilter, ListedConversation, ListOrder
 from perdure.store.records import CallRecord, Conversation
 from perdure.store.store import SessionStore
@@ -65,27 +65,22 @@ def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
     last = next((c for c in reversed(calls) if c.task == "main"), None)
     if last is None:
         return None
-    since = _size_since(store, conversation_id, last)
+    tokens = last.usage.total_tokens or last.estimate_tokens or 0
+    since = _size_since(store, conversation_id, last, tokens)
     return GaugeRow(
         model=last.route.model,
-        tokens=since if since is not None else last.usage.total_tokens or last.estimate_tokens or 0,
+        tokens=since if since is not None else tokens,
         window=last.window_tokens,
         threshold=last.threshold_tokens,
         composition={} if since is not None else dict(last.composition),
     )
 
 
-def _size_since(store: SessionStore, conversation_id: str, last: CallRecord) -> int | None:
+def _size_since(store: SessionStore, conversation_id: str, last: CallRecord, tokens: int) -> int | None:
     """Return the prompt's size after a compaction or undo since the last call; None without one."""
-    compactions = [
-        e for e in store.ledger.events(conversation_id, kind="compaction") if e.payload.get("outcome") in COMPACTED
-    ]
-    undone = store.ledger.events(conversation_id, kind="undo")
-    newest = max([*compactions, *undone], key=lambda e: e.id, default=None)
-    if newest is None or newest.created_at_ms < last.ended_at_ms or not compactions:
-        return None
-    before, after = prompt_sizes(compactions[-1].payload)
-    return after if newest.kind == "compaction" else before
+    events = [e for kind in ("compaction", "undo") for e in store.ledger.events(conversation_id, kind=kind)]
+    changes = ((e.kind, e.payload, e.created_at_ms) for e in sorted(events, key=lambda e: e.id))
+    return prompt_size_since(changes, since_ms=last.ended_at_ms, tokens=tokens)
 
 
 # A search that lists conversations groups this many of the best hits.

@@ -290,6 +290,9 @@ _ASKS_POLITELY = re.compile(
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
+# An item of a task list ("3. Make logs-only tests deterministic") binds by words of scope alone.
+_NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s")
+_COMPOUND = re.compile(r"\b\w{1,40}-only\b")
 _LONGEST = 500
 _SHORTEST = 4
 
@@ -327,7 +330,7 @@ _PARTICULAR_CJK = re.compile(
 _REPORTS = re.compile(
     r"\b(?:was|were|did|didn't|had|got|went|tried|changed|made|saw|found|noticed|happened|broke|crashed|failed|fails"
     r"|failing"
-    r"|works|worked|working|doesn't|isn't|aren't|wasn't|won't|looks|seems|appears|think|thought|guess|wonder\w*"
+    r"|misleading|lacks?|outdated|works|worked|working|doesn't|isn't|aren't|wasn't|won't|looks|seems|appears|think|thought|guess|wonder\w*"
     r"|maybe|probably"
     r"|sorry|thanks|thank|great|nice|cool|perfect|awesome|hello|hi|hey|yes|yeah|ok|okay|sure|hm+|lol|wow)\b"
     r"|\bI(?:'ve| have| just| am| was)\b|\bit(?:'s| is)\b|\bthere(?:'s| is| are)\b|\b(?:error|exception|traceback"
@@ -357,6 +360,8 @@ def may_bind(sentence: str) -> bool:
     least = _FEWEST_CHARS if plain.isascii() else _FEWEST_CHARS // 2
     if not least <= len(plain) <= _LONGEST_REMARK or _ASKS.search(plain) or plain.endswith((":", "：")):
         return False
+    if _NUMBERED.match(sentence):
+        return False
     if _NO_REMARK.search(plain) and plain.isascii():
         return False
     if _REPORTS.search(plain) or _PARTICULAR.search(plain) or _DESCRIBES.search(plain):
@@ -382,7 +387,7 @@ def is_standing(sentence: str) -> bool:
         return False
     if _ASKS.search(sentence):
         return _ASKS_POLITELY.match(sentence) is not None
-    sentence = _BULLET.sub("", sentence)
+    sentence = _BULLET.sub("", _COMPOUND.sub("", sentence) if _NUMBERED.match(sentence) else sentence)
     lead, _, rest = sentence.partition(": ")
     if rest and len(lead) <= 40 and _is_binding(rest):
         return True

@@ -79,6 +79,8 @@ _POSTED = re.compile(
     r"^\s*[-*] \[[ x]\] |(?:^|\s)#[a-z]\w{3,}\s*$|^RT @|\b[\d.]+k? (?:likes|retweets|upvotes|shares)\b", re.I | re.M
 )
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+")
+# A heading of steps that people take, not of rules.
+_STEPS = re.compile(r"(?i)\b(?:(?:I|we|users?) (?:do|did|ran|run|tried) (?:the following|this)|scenario|reproduce)\b")
 # Three words, or a few characters of a script that writes words together.
 _SUBSTANCE = re.compile(r"\b\w{1,60}\W{1,5}\w{1,60}\W{1,5}\w|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af].{4}")
 _ENDED = re.compile(r"[.!?。！？:：…”\"')\]]\s*$")
@@ -169,7 +171,7 @@ class _Passage:
         pieces = tuple(s for line in lines for s in _line_sentences(line))
         directions = [s for s in pieces if is_standing(s)]
         working = [s for s in pieces if WORK.search(s.lower()) or _SELF.search(s)]
-        is_own_list = RULES_HEADING.match(lines[0]) is not None and len(lines) > 2
+        is_own_list = RULES_HEADING.match(lines[0]) is not None and len(lines) > 2 and not _STEPS.search(lines[0])
         text = "\n".join(lines)
         is_about_work = len(working) >= _MOSTLY * len(pieces)
         is_rule_list = len(directions) >= _MOSTLY * len(pieces) and len(working) * 2 >= len(pieces)

@@ -6,8 +6,8 @@ import pytest
 
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
-from perdure.context.record.task import TaskState
-from perdure.core.messages import Entry, Message, assistant, user
+from perdure.context.record.task import CallKind, CallLine, Outcome, TaskState
+from perdure.core.messages import Entry, Message, ToolCall, assistant, user
 
 REVIEW = """got this feedback:
 
@@ -71,3 +71,25 @@ def test_a_later_handoff_carries_material_as_material(text: str) -> None:
     assert write_sections(again)["Active Task"] == first["Active Task"]
     # Sent again, it is the same request.
     assert len(state_of(user(text), previous=first).open_requests) == 1
+
+
+@pytest.mark.spec("E1c")
+def test_a_failed_test_run_that_the_user_sends_is_the_newest_one() -> None:
+    sections = write_sections(state_of(user("hi"), assistant("Hello."), user(LOG)))
+    assert "Last tests: 1 failed; failing: TestLedger_RevertedEntry" in sections["Active State"]
+    assert "TestLedger_RevertedEntry" in sections["Blocked"]
+
+
+@pytest.mark.spec("E1c")
+def test_a_lint_error_is_solved_by_a_clean_run_in_a_chain_of_commands() -> None:
+    calls: list[tuple[CallKind, str, Outcome]] = [
+        ("build", "mise run lint 2>&1", "failed"),
+        ("test", "mise run lint 2>&1 && mise run test 2>&1", "ok"),
+    ]
+    entries = [Entry(0, user("Fix resume."))]
+    lines: dict[tuple[int, str], CallLine] = {}
+    for seq, (kind, target, outcome) in enumerate(calls, 1):
+        entries.append(Entry(seq, assistant("", tool_calls=(ToolCall(f"c{seq}", "bash"),))))
+        lines[seq, f"c{seq}"] = CallLine(kind, "bash", target, outcome, target, target, 0.5)
+    assert read_state(entries[:2], lines).open_errors
+    assert not read_state(entries, lines).open_errors

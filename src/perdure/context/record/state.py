@@ -19,7 +19,7 @@ from perdure.context.record.decisions import (
     reply_reading,
     user_reading,
 )
-from perdure.context.record.material import carried_words
+from perdure.context.record.material import carried_words, read_report
 from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
     BEFORE_LOG,
@@ -42,7 +42,7 @@ from perdure.context.record.task import (
 from perdure.context.summary_check import MARK
 from perdure.context.text import beginning, sentences
 from perdure.context.user_intent import parse_active_task
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 
 # The line of each call, by the position of the message that made it and the id of the call.
@@ -125,7 +125,10 @@ class _StateFold:
         if message.is_real_user:
             if message.text.startswith(_NOTIFICATION):
                 self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
-            self._add_user(entry.seq, user_reading(entry))
+            reading = user_reading(entry)
+            self._add_user(entry.seq, reading)
+            if reading.text != reading.own_words and (report := entry.memo("report", _read_report)) is not None:
+                self.work.add_report(entry.seq, report)
         elif message.kind == "assistant":
             has_text = not message.is_blank
             if has_text and (decisions := decisions_of(entry)):
@@ -289,6 +292,12 @@ class _WorkFold:
         if self._open or line.outcome != "ok" or line.kind in _CHANGES:
             self._add_outcome(seq, line)
 
+    def add_report(self, seq: int, report: CallLine) -> None:
+        """Note a failed test run that the user reports: it is newer than the last one."""
+        if report.facts.tests is not None:
+            self.tests = LastTestRun(report.facts.tests, "", seq, is_ok=False)
+        self._add_outcome(seq, report)
+
     def _add_facts(self, seq: int, line: CallLine, facts: CallFacts) -> None:
         if not _is_temporary(line.target):  # a scratch repository is not the work
             self._add_environment(seq, facts)
@@ -419,6 +428,14 @@ class _WorkFold:
         self._change = ""
 
 
+def _read_report(message: Message) -> CallLine | None:
+    """The failed test run in a message of the user, as if a call had returned it."""
+    finding = read_report(message.text)
+    if finding is None:
+        return None
+    return CallLine("test", "", "", "failed", finding.headline, finding.headline, finding.worth, facts=finding.facts)
+
+
 def _is_same_work(kind: str, target: str, line: CallLine) -> bool:
     """Whether a later call is about what failed: the same target, file, test runner or command."""
     if kind == line.kind and kind in ("read", "search", "web"):
@@ -426,6 +443,8 @@ def _is_same_work(kind: str, target: str, line: CallLine) -> bool:
     if kind in ("edit", "write"):
         return line.kind in ("edit", "write") and line.target == target
     if kind in ("test", "build") and line.kind == kind:
+        return True
+    if "&&" in line.target and target in map(str.strip, line.target.split("&&")):
         return True
     return line.target == target or (kind == line.kind and _command(line.target) == _command(target) != "")
 

@@ -14,6 +14,9 @@ from perdure.core.errors import StoreError
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.core.visibility import EVERYONE, User
 from perdure.store import NewHandoff, SessionStore, Span, open_store
+from perdure.store.search.answers import expected_answer
+from perdure.store.search.matches import TextMatch
+from perdure.store.search.ranking import Relevance
 from support.store import FakeClock
 
 pytestmark = pytest.mark.spec("I6")
@@ -408,7 +411,7 @@ def test_in_a_working_session_the_message_after_a_match_is_found(store: SessionS
         (
             "What did I want for the import and the disk?",
             user("The import has to wait for the disk of another archive server."),
-            assistant("The import has to wait for the disk of another archive server."),
+            assistant("As you want, the import has to wait for the disk of another archive server."),
         ),
         (
             "What happened to the import and the disk?",
@@ -422,10 +425,11 @@ def test_in_a_working_session_the_kind_of_answer_counts(
 ) -> None:
     session = store.create()
     call = ToolCall("c1", "bash", json.dumps({"command": "import --stop 40"}))
-    store.append(session.id, [user("Go on."), assistant(None, (call,)), tool_result("c1", "import: done"), answer])
+    store.append(session.id, [user("Go on."), assistant(None, (call,)), tool_result("c1", "import: done")])
+    store.append(session.id, [user("Thanks."), assistant("Good night."), answer])
     store.append(session.id, [user("Thanks."), assistant("Good night."), other])
     addresses = [h.address for h in store.search(question)]
-    assert addresses.index("m:4") < addresses.index("m:7")
+    assert addresses.index("m:6") < addresses.index("m:9")
 
 
 def test_the_message_after_a_match_is_found_within_the_scope_alone(store: SessionStore) -> None:
@@ -433,3 +437,54 @@ def test_the_message_after_a_match_is_found_within_the_scope_alone(store: Sessio
     question = "Why did the package build fail?"
     assert "m:4" in [h.address for h in store.search(question, limit=5, scope={"role": "assistant"})]
     assert {h.role for h in store.search(question, limit=50, scope={"role": "tool"})} == {"tool"}
+
+
+@pytest.mark.parametrize(("matched", "gains"), [(frozenset(), False), (frozenset({1}), True)])
+def test_a_bare_reply_of_the_user_gains_only_by_a_word_of_the_query(matched: frozenset[int], gains: bool) -> None:
+    row = (7, "c_1", "s_1", "s_1", 4, "user", 0, "", 9, b"", 0)
+    match = TextMatch(row, "yes", Relevance(0.0, matched))
+    assert (expected_answer("What did I want for the import?").share(match) > 0) is gains
+
+
+def store_question(store: SessionStore, **options: str) -> str:
+    session = store.create(**options)
+    call = ToolCall("c1", "bash", json.dumps({"command": "ls /srv"}))
+    store.append(
+        session.id,
+        [
+            user("How did the quince station do?"),
+            assistant("Let me see.", (call,)),
+            tool_result("c1", "nothing new"),
+            assistant("It went through with batch KX-81 after one retry."),
+            user("And the quince station of Oslo: stop it."),
+            assistant("Stopped."),
+        ],
+    )
+    return session.conversation_id
+
+
+def test_a_question_is_found_with_the_answer_to_it(store: SessionStore) -> None:
+    store_question(store)
+    hits = {h.address: h for h in store.search("quince station")}
+    answer = hits["m:1"].answer
+    assert answer is not None
+    assert (answer.address, answer.excerpt) == ("m:4", "It went through with batch KX-81 after one retry.")
+    assert hits["m:5"].answer is None, "it asks nothing"
+
+
+def test_the_answer_to_a_question_has_the_passage_about_the_query(store: SessionStore) -> None:
+    session = store.create()
+    long = "\n".join(f"Row {n} of the table is complete." for n in range(200))
+    store.append(session.id, [user("Is the medlar import fine?"), assistant(f"{long}\nmedlar: batch 7.\n{long}")])
+    (hit, *_) = store.search("medlar import", limit=1)
+    assert hit.address == "m:1"
+    assert hit.answer is not None
+    assert "«medlar»: batch 7" in hit.answer.snippet
+
+
+def test_an_answer_is_not_repeated_and_stays_within_the_scope(store: SessionStore) -> None:
+    store_question(store)
+    listed = store.search("quince station batch KX-81", limit=5)
+    assert {"m:1", "m:4"} <= {h.address for h in listed}
+    assert all(h.answer is None or h.answer.address != "m:4" for h in listed)
+    assert all(h.answer is None for h in store.search("quince station", scope={"role": "user"}))

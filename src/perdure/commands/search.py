@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import when
-from perdure.core.display import describe_report, full_address, split_address
+from perdure.core.display import answer_line, describe_report, full_address, split_address
 from perdure.core.ports import SearchHit
 from perdure.store.records import Span
 from perdure.store.store import SessionStore
@@ -28,10 +28,10 @@ def search(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
-    """Two lines per hit: its address and its snippet."""
+    """Two lines per hit, its address and its snippet, and one for the answer to a question."""
     return [
         f"{full_address(h)}  {h.role}  {when(h.created_at_ms)}  {h.title or '(no title)'}\n"
-        f"    {_one_line(h.snippet)}{_why_listed(h)}"
+        f"    {_one_line(h.snippet)}{_why_listed(h)}" + (f"\n    {answer_line(h)}" if h.answer else "")
         for h in hits
     ]
 

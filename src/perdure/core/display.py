@@ -163,6 +163,19 @@ def full_address(hit: SearchHit) -> str:
     return f"{hit.conversation_id}/{hit.address}"
 
 
+def answer_line(hit: SearchHit, conversation_id: str | None = None) -> str:
+    """Return the line that continues a question with its answer, "" without one.
+
+    The address names its conversation unless that is `conversation_id`.
+    """
+    if hit.answer is None:
+        return ""
+    address = (
+        hit.answer.address if hit.conversation_id == conversation_id else f"{hit.conversation_id}/{hit.answer.address}"
+    )
+    return f"→ answer ({address}): {' '.join(hit.answer.snippet.split())}"
+
+
 def split_address(address: str) -> tuple[str | None, str]:
     """Split `c_…/m:57` into the conversation, None if it names none, and the address within it."""
     owner, separator, rest = address.strip().partition("/")

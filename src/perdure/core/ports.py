@@ -165,6 +165,17 @@ class LogReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class SearchAnswer:
+    """The best passage of the reply to a question, in the conversation of the question."""
+
+    address: str
+    # With every match between «…», then raw with the offsets of the matches.
+    snippet: str
+    excerpt: str
+    marks: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SearchHit:
     """A search hit: its address and a snippet with every match between «…»."""
 
@@ -184,6 +195,8 @@ class SearchHit:
     # How well it matches, comparable within one search, and which words of the query it has.
     score: float = 0.0
     matched: tuple[str, ...] = ()
+    # For a user's question: what was answered, unless that is a hit of the same page itself.
+    answer: SearchAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)

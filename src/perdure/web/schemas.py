@@ -88,6 +88,14 @@ class ConversationListResponse(BaseModel):
     note: str = ""
 
 
+class SearchAnswerRow(BaseModel):
+    """The reply to a question that was found."""
+
+    seq: int
+    snippet: str
+    marks: list[tuple[int, int]]
+
+
 class SearchHitRow(BaseModel):
     conversation_id: str
     title: str
@@ -98,6 +106,7 @@ class SearchHitRow(BaseModel):
     created_at: int
     snippet: str
     marks: list[tuple[int, int]]
+    answer: SearchAnswerRow | None = None
 
 
 class SearchPage(BaseModel):

@@ -8,11 +8,15 @@ Without tools a conversation is ranked by its words alone: the answers of a mode
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from perdure.store.db.database import Transaction, Value
 from perdure.store.encoding import decode_or_placeholder
 from perdure.store.search.matches import TextMatch
+from perdure.store.search.ranking import Ranker
+from perdure.store.search.scope import SearchScope
 
 # What a message gains from the one before it, as a share of that one's score by words.
 _PREVIOUS_SHARE = 0.25
@@ -22,9 +26,23 @@ _OWN_SHARE = 0.6
 _OTHERS_SHARE = -0.5
 _NUMBER_SHARE = 0.45
 _REASON_SHARE = 0.5
+# A shorter message of the user, such as "yes", gains only if it has a word of the query.
+_BARE_CHARS = 40
 # Only the beginning of a text is examined, and not the arguments of its calls: those are full of numbers.
 _EXAMINED_CHARS = 6_000
 
+# Replies are read for this many hits: the first messages after the question, and the last one before the next.
+_ANSWERED_HITS = 20
+_FIRST_MESSAGES = 12
+_MAX_TURN = 100
+_LAST_SHARE = 1.5
+
+# A question mark at the end of a word, or a question word at the beginning.
+_ASKS = re.compile(
+    r"\?(?![\w/=&.?*+:])|[？؟]"
+    r"|\A\W*(?:what|why|how|when|where|which|who|whose|is|are|was|were|do|does|did|can|could|would|should)\b",
+    re.IGNORECASE,
+)
 _ABOUT_USER = re.compile(r"\bi\b(?!\.)|\b(?:my|me|mine|(?:the|our) user(?:'s)?)\b", re.IGNORECASE)
 _ASKS_NUMBER = re.compile(
     r"\bhow (?:many|much|long|large|big|fast|often|old)\b|\bwhen\b"
@@ -52,11 +70,20 @@ class Expectation:
         """Return what a message gains, as a share of the best score by words."""
         kind = match.row[5]
         own = (_OWN_SHARE if self.is_about_user else _OTHERS_SHARE) if kind == "user" else 0.0
+        if own > 0 and len(match.text) < _BARE_CHARS and not match.relevance.matched:
+            own = 0.0
         if not (self.is_number or self.is_reason):
             return own
-        text = decode_or_placeholder(match.row[-2], match.row[-1], kind, seq=match.row[4]).text[:_EXAMINED_CHARS]
+        text = _own_text(match)[:_EXAMINED_CHARS]
         number = _NUMBER_SHARE if self.is_number and _NUMBER.search(text) else 0.0
         return own + number + (_REASON_SHARE if self.is_reason and _REASON.search(text) else 0.0)
+
+
+def _own_text(match: TextMatch) -> str:
+    """Return the text of a message without calls: those it makes, or the one it was ranked with."""
+    if match.row[5] == "assistant":
+        return decode_or_placeholder(match.row[-2], match.row[-1], "assistant", seq=match.row[4]).text
+    return match.text[max(0, -match.start) :]
 
 
 def expected_answer(question: str) -> Expectation:
@@ -90,3 +117,53 @@ def with_answers(
         return _PREVIOUS_SHARE * words.get((owner, seq - 1), 0.0) + top * expected.share(match)
 
     return [m._replace(score=m.score + added(m)) for m in matches]
+
+
+def read_replies(
+    tx: Transaction, hits: Sequence[TextMatch], scope: SearchScope, *, highest: int
+) -> Mapping[int, Mapping[int, str]]:
+    """Return what the assistant wrote after each question of a user among `hits`: texts by seq, by the question's id.
+
+    Only messages in scope, with an id up to `highest`.
+    """
+    questions = [m for m in hits if m.is_message and m.row[5] == "user" and _ASKS.search(m.text[:_EXAMINED_CHARS])]
+    if not questions or scope.role is not None:
+        return {}
+    questions = questions[:_ANSWERED_HITS]
+    rows = ", ".join(["(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))"] * len(questions))
+    values: list[Value] = [v for m in questions for v in (m.row[0], m.conversation_id, m.row[4])]
+    following = (
+        "SELECT MIN(m.seq) FROM message m WHERE m.conversation = anchor.conversation AND m.seq > anchor.seq"
+        f" AND m.seq <= anchor.seq + {_MAX_TURN} AND m.kind = 'user'"
+    )
+    last = (
+        "SELECT MAX(m.seq) FROM message m WHERE m.conversation = turn.conversation AND m.seq > turn.seq"
+        " AND m.seq < turn.next AND m.kind = 'assistant'"
+    )
+    where, more = scope.conditions("m")
+    sql = (
+        f"WITH anchor (id, conversation, seq) AS (VALUES {rows}), turn (id, conversation, seq, next) AS ("
+        f" SELECT id, conversation, seq, COALESCE(({following}), seq + {_MAX_TURN + 1}) FROM anchor),"
+        " range (id, conversation, lo, hi, next) AS ("
+        f" SELECT id, conversation, seq + 1, seq + {_FIRST_MESSAGES}, next FROM turn UNION ALL"
+        f" SELECT id, conversation, ({last}), ({last}), next FROM turn)"
+        " SELECT range.id, m.seq, m.body, m.encoding FROM range JOIN message m ON m.conversation = range.conversation"
+        " AND m.seq BETWEEN range.lo AND range.hi JOIN conversation c ON c.id = m.conversation"
+        f" WHERE m.seq < range.next AND m.kind = 'assistant' AND m.id <= ?{where}"
+    )
+    replies: dict[int, dict[int, str]] = defaultdict(dict)
+    for ident, seq, body, encoding in tx.rows(sql, [*values, highest, *more]):
+        if text := decode_or_placeholder(body, encoding, "assistant", seq=seq).text.strip():
+            replies[ident][seq] = text
+    return replies
+
+
+def best_reply(replies: Mapping[int, str], ranker: Ranker) -> int:
+    """Return the seq of the message that answers best; the last one of a turn mostly does."""
+    last = max(replies)
+
+    def rank(seq: int) -> tuple[float, int]:
+        score = ranker.score(replies[seq], kind="assistant").score
+        return round(score * (_LAST_SHARE if seq == last else 1.0), 6), seq
+
+    return max(replies, key=rank)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from perdure.store.search.query import SearchQuery, Term
 from perdure.store.search.tokenizer import strip_accents
@@ -25,7 +27,10 @@ from perdure.store.search.words import STOP_WORDS
 RANKED_CHARS = 65_536
 # Letters in lower case, digits as they are, everything else a space.
 _ASCII_FOLD = bytes(ord(chr(c).lower()) if chr(c).isalnum() and c < 128 else ord(" ") for c in range(256))
+_ASCII = bytes(range(128))
 _STOP_BYTES = frozenset(w.encode() for w in STOP_WORDS)
+# Follows a symbol that is shown as an emoji.
+_EMOJI_STYLE = "\ufe0f"
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -204,9 +209,22 @@ def _saturate(count: int, discount: float) -> float:
 
 def _split(text: str) -> Sequence[str | bytes]:
     """Return the words of a text in one case and without accents, as bytes if they are ASCII."""
-    if text.isascii():
-        return text.encode().translate(_ASCII_FOLD).split()
+    if text.isascii() or _has_ascii_words(text):
+        return text.encode("ascii", "replace").translate(_ASCII_FOLD).split()
     return _WORDS.findall(strip_accents(text).casefold())
+
+
+def _has_ascii_words(text: str) -> bool:
+    """Return whether all letters are ASCII: the dashes, arrows and frames of tool output only separate words."""
+    others = text.encode("utf-8", "replace").translate(None, _ASCII).decode()
+    return all(map(_is_separator, set(others)))
+
+
+@lru_cache(maxsize=4_096)
+def _is_separator(character: str) -> bool:
+    """Return whether a character separates words, as normalization leaves it too."""
+    normal = unicodedata.normalize("NFKD", character)
+    return all(unicodedata.category(c)[0] in "PSZ" or c == _EMOJI_STYLE for c in normal)
 
 
 def split_words(text: str) -> set[str | bytes]:

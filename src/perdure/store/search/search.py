@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.core.errors import StoreError
-from perdure.core.ports import Page, SearchHit, SearchReport, WordCount
+from perdure.core.ports import Page, SearchAnswer, SearchHit, SearchReport, WordCount
 from perdure.core.visibility import Visibility
 from perdure.store.db.database import Row, Transaction, Value, to_int, to_text, to_time_ms
 from perdure.store.messages import stored_text
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import StoreContext
 from perdure.store.search.addresses import Addresses
-from perdure.store.search.answers import expected_answer, with_answers, working_sessions
+from perdure.store.search.answers import best_reply, expected_answer, read_replies, with_answers, working_sessions
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
 from perdure.store.search.matches import (
@@ -123,9 +123,9 @@ class SearchIndex:
             self.vectors.start()
         work = _Search(self._context, self._outputs, self.vectors, query, enough=max(_RANKED, end + 1))
         matches = self._context.database.read(
-            lambda tx: work.run(tx, build_scope(tx, scope, visibility), highest=highest)
+            lambda tx: work.run(tx, build_scope(tx, scope, visibility), highest=highest, page=slice(start, end))
         )
-        hits = tuple(work.to_hit(m) for m in matches[start:end])
+        hits = _with_own_answers([work.to_hit(m) for m in matches[start:end]])
         following = f"{end}.{work.highest}" if len(matches) > end and end < MAX_RESULTS else None
         return SearchReport(
             hits, work.word_counts(), query.ignored, int(work.texts), following, indexed_share=work.indexed_share
@@ -151,10 +151,20 @@ class _Search:
         self.texts = 0.0
         self.indexed_share = 1.0
         self.highest = 0
+        self._ranker = Ranker(query, [0.0] * len(query.terms))
         self._snippets = Snippets((), ())
+        self._replies: Mapping[int, Mapping[int, str]] = {}
 
-    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None) -> list[TextMatch]:
-        """Return the ranked matches, best first; `highest` keeps pages of one search on the same messages."""
+    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None, page: slice) -> list[TextMatch]:
+        """Return the ranked matches, best first, and read the replies to the questions on a page.
+
+        `highest` keeps pages of one search on the same messages.
+        """
+        matches = self._rank(tx, scope, highest)
+        self._replies = read_replies(tx, matches[page], scope, highest=self.highest)
+        return matches
+
+    def _rank(self, tx: Transaction, scope: SearchScope, highest: int | None) -> list[TextMatch]:
         self.indexed_share = load_progress(tx).share
         messages, outputs = _id_ranges(tx, highest)
         if messages is None:
@@ -169,7 +179,7 @@ class _Search:
             (sum(s.postings[n].total for s in searches), all(s.postings[n].is_complete for s in searches))
             for n in range(len(self._query.terms))
         ]
-        ranker = Ranker(self._query, weights)
+        ranker = self._ranker = Ranker(self._query, weights)
         self._snippets = Snippets(self._query.terms, ranker.weights)
         matches = list(self._messages(tx, searches[0], ranker, scope))
         if len(searches) > 1:
@@ -261,7 +271,16 @@ class _Search:
             marks=marks,
             score=round(match.score, 4),
             matched=tuple(t.label for t in matched if not t.is_part),
+            answer=self._answer(match),
         )
+
+    def _answer(self, match: TextMatch) -> SearchAnswer | None:
+        replies = self._replies.get(match.row[0]) if match.is_message else None
+        if not replies:
+            return None
+        seq = best_reply(replies, self._ranker)
+        line, marks, _ = self._snippets.excerpt(replies[seq])
+        return SearchAnswer(f"m:{seq}", highlight(line, marks), line, marks)
 
     def word_counts(self) -> tuple[WordCount, ...]:
         return tuple(
@@ -344,6 +363,15 @@ class _Search:
                     return passage
                 tail = chunk[-_OVERLAP_CHARS:]
         return None
+
+
+def _with_own_answers(hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
+    """Leave out the answers that are hits themselves."""
+    listed = {(h.conversation_id, h.address) for h in hits}
+    return tuple(
+        replace(h, answer=None) if h.answer is not None and (h.conversation_id, h.answer.address) in listed else h
+        for h in hits
+    )
 
 
 def _joined(match: TextMatch, call: str, ranker: Ranker) -> TextMatch:

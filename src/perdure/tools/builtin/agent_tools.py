@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from perdure.core.display import describe_report, full_address
+from perdure.core.display import answer_line, describe_report, full_address
 from perdure.core.errors import NotFound, StoreError, ToolError
 from perdure.core.ports import Asker, ContextControl, ContextReading, Page, Search, SearchHit, Spawner
 from perdure.core.visibility import only
@@ -171,7 +171,8 @@ class SessionSearch:
                 continue
             # The snippet has the match, which may be far behind the beginning of a long text.
             text = page.text if page.next_offset is None else f"{hit.snippet}\n…\n{page.text}"
-            passages.append(CitedPassage(address, text))
+            answer = f"\n{answer_line(hit, context.conversation_id)}" if hit.answer else ""
+            passages.append(CitedPassage(address, f"{text}{answer}"))
         return passages
 
     def session_search(
@@ -234,7 +235,8 @@ def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:
     address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
     share = f" · {len(hit.matched)} of {words} words" if words > 1 else ""
     where = f" · from character {hit.offset - hit.offset % _ROUNDED_CHARS}" if hit.offset > _FAR_CHARS else ""
-    return f"{address} · {hit.role} · {when}{title}{share}{where}\n{hit.snippet}"
+    answer = f"\n{answer_line(hit, context.conversation_id)}" if hit.answer else ""
+    return f"{address} · {hit.role} · {when}{title}{share}{where}\n{hit.snippet}{answer}"
 
 
 def format_page(page: Page, *, argument: str = "offset") -> str:

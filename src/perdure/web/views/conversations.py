@@ -8,7 +8,7 @@ from dataclasses import replace
 from perdure.commands.titles import title_of
 from perdure.core.display import describe_report
 from perdure.core.errors import NotFound
-from perdure.core.ports import SearchHit, SearchReport
+from perdure.core.ports import SearchAnswer, SearchHit, SearchReport
 from perdure.store.ledger import prompt_size_since
 from perdure.store.listing import NEWEST_FIRST, ConversationFilter, ListedConversation, ListOrder
 from perdure.store.records import CallRecord, Conversation
@@ -21,6 +21,7 @@ from perdure.web.schemas import (
     FiguresRow,
     Filters,
     GaugeRow,
+    SearchAnswerRow,
     SearchHitRow,
     SearchPage,
     SessionRow,
@@ -154,7 +155,12 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
         created_at=hit.created_at_ms,
         snippet=hit.excerpt,
         marks=list(hit.marks),
+        answer=_answer_row(hit.answer) if hit.answer is not None else None,
     )
+
+
+def _answer_row(answer: SearchAnswer) -> SearchAnswerRow:
+    return SearchAnswerRow(seq=int(answer.address.removeprefix("m:")), snippet=answer.excerpt, marks=list(answer.marks))
 
 
 def _report(scoped: ScopedStore, filters: ConversationFilter, query: str, limit: int) -> SearchReport:

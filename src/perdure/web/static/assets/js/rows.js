@@ -63,6 +63,11 @@ function contextFill({ context_tokens: tokens, window }) {
   return h("span", { class: tokens > window ? "context over" : "context", title: words }, bar, `${percent(tokens, window)} of ${short(window)}`);
 }
 
+function answerLine(conversation, answer) {
+  const link = h("a", { href: messageLink(conversation, answer.seq) }, "answer");
+  return h("p", { class: "snippet", dir: "auto" }, "→ ", link, ": ", marked(answer.snippet, answer.marks));
+}
+
 export function hitRow(hit) {
   const address = hit.seq === null ? linkTo(hit.conversation_id) : messageLink(hit.conversation_id, hit.seq);
   return h(
@@ -73,6 +78,7 @@ export function hitRow(hit) {
       { class: "row-main" },
       h("a", { href: address, class: "row-title" }, hit.title || "Untitled"),
       h("p", { class: "snippet", dir: "auto" }, marked(hit.snippet, hit.marks)),
+      hit.answer ? answerLine(hit.conversation_id, hit.answer) : null,
       h(
         "p",
         { class: "facts" },

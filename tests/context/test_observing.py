@@ -1,5 +1,8 @@
 """Per-message work as messages come: not for a conversation that may never be compacted, in time for one that will."""
 
+import subprocess
+import sys
+
 from perdure.context.compressor import ContextCompressor
 from perdure.core.messages import Entry, assistant, user
 
@@ -53,3 +56,24 @@ def test_a_compaction_asked_for_early_reads_what_was_left():
 
     assert made.record is not None
     assert "src/app/main.py" in "".join(made.record.sections.values())
+
+
+def test_the_first_reply_does_not_wait_for_the_import_of_the_record():
+    code = """
+import sys, threading
+from perdure.context.compressor import ContextCompressor
+from perdure.core.messages import Entry, assistant, user
+
+engine = ContextCompressor(context_length=200_000)
+asked = [Entry(n, user(f"{n}: " + "The build of src/app/main.py failed with code 4711. " * 20)) for n in range(60)]
+engine.observe(asked)
+assert "perdure.context.handoff_writer" not in sys.modules
+engine.observe([Entry(200, assistant("Done."))])
+assert not any(e.memoized("facts") for e in asked)
+for thread in threading.enumerate():
+    if thread.name == "perdure-import":
+        thread.join()
+engine.observe([Entry(201, assistant("Done."))])
+assert all(e.memoized("facts") for e in asked)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

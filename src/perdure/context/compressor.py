@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from perdure.config.sections import CompressionSettings
@@ -115,6 +118,7 @@ _HALF_WAY = 0.5
 # From this share on at most so many after each reply, while no request waits for it.
 _FIRST_SHARE = 0.05
 _MOST_AFTER_REPLY = 100
+_WRITER = "perdure.context.handoff_writer"
 
 
 class ContextCompressor(ContextEngine):
@@ -219,13 +223,16 @@ class ContextCompressor(ContextEngine):
         if share >= _HALF_WAY:
             self._read(len(self._unread))
         elif share >= _FIRST_SHARE and entries and _ends_turn(entries[-1].message):
-            self._read(_MOST_AFTER_REPLY)
+            if _is_writer_imported():
+                self._read(_MOST_AFTER_REPLY)
+            else:
+                # Compiling its patterns takes longer than a caller should wait for a reply that is there.
+                threading.Thread(target=_import_writer, name="perdure-import", daemon=True).start()
 
     def _read(self, most: int) -> None:
         """Analyze the oldest unread messages."""
-        # Slow to import, and a prompt is drawn before. What writes a handoff is imported with it.
-        from perdure.context import handoff_writer  # noqa: F401
-        from perdure.context.record.record import prepare
+        _import_writer()
+        from perdure.context.record.record import prepare  # slow to import, and a prompt is drawn before
 
         entries, self._unread = self._unread[:most], self._unread[most:]
         prepare(entries)
@@ -489,6 +496,16 @@ class ContextCompressor(ContextEngine):
         window = self._services.summary_window
         if window is not None and window < self._window and once.is_due(f"small_summary_window.{provider}/{model}"):
             self._notices.append(small_summary_window_notice(window, self._window))
+
+
+def _import_writer() -> None:
+    """Import what analyzes messages and writes handoffs."""
+    import_module(_WRITER)
+
+
+def _is_writer_imported() -> bool:
+    """Whether that import is complete; its last lines define the writer."""
+    return hasattr(sys.modules.get(_WRITER), "HandoffWriter")
 
 
 def _ends_turn(message: Message) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+import sys
 from pathlib import Path
 
 from perdure.testing.simulator import Say, Simulator
@@ -45,6 +46,17 @@ def test_a_path_in_piped_text_attaches_nothing(tmp_path: Path) -> None:
     assert not any("TOPSECRET" in body for body in sent)
     assert "MY NOTES" in sent[0]
     assert all("look at @secret.env" in body for body in sent)
+
+
+def test_a_piped_question_needs_no_chat_before_it(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
+    with Simulator(script=["Blue."]) as sim:
+        options = ("--set", f"model.base_url={sim.base_url}", "--set", "model.name=m-1")
+        command = [sys.executable, "-m", "perdure", *options]
+        question = "name one colour\n"
+        run = subprocess.run(command, input=question, env=environ, cwd=tmp_path, capture_output=True, text=True)
+        assert (run.returncode, run.stdout) == (0, "Blue.\n"), run.stderr
+        assert "name one colour" in str(sim.requests[-1].body)
 
 
 def test_an_answer_cannot_steer_a_terminal_and_a_pipe_gets_it_as_it_is(tmp_path: Path) -> None:

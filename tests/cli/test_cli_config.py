@@ -156,7 +156,11 @@ def test_a_provider_nobody_knows_is_refused_unless_it_has_an_address(tmp_path: P
         assert "provider 'nonsense' is not known and has no base_url; known: anthropic, openai," in refused.err
         assert perdure(tmp_path, "config", "set", key, "nous").status == 0
     perdure(tmp_path, "config", "set", "model.base_url", "http://127.0.0.1:9/v1")
-    assert perdure(tmp_path, "config", "set", "model.provider", "house").status == 0
+    own = perdure(tmp_path, "config", "set", "model.provider", "house")
+    assert (own.status, own.err) == (0, "")
+    mistyped = perdure(tmp_path, "config", "set", "model.provider", "antropic")
+    assert (mistyped.status, mistyped.out) == (0, "model.provider = antropic\n")
+    assert "'antropic' is not a known provider; did you mean 'anthropic'?" in mistyped.err
     assert perdure(tmp_path, "config", "set", "auxiliary.compression.provider", "auto").status == 0
 
 

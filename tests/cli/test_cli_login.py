@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from perdure.cli.main import cli
 from perdure.cli.style import runnable
 from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for, origin_of
+from perdure.config.load import load
 from perdure.core.errors import ConfigError
 from perdure.providers.routes import endpoint_for
 from perdure.tools.credential_paths import CREDENTIAL_PATTERN
@@ -130,6 +131,20 @@ def test_the_hints_leave_out_an_address_that_is_not_the_providers(home: Path) ->
         assert CliRunner().invoke(cli, arguments, catch_exceptions=False).exit_code == 0
     assert (home / "config.yaml").read_text().strip() == "model: {provider: openai}"
     assert "model.base_url" not in run("openai", typed=KEY).output
+
+
+def test_the_hints_for_an_address_are_commands_that_use_it(home: Path) -> None:
+    shown = run("http://ann:secret@127.0.0.1:18089/v1/", typed=KEY).output
+    address = "http://127.0.0.1:18089/v1"
+    assert f"--set model.base_url={address} chat -p custom\n" in shown
+    assert "secret" not in shown
+    always = next(line for line in shown.splitlines() if line.startswith("Always:"))
+    for command in always.removeprefix("Always:").split("&&"):
+        arguments = command.split()[command.split().index("config") :]
+        assert CliRunner().invoke(cli, arguments, catch_exceptions=False).exit_code == 0
+    model = load().settings.model
+    assert (model.base_url, model.provider) == (address, "custom")
+    assert endpoint_for(model.provider, model="m", base_url=model.base_url, lookup=api_key_for).api_key == KEY
 
 
 def test_a_key_for_a_custom_address_is_sent_there_and_nowhere_else(home: Path) -> None:

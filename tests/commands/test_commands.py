@@ -263,7 +263,9 @@ def test_new_and_resume_by_any_id_of_the_chain(chat_surface: FakeSurface) -> Non
     assert chat_surface.agent.session_id is None
     assert "Resumed" in chat_surface.do(f"/resume {first}").text
     assert chat_surface.agent.session_id == tip
+    assert f"Resumed {conversation} " in chat_surface.do(f"/resume {conversation}/m:3").text
     assert chat_surface.do("/resume c_nowhere").level == "error"
+    assert chat_surface.do("/resume c_nowhere/m:3").level == "error"
     assert "  you: " in chat_surface.do("/resume last").text
     assert chat_surface.do("/resume 1").text == chat_surface.do("/resume last").text
     assert "has no number 99" in chat_surface.do("/resume 99").text

@@ -156,6 +156,7 @@ def test_bad_key_wrong_model_and_wrong_address_each_say_what_where_and_what_to_t
         error = failure(sim, "anthropic_messages")
         assert "no model 'm-1' here (404)" in str(error)
         assert f"{sim.root_url}/v1/models" in str(error)
+        assert "`perdure models`" in str(error)
         wrong = Endpoint("custom", f"{sim.root_url}/nowhere", "chat_completions", "m-known")
         with pytest.raises(ProviderError, match=r"nothing at this address.*Check `model.base_url`"):
             asyncio.run(once().send(wrong, request("hi")))

@@ -42,7 +42,8 @@ def perdure(home: Path, *arguments: str, **environ: str) -> Run:
 def perdure_process(home: Path, *arguments: str, **environ: str) -> Run:
     """The same as a process of its own, with nothing else of this machine's environment but PATH."""
     given = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home), **environ}
-    done = subprocess.run([sys.executable, "-m", "perdure", *arguments], env=given, capture_output=True, text=True)
+    command = [sys.executable, "-m", "perdure", *arguments]
+    done = subprocess.run(command, env=given, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return Run(done.returncode, done.stdout, done.stderr)
 
 

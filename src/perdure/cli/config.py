@@ -217,11 +217,13 @@ def _check_fallbacks(key: str, value: str) -> None:
 
 
 def _check_provider(key: str, value: str) -> None:
-    """Refuses a provider that no call could go to: neither known nor given an address. Raises ConfigError."""
+    """Refuse a provider that is neither known nor given an address; warn of a mistyped one. Raises ConfigError."""
+    from difflib import get_close_matches
+
     from perdure.config import keys
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
-    from perdure.providers.registry import find_provider
+    from perdure.providers.registry import PROVIDERS, find_provider
     from perdure.providers.routes import describe_unknown_provider
 
     name = value.strip()
@@ -234,6 +236,8 @@ def _check_provider(key: str, value: str) -> None:
         return
     if not has_address:
         raise ConfigError(f"{describe_unknown_provider(name)}. For one of your own set {base_url} first")
+    if close := get_close_matches(name, [row.name for row in PROVIDERS], n=1, cutoff=0.8):
+        click.echo(f"perdure: {name!r} is not a known provider; did you mean {close[0]!r}?", err=True)
 
 
 @config.command()

@@ -68,7 +68,7 @@ def login(
 
             login_codex(flags or {}, way="device" if is_device else "by_hand" if no_browser else "browser")
         else:
-            _store(keys, target, flags or {})
+            _store(keys, target, flags or {}, url=provider or "")
 
 
 @click.command()
@@ -142,7 +142,7 @@ def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | str:
     return row if row is not None and row.needs_key else _at_address(model.base_url)
 
 
-def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any]) -> None:
+def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any], *, url: str) -> None:
     from perdure.cli.style import echo_wrapped, runnable
     from perdure.config.api_keys import SERVICE, overrides_stored_key
 
@@ -157,6 +157,8 @@ def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any
     click.echo(runnable(f"Remove:  perdure login --remove {label}"))
     if isinstance(target, str):
         click.echo("It is sent to that address and to no other.")
+        if "://" in url:
+            click.echo(_address_hints(target, url))
         return
     row = target
     if overrides_stored_key(variable):
@@ -167,6 +169,19 @@ def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any
         echo_wrapped(f"Note:    model.base_url is {address}; “Always” takes it out, so that the key is not sent there.")
         keep = ["perdure config unset model.base_url", "perdure config unset model.name", *keep]
     click.echo(runnable(f"Use it:  {start}\nAlways:  {' && '.join(keep)}"))
+
+
+def _address_hints(origin: str, url: str) -> str:
+    """Return the commands that use the server at `url`; a name and a password in it are left out."""
+    from shlex import quote
+    from urllib.parse import urlsplit
+
+    from perdure.cli.style import program_name, runnable
+
+    address = quote(origin + urlsplit(url).path.rstrip("/"))
+    keep = [f"perdure config set model.base_url {address}", "perdure config set model.provider custom"]
+    start = f"{program_name()} --set model.base_url={address} chat -p custom"
+    return f"Use it:  {start}\nAlways:  {runnable(' && '.join(keep))}"
 
 
 def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from io import StringIO
 from typing import TextIO
 
 import click
@@ -86,12 +87,21 @@ def cli(ctx: click.Context, flags: tuple[str, ...]) -> None:
     ctx.obj = dict(map(_flag, flags))
     if ctx.invoked_subcommand is not None:
         return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) and not _has_piped_text():
         click.echo(ctx.get_help())
         return
     command = COMMANDS["chat"].load()
     with command.make_context("chat", [], parent=ctx) as chat:
         command.invoke(chat)
+
+
+def _has_piped_text() -> bool:
+    """Whether a question is piped in; it stays readable for the chat."""
+    if sys.stdin.isatty():
+        return False
+    text = sys.stdin.read()
+    sys.stdin = StringIO(text)
+    return bool(text.strip())
 
 
 def _flag(text: str) -> tuple[str, str]:

@@ -25,12 +25,13 @@ def new(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def resume(surface: CommandContext, argument: str) -> CommandResult:
-    """Go on with a conversation, by an id or by its number in `/sessions`; shows its last exchange."""
+    """Go on with a conversation, by an id, a search hit's address or its number in `/sessions`; shows its end."""
     if not argument:
         return sessions(surface, "")
     if argument == "last" or argument.isdecimal():
         argument = _numbered(surface, 1 if argument == "last" else int(argument))
-    conversation = surface.store.conversations.get(argument, visibility=surface.visibility)
+    conversation_id = argument.partition("/")[0]
+    conversation = surface.store.conversations.get(conversation_id, visibility=surface.visibility)
     surface.open(conversation.tip_session_id)
     entries = surface.store.history(conversation.tip_session_id).entries
     title = f"Resumed {conversation.id} {_titled(conversation.title)}({count(len(entries), 'message')} in view)."

@@ -157,3 +157,14 @@ def test_delegated_agents_are_numbered_and_their_steps_belong_to_them() -> None:
 def test_a_stopped_turn_marks_the_calls_of_helpers_too() -> None:
     text = _written(HelperStarted("h1", "look"), ToolStarted(BUILD, helper="h1"), TurnFinished("interrupted", ""))
     assert "■ terminal make all · stopped\n" in text
+
+
+def test_a_call_that_waits_for_its_approval_is_counted_once_it_runs() -> None:
+    clock = HandClock()
+    activity = _activity(ToolStarted(BUILD), clock=clock)
+    activity.hold(BUILD.id)
+    clock.now_s += 8
+    assert activity.lines(80) == ["● terminal make all … waiting for you"]
+    activity.release(BUILD.id)
+    clock.now_s += 2
+    assert activity.lines(80) == ["● terminal make all … 2 s"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from perdure.app.runtime import route_of
 from perdure.cli.chat.command_context import ChatCommandContext
-from perdure.cli.chat.status import closing_lines, route_lines, status_line
+from perdure.cli.chat.status import closing_lines, route_lines, status_line, window_note
 from perdure.cli.main import cli
 from perdure.commands.context import totals_lines
 from perdure.commands.registry import all_commands
@@ -178,7 +179,7 @@ def test_resume_in_a_chat_with_another_window_reports_it_once(home: Path) -> Non
             chat.see("/128,000")
             chat.type(f"/resume {session_id}\r")
             chat.see("The window is 128,000 tokens here; in this conversation it was 12,000.")
-            chat.see(f"--set model.context_length=12000 --resume {session_id}")
+            chat.see("--set model.context_length=12000 chat --resume c_")
             chat.type("more\r")
             chat.see("Two.")
         assert chat.shown.count("The window is 128,000") == 1
@@ -330,3 +331,41 @@ def test_the_cost_of_free_and_unpriced_models_together_is_unknown_and_never_0(ho
         assert list(closing_lines(surface))[-1].split() == ["cost", "$0.2500+"]
         surface.close()
         surface.store.close()
+
+
+@pytest.mark.parametrize("model", ["m-1", "m-2"])
+def test_a_resumed_conversation_has_the_model_that_was_chosen_from_several(home: Path, model: str) -> None:
+    with Simulator(models=("m-1", "m-2"), script=["One.", "Two."]) as sim:
+        flags = {"model.base_url": sim.base_url}
+        surface = ChatCommandContext(flags, offers_models=True)
+        assert surface.agent.endpoint.model == "m-1"
+        surface.choose_model(model)
+        surface.agent.chat("hello")
+        session_id = surface.session_id
+        surface.store_choices()
+        surface.close()
+        surface.store.close()
+        surface = ChatCommandContext(flags, session_id=session_id, offers_models=True)
+        assert (surface.agent.endpoint.model, surface.unchosen_models) == (model, ())
+        surface.close()
+        surface.store.close()
+
+
+def test_an_assumed_window_is_neither_reported_nor_offered(home: Path) -> None:
+    flags = {"model.base_url": "http://127.0.0.1:1/v1", "model.name": "m-1"}
+    with (
+        Simulator(models=("m-1",), script=["One."]) as sim,
+        opened({**flags, "model.base_url": sim.base_url, "model.context_length": "12000"}) as surface,
+    ):
+        surface.agent.chat("hello")
+        session_id = surface.session_id or ""
+    with opened(flags, session_id) as surface:
+        surface.agent.measure()
+        assert surface.agent.gauge.is_assumed
+        assert window_note(surface) is None
+        call = surface.store.ledger.calls(session_id, limit=1)[0]
+        surface.store.ledger.record_call(replace(call, window_tokens=128_000))
+    with opened({**flags, "model.context_length": "12000"}, session_id) as surface:
+        surface.agent.measure()
+        assert surface.agent.gauge.window == 12_000
+        assert window_note(surface) is None

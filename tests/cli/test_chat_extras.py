@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import stat
 import threading
 import time
@@ -269,3 +270,10 @@ def test_pager_and_shell_are_the_users() -> None:
     assert pager({"PAGER": "cat -A"}) == ["cat", "-A"]
     assert pager({"PAGER": "/no/such/pager"}) is None
     assert os.name == "nt" or (pager({}) or ["less", "-R"])[-1] == "-R"
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
+def test_the_prompt_of_less_shows_how_to_close_it_unless_the_user_has_one() -> None:
+    assert any(option.startswith("-P") and "q closes" in option for option in pager({}) or [])
+    assert pager({"LESS": "-Pmine -i"}) == ["less", "-R"]
+    assert pager({"PAGER": "less -Pmine"}) == ["less", "-Pmine", "-R"]

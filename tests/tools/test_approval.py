@@ -398,7 +398,7 @@ def test_approval_request_describes_what_always_allows(tmp_path: Path) -> None:
     runtime = GuardedRuntime(tmp_path, approver)
     runtime.run("terminal", command="rm -rf src")
     assert "everything of the kind delete-tree, in every folder" in approver.requests[0].covers
-    assert "until revoked" in approver.requests[0].covers
+    assert "until revoked with `perdure approvals revoke delete-tree`" in approver.requests[0].covers
     runtime.run("terminal", command="cat ~/.ssh/id_rsa")
     assert "asked every time" in approver.requests[1].covers
 
@@ -417,6 +417,7 @@ def test_the_dangerous_part_is_named_as_it_is_written(tmp_path: Path) -> None:
         ("ls && cat ~/.ssh/id_rsa", "cat ~/.ssh/id_rsa"),
         ('cd . ; touch "$HOME/my notes"', 'touch "$HOME/my notes'),
         ("echo x > ~/thesis.tex; ls", "echo x > ~/thesis.tex"),
+        ('for d in a b; do rm -rf "data/$d/old"; done && ls', 'rm -rf "data/$d/old"'),
     ):
         approver = ScriptedApprover("no")
         GuardedRuntime(tmp_path, approver).run("terminal", command=command)

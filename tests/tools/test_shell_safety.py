@@ -757,3 +757,14 @@ def test_inline_code_asks_for_what_it_sends_and_for_paths_built_from_the_home(co
 
 def test_inline_code_that_is_very_long_is_not_read() -> None:
     assert _kinds("python3 -c '" + "x = 1\n" * 10_000 + "'") == {"unreadable"}
+
+
+@pytest.mark.spec("J6")
+def test_the_reason_fits_how_much_of_the_system_is_deleted() -> None:
+    def reasons(command: str) -> set[str]:
+        return {d.why for d in find_dangers(command, WHERE) if d.kind == "delete-everything"}
+
+    loop = "for d in a b; do rm -rf /srv/generated/$d/output; done"
+    assert reasons(loop) == {"it deletes files outside the workspace, in a folder of the system"}
+    for command in ("rm -rf /srv", "rm -rf /", "rm -rf /home", "rm -rf ~", "rm -rf /srv/*"):
+        assert reasons(command) == {KINDS["delete-everything"].why}

@@ -154,7 +154,7 @@ def status_line(event: Event) -> str | None:
         case RetryScheduled(verdict=verdict, wait_s=wait_s, attempt=attempt):
             return f"{verdict.kind.replace('_', ' ')}: trying again in {math.ceil(wait_s)} s (attempt {attempt})"
         case ModelSwitched(old, new, reason):
-            return f"model {old} → {new} ({reason})"
+            return f"model {old} → {new} ({reason})" if old != new else f"model {new} ({reason})"
         case Notice(text=text):
             return text
         case _:

@@ -45,7 +45,9 @@ def compress(surface: CommandContext, argument: str) -> CommandResult:
 def _lines(report: CompactionReport, messages_before: int) -> list[str]:
     if report.outcome == "nothing_to_do" and report.message:
         return [report.message, *report.notices]
-    lines = [_HEADLINES[report.outcome]]
+    # A digest's own message names its reason.
+    has_headline = report.outcome == "digest" and bool(report.message)
+    lines = [report.message if has_headline else _HEADLINES[report.outcome]]
     if report.outcome in ("compacted", "digest"):
         before, after = report.before_tokens, report.after_tokens
         whole = max(before, after)
@@ -57,7 +59,7 @@ def _lines(report: CompactionReport, messages_before: int) -> list[str]:
             f"after  {bar(after, whole)} {tokens(after):>9} tokens in {counts[1]}",
             "Nothing is lost: /expand opens what the handoff stands for, /undo takes it back.",
         ]
-    if report.message:
+    if report.message and not has_headline:
         lines.append(report.message)
     return [*lines, *report.notices]
 

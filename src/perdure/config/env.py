@@ -108,13 +108,22 @@ def user_shell(command: str, environ: Mapping[str, str] | None = None) -> list[s
     return [environ.get("SHELL", "").strip() or "/bin/sh", "-c", command]
 
 
+# One option of less for its short prompt; a colon and a full stop are special in it.
+_LESS_PROMPT = r"-PsSpace turns the page, q closes?e (end).\ "
+
+
 def pager(environ: Mapping[str, str] | None = None) -> list[str] | None:
     """Return the user's pager as arguments, `less` by default; None where there is none."""
     environ = os.environ if environ is None else environ
     command = shlex.split(environ.get("PAGER", "").strip()) or ["less"]
     if shutil.which(command[0]) is None:
         return None
-    return [*command, "-R"] if Path(command[0]).name == "less" and "-R" not in command else command
+    if Path(command[0]).name != "less":
+        return command
+    # A prompt of the user's own, in PAGER or LESS, stays.
+    has_prompt = any(option.startswith(("-P", "--prompt")) for option in (*command, *environ.get("LESS", "").split()))
+    prompt = [] if has_prompt else [_LESS_PROMPT]
+    return [*command, *prompt, *(["-R"] if "-R" not in command else [])]
 
 
 def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iterable[str] = ()) -> dict[str, str]:

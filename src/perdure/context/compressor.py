@@ -392,10 +392,13 @@ class ContextCompressor(ContextEngine):
         return OneTimeNotices(self._services.state or MemoryState()).is_due(notice)
 
     def _describe(self, written: WriteResult, after: int, count: int, unread: int) -> str:
-        how = "by code alone" if written.handoff.is_digest else f"by {written.handoff.model}"
-        text = f"Compacted {count:,} messages into a handoff written {how}."
-        if written.trouble:
-            text += f" The summary could not be used ({written.trouble})."
+        reason = f"the summary could not be used ({written.trouble})" if written.trouble else ""
+        if written.handoff.is_digest:
+            why = f", because {reason}" if reason else ""
+            text = f"Compacted without a model{why}: a digest written by code replaces {count:,} messages."
+        else:
+            text = f"Compacted {count:,} messages into a handoff written by {written.handoff.model}."
+            text += f" At first {reason}." if reason else ""
         if after - unread > self.budgets.threshold_tokens:
             text += (
                 f" That is still above the threshold of {self.budgets.threshold_tokens:,}: what must be kept word for"

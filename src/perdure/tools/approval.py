@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ _PLAN_MODE = (
 _MAX_ACTION_CHARS = 20_000
 _ACTION_END_CHARS = 6_000
 # Longer dangerous parts are not searched for in the action.
+_MAX_REVOKED_CHARS = 100
 _MAX_LOCATED_CHARS = 500
 
 
@@ -238,7 +240,7 @@ class ApprovalGuard:
         home = re.escape(self._home.as_posix())
         words = [re.escape(word).replace(home, rf"(?:{home}|~|\$HOME|\$\{{HOME\}})[\"']?") for word in what.split()]
         match = re.search(r"[\s\"'\\]+".join(words), action) if words else None
-        return match.group() if match is not None else what
+        return match.group() if match is not None else _locate_expanded(what, action) or what
 
     async def _store_answer(self, answer: ApprovalAnswer, items: list[ApprovalItem], user_key: str) -> None:
         keys = {item.key for item in items if KINDS[item.kind].is_lasting}
@@ -254,6 +256,16 @@ class ApprovalGuard:
     def _store_always(self, user_key: str, keys: set[str]) -> None:
         if self._approvals is not None:
             self._approvals.set(user_key, sorted(self._load_always(user_key) | keys))
+
+
+def _locate_expanded(what: str, action: str) -> str:
+    """Return the command of which `what` is an expansion: the same up to its first variable; "" without one."""
+    name = what.partition(" ")[0]
+    for match in re.finditer(rf"(?<![\w./-]){re.escape(name)}\s[^;&|\n]*", action):
+        before, variable, _ = match.group().partition("$")
+        if variable and what.startswith(re.sub(r"[\"'\\]", "", before)):
+            return match.group().rstrip()
+    return ""
 
 
 def approved_kinds(approvals: KeyValue, user_key: str) -> list[str]:
@@ -379,9 +391,12 @@ def _describe_coverage(items: list[ApprovalItem]) -> str:
         return "This is asked every time: “session” and “always” allow it this once only."
     rest = "" if all(KINDS[item.kind].is_lasting for item in items) else " The rest is asked every time."
     listed = " and ".join(kinds)
+    keys = " ".join(dict.fromkeys(shlex.quote(item.key) for item in items if KINDS[item.kind].is_lasting))
+    is_short = len(keys) <= _MAX_REVOKED_CHARS and "\n" not in keys
+    revoke = f"revoke {keys}`" if is_short else "revoke`, by its name in `perdure approvals list`"
     return (
         f"“always” allows {listed}, in every folder and conversation, until revoked with"
-        " `perdure approvals revoke`; "
+        f" `perdure approvals {revoke}; "
         f"“session” until the program ends.{rest}"
     )
 

@@ -25,6 +25,7 @@ from perdure.core.events import (
 from perdure.core.messages import ToolCall
 
 TARGET_CHARS = 60
+_WAITING = "waiting for you"
 _PLAN_ROWS = 6
 _PLAN_MARKS = {"completed": "✓", "in_progress": "▸", "cancelled": "–"}
 
@@ -37,6 +38,8 @@ class RunningCall:
     began_s: float
     helper: str
     output: ToolOutput | None = None
+    # Whether it runs only once its approval is given.
+    is_asked: bool = False
 
 
 @dataclass(slots=True)
@@ -119,6 +122,17 @@ class Activity:
                 pass
         self._retry = None
 
+    def hold(self, call_id: str) -> None:
+        """Show that a call waits for its approval."""
+        for running in self._calls.values():
+            running.is_asked = running.is_asked or running.call.id == call_id
+
+    def release(self, call_id: str) -> None:
+        """Count the seconds of a call from its approval on."""
+        for running in self._calls.values():
+            if running.is_asked and running.call.id == call_id:
+                running.is_asked, running.began_s = False, self._clock_s()
+
     def helper(self, helper: str) -> Helper | None:
         return self._helpers.get(helper)
 
@@ -157,7 +171,8 @@ class Activity:
             steps = f" · {helper.steps} step{'s' if helper.steps != 1 else ''}" if helper.steps else ""
             what = named_call(calls[-1].call, width // 3) if calls else "thinking"
             since_s = now_s - (calls[-1].began_s if calls else helper.began_s)
-            row = f"◇ helper {helper.number}: {_short(helper.task, width // 3)}{steps} · {what} … {since_s:.0f} s"
+            since = _WAITING if calls and calls[-1].is_asked else f"{since_s:.0f} s"
+            row = f"◇ helper {helper.number}: {_short(helper.task, width // 3)}{steps} · {what} … {since}"
             yield self._ink.key(cut_row(row, width))
 
     def _call_rows(self, width: int) -> Iterator[str]:
@@ -167,7 +182,7 @@ class Activity:
                 continue
             output = running.output
             lines = f" · {count(output.lines, 'line')}" if output is not None and output.lines > 1 else ""
-            end = f" … {now_s - running.began_s:.0f} s{lines}"
+            end = f" … {_WAITING if running.is_asked else f'{now_s - running.began_s:.0f} s'}{lines}"
             target = named_call(running.call, width - len(running.call.name) - len(end) - 4)
             yield self._ink.key(cut_row(f"● {target}", width - len(end)) + end)
             if output is not None:

@@ -190,8 +190,9 @@ class ChatCommandContext:
             problem = str(error)
         if problem is not None:
             return f"This conversation was with {name}, which cannot be used here: {problem}. {present.model} goes on."
+        # The first listed model takes the open place, so the conversation's own may already be there.
+        self.unchosen_models = ()
         if (chain.main.provider, chain.main.model) != (present.provider, present.model):
-            self.unchosen_models = ()
             conversation.switch_model(chain)
         elif self._loaded.settings.model.name in (None, present.model):
             return ""

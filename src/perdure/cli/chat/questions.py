@@ -40,6 +40,8 @@ class PendingQuestion:
     is_approval: bool = False
     # Whether all but the first line of the text is a diff.
     has_diff: bool = False
+    # The tool call that waits for it; "" where it is not about one.
+    call_id: str = ""
     answer: concurrent.futures.Future[str] = field(default_factory=concurrent.futures.Future)
 
     def reply(self, text: str) -> None:
@@ -65,7 +67,13 @@ class TerminalQuestions:
         notes = tuple(note for note in (request.reason, request.covers) if note)
         text = f"May this run?  {request.action}"
         question = PendingQuestion(
-            text, APPROVAL_HINT, notes=notes, marked=request.dangerous, is_approval=True, has_diff=request.has_diff
+            text,
+            APPROVAL_HINT,
+            notes=notes,
+            marked=request.dangerous,
+            is_approval=True,
+            has_diff=request.has_diff,
+            call_id=request.call_id,
         )
         answer = (await self._put(question)).strip()
         if answer.lower() in _NO:

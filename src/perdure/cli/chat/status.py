@@ -10,6 +10,7 @@ from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.style import program_name
 from perdure.commands.format import bar, count, share, tokens, total_cost, usage_lines
 from perdure.config.env import is_secret_name, own_variables
+from perdure.models.windows import DEFAULT_WINDOW
 from perdure.providers.codec import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
 from perdure.providers.registry import missing_key
@@ -71,17 +72,20 @@ def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
 def window_note(surface: ChatCommandContext) -> str | None:
     """Report that the same model has another window than when a resumed conversation was left; None otherwise."""
     gauge, session_id = surface.agent.gauge, surface.session_id
-    if session_id is None or not gauge.window:
+    if session_id is None or not gauge.window or gauge.is_assumed:
         return None
     calls = surface.store.ledger.calls(session_id, limit=_RECENT_CALLS)
     last = next((call for call in reversed(calls) if call.task == "main"), None)
     if last is None or last.route.model != gauge.model or last.window_tokens in (None, gauge.window):
         return None
     was = last.window_tokens or 0
+    if was == DEFAULT_WINDOW:  # calls do not record whether it was only assumed
+        return None
+    conversation_id = surface.store.conversations.get(session_id).id
     flags = " ".join([*_flags(surface, (*_RESTORED, "model.context_length")), f"--set model.context_length={was}"])
     return (
         f"The window is {tokens(gauge.window)} tokens here; in this conversation it was {tokens(was)}."
-        f" To go on with that: {program_name()} {flags} --resume {session_id}"
+        f" To go on with that: {program_name()} {flags} chat --resume {conversation_id}"
     )
 
 

@@ -141,6 +141,14 @@ class ChatTranscript:
         self._drawn: tuple[tuple[str, int], str] = (("", 0), "")
         self._drawn_at_s = float("-inf")
 
+    def hold(self, call_id: str) -> None:
+        """Show that a call waits for its approval."""
+        self._work.hold(call_id)
+
+    def release(self, call_id: str) -> None:
+        """Show that the approval of a call has been answered."""
+        self._work.release(call_id)
+
     # -- events ------------------------------------------------------------------------------------------------------
 
     def show(self, event: Event) -> None:

@@ -406,6 +406,8 @@ class ChatApp:
 
     def _put_up(self, question: PendingQuestion) -> None:
         self._panel = QuestionPanel(question)
+        if self._transcript is not None:
+            self._transcript.hold(question.call_id)
         self._panel.notice = "Pause a moment to answer: you are typing."
         self._arm_question()
 
@@ -423,6 +425,8 @@ class ChatApp:
             lines = safe("\n".join((question.lasting_text, *question.notes[:1]))).split("\n")
             self._box.write("".join(f"{self.ink.warn(line)}\n" for line in wrap_lines(lines, self._box.width)))
             self._panel = None
+            if self._transcript is not None:
+                self._transcript.release(question.call_id)
             self._box.release()
             self._box.redraw()
 

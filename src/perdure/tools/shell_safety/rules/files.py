@@ -16,6 +16,9 @@ from perdure.tools.shell_safety.types import Danger, strip_taints, word_set
 _TREE_DELETERS = word_set("rimraf rimraf-cli del-cli deltree rmtree srm")
 _MAX_PATH_CHARS = 200
 _SCRATCH_ROOT = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/?")
+# Below the first folder of the system, such as /srv/app or /etc/nginx.
+_BELOW_SYSTEM = re.compile(r"/[^/]+/[^/]")
+_DELETES_BELOW_SYSTEM = "it deletes files outside the workspace, in a folder of the system"
 _DATABASE = re.compile(r"(?<!test)(?<!tmp)(?<!temp)(?<!cache)(?<!dev)\.(?:db|sqlite3?|mdb)\Z", re.I)
 _SITE_FOLDER = re.compile(r"/(?:public|public_html|www|wwwroot|htdocs|html)\Z")
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
@@ -99,7 +102,9 @@ def _path_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Dang
     if location.is_artefact or location.zone == "fresh" or (is_scratch and "**" not in path):
         return
     if kind := _protected_kind(location, is_tree):
-        yield Danger(kind, run.summary)
+        is_below = location.zone == "system" and _BELOW_SYSTEM.match(location.path) and not location.is_wide
+        is_partial = is_below and kind == "delete-everything" and not run.zones.contains_home(location.path)
+        yield Danger(kind, run.summary, _DELETES_BELOW_SYSTEM if is_partial else "")
     elif is_tree:
         kind = "delete-outside" if location.zone == "outside" else "delete-tree"
         if (

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.context.facts import facts_of, kind_of, parts_in, scan, weigh
-from perdure.context.record.sections import ValueUse, draw_index, rank_values
+from perdure.context.record.value_index import ValueUse, draw_index, rank_values
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 

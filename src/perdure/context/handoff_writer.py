@@ -18,9 +18,10 @@ from perdure.context.record.entries import EntryCache, count_chars
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.outline import CallLines
 from perdure.context.record.record import RecordSource, call_lines, draw_record
-from perdure.context.record.sections import ValueUse, draw_index, rank_values, write_sections
+from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
+from perdure.context.record.value_index import ValueUse, draw_index, rank_values
 from perdure.context.retention import Boundaries, shorten_head
 from perdure.context.sections import (
     HandoffParts,

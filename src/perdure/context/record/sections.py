@@ -1,7 +1,4 @@
-"""Write the thirteen sections of a handoff from the state of the task, short and true at its end; and its index.
-
-The index has exact values that nothing else in view shows and that are likely to be needed, by where they occurred.
-"""
+"""Write the thirteen sections of a handoff from the state of the task, short and true at its end."""
 
 from __future__ import annotations
 
@@ -9,9 +6,7 @@ import os.path
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.cancellation import find_withdrawals
 from perdure.context.record.material import has_material, material_heading, quote_material
@@ -26,7 +21,7 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.standing_instructions import is_small_talk
-from perdure.context.text import beginning, clip, has_wide, sentences, size_of, tidy
+from perdure.context.text import beginning, has_wide, sentences, size_of, tidy
 from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, OPEN, quote
 from perdure.redaction import redact
 
@@ -457,123 +452,3 @@ _WRITERS: dict[str, Callable[[TaskState, int], str]] = {
     "Remaining Work": _remaining,
     "Critical Context": _critical,
 }
-
-
-_FILES = "Files that calls worked on"
-_PATHS = "Other paths and addresses"
-_STATED = "Names in messages"
-_OPTIONS = "Options that calls took"
-_GROUPS = (_FILES, _PATHS)
-_LABEL_CHARS = 60
-_SEPARATOR = ", "
-# Characters a value costs beyond its own: the separator, and a share of its label.
-_OVERHEAD = 12
-# A value less likely to be needed is noise.
-_LEAST_CHANCE = 0.03
-_LEAST_PATH_CHANCE = 0.02
-_MOST_LABELS = 40
-# Limits, timeouts and line numbers; the shortest of them mean nothing away from their call.
-_SHORTEST_NUMBER = 5
-_OPTION_NAMES = frozenset(("in_progress", "files_with_matches", "tool_use", "tool_result", "output_mode", "head_limit"))
-_PSEUDO_PATH = re.compile(r"/[\w-]+|\.\.?/[\w.-]+|\w\.\w+|\w+\.[A-Z]\w*")
-# Names of one file or call; more of them are an excerpt, not an index.
-_MOST_VALUES = 16
-
-
-@dataclass(frozen=True, slots=True)
-class ValueUse:
-    """The values of a stretch with their chance to be needed, and the messages they occurred in."""
-
-    weights: Weights
-    messages: Sequence[MessageFacts]
-
-    @classmethod
-    def read(cls, messages: Sequence[MessageFacts]) -> ValueUse:
-        return cls(weigh(messages), messages)
-
-
-def rank_values(use: ValueUse, *, visible: frozenset[str], text: str) -> list[str]:
-    """Return the values worth listing, best first, without those in `visible` and those that are a part of `text`."""
-    chance = use.weights.chance
-    parts = parts_in(text)
-    values = [v for v, c in chance.items() if c >= _least_chance(v) and v not in visible and v not in parts]
-    values = [v for v in values if _tells_something(v)]
-    # Values of a message are a set: equal ones are listed by where they first occurred, then by their text.
-    first = use.weights.first
-    values.sort(key=lambda v: (-chance[v] / (len(v) + _OVERHEAD), first[v], v))
-    return values
-
-
-def draw_index(use: ValueUse, values: Sequence[str], *, budget: int, text: str) -> str:
-    """Draw the index of the ranked values in at most `budget` characters, without those in `text`.
-
-    Paths are listed whole, as a call takes them: elsewhere they are relative to a folder.
-    """
-    labels = _Labels(use)
-    groups: dict[str, list[str]] = {}
-    room = budget
-    for value in values:
-        # The size first: searching the text is by far the slowest.
-        if len(value) + len(_SEPARATOR) > room or value in text:
-            continue
-        label, shown = labels.of(value), labels.named(value)
-        group = groups.get(label, [])
-        cost = len(shown) + len(_SEPARATOR) + (0 if group else len(label) + 5)
-        is_full = len(group) >= _MOST_VALUES and label not in _GROUPS
-        if cost <= room and not is_full and (group or len(groups) < _MOST_LABELS):
-            groups.setdefault(label, []).append(shown)
-            room -= cost
-        if room < _OVERHEAD:
-            break
-    paths = [v for name in _GROUPS for v in groups.get(name, ())]
-    for name in _GROUPS:
-        # The end of a path that is listed says nothing.
-        rest = [v for v in groups.pop(name, ()) if not any(p.endswith(f"/{v}") for p in paths)]
-        groups |= {name: rest} if rest else {}
-    names = sorted(groups, key=lambda g: (g != _FILES, g != _PATHS, g == _STATED, g == _OPTIONS, g))
-    return "\n".join(f"- {name}: {_SEPARATOR.join(groups[name])}" for name in names)
-
-
-def _tells_something(value: str) -> bool:
-    """Whether a value means something by itself: no line number and no piece of a path."""
-    digits = value.lstrip("-+")
-    return len(digits) >= _SHORTEST_NUMBER if digits.isdigit() else _PSEUDO_PATH.fullmatch(value) is None
-
-
-def _least_chance(value: str) -> float:
-    return _LEAST_PATH_CHANCE if kind_of(value) in PLACES else _LEAST_CHANCE
-
-
-class _Labels:
-    """Names the file or call that a value belongs to."""
-
-    def __init__(self, use: ValueUse) -> None:
-        self._use = use
-        self._targets = {c.call_id: c.target or c.tool for m in use.messages for c in m.calls}
-        self._worked_on = frozenset(self._targets.values())
-
-    def of(self, value: str) -> str:
-        if kind_of(value) in PLACES:
-            return _FILES if value in self._worked_on else _PATHS
-        if value in _OPTION_NAMES or value.endswith("000"):
-            return _OPTIONS
-        weights = self._use.weights
-        for source in (weights.calls, weights.results):
-            if (at := source.last.get(value)) is not None:
-                return self._target(self._use.messages[at], value)
-        return _STATED
-
-    def named(self, value: str) -> str:
-        """A number with the name of the argument that it was passed as: alone it could be anything."""
-        if not value.lstrip("-+").isdigit() or (at := self._use.weights.calls.last.get(value)) is None:
-            return value
-        arguments = (call.parsed_arguments() or {} for call in self._use.messages[at].message.tool_calls)
-        names = (name for a in arguments for name, passed in a.items() if str(passed) == value)
-        return next((f"{name}={value}" for name in names), value)
-
-    def _target(self, message: MessageFacts, value: str) -> str:
-        target = message.calls[0].target if message.calls else self._targets.get(message.message.tool_call_id or "", "")
-        if not target or value in target:
-            return _STATED
-        is_path = kind_of(target) in PLACES and len(target.split()) == 1
-        return f"In {target.rsplit('/', 1)[-1]}" if is_path else f"In the output of `{clip(target, _LABEL_CHARS)}`"

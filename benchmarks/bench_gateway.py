@@ -55,7 +55,7 @@ from perdure.store.store import open_store
 class Anybody:
     is_fresh = True
     def authenticate(self, token):
-        return Principal(token or "somebody", frozenset(("chat", "read")))
+        return Principal(User(token or "somebody"), frozenset(("chat", "read")))
 
 folder, url = Path(sys.argv[1]), sys.argv[2]
 os.environ["OPENAI_API_KEY"] = "k"

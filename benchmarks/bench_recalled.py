@@ -31,6 +31,7 @@ from benchmarks.table import Row, render
 from perdure.agent.recall import StoreRecall, frame_background
 from perdure.config.settings import RecallSettings
 from perdure.core.ports import RecallQuery
+from perdure.core.visibility import OWNER
 from perdure.models.tokens import estimate_text
 from perdure.store import open_store
 
@@ -94,7 +95,7 @@ def measure(talks: Sequence[Talk], settings: RecallSettings | None = None) -> _T
             provider = StoreRecall(store.search_index, max_passages=limits.max_passages, max_tokens=limits.max_tokens)
             for question in talk.questions:
                 started = time.perf_counter()
-                passages = provider.passages(RecallQuery(question.text, "", ""))
+                passages = provider.passages(RecallQuery(question.text, "", OWNER))
                 tally.times_ms.append((time.perf_counter() - started) * 1_000)
                 block = frame_background("\n\n".join(text for _, text in passages), max_tokens=limits.max_tokens)
                 hits: set[Hashable] = {

@@ -96,12 +96,12 @@ def filled(store: SessionStore, tips: list[str], corpus: Corpus, *, beside: Path
     store.vectors.close()
     for name, queries in asked.items():
         yield _searched(store, name, queries)
-    owner = User(store.conversations.get(tips[0]).user_key)
+    owner = store.conversations.get(tips[0]).user
     yield _searched(store, "two words, of one user", asked["two words"], visibility=owner)
     lists = [_ms(lambda: store.conversations.list(limit=50)) for _ in range(_TRIES)]
     yield Row("list 50 conversations, p95", _p95(lists), "ms", "< 20")
     some = random.Random(3).sample(tips, _TRIES)
-    owners = [store.conversations.get(t).user_key for t in some]
+    owners = [store.conversations.get(t).user for t in some]
     mine = [_ms(lambda u=u: store.conversations.list(visibility=User(u), limit=50)) for u in owners]
     yield Row("list 50 conversations of one user, p95", _p95(mine), "ms", "< 20")
     resumed = [_ms(lambda t=t: store.history(store.get_compression_tip(t))) for t in some]

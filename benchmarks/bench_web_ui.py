@@ -25,7 +25,7 @@ from perdure.context.facts import scan
 from perdure.context.handoff import Handoff, render
 from perdure.core.messages import Message, assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.core.visibility import only
+from perdure.core.visibility import User
 from perdure.store import CallRecord, NewHandoff, RouteRecord, SessionStore, Span, StoredEvent, open_store
 from perdure.web.api import web_ui_router
 
@@ -92,7 +92,7 @@ def _row(name: str, took: Took, bar: str | None = None) -> Row:
 @contextmanager
 def _client(store: SessionStore) -> Iterator[Get]:
     app = FastAPI()
-    app.include_router(web_ui_router(store, visibility_of=lambda request: only("ann")))
+    app.include_router(web_ui_router(store, visibility_of=lambda request: User("ann")))
 
     async def best(path: str) -> Took:
         transport = httpx.ASGITransport(app=app)

@@ -200,7 +200,7 @@ def test_an_open_question_is_there_again_after_a_reload(page: Page, server: WebU
 
 
 def test_what_was_written_and_not_sent_is_there_again(page: Page, server: WebUIServer) -> None:
-    session = server.store.create(user_key="", title="Drafts")
+    session = server.store.create(title="Drafts")
     server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])
     page.open(server.link(f"/c/{session.conversation_id}"))
     page.wait("document.querySelector('.timeline .user')")
@@ -237,7 +237,7 @@ def test_what_is_being_typed_stays_when_the_first_turn_of_a_new_chat_ends(page: 
 
 
 def test_an_address_that_names_no_message_says_so(page: Page, server: WebUIServer) -> None:
-    session = server.store.create(user_key="", title="Short")
+    session = server.store.create(title="Short")
     server.store.append(session.id, [Message.from_dict({"role": "user", "content": "hello"})])
     for asked in ("99999", "abc", "0"):
         page.open(server.link(f"/c/{session.conversation_id}/m/{asked}"))

@@ -23,7 +23,7 @@ EVIL = '<img src=x onerror="window.pwned=1">'
 
 def troubled(store: SessionStore) -> str:
     """A failed tool call far above, a refusal, a failed turn and a stop."""
-    session = store.create(user_key="", title="Trouble")
+    session = store.create(title="Trouble")
     run = StoredEvent(session.id, "tools", {"states": {"c1": "failed"}, "exit_codes": {"c1": 3}})
     store.append(session.id, [user("go"), assistant(None, (ToolCall("c1", "terminal", "{}"),))])
     store.append(session.id, tool_result("c1", "[exit 3]\nno", name="terminal", state="failed"), events=[run])
@@ -134,7 +134,7 @@ def test_no_label_of_the_chart_covers_another_or_an_arrow(page: Page, seeded: Se
 
 def test_a_stop_of_the_users_own_is_no_failure(page: Page, seeded: SeededSite) -> None:
     server, _ = seeded
-    session = server.store.create(user_key="", title="Only stops")
+    session = server.store.create(title="Only stops")
     stopped = StoredEvent(session.id, "partial_reply", {"why": "interrupted", "text": "As I was say"})
     server.store.append(session.id, user("go"), events=[stopped])
     page.open(server.link(f"/c/{session.conversation_id}"))
@@ -151,7 +151,7 @@ def test_a_stop_of_the_users_own_is_no_failure(page: Page, seeded: SeededSite) -
 def test_a_cost_that_leaves_calls_out_says_which_and_why(page: Page, seeded: SeededSite) -> None:
     """Each call is left out for one reason: a stopped call of a model with a price is not one without a price."""
     server, _ = seeded
-    session = server.store.create(user_key="", title="Stopped twice")
+    session = server.store.create(title="Stopped twice")
     server.store.append(session.id, user("go"))
     priced, priceless = RouteRecord("openai", "priced"), RouteRecord("custom", "priceless")
     usage = CanonicalUsage(input_tokens=900, output_tokens=10)

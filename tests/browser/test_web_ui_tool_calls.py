@@ -23,7 +23,7 @@ def called(*ids: str) -> Message:
 
 def cut_in_the_middle(store: SessionStore) -> str:
     """Calls in messages 40 and 80, their results right behind: where blocks of forty end."""
-    session = store.create(user_key="", title="Cut in the middle")
+    session = store.create(title="Cut in the middle")
     for _ in range(2):
         store.append(session.id, [user(f"m{n}") for n in range(39)])
         store.append(session.id, [called("a", "b"), tool_result("a", "[exit 0]\nA"), tool_result("b", "[exit 3]\nB")])
@@ -47,7 +47,7 @@ def test_calls_and_results_in_different_blocks_are_one(page: Page, seeded: Seede
 
 def test_a_result_that_comes_later_completes_a_call_at_the_end_of_a_block(page: Page, seeded: SeededSite) -> None:
     server, _ = seeded
-    session = server.store.create(user_key="", title="Still running")
+    session = server.store.create(title="Still running")
     server.store.append(session.id, [user(f"m{n}") for n in range(39)])
     server.store.append(session.id, [called("a", "b")])
     page.open(server.link(f"/c/{session.conversation_id}"))
@@ -66,7 +66,7 @@ def test_refused_stopped_and_failed_calls_do_not_look_like_successes(
 ) -> None:
     server, _ = seeded
     store = server.store
-    session = store.create(user_key="", title="How calls end")
+    session = store.create(title="How calls end")
     sink = store.outputs.begin(session.id, "kept")
     sink.write("line\n" * 40_000)
     stored = sink.close()

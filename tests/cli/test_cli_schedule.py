@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from perdure.cli.main import cli
 from perdure.config.env import local_timezone
+from perdure.core.visibility import OWNER
 from perdure.store import open_store
 from perdure.store.inbox import InboundMessage
 from perdure.store.schedules import MissedRuns, RunStart, Schedule
@@ -200,7 +201,7 @@ def test_a_run_without_an_outcome_is_listed_with_its_conversation(home: Path) ->
     run("add", "Look around.", "--every", "1h", "--name", "look")
     with open_store(home / "perdure.db") as store:
         schedule = store.schedules.get("look")
-        inbound = InboundMessage("t_1", "q", "schedule", "", "chat", "Look around.", ("chat",), "chat")
+        inbound = InboundMessage("t_1", "q", "schedule", OWNER, "chat", "Look around.", ("chat",), "chat")
         queued = store.schedules.start_run(schedule, RunStart(1), inbound, owner="gone", ttl_ms=1)
         assert queued is not None
         session = store.create(source="schedule")

@@ -17,6 +17,7 @@ from perdure.commands.context import compress
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.ports import Summary
+from perdure.core.visibility import OWNER, AnyUser
 from perdure.store.store import SessionStore
 from support.agents import Bench, bench
 
@@ -36,7 +37,7 @@ class FakeSurface:
 
     agent: ConversationAgent
     store: SessionStore
-    user_key: str = ""
+    user: AnyUser = OWNER
 
     def open(self, session_id: str | None) -> None:
         raise NotImplementedError

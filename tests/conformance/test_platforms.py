@@ -11,6 +11,7 @@ import pytest
 from perdure.config.settings import DiscordSettings, TelegramSettings
 from perdure.core.errors import PerdureError
 from perdure.core.events import TextDelta, TurnFinished
+from perdure.core.visibility import User
 from perdure.gateway.adapters import conformance
 from perdure.gateway.adapters.base import GatewayPort
 from perdure.gateway.auth.principal import Principal
@@ -129,7 +130,7 @@ class Careless:
         while True:
             who, text = await self.room.inbox.get()
             try:
-                await hub.submit(ChatMessage(ChatKey("room", who), text), Principal(who, frozenset()))
+                await hub.submit(ChatMessage(ChatKey("room", User(who)), text), Principal(User(who), frozenset()))
             except PerdureError:
                 continue
 

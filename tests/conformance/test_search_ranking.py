@@ -235,7 +235,7 @@ def test_the_message_that_began_a_turn_is_found_within_the_scope_alone(store: Se
     assert store.search(question, visibility=User("bob")) == []
 
 
-def _checks(store: SessionStore, user_key: str = "") -> str:
+def _checks(store: SessionStore, user_key: str | None = None) -> str:
     """Thirty checks of hosts, two calls in a message: the calls name the hosts, the results have the values."""
     session = store.create(user_key=user_key)
     for n in range(0, 30, 2):

@@ -242,7 +242,7 @@ def test_a_delegate_has_its_own_log(store: SessionStore) -> None:
     child = store.conversations.delegate(session.id, system_prompt="be brief")
     store.append(child.id, user("the task"))
     owner = store.conversations.get(child.id)
-    assert (owner.kind, owner.user_key, owner.chat_key, owner.source) == ("delegate", "ann", "room", "gateway")
+    assert (owner.kind, owner.user, owner.chat_key, owner.source) == ("delegate", User("ann"), "room", "gateway")
     assert seqs(store, child.id) == [1]
     assert store.get_compression_tip(session.id) == session.id
     assert owner.id not in [c.id for c in store.conversations.list().conversations]

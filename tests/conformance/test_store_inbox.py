@@ -9,6 +9,7 @@ import pytest
 
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.messages import user
+from perdure.core.visibility import User
 from perdure.store.inbox import (
     ConversationBusy,
     ConversationPosition,
@@ -28,7 +29,7 @@ def inbound(
 ) -> InboundMessage:
     named = queue_key.removeprefix("conversation:") if queue_key.startswith("conversation:") else None
     return InboundMessage(
-        f"t_{number}", queue_key, "http", user_key, "main", text, ("chat",), key, conversation_id=named
+        f"t_{number}", queue_key, "http", User(user_key), "main", text, ("chat",), key, conversation_id=named
     )
 
 
@@ -38,11 +39,10 @@ def enqueue(store: SessionStore, what: InboundMessage, owner: str = "one") -> Qu
 
 def test_a_queued_message_survives_its_process_unchanged(backend: Backend, clock: FakeClock) -> None:
     content = {"role": "user", "content": [{"type": "text", "text": "héllo \ud800 \x00 “ok”"}]}
-    enqueue(
-        backend.open(clock), InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
-    )
+    sent = InboundMessage("t_1", "chat:a", "http", User("ann"), "main", content, ("chat", "shell"), "k")
+    enqueue(backend.open(clock), sent)
     stored = backend.open(clock).inbox.get("t_1")
-    assert stored.inbound == InboundMessage("t_1", "chat:a", "http", "ann", "main", content, ("chat", "shell"), "k")
+    assert stored.inbound == sent
     assert stored.state == "waiting"
 
 
@@ -270,10 +270,10 @@ def test_a_stop_request_reaches_the_owner_of_the_running_message(store: SessionS
     assert not store.inbox.stop_queue("chat:a")  # nothing runs yet
     store.inbox.begin(queued, conversation_id="c_1", seq=0)
     assert not store.inbox.stop_queue("chat:b")
-    assert not store.inbox.stop_chat("http", "bob", "main")
+    assert not store.inbox.stop_chat("http", User("bob"), "main")
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == []
     assert store.inbox.stop_queue("chat:a")
-    assert store.inbox.stop_chat("http", "ann", "main")
+    assert store.inbox.stop_chat("http", User("ann"), "main")
     assert store.inbox.renew("two", ttl_ms=TTL_MS) == []
     assert store.inbox.renew("one", ttl_ms=TTL_MS) == ["t_1"]
 

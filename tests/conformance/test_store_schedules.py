@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from perdure.core.errors import NotFound, StoreError
+from perdure.core.visibility import OWNER
 from perdure.store.inbox import InboundMessage
 from perdure.store.schedules import MAX_RUNS, MissedRuns, NameTaken, NewSchedule, RunStart, Schedule
 from perdure.store.store import SessionStore
@@ -24,7 +25,9 @@ def add(store: SessionStore, clock: FakeClock, prompt: str = "check the build", 
 
 def inbound(schedule: Schedule, due_at_ms: int, number: int = 0) -> InboundMessage:
     name = f"{schedule.id}:{due_at_ms}"
-    return InboundMessage(f"t_{name}_{number}", f"chat:{name}", "schedule", "", name, schedule.prompt, ("chat",), name)
+    return InboundMessage(
+        f"t_{name}_{number}", f"chat:{name}", "schedule", OWNER, name, schedule.prompt, ("chat",), name
+    )
 
 
 def start(store: SessionStore, schedule: Schedule, number: int = 0) -> bool:

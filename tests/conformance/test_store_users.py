@@ -35,7 +35,7 @@ def test_another_users_conversation_raises_the_same_error_as_an_unknown_id(
 ) -> None:
     hers, his = talk(store, ANNA, "my plan"), talk(store, BORIS, "his plan")
     mine = store.conversations.get(hers, visibility=User(ANNA))
-    assert mine.user_key == ANNA
+    assert mine.user == User(ANNA)
     assert store.conversations.get(mine.id[:24], visibility=User(ANNA)) == mine
     his_conversation = store.conversations.get(his).id
     unknown = his_conversation[:-3] + "zzz"

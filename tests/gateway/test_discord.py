@@ -17,6 +17,7 @@ from perdure.config.settings import DiscordSettings
 from perdure.core.errors import ConfigError
 from perdure.core.events import TextDelta, ToolStarted, TurnFinished
 from perdure.core.messages import ToolCall
+from perdure.core.visibility import User
 from perdure.gateway.adapters.conformance import ScriptedHub
 from perdure.gateway.events.types import (
     ChatKey,
@@ -39,7 +40,7 @@ from support.packages import package
 
 discord = package("perdure.gateway.adapters.discord", needs="discord", reason="the extra `discord` is not installed")
 
-ME = ChatKey("discord", "discord:7", "9007")
+ME = ChatKey("discord", User("discord:7"), "9007")
 Story = Callable[[DiscordService, ScriptedHub, Any], Awaitable[None]]
 
 
@@ -90,7 +91,7 @@ def test_a_mention_in_a_channel_opens_a_thread_and_the_thread_is_the_chat() -> N
         asked = service.say("what is this?", channel=CHANNEL_ID, mentions=True)
         await _until(lambda: hub.submitted)
         incoming, _ = hub.submitted[0]
-        assert incoming.chat == ChatKey("discord", "discord:7", str(asked))
+        assert incoming.chat == ChatKey("discord", User("discord:7"), str(asked))
         assert (incoming.content, incoming.key) == ("what is this?", f"discord:{BOT_ID}:{CHANNEL_ID}:{asked}")
         assert service.threads == {asked: CHANNEL_ID}
 
@@ -152,7 +153,7 @@ def test_an_allowed_user_may_share_the_conversations_of_another_name() -> None:
     async def story(service: DiscordService, hub: ScriptedHub, adapter: Any) -> None:
         service.say("hello")
         await _until(lambda: hub.submitted)
-        assert hub.submitted[0][1].user_key == "alice"
+        assert hub.submitted[0][1].user == User("alice")
 
     _live(story, allowed_users=("7=alice",))
 

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from perdure.core.events import CallStarted, Notice, ReasoningDelta, TextDelta, TurnFinished, TurnStarted
-from perdure.core.visibility import EVERYONE
+from perdure.core.visibility import EVERYONE, User
 from perdure.gateway.api.sse import format_event
 from perdure.gateway.events.broker import (
     MAX_BUFFERED_EVENTS,
@@ -208,13 +208,17 @@ def test_a_websocket_sends_the_reason_before_it_closes(tmp_path: Path) -> None:
 
 def test_chat_keys_never_collide() -> None:
 
-    keys = [ChatKey("http", "a", 'b", "c'), ChatKey("http", 'a", "b', "c"), ChatKey("http", "a\x1fb", "c")]
+    keys = [
+        ChatKey("http", User("a"), 'b", "c'),
+        ChatKey("http", User('a", "b'), "c"),
+        ChatKey("http", User("a\x1fb"), "c"),
+    ]
     assert len({chat_key(k) for k in keys}) == len(keys)
 
 
 def test_an_unread_feed_leaks_no_subscription_and_a_read_one_misses_nothing(tmp_path: Path) -> None:
     async def run() -> list[str]:
-        broker, chat = EventBroker(FakeClock()), ChatKey("http", "ann", "main")
+        broker, chat = EventBroker(FakeClock()), ChatKey("http", User("ann"), "main")
         with open_store(tmp_path / "perdure.db") as store:
             feeds = EventFeeds(broker, store, owner="me")
             broker.publish(chat, "t_0", Notice("before"))

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from perdure.core.visibility import User
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest, Step
 from support.gateway_process import last_user_text, obedient
@@ -62,7 +63,7 @@ def test_a_message_is_stored_before_the_ticket_is_returned(gateway: Running, ann
     assert ticket.status_code == 202
     run_shielded = gateway.store.inbox.get(ticket.json()["turn_id"])
     assert run_shielded.inbound.content == "slowly one two three four five"
-    assert run_shielded.inbound.user_key == "ann"
+    assert run_shielded.inbound.user == User("ann")
 
 
 def test_a_chat_goes_on_with_its_own_conversation(ann: httpx.Client) -> None:

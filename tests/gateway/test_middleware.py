@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 from perdure.config.settings import GatewaySettings
 from perdure.core.addresses import is_loopback_host
 from perdure.core.errors import ConfigError, LeaseLost, NotFound, StoreUnavailable
+from perdure.core.visibility import User
 from perdure.gateway.api.middleware import CONTENT_SECURITY_POLICY, is_public
 from perdure.gateway.auth.hosts import HostNames
 from perdure.gateway.auth.limits import RateLimit
@@ -117,7 +118,7 @@ def test_health_needs_no_token(ask: Client) -> None:
 
 def test_a_missing_scope_is_named() -> None:
     ask = Client()
-    ask.authenticator.persons["reader"] = Principal("carol", frozenset({"read"}))
+    ask.authenticator.persons["reader"] = Principal(User("carol"), frozenset({"read"}))
     answer = ask("GET", "/who", headers={"authorization": "Bearer reader"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, "missing_scope")
     assert "chat" in answer.json()["error"]["message"]

@@ -37,6 +37,7 @@ from perdure.core.events import (
 )
 from perdure.core.messages import ToolCall, tool_result
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.core.visibility import User
 from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
 from perdure.gateway.observability.base import Observer, RequestRecord, TurnObserver, TurnStats
 from perdure.gateway.observability.logging import LogObserver, LogWriter, LogWriterHandler
@@ -45,7 +46,7 @@ from perdure.gateway.observability.telemetry import SpanObserver, make_span_obse
 from support.auth_app import FixedTokens, everything, make_app
 from support.store import FakeClock
 
-CHAT = ChatKey("http", "alice", "main")
+CHAT = ChatKey("http", User("alice"), "main")
 CALL = ToolCall("call_1", "terminal", '{"command": "echo hunter2"}')
 USAGE = CanonicalUsage(
     input_tokens=100, output_tokens=20, cache_read_tokens=50, cache_write_tokens=8, reasoning_tokens=5

@@ -10,6 +10,7 @@ import pytest
 
 from perdure.core.concurrency import SystemClock
 from perdure.core.events import TextDelta, TurnFinished
+from perdure.core.visibility import User
 from perdure.gateway.adapters.base import GatewayPort, PendingDeliveries, PlatformDelivery
 from perdure.gateway.events.broker import EventBroker
 from perdure.gateway.events.serialize import to_result
@@ -17,7 +18,7 @@ from perdure.gateway.events.types import ChatKey, SequencedEvent
 from perdure.store.inbox import InboundMessage
 from perdure.store.store import SessionStore, open_store
 
-CHAT = ChatKey("room", "ann", "1")
+CHAT = ChatKey("room", User("ann"), "1")
 ANSWER = TurnFinished("completed", "Here it is.")
 
 
@@ -45,7 +46,7 @@ class RoomAdapter:
 
 
 def _store_answer(store: SessionStore, turn_id: str, *, is_done: bool = True) -> None:
-    inbound = InboundMessage(turn_id, "q", CHAT.platform, CHAT.user_key, CHAT.chat, "hello")
+    inbound = InboundMessage(turn_id, "q", CHAT.platform, CHAT.user, CHAT.chat, "hello")
     queued = store.inbox.enqueue(inbound, owner="p1", ttl_ms=60_000).queued
     if is_done:
         store.inbox.finish(queued, to_result(ANSWER), conversation_id=None)

@@ -16,6 +16,7 @@ from perdure.app.runtime import Shared
 from perdure.config.load import validate_settings
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.core.messages import user
+from perdure.core.visibility import User
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage, CommandAnswered, QuestionClosed, Ticket
 from perdure.gateway.executor import run_shielded
@@ -27,7 +28,7 @@ from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Say, Simulator
 from perdure.testing.simulator.script import ScriptRequest
 
-ANN = Principal("ann", frozenset(("chat", "read")))
+ANN = Principal(User("ann"), frozenset(("chat", "read")))
 
 
 @asynccontextmanager
@@ -89,7 +90,7 @@ def test_messages_sent_the_moment_the_one_before_ends_are_all_answered(tmp_path:
 
             async def chat(number: int) -> None:
                 for i in range(5):
-                    end = await _say(hub, ChatKey("http", "ann", f"chat-{number}"), f"{number}/{i}")
+                    end = await _say(hub, ChatKey("http", ANN.user, f"chat-{number}"), f"{number}/{i}")
                     assert end.outcome == "completed"
 
             await asyncio.wait_for(asyncio.gather(*(chat(n) for n in range(4))), 40)
@@ -107,7 +108,7 @@ def test_a_stop_ends_a_turn_once_and_the_next_message_is_answered(tmp_path: Path
 
     async def talk(sim: Simulator, store: SessionStore) -> tuple[str, str]:
         async with hub_without_sweep(tmp_path, sim, store) as hub:
-            chat = ChatKey("http", "ann")
+            chat = ChatKey("http", ANN.user)
             ticket = await hub.submit(ChatMessage(chat, "first"), ANN)
             ends = []
             async for sequenced in hub.turn_events(ticket):
@@ -130,7 +131,7 @@ def test_a_stop_ends_a_turn_once_and_the_next_message_is_answered(tmp_path: Path
 def test_a_message_stopped_while_it_waits_for_its_conversation_is_stored(tmp_path: Path) -> None:
     async def talk(sim: Simulator, store: SessionStore) -> tuple[str, list[str]]:
         async with hub_without_sweep(tmp_path, sim, store) as hub:
-            chat = ChatKey("http", "ann")
+            chat = ChatKey("http", ANN.user)
             await _say(hub, chat, "first")
             await _wait_until(lambda: hub.running == 0)  # its lease is released
             (conversation,) = store.conversations.list(limit=2).conversations
@@ -156,7 +157,7 @@ def test_a_stop_leaves_a_message_that_waits_for_the_turn_of_another_queue(tmp_pa
 
     async def talk(sim: Simulator, store: SessionStore) -> tuple[str, str]:
         async with hub_without_sweep(tmp_path, sim, store) as hub:
-            chat = ChatKey("http", "ann")
+            chat = ChatKey("http", ANN.user)
             await _say(hub, chat, "hello")
             await _wait_until(lambda: hub.running == 0)
             (conversation,) = store.conversations.list(limit=2).conversations
@@ -187,7 +188,7 @@ def test_a_stop_leaves_a_message_that_waits_for_the_turn_of_another_queue(tmp_pa
 def test_a_stop_gets_through_a_full_queue(tmp_path: Path) -> None:
     async def talk(sim: Simulator, store: SessionStore) -> tuple[str, str, list[str]]:
         async with hub_without_sweep(tmp_path, sim, store, max_queued=1) as hub:
-            chat = ChatKey("http", "ann")
+            chat = ChatKey("http", ANN.user)
             first = await hub.submit(ChatMessage(chat, "slowly"), ANN)
             await _wait_until(lambda: bool(sim.requests))
             second = await hub.submit(ChatMessage(chat, "second"), ANN)
@@ -212,13 +213,13 @@ def test_a_message_stored_behind_a_turn_runs_whenever_its_queue_is_woken(is_woke
 
     async def talk(sim: Simulator, store: SessionStore) -> None:
         async with hub_without_sweep(tmp_path, sim, store) as hub:
-            chat = ChatKey("http", "ann")
+            chat = ChatKey("http", ANN.user)
             first = await hub.submit(ChatMessage(chat, "slowly"), ANN)
             await _wait_until(lambda: bool(sim.requests))
             here = store.inbox.get(first.turn_id).conversation_id
             assert here is not None
             key = conversation_queue_key(here)
-            named = InboundMessage("t_second", key, "http", "ann", "main", "second", ("chat",), conversation_id=here)
+            named = InboundMessage("t_second", key, "http", ANN.user, "main", "second", ("chat",), conversation_id=here)
             stored = store.inbox.enqueue(named, owner=hub.owner, ttl_ms=60_000)
             if not is_woken_late:
                 hub.queues.wake(stored.queued, is_first=stored.is_first)
@@ -240,7 +241,7 @@ def test_no_message_is_lost_or_left_waiting_in_two_hundred_new_chats_with_stops(
     chosen = random.Random(7)
 
     async def new_chat(hub: Hub, store: SessionStore, name: str) -> None:
-        chat = ChatKey("http", "ann", name)
+        chat = ChatKey("http", ANN.user, name)
         first = await hub.submit(ChatMessage(chat, f"slowly {name}"), ANN)
         here = await _conversation_of(hub, first)
         order = chosen.choice(["stop last", "stop between", "at once"])
@@ -275,7 +276,7 @@ def test_a_question_of_a_turn_that_another_process_began_is_withdrawn(tmp_path: 
         async with hub_without_sweep(tmp_path, sim, store) as hub:
             session = store.create(user_key="ann")
             here, key = session.conversation_id, conversation_queue_key(session.conversation_id)
-            named = InboundMessage("t_1", key, "http", "ann", "main", "go", ("chat",), conversation_id=here)
+            named = InboundMessage("t_1", key, "http", ANN.user, "main", "go", ("chat",), conversation_id=here)
             queued = store.inbox.enqueue(named, owner=hub.owner, ttl_ms=60_000).queued
             assert store.inbox.begin(queued, conversation_id=here, seq=0)
             store.append(session.id, [user("go")])
@@ -286,7 +287,7 @@ def test_a_question_of_a_turn_that_another_process_began_is_withdrawn(tmp_path: 
             store.state("questions").set("q_1", question)
             assert await hub.open_questions(ANN)
             hub.queues.wake(store.inbox.get("t_1"))
-            events = [s.event async for s in hub.turn_events(Ticket("t_1", here, "running", ChatKey("http", "ann")))]
+            events = [s.event async for s in hub.turn_events(Ticket("t_1", here, "running", ChatKey("http", ANN.user)))]
             assert await hub.open_questions(ANN) == []
             return list(events)
 

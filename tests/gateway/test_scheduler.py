@@ -13,6 +13,7 @@ import pytest
 from perdure.agent.runner import RunningLoop
 from perdure.app.runtime import Shared
 from perdure.config.load import validate_settings
+from perdure.core.visibility import Owner
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage
 from perdure.gateway.executor import run_shielded
@@ -29,7 +30,7 @@ from perdure.testing.simulator.script import Script
 from support.store import FakeClock
 
 HOUR_MS = 3_600_000
-OWNER = Principal("", frozenset(("chat", "read", "shell")))
+OWNER = Principal(Owner(), frozenset(("chat", "read", "shell")))
 WAIT_S = 30.0
 
 
@@ -197,7 +198,7 @@ def test_what_was_allowed_in_advance_runs_without_asking(tmp_path: Path) -> None
         assert _tool_results(store, run) == ["completed"]
         assert (tmp_path / "touched").exists()
         # The conversation goes on with a user: the agent of the run, and what it was allowed, are not used again.
-        chat = ChatKey("http", "")
+        chat = ChatKey("http", Owner())
         ticket = await hub.submit(ChatMessage(chat, "again", conversation_id=run.conversation_id), OWNER)
         await until(lambda: bool(store.state("questions").items()))
         await hub.stop_message(ticket.turn_id, OWNER)
@@ -281,7 +282,7 @@ def test_a_run_of_a_process_that_died_is_finished_with_a_title_and_without_lefto
 ) -> None:
     async def work(hub: Hub, store: SessionStore, clock: FakeClock, sim: Simulator) -> None:
         schedule = add(store, clock)
-        chat = chat_of_run("", schedule.id, schedule.next_at_ms)
+        chat = chat_of_run(Owner(), schedule.id, schedule.next_at_ms)
         inbound = InboundMessage("t_1", queue_key(chat, None), *chat_parts(chat), schedule.prompt, ("chat",))
         run = RunStart(schedule.next_at_ms, schedule.next_at_ms + HOUR_MS)
         queued = store.schedules.start_run(schedule, run, inbound, owner="gone", ttl_ms=0)
@@ -303,7 +304,7 @@ def test_a_run_of_a_process_that_died_is_finished_with_a_title_and_without_lefto
 
 
 def chat_parts(chat: ChatKey) -> tuple[str, str, str]:
-    return chat.platform, chat.user_key, chat.chat
+    return chat.platform, chat.user, chat.chat
 
 
 def test_a_run_by_hand_leaves_the_next_due_time(tmp_path: Path) -> None:

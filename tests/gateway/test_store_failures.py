@@ -14,6 +14,7 @@ from perdure.app.runtime import Shared
 from perdure.config.load import validate_settings
 from perdure.core.errors import StoreUnavailable
 from perdure.core.events import TurnFinished
+from perdure.core.visibility import User
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage
 from perdure.gateway.executor import run_shielded
@@ -23,7 +24,7 @@ from perdure.store.inbox import MessageInbox, QueuedMessage
 from perdure.store.store import SessionStore, open_store
 from perdure.testing.simulator import Simulator
 
-ANN = Principal("ann", frozenset(("chat", "read")))
+ANN = Principal(User("ann"), frozenset(("chat", "read")))
 
 
 class FlakyInbox(MessageInbox):
@@ -59,7 +60,7 @@ async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
     shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=run_shielded)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     await hub.start()
-    chat = ChatKey("http", "ann")
+    chat = ChatKey("http", User("ann"))
     tickets = [await hub.submit(ChatMessage(chat, text), ANN) for text in ("one", "two")]
     ends = [[n.event async for n in hub.turn_events(t)][-1] for t in tickets]
     await hub.drain(5)

@@ -12,6 +12,7 @@ from perdure.config.settings import TelegramSettings
 from perdure.core.errors import ConfigError, StoreError, StoreUnavailable
 from perdure.core.events import Notice, TextDelta, ToolStarted, TurnFinished
 from perdure.core.messages import ToolCall
+from perdure.core.visibility import User
 from perdure.gateway.adapters.conformance import ScriptedHub
 from perdure.gateway.events.types import (
     ChatKey,
@@ -28,7 +29,7 @@ from support.packages import package
 telegram = package(
     "perdure.gateway.adapters.telegram", needs="telegram", reason="the extra `telegram` is not installed"
 )
-ME = ChatKey("telegram", "telegram:7", "7")
+ME = ChatKey("telegram", User("telegram:7"), "7")
 
 
 def test_a_photo_arrives_as_an_image_with_its_caption() -> None:
@@ -63,8 +64,8 @@ def test_a_command_in_a_group_loses_the_bots_name_and_the_chat_is_the_groups() -
 
         incoming, person = hub.submitted[0]
         assert incoming.content == "/usage"
-        assert incoming.chat == ChatKey("telegram", "telegram:7", "-55")
-        assert person.user_key == "telegram:7"
+        assert incoming.chat == ChatKey("telegram", User("telegram:7"), "-55")
+        assert person.user == User("telegram:7")
 
     _live(story)
 
@@ -94,7 +95,7 @@ def test_a_mapped_user_id_shares_that_users_conversations() -> None:
         api.say("hello")
         await _until(lambda: hub.submitted)
 
-        assert hub.submitted[0][1].user_key == "alice"
+        assert hub.submitted[0][1].user == User("alice")
 
     _live(story, allowed=("7=alice",))
 
@@ -239,7 +240,7 @@ def test_a_slow_download_holds_up_its_own_chat_only_and_no_stop() -> None:
 
     async def story(api: BotApi, hub: ScriptedHub, adapter: Any) -> None:
         def submitted(user: str) -> list[Any]:
-            return [incoming.content for incoming, principal in hub.submitted if principal.user_key == user]
+            return [incoming.content for incoming, principal in hub.submitted if principal.user == User(user)]
 
         api.serves_files.clear()
         api.send_file("notes.txt", b"the file")

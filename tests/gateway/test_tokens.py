@@ -7,10 +7,11 @@ import json
 import pytest
 
 from perdure.core.errors import ConfigError, NotFound, StoreError
+from perdure.core.visibility import OWNER, User, user_from_key
 from perdure.gateway.auth.principal import SCOPES, Principal
 from perdure.gateway.auth.tokens import (
+    LOCAL_OWNER,
     MAX_AGE_S,
-    OWNER,
     AccessTokens,
     ProcessTokenAuthenticator,
     TokenAuthenticator,
@@ -36,18 +37,18 @@ def authenticator(tokens: AccessTokens, clock: FakeClock, *, is_open: bool = Tru
 
 
 def test_a_token_stands_for_its_user_and_scopes(tokens: AccessTokens, clock: FakeClock) -> None:
-    made = tokens.add("alice", ["chat", "read"])
-    assert authenticator(tokens, clock).authenticate(made.text) == Principal("alice", frozenset({"chat", "read"}))
+    made = tokens.add(User("alice"), ["chat", "read"])
+    assert authenticator(tokens, clock).authenticate(made.text) == Principal(User("alice"), frozenset({"chat", "read"}))
 
 
 def test_no_two_tokens_are_alike_and_each_holds_256_bits(tokens: AccessTokens) -> None:
-    texts = {tokens.add("alice", ["chat"]).text for _ in range(50)}
+    texts = {tokens.add(User("alice"), ["chat"]).text for _ in range(50)}
     assert len(texts) == 50
     assert {len(t) for t in texts} == {len("pdr_") + 43}
 
 
 def test_the_database_holds_only_a_hash(tokens: AccessTokens, backend: Backend) -> None:
-    made = tokens.add("alice", ["chat"])
+    made = tokens.add(User("alice"), ["chat"])
     run_shielded = json.dumps(backend.execute("SELECT scope, key, value FROM state"))
     assert made.text not in run_shielded
     assert made.text.removeprefix("pdr_") not in run_shielded
@@ -56,12 +57,12 @@ def test_the_database_holds_only_a_hash(tokens: AccessTokens, backend: Backend) 
 
 @pytest.mark.parametrize("wrong", ["", "pdr_", "pdr_x", "x" * 10_000, "\udcff", "é", "pdr_" + "A" * 43])
 def test_an_invalid_token_is_not_authenticated(wrong: str, tokens: AccessTokens, clock: FakeClock) -> None:
-    tokens.add("alice", ["chat"])
+    tokens.add(User("alice"), ["chat"])
     assert authenticator(tokens, clock).authenticate(wrong) is None
 
 
 def test_a_token_with_one_character_changed_is_not_authenticated(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"]).text, authenticator(tokens, clock)
+    made, who = tokens.add(User("alice"), ["chat"]).text, authenticator(tokens, clock)
     assert [who.authenticate(t) for t in (made[:-1], made + "A", made.upper(), made.lower(), f" {made}")] == [None] * 5
 
 
@@ -69,9 +70,9 @@ def test_while_no_token_exists_local_requests_are_the_owners_without_shell(
     tokens: AccessTokens, clock: FakeClock
 ) -> None:
     who = authenticator(tokens, clock)
-    assert who.authenticate(None) == who.authenticate("sk-anything") == OWNER
-    assert OWNER.user_key == ""
-    assert not OWNER.has_scope("shell")
+    assert who.authenticate(None) == who.authenticate("sk-anything") == LOCAL_OWNER
+    assert LOCAL_OWNER.user == OWNER
+    assert not LOCAL_OWNER.has_scope("shell")
 
 
 def test_a_gateway_others_can_reach_has_no_owner(tokens: AccessTokens, clock: FakeClock) -> None:
@@ -80,7 +81,7 @@ def test_a_gateway_others_can_reach_has_no_owner(tokens: AccessTokens, clock: Fa
 
 
 def test_once_a_token_exists_one_is_required_even_after_revocation(tokens: AccessTokens, clock: FakeClock) -> None:
-    made = tokens.add("alice", ["chat"])
+    made = tokens.add(User("alice"), ["chat"])
     assert authenticator(tokens, clock).authenticate(None) is None
     tokens.revoke("alice")
     assert authenticator(tokens, clock).authenticate(None) is None
@@ -88,7 +89,7 @@ def test_once_a_token_exists_one_is_required_even_after_revocation(tokens: Acces
 
 
 def test_an_expired_token_is_not_authenticated(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"], expires_in_ms=DAY_MS), authenticator(tokens, clock)
+    made, who = tokens.add(User("alice"), ["chat"], expires_in_ms=DAY_MS), authenticator(tokens, clock)
     clock.pass_ms(DAY_MS - 1)
     assert who.authenticate(made.text) is not None
     clock.pass_ms(1)
@@ -99,7 +100,7 @@ def test_an_expired_token_is_not_authenticated(tokens: AccessTokens, clock: Fake
 def test_another_process_learns_of_a_revocation_within_seconds(
     tokens: AccessTokens, clock: FakeClock, backend: Backend
 ) -> None:
-    made, who = tokens.add("alice", ["chat"]), authenticator(tokens, clock)
+    made, who = tokens.add(User("alice"), ["chat"]), authenticator(tokens, clock)
     assert who.authenticate(made.text) is not None
     AccessTokens(backend.open(clock), clock).revoke(made.token.id)
     assert who.authenticate(made.text) is not None
@@ -108,7 +109,7 @@ def test_another_process_learns_of_a_revocation_within_seconds(
 
 
 def test_revoking_by_id_ends_one_and_by_user_all(tokens: AccessTokens, clock: FakeClock) -> None:
-    first, second, other = (tokens.add(user, ["chat"]) for user in ("alice", "alice", "bob"))
+    first, second, other = (tokens.add(User(user), ["chat"]) for user in ("alice", "alice", "bob"))
     assert [t.digest for t in tokens.revoke(first.token.id)] == [first.token.digest]
     assert [t.digest for t in tokens.revoke("alice")] == [second.token.digest]
     who = authenticator(tokens, clock)
@@ -117,13 +118,13 @@ def test_revoking_by_id_ends_one_and_by_user_all(tokens: AccessTokens, clock: Fa
 
 @pytest.mark.parametrize("wrong", ["carol", "", "a", "0" * 12])
 def test_revoking_an_unknown_token_is_an_error(wrong: str, tokens: AccessTokens) -> None:
-    tokens.add("alice", ["chat"])
+    tokens.add(User("alice"), ["chat"])
     with pytest.raises(NotFound, match="token list"):
         tokens.revoke(wrong)
 
 
 def test_a_short_piece_of_an_id_revokes_nothing(tokens: AccessTokens) -> None:
-    made = tokens.add("alice", ["chat"])
+    made = tokens.add(User("alice"), ["chat"])
     with pytest.raises(NotFound):
         tokens.revoke(made.token.digest[:4])
 
@@ -131,24 +132,24 @@ def test_a_short_piece_of_an_id_revokes_nothing(tokens: AccessTokens) -> None:
 @pytest.mark.parametrize("user", ["-x", "a b", "a/b", "..", "a" * 65, "ü", "a\n", "a\0"])
 def test_names_that_could_be_mistaken_for_something_else_are_refused(user: str, tokens: AccessTokens) -> None:
     with pytest.raises(ConfigError, match="not a user name"):
-        tokens.add(user, ["chat"])
+        tokens.add(user_from_key(user), ["chat"])
 
 
 @pytest.mark.parametrize("scopes", [[], ["root"], ["chat", "root"]])
 def test_scopes_are_known_ones_and_at_least_one(scopes: list[str], tokens: AccessTokens) -> None:
     with pytest.raises(ConfigError, match="chat, read, shell, admin"):
-        tokens.add("alice", scopes)  # type: ignore[arg-type]  # wrong on purpose
+        tokens.add(User("alice"), scopes)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_an_unknown_scope_is_ignored(tokens: AccessTokens, store: SessionStore, clock: FakeClock) -> None:
-    made = tokens.add("alice", ["chat"])
+    made = tokens.add(User("alice"), ["chat"])
     rows = store.state("gateway:tokens")
     rows.set(made.token.digest, {**rows.get(made.token.digest), "scopes": ["chat", "from-the-future"]})
-    assert authenticator(tokens, clock).authenticate(made.text) == Principal("alice", frozenset({"chat"}))
+    assert authenticator(tokens, clock).authenticate(made.text) == Principal(User("alice"), frozenset({"chat"}))
 
 
 def test_last_use_is_kept_to_the_minute(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"]), authenticator(tokens, clock)
+    made, who = tokens.add(User("alice"), ["chat"]), authenticator(tokens, clock)
     assert tokens.all()[0].last_used_at_ms is None
     who.authenticate(made.text)
     used_at = clock.now_ms()
@@ -163,7 +164,7 @@ def test_last_use_is_kept_to_the_minute(tokens: AccessTokens, clock: FakeClock) 
 
 
 def test_a_revocation_is_not_undone_by_a_use_noted_elsewhere(tokens: AccessTokens, clock: FakeClock) -> None:
-    made, who = tokens.add("alice", ["chat"]), authenticator(tokens, clock)
+    made, who = tokens.add(User("alice"), ["chat"]), authenticator(tokens, clock)
     who.authenticate(made.text)
     tokens.revoke(made.token.id)
     clock.pass_ms(5_000)
@@ -182,5 +183,5 @@ def test_a_database_outage_authenticates_no_request(
 
 def test_a_token_for_one_run_opens_everything_and_no_other_does() -> None:
     run, other = ProcessTokenAuthenticator(), ProcessTokenAuthenticator()
-    assert run.authenticate(run.token) == Principal("", frozenset(SCOPES))
+    assert run.authenticate(run.token) == Principal(OWNER, frozenset(SCOPES))
     assert [run.authenticate(t) for t in (None, "", other.token, run.token[:-1])] == [None] * 4

@@ -15,7 +15,7 @@ import pytest
 from websockets.sync.client import connect
 
 from perdure.core.messages import assistant, user
-from perdure.core.visibility import Everyone, Owner, User, Visibility, only
+from perdure.core.visibility import Everyone, Owner, User, Visibility, user_from_key
 from perdure.gateway.api.middleware import is_public
 from perdure.gateway.auth.principal import Scope
 from perdure.store import CallRecord as StoredCall
@@ -119,7 +119,7 @@ def script(asked: ScriptRequest) -> Step:
 
 def _furnish(store: SessionStore, person: str) -> Belongings:
     mark = f"mark-of-{person or 'owner'}"
-    session = store.create(user_key=person, title=f"{WORD} {mark}", source=f"source-{mark}")
+    session = store.create(user_key=person or None, title=f"{WORD} {mark}", source=f"source-{mark}")
     store.append(session.id, [user(f"{WORD} {mark} asks"), assistant(f"{WORD} {mark} answers")])
     store.ledger.record_call(StoredCall(session.id, route=RouteRecord("custom", f"model-{mark}"), cost_usd=1.0))
     sink = store.outputs.begin(session.id, "call_1")
@@ -353,11 +353,11 @@ def test_a_question_of_a_turn_in_anothers_conversation_is_not_the_plain_tokens(o
 
 
 def test_no_user_key_matches_all_users() -> None:
-    assert only("") == Owner()
-    assert only("ann") == User("ann")
+    assert user_from_key("") == Owner()
+    assert user_from_key("ann") == User("ann")
     with pytest.raises(ValueError, match="a user has a key"):
         User("")
     limited: list[Visibility] = [Owner(), User("ann")]
     for visibility in limited:
-        assert [k for k in (*PEOPLE, " ", "ANN") if visibility.includes(k)] == [visibility.stored_key]
-    assert all(Everyone().includes(k) for k in PEOPLE)
+        assert [k for k in (*PEOPLE, " ", "ANN") if visibility.covers(user_from_key(k))] == [visibility.stored_key]
+    assert all(Everyone().covers(user_from_key(k)) for k in PEOPLE)

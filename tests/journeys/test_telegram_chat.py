@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.core.visibility import User
 from perdure.store.store import open_store
 from perdure.testing.simulator import Say, ScriptRequest, Simulator
 from support.bot_api import TOKEN, BotApi, Sent, bot_api
@@ -96,7 +97,7 @@ def test_talk_commands_and_a_kill_in_mid_answer(tmp_path: Path) -> None:
         said = [e.message.text for e in store.history(kept.id).entries]
         calls = store.ledger.totals(kept.id).calls
     assert said == ["hello there", answers[0], "do not lose this", answers[1], "and now?", answers[2]]
-    assert kept.user_key == "telegram:7"
+    assert kept.user == User("telegram:7")
     assert calls >= 3
 
 

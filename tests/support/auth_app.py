@@ -16,6 +16,7 @@ from starlette.responses import StreamingResponse
 
 from perdure.config.settings import GatewaySettings
 from perdure.core.ports import Clock
+from perdure.core.visibility import user_from_key
 from perdure.gateway.api.middleware import install_middleware
 from perdure.gateway.auth.middleware import require_scope
 from perdure.gateway.auth.principal import SCOPES, Authenticator, Principal
@@ -37,7 +38,7 @@ class FixedTokens:
 
 
 def everything(user_key: str) -> Principal:
-    return Principal(user_key, frozenset(SCOPES))
+    return Principal(user_from_key(user_key), frozenset(SCOPES))
 
 
 def make_app(
@@ -52,7 +53,7 @@ def make_app(
 
     @app.get("/who")
     def who(person: Principal = CAN_CHAT) -> dict[str, str]:
-        return {"user": person.user_key}
+        return {"user": person.user.stored_key}
 
     @app.post("/echo")
     async def echo(request: Request, person: Principal = CAN_CHAT) -> dict[str, int]:
@@ -79,7 +80,7 @@ def make_app(
     async def ws(socket: WebSocket, person: Principal = CAN_CHAT) -> None:
         await socket.accept()
         async for text in socket.iter_text():
-            await socket.send_text(f"{person.user_key}: {text[:20]}")
+            await socket.send_text(f"{person.user.stored_key}: {text[:20]}")
 
     install_middleware(app, authenticator, settings=GatewaySettings(**settings), clock=clock, observers=observers)
     return app

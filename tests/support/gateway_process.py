@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.concurrency import SystemClock
+from perdure.core.visibility import user_from_key
 from perdure.gateway.auth.principal import Scope
 from perdure.gateway.auth.tokens import AccessTokens
 from perdure.store import open_store
@@ -63,7 +64,7 @@ def gateway_process(
     database = str((settings or {}).get("store.url") or home / "perdure.db")
     with open_store(database) as store:
         tokens = AccessTokens(store, SystemClock())
-        made = {user: tokens.add(user, scopes).text for user, scopes in (users or {}).items()}
+        made = {user: tokens.add(user_from_key(user), scopes).text for user, scopes in (users or {}).items()}
     given = {
         "model.base_url": sim.base_url,
         "model.name": "gpt-5-mini",

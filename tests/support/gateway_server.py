@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from perdure.config.load import validate_settings
 from perdure.core.concurrency import SystemClock
+from perdure.core.visibility import user_from_key
 from perdure.gateway.app import build_gateway
 from perdure.gateway.auth.principal import Scope
 from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator
@@ -73,7 +74,7 @@ def running_gateway(
     with open_store(database or home / "perdure.db") as store:
         issued = AccessTokens(store, clock)
         wanted = {user: (user, scopes) for user, scopes in users.items()} | dict(tokens or {})
-        known = {label: issued.add(user, scopes).text for label, (user, scopes) in wanted.items()}
+        known = {label: issued.add(user_from_key(user), scopes).text for label, (user, scopes) in wanted.items()}
         authenticator = TokenAuthenticator(issued, clock, is_open=True)
         whole = build_gateway(settings, home, store, authenticator, log_writer=LogWriter("json", clock, log))
 

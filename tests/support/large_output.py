@@ -12,6 +12,7 @@ from pathlib import Path
 from perdure.config.settings import Settings
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
+from perdure.core.visibility import OWNER
 from perdure.store import open_store
 from perdure.tools.runtime import ToolScope
 from perdure.tools.toolbox import ToolSources, build_toolbox
@@ -33,7 +34,7 @@ def main(folder: Path, megabytes: int) -> None:
             search=store.search_index,
         )
         toolbox = build_toolbox(sources)
-        scope = ToolScope("t_1", session.conversation_id, "")
+        scope = ToolScope("t_1", session.conversation_id, OWNER)
 
         def run(name: str, **arguments: object) -> str:
             call = ToolCall("call_1", name, canonical_json(arguments))

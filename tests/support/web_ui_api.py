@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from perdure.core.ports import Clock
-from perdure.core.visibility import Everyone, Visibility, only
+from perdure.core.visibility import Everyone, Visibility, user_from_key
 from perdure.models.catalog import Catalog
 from perdure.store.store import SessionStore, open_store
 from perdure.web import web_ui_router
@@ -22,7 +22,7 @@ from support.web_ui_story import Story, tell
 def visibility_of(request: Request) -> Visibility:
     """By the header `x-user`; a request without it sees everything."""
     user = request.headers.get("x-user")
-    return Everyone() if user is None else only(user)
+    return Everyone() if user is None else user_from_key(user)
 
 
 def app_over(store: SessionStore, **options: Any) -> FastAPI:

@@ -18,7 +18,7 @@ from perdure.tools.builtin.agent_tools import ClarifyTool, DelegateTool, Session
 from perdure.tools.builtin.memory import FileMemory, MemoryTool, SharedMemory, safe_name
 from perdure.tools.tool import ToolContext
 
-ME = ToolContext("call_1", conversation_id="c_1", user_key="ada")
+ME = ToolContext("call_1", conversation_id="c_1", user=User("ada"))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, KeyValue, Refusal
+from perdure.core.visibility import user_from_key
 from perdure.store import open_store
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.files import FileEditor, FileReader
@@ -62,7 +63,7 @@ class GuardedRuntime:
         return self.run_all(ToolCall("call_1", name, canonical_json(arguments)), user=user)[0]
 
     def run_all(self, *calls: ToolCall, user: str = "u") -> list[str]:
-        batch = self._runtime.batch(calls, ToolScope(task_id="t", user_key=user))
+        batch = self._runtime.batch(calls, ToolScope(task_id="t", user=user_from_key(user)))
         return [m.text for m in asyncio.run(batch.run())]
 
 

@@ -17,6 +17,7 @@ import pytest
 from perdure.config.settings import McpServerSettings
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import ImagePart, Message, ToolCall, canonical_json
+from perdure.core.visibility import User
 from perdure.tools.mcp import McpPool, McpServers, StartedServers, is_callable, qualified_name
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import Tool, ToolRegistry
@@ -213,7 +214,7 @@ def test_agents_of_one_user_share_the_servers_until_the_last_one_ends() -> None:
     pool = McpPool()
 
     def start(user_key: str) -> StartedServers:
-        return pool.start(servers, {"PATH": "/usr/bin:/bin"}, user_key=user_key)
+        return pool.start(servers, {"PATH": "/usr/bin:/bin"}, user=User(user_key))
 
     def add(started: StartedServers, server: str) -> str:
         return _texts({t.name: t for t in started.tools}, (f"{server}__add", {"a": 2, "b": 3}))[0]

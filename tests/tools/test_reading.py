@@ -13,7 +13,7 @@ import pytest
 from perdure.core.errors import ConfigError, NotFound
 from perdure.core.messages import ImagePart
 from perdure.core.ports import AuxiliaryTask, Page, SearchHit, SearchReport, Summary
-from perdure.core.visibility import Visibility
+from perdure.core.visibility import User, Visibility
 from perdure.store.search.documents import score_documents
 from perdure.tools.builtin.agent_tools import SessionSearch
 from perdure.tools.builtin.reading import CitedPassage, HitReader, PageReader, ReadingFailure, check_quotes
@@ -22,7 +22,7 @@ from perdure.tools.tool import Tool, ToolContext, ToolReply
 
 FILLER = "The harbour is quiet in winter and busy in summer, and little else happens there. "
 PAGE = f"{FILLER * 120}The lamp was lit\nfor the first time in 1698. {FILLER * 1_000}It’s 49 metres high. {FILLER * 20}"
-CONTEXT = ToolContext("call_1", conversation_id="c_1", user_key="u")
+CONTEXT = ToolContext("call_1", conversation_id="c_1", user=User("u"))
 
 
 class ScriptedModels:

@@ -14,12 +14,13 @@ from perdure.core.concurrency import SystemClock
 from perdure.core.errors import ToolError
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
 from perdure.core.messages import ToolCall, canonical_json
+from perdure.core.visibility import User
 from perdure.tools.hooks import Hooks
 from perdure.tools.runtime import INTERRUPTED, ToolRuntime, ToolScope
 from perdure.tools.tool import OutputPreview, Tool, ToolContext, ToolRegistry, ToolReply, tool, tool_from_function
 from support.outputs import MemoryOutputs
 
-SCOPE = ToolScope(task_id="t_1", conversation_id="c_1", user_key="u")
+SCOPE = ToolScope(task_id="t_1", conversation_id="c_1", user=User("u"))
 
 
 def _call(name: str, call_id: str = "call_1", **arguments: Any) -> ToolCall:

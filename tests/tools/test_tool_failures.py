@@ -23,6 +23,7 @@ from perdure.core.errors import ToolError
 from perdure.core.events import Event, Notice
 from perdure.core.messages import ToolCall, canonical_json
 from perdure.core.ports import ApprovalRequest
+from perdure.core.visibility import User
 from perdure.testing.simulator import Call, Say
 from perdure.tools import runtime as runtime_module
 from perdure.tools.hooks import Hooks
@@ -125,7 +126,7 @@ def _call(name: str, call_id: str = "a", **arguments: Any) -> ToolCall:
 
 def _batch(tools: Any, calls: list[ToolCall], **options: Any) -> Batch:
     return ToolRuntime(ToolRegistry([*tools, echo]), clock=SystemClock(), **options).batch(
-        calls, ToolScope("t", "c", "u")
+        calls, ToolScope("t", "c", User("u"))
     )
 
 

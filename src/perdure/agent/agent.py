@@ -342,10 +342,10 @@ class ConversationAgent:
         parts, endpoint = self._parts, self._parts.routes.endpoint
         prompt = system_message if system_message is not None else self._system_prompt
         if prompt is None:
-            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
+            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user.stored_key)))
         route = RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode)
-        session = parts.store.create(
-            system_prompt=prompt, route=route, source=parts.source, user_key=parts.user_key, chat_key=parts.chat_key
+        session = parts.store.conversations.create(
+            system_prompt=prompt, route=route, source=parts.source, user=parts.user, chat_key=parts.chat_key
         )
         return session.id
 

@@ -202,7 +202,7 @@ def _outcome(compaction: Compaction, live: LiveSession, previous_id: str, reason
 def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
     parts.memory.flush()
     old = live.session
-    prompt = renewed(old.system_prompt, parts.memory.snapshot(parts.user_key), parts.prompt_sources)
+    prompt = renewed(old.system_prompt, parts.memory.snapshot(parts.user.stored_key), parts.prompt_sources)
     child = parts.store.compact(
         old.id,
         plan_over_log(compaction, live.entries),

@@ -92,7 +92,7 @@ async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None
     window = context_window(parts.settings, endpoint, await parts.models.window(endpoint))
     prompt = system_prompt
     if prompt is None:
-        prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user_key)))
+        prompt = assemble(parts.prompt_sources(parts.memory.snapshot(parts.user.stored_key)))
     tools = tuple(parts.tools.offer()) if parts.models.takes_tools(endpoint) else ()
     tokens = TokenCounter(endpoint.model, system=prompt, tools=tools, calibration=parts.calibration).estimate
     composition = Composition()

@@ -12,6 +12,7 @@ from perdure.context.engine import ContextEngine, RunInThread
 from perdure.core.concurrency import run_shielded
 from perdure.core.ports import Clock, ImageDescriber, Memory, MemorySnapshot, RecallProvider
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import OWNER, AnyUser
 from perdure.models.tokens import Calibration, Calibrations
 from perdure.models.windows import Window
 from perdure.providers.routes import RouteCursor
@@ -81,7 +82,7 @@ class AgentDeps:
     vision: ImageDescriber | None = None
     # Runs blocking work, such as store writes, in a worker thread.
     keep: RunInThread = run_shielded
-    user_key: str = ""
+    user: AnyUser = OWNER
     # Which chat of a gateway a new conversation belongs to.
     chat_key: str = ""
     source: str = "library"

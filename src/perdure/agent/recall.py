@@ -39,7 +39,6 @@ from perdure.core.ports import (
     SearchReport,
     SessionObserver,
 )
-from perdure.core.visibility import only
 from perdure.models.tokens import estimate_text
 from perdure.prompt_injection import screen
 
@@ -88,7 +87,7 @@ class StoreRecall:
     def passages(self, query: RecallQuery) -> list[tuple[SearchHit, str]]:
         """Return the hits that are worth their tokens, best first, each with the text that is shown of it."""
         text = query.text[:_QUERY_CHARS]
-        report = self._search.report(text, visibility=only(query.user_key), limit=_SEARCHED_HITS)
+        report = self._search.report(text, visibility=query.user, limit=_SEARCHED_HITS)
         hits = [hit for hit in report.hits if not _is_visible(hit, query)]
         if len(report.words) < _MIN_WORDS or not hits:
             return []

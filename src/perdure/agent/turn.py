@@ -267,7 +267,7 @@ class Turn:
         if provider is None or not message.text.strip():
             return ""
         visible = frozenset(entry.seq for entry in live.entries)
-        query = RecallQuery(message.text, live.conversation_id, self._parts.user_key, visible)
+        query = RecallQuery(message.text, live.conversation_id, self._parts.user, visible)
         settings = self._parts.settings.recall
         deadline = asyncio.timeout(settings.timeout_s)
         try:
@@ -420,7 +420,7 @@ class Turn:
         self._emit(StatusChanged("running_tools"))
         window = self._live.window
         limits = output_limits(self._parts.settings, window) if window is not None else None
-        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user_key, limits)
+        scope = ToolScope(self._task_id, self._live.conversation_id, self._parts.user, limits)
         return self._parts.tools.batch(calls, scope, self._emit)
 
     def _check_for_loops(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> Sequence[Message]:

@@ -14,6 +14,7 @@ from perdure.agent.callbacks import CallbackApprover, CallbackAsker, Callbacks
 from perdure.config.env import home_dir
 from perdure.core.errors import InvalidMessage, PerdureError
 from perdure.core.ports import Approver, Asker, Memory, RecallProvider
+from perdure.core.visibility import OWNER, User
 
 if TYPE_CHECKING:
     from perdure.agent.agent import ConversationAgent
@@ -75,7 +76,7 @@ class Agent:
         home: Path | None = None,
         on_progress: OnProgress | None = None,
         source: str = "library",
-        user_key: str = "",
+        user_key: str | None = None,
         approver: Approver | None = None,
         asker: Asker | None = None,
         recall: RecallProvider | Callable[[str], str] | None = None,
@@ -102,7 +103,7 @@ class Agent:
         )
         self._agent = build_agent(
             self._shared,
-            AgentUser(source, user_key, approver=approver, asker=asker),
+            AgentUser(source, OWNER if user_key is None else User(user_key), approver=approver, asker=asker),
             session_id=session_id,
             tools=tools,
             callbacks=listeners if callbacks is not None else None,

@@ -29,6 +29,7 @@ from perdure.context.registry import WINDOWS_ENGINE, start_engine
 from perdure.core.errors import ConfigError
 from perdure.core.events import Notice
 from perdure.core.ports import Approver, Asker, Memory, MemorySnapshot, RecallProvider
+from perdure.core.visibility import OWNER, AnyUser
 from perdure.providers.registry import PROVIDERS
 from perdure.providers.routes import RouteCursor, unknown_providers
 from perdure.store.search.documents import score_documents
@@ -63,8 +64,8 @@ class AgentUser:
     """Who an agent talks with, and from where."""
 
     source: str = "library"
-    # What conversations, memory and outputs are kept under; "" is the owner of the machine.
-    user_key: str = ""
+    # Whose conversations, memory and outputs it uses.
+    user: AnyUser = OWNER
     chat_key: str = ""
     # Whether they may use this machine: its terminal, its files, and programs that run here for the model (MCP servers,
     # plug-ins). Such a user can read all data of this machine.
@@ -169,7 +170,7 @@ class Wiring:
             recall=self._recall(),
             vision=CachedDescriber(shared, self._auxiliary, routes),
             keep=shared.keep,
-            user_key=speaker.user_key,
+            user=speaker.user,
             chat_key=speaker.chat_key,
             source=speaker.source,
             prompts_folder=shared.home / "prompts",
@@ -311,7 +312,7 @@ class Wiring:
                 rank=score_documents,
                 auxiliary=self._auxiliary,
                 mcp=shared.mcp,
-                user_key=speaker.user_key,
+                user=speaker.user,
             ),
             own,
         )

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.core.visibility import user_from_key
 
 EPILOG = """\b
 Examples:
@@ -24,9 +25,9 @@ def approvals() -> None:
 
 
 @approvals.command("list")
-@click.option("--user", "user_key", default="", metavar="KEY", help="A user of the gateway; by default the owner.")
+@click.option("--user", "user_key", metavar="KEY", help="A user of the gateway; by default the owner.")
 @click.pass_obj
-def list_(flags: dict[str, str] | None, user_key: str) -> None:
+def list_(flags: dict[str, str] | None, user_key: str | None) -> None:
     """List the kinds of actions that are no longer asked about.
 
     \b
@@ -36,8 +37,9 @@ def list_(flags: dict[str, str] | None, user_key: str) -> None:
     """
     from perdure.tools.approval import approved_kinds, explain_kind
 
+    user = user_from_key(user_key or "")
     with _stored(flags) as state:
-        kinds = approved_kinds(state, user_key)
+        kinds = approved_kinds(state, user)
     if not kinds:
         click.echo("Nothing is allowed for good: every dangerous action is asked about.")
     for kind in kinds:
@@ -47,9 +49,9 @@ def list_(flags: dict[str, str] | None, user_key: str) -> None:
 @approvals.command()
 @click.argument("kinds", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Revoke all of them.")
-@click.option("--user", "user_key", default="", metavar="KEY", help="A user of the gateway; by default the owner.")
+@click.option("--user", "user_key", metavar="KEY", help="A user of the gateway; by default the owner.")
 @click.pass_obj
-def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, user_key: str) -> None:
+def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, user_key: str | None) -> None:
     """Ask about these kinds of actions again, from the next call on.
 
     \b
@@ -61,15 +63,16 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
         raise click.UsageError("name the kinds to revoke, or --all; `perdure approvals list` shows them.")
     from perdure.tools.approval import approved_kinds
 
+    user = user_from_key(user_key or "")
     with _stored(flags) as state:
-        before = approved_kinds(state, user_key)
+        before = approved_kinds(state, user)
         unknown = [kind for kind in kinds if kind not in before]
         if unknown:
             raise click.UsageError(
                 f"{', '.join(unknown)}: not allowed for good; `perdure approvals list` shows what is."
             )
         left = [] if is_all else [kind for kind in before if kind not in kinds]
-        state.set(user_key, left or None)
+        state.set(user.stored_key, left or None)
     revoked = [kind for kind in before if kind not in left]
     click.echo(f"Revoked: {', '.join(revoked)}" if revoked else "There was nothing to revoke.")
 

@@ -21,6 +21,7 @@ from perdure.cli.lazy import PlainGroup
 from perdure.config.keys import mask
 from perdure.config.load import Loaded
 from perdure.core.errors import ConfigError
+from perdure.core.visibility import User, user_from_key
 
 if TYPE_CHECKING:
     from perdure.gateway.auth.principal import Authenticator
@@ -259,7 +260,7 @@ def add(flags: dict[str, Any] | None, user: str | None, scopes: tuple[Any, ...],
         # An unset shell variable must not make a token of the machine's owner.
         raise click.UsageError("USER is empty; leave it out for a token of your own.")
     with open_cli_store(flags) as store:
-        created = AccessTokens(store, SystemClock()).add(user or "", scopes, expires_in_ms=expires_in_ms)
+        created = AccessTokens(store, SystemClock()).add(user_from_key(user or ""), scopes, expires_in_ms=expires_in_ms)
     click.echo(created.text)
     until = f", until {_day(created.token.expires_at_ms)}" if created.token.expires_at_ms else ""
     whose = f"of {user}" if user else "your own"
@@ -313,7 +314,7 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
         ended = tokens.revoke(id_or_user)
         valid = [t for t in tokens.all() if t.status(clock.now_ms()) == "valid"]
     for each in ended:
-        click.echo(f"revoked {each.id}  {each.user_key or '(you)'}")
+        click.echo(f"revoked {each.id}  {_user_name(each)}")
     if not valid:
         click.echo("No valid token is left: nobody can enter until you add one.", err=True)
 
@@ -326,7 +327,11 @@ def _row(token: Token, now_ms: int) -> tuple[str, ...]:
         standing_text = status
     used = _day(token.last_used_at_ms) if token.last_used_at_ms else "never"
     scopes = ",".join(s for s in SCOPES if s in token.scopes)
-    return (token.id, token.user_key or "(you)", scopes, _day(token.created_at_ms), used, standing_text)
+    return (token.id, _user_name(token), scopes, _day(token.created_at_ms), used, standing_text)
+
+
+def _user_name(token: Token) -> str:
+    return token.user.key if isinstance(token.user, User) else "(you)"
 
 
 def _day(ms: int) -> str:

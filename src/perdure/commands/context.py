@@ -146,7 +146,7 @@ def _source_lines(surface: CommandContext) -> list[str]:
     if not listed:
         return []
     parts = surface.agent.parts
-    memory = parts.memory.snapshot(parts.user_key)
+    memory = parts.memory.snapshot(parts.user.stored_key)
     prompt = parts.prompt_sources(memory)
     files = [f"{f.name} ({f.left_out or count(len(f.text), 'character')})" for f in prompt.context_files]
     skills = [skill.name for skill in prompt.skills]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from perdure.core.messages import Entry, ImagePart
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.core.visibility import Visibility
+from perdure.core.visibility import AnyUser, Visibility
 
 ApprovalAnswer = Literal["once", "session", "always", "no"]
 
@@ -371,9 +371,14 @@ class RecallQuery:
 
     text: str
     conversation_id: str
-    user_key: str
+    user: AnyUser
     # Numbers of the messages that the model sees anyway.
     visible: frozenset[int] = frozenset()
+
+    @property
+    def user_key(self) -> str:
+        """The key that the user's data is stored under; the owner's is empty."""
+        return self.user.stored_key
 
 
 @runtime_checkable

@@ -1,10 +1,11 @@
-"""Whose conversations a caller may see, as a type: no string ever means "all users".
+"""Whose data a conversation is, and whose a caller may see, as a type: no string ever means "the owner" or "all users".
 
-Owner       the owner of the machine; stored under an empty user key
+Owner       the owner of the machine; the database stores an empty user key
 User(key)   one user with a key of their own
 Everyone    no restriction: an administrator, or direct access to the database file
 
-`gateway.auth.principal` decides which of them a request gets; store queries apply it.
+Data belongs to an `AnyUser`. `gateway.auth.principal` decides which visibility a request gets; store queries apply it.
+`stored_key` and `user_from_key` convert at the edges: database columns, memory files and plug-ins.
 """
 
 from __future__ import annotations
@@ -15,13 +16,10 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Visibility limited to the conversations of the machine's owner."""
+    """The owner of the machine, and the visibility of their conversations alone."""
 
     # The value of `user_key` that rows must have.
     stored_key: ClassVar[str] = ""
-
-    def includes(self, user_key: str) -> bool:
-        return user_key == ""
 
     def covers(self, other: Visibility) -> bool:
         """Whether this visibility includes all of `other`."""
@@ -30,21 +28,19 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Visibility limited to one user's conversations."""
+    """A user with a key of their own, and the visibility of their conversations alone."""
 
     key: str
 
     def __post_init__(self) -> None:
-        if not self.key:
-            raise ValueError("a user has a key; the owner of the machine is Owner()")
+        # The databases store no NUL: such a key would become another user's, or the owner's.
+        if not self.key or "\0" in self.key:
+            raise ValueError("a user has a key, without NUL; the owner of the machine is Owner()")
 
     @property
     def stored_key(self) -> str:
         """The value of `user_key` that rows must have."""
         return self.key
-
-    def includes(self, user_key: str) -> bool:
-        return user_key == self.key
 
     def covers(self, other: Visibility) -> bool:
         """Whether this visibility includes all of `other`."""
@@ -58,18 +54,18 @@ class Everyone:
     # Rows may have any `user_key`.
     stored_key: ClassVar[None] = None
 
-    def includes(self, user_key: str) -> bool:
-        return True
-
     def covers(self, other: Visibility) -> bool:
         """Whether this visibility includes all of `other`."""
         return True
 
 
+AnyUser = Owner | User
 Visibility = Owner | User | Everyone
+OWNER = Owner()
 EVERYONE = Everyone()
 
 
-def only(user_key: str) -> Owner | User:
-    """Return the visibility of one person, by the key their conversations are stored under."""
-    return User(user_key) if user_key else Owner()
+def user_from_key(user_key: str) -> AnyUser:
+    """Return the user whose data is stored under a key; an empty one is the owner's."""
+    # A damaged row is nobody's rather than unreadable.
+    return User(user_key.replace("\0", "\ufffd")) if user_key else OWNER

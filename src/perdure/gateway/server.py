@@ -147,7 +147,7 @@ async def run_schedule(settings: Settings, home: Path, store: SessionStore, sche
     try:
         queued = await hub.scheduler.run_now(schedule)
         inbound = queued.inbound
-        ticket = Ticket(queued.id, None, "running", ChatKey(inbound.platform, inbound.user_key, inbound.chat))
+        ticket = Ticket(queued.id, None, "running", ChatKey(inbound.platform, inbound.user, inbound.chat))
         async for _ in hub.turn_events(ticket):
             pass
     finally:

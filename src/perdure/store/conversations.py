@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.messages import Message, clean
-from perdure.core.visibility import EVERYONE, Visibility
+from perdure.core.visibility import EVERYONE, OWNER, AnyUser, Everyone, Visibility
 from perdure.store.db.database import Row, Transaction, Value, insert, text, to_int, to_text
 from perdure.store.encoding import FIRST_KEY, PLAIN, body_key, pack, record_checksum
 from perdure.store.leases import check_lease
@@ -81,14 +81,14 @@ class Conversations:
         system_prompt: str = "",
         route: RouteRecord | None = None,
         source: str = "",
-        user_key: str = "",
+        user: AnyUser = OWNER,
         chat_key: str = "",
         title: str = "",
     ) -> Session:
         """Create a conversation and return its first session."""
         new = Conversation(
             self._context.ids.new("c_"), "main", self._context.ids.new("s_"), source=text(source),
-            user_key=text(user_key), chat_key=text(chat_key), title=text(title),
+            user=user, chat_key=text(chat_key), title=text(title),
         )  # fmt: skip
         return self._context.database.write(
             lambda tx: self._begin(tx, new, began_by="start", prompt=system_prompt, route=route or RouteRecord())
@@ -133,14 +133,13 @@ class Conversations:
 
         Raises NotFound, also for conversations that `visibility` excludes.
         """
-        user_key = visibility.stored_key
 
         def load(tx: Transaction) -> Conversation:
-            if user_key is None:
+            if isinstance(visibility, Everyone):
                 return get_conversation(tx, conversation_id_of(tx, any_id))
-            return get_conversation(tx, owned_conversation_id_of(tx, any_id, user_key))
+            return get_conversation(tx, owned_conversation_id_of(tx, any_id, visibility))
 
-        if user_key is None:  # fast path: every turn looks a conversation up by its full id
+        if isinstance(visibility, Everyone):  # fast path: every turn looks a conversation up by its full id
             ident = text(any_id)
             row = self._context.database.row(
                 f"SELECT {CHECKED_CONVERSATION} FROM conversation WHERE {MATCHES_ID}", (ident, ident)
@@ -245,7 +244,7 @@ class Conversations:
     def _child(self, parent: Conversation, *, kind: ConversationKind, fork_seq: int, title: str = "") -> Conversation:
         # Inherits user and chat, so that both can list and resume the child.
         return Conversation(
-            self._context.ids.new("c_"), kind, self._context.ids.new("s_"), parent.id, parent.source, parent.user_key,
+            self._context.ids.new("c_"), kind, self._context.ids.new("s_"), parent.id, parent.source, parent.user,
             parent.chat_key, title, fork_seq=fork_seq, last_seq=fork_seq,
         )  # fmt: skip
 
@@ -295,7 +294,7 @@ def insert_conversation(tx: Transaction, new: Conversation, *, key: bytes) -> No
         "parent": new.parent_id,
         "kind": new.kind,
         "source": new.source,
-        "user_key": new.user_key,
+        "user_key": text(new.user.stored_key),
         "chat_key": new.chat_key,
         "title": new.title,
         "todo": new.todo,

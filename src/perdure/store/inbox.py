@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from perdure.core.errors import NotFound, StoreError
+from perdure.core.visibility import AnyUser, user_from_key
 from perdure.store.db.database import (
     Row,
     Transaction,
@@ -58,7 +59,7 @@ class InboundMessage:
     id: str
     queue_key: str
     platform: str
-    user_key: str
+    user: AnyUser
     chat: str
     # None: the turn goes on with what `options` brings.
     content: str | Mapping[str, Any] | None
@@ -253,9 +254,9 @@ class MessageInbox:
         """Request that the running message of a queue stops; return whether there was one."""
         return self._request_stop("lane = ?", (queue_key,))
 
-    def stop_chat(self, platform: str, user_key: str, chat: str) -> bool:
+    def stop_chat(self, platform: str, user: AnyUser, chat: str) -> bool:
         """Request that the running messages of a chat stop, in whichever conversation."""
-        return self._request_stop("platform = ? AND user_key = ? AND chat = ?", (platform, user_key, chat))
+        return self._request_stop("platform = ? AND user_key = ? AND chat = ?", (platform, user.stored_key, chat))
 
     def stop_message(self, message_id: str) -> bool:
         """Request that one message stops; return whether it was running."""
@@ -303,7 +304,7 @@ class MessageInbox:
             return None
         row = tx.row(
             f"SELECT {_COLUMNS} FROM inbox WHERE platform = ? AND user_key = ? AND key = ?",
-            (text(inbound.platform), text(inbound.user_key), text(inbound.key)),
+            (text(inbound.platform), text(inbound.user.stored_key), text(inbound.key)),
         )
         return _queued_message(row) if row is not None else None
 
@@ -346,7 +347,7 @@ def _values(inbound: InboundMessage, owner: str, until_ms: int, now_ms: int) -> 
         "id": inbound.id,
         "lane": text(inbound.queue_key),
         "platform": text(inbound.platform),
-        "user_key": text(inbound.user_key),
+        "user_key": text(inbound.user.stored_key),
         "chat": text(inbound.chat),
         "scopes": json.dumps(sorted(inbound.scopes)),
         # NULL is never equal to NULL, so messages without a key are never duplicates.
@@ -377,7 +378,7 @@ def _queued_message(row: Row) -> QueuedMessage:
     # A damaged row must not hold up its queue: its sender gets a failed turn, without any rights.
     allowed = _stored_json(scopes, list, [])
     inbound = InboundMessage(
-        to_text(ident), to_text(queue_key), to_text(platform), to_text(user_key), to_text(chat),
+        to_text(ident), to_text(queue_key), to_text(platform), user_from_key(to_text(user_key)), to_text(chat),
         _stored_json(content, str | dict | None, _DAMAGED), tuple(map(str, allowed)),
         None if key is None else to_text(key), _stored_json(options, dict, {}) if options else {},
         _named_conversation(named, to_text(queue_key)),

@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.core.errors import CorruptStore, StoreError
 from perdure.core.messages import Entry, Message, ToolState, clean
+from perdure.core.visibility import User
 from perdure.store.db.database import Dialect, Row, Step, Transaction, Value, to_bytes, to_time_ms
 from perdure.store.encoding import Body, decode_or_placeholder, encode, ingest_key, to_tool_state, unpack
 from perdure.store.leases import check_lease, check_lease_row, lease_row
@@ -140,8 +141,8 @@ def insert_step(rows: Sequence[Sequence[Value]]) -> Step:
 def scoped_text(message: PreparedMessage, conversation: Conversation) -> IndexedText:
     """Return a message's index tokens with the scope terms of its conversation."""
     words = [conversation_scope(conversation.id), role_scope(message.message.kind)]
-    if conversation.user_key:
-        words.append(user_scope(conversation.user_key))
+    if isinstance(conversation.user, User):
+        words.append(user_scope(conversation.user.key))
     return IndexedText(message.tokens.parts, message.tokens.wholes, " ".join(words))
 
 

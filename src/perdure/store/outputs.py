@@ -22,6 +22,7 @@ from perdure.core.errors import CorruptStore, NotFound, StoreError, StoreUnavail
 from perdure.core.files import PRIVATE_MODE, AtomicFile, sync_folder
 from perdure.core.messages import clean
 from perdure.core.ports import OutputSink, Page, StoredOutput
+from perdure.core.visibility import User
 from perdure.store.db.database import Row, Transaction, Value, insert, insert_numbered, text, to_int, to_text
 from perdure.store.queries import ScopedState, StoreContext, conversation_id_of, get_conversation
 from perdure.store.records import Conversation, Damage
@@ -405,8 +406,8 @@ class _Sink:
 
 def output_tokens(output: str, conversation: Conversation) -> IndexedText:
     scope = [conversation_scope(conversation.id), role_scope("tool")]
-    if conversation.user_key:
-        scope.append(user_scope(conversation.user_key))
+    if isinstance(conversation.user, User):
+        scope.append(user_scope(conversation.user.key))
     return index_text(output, scope)
 
 

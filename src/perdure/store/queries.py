@@ -17,6 +17,7 @@ from perdure.core.errors import CorruptStore, NotFound
 from perdure.core.messages import Entry
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import AnyUser, user_from_key
 from perdure.store.db.database import (
     Database,
     Row,
@@ -77,7 +78,7 @@ def conversation_of_row(row: Row) -> Conversation:
         to_text(tip),
         to_optional_text(parent),
         to_text(source),
-        to_text(user_key),
+        user_from_key(to_text(user_key)),
         to_text(chat_key),
         to_text(title),
         to_text(todo),
@@ -356,9 +357,9 @@ def conversation_id_of(tx: Transaction, any_id: str) -> str:
     return _by_prefix(tx, any_id)
 
 
-def owned_conversation_id_of(tx: Transaction, any_id: str, user_key: str) -> str:
+def owned_conversation_id_of(tx: Transaction, any_id: str, user: AnyUser) -> str:
     """Resolve an id among one user's conversations. Raises NotFound, alike for missing ids and other users'."""
-    any_id, user_key = text(any_id), text(user_key)
+    any_id, user_key = text(any_id), text(user.stored_key)
     row = tx.row(
         "SELECT id FROM conversation WHERE user_key = ?"
         " AND id IN (SELECT conversation FROM session WHERE id = ? UNION ALL SELECT CAST(? AS TEXT))",

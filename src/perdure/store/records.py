@@ -13,6 +13,7 @@ from perdure.core.datastructures import merge_intervals
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry, Message
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
+from perdure.core.visibility import OWNER, AnyUser
 
 ConversationKind = Literal["main", "branch", "delegate"]
 BeganBy = Literal["start", "compression", "edit", "undo", "branch", "delegate", "import"]
@@ -62,7 +63,7 @@ class Conversation:
     tip_session_id: str
     parent_id: str | None = None
     source: str = ""
-    user_key: str = ""
+    user: AnyUser = OWNER
     chat_key: str = ""
     title: str = ""
     todo: str = ""

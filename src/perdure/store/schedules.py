@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from perdure.core.errors import NotFound, StoreError
+from perdure.core.visibility import OWNER, AnyUser, user_from_key
 from perdure.store.db.database import (
     Row,
     Transaction,
@@ -68,7 +69,7 @@ class NewSchedule:
     model: str | None = None
     # Permission rules for calls that would need approval.
     allowed: tuple[str, ...] = ()
-    user_key: str = ""
+    user: AnyUser = OWNER
     # The folder that its runs work in; None: that of the process that runs them.
     folder: str | None = None
 
@@ -79,7 +80,7 @@ class Schedule:
 
     id: str
     name: str
-    user_key: str
+    user: AnyUser
     prompt: str
     every_ms: int | None
     cron: str | None
@@ -134,12 +135,12 @@ class Schedules:
                 raise NameTaken(f"a schedule is called {new.name!r} already; choose another name, or remove it first")
             name = text(new.name) if new.name is not None else _free_name(new.prompt, names)
             schedule = Schedule(
-                self._context.ids.new("sch_"), name, text(new.user_key), text(new.prompt), new.every_ms, new.cron,
+                self._context.ids.new("sch_"), name, new.user, text(new.prompt), new.every_ms, new.cron,
                 new.timezone, new.model, new.allowed, self._now, new.next_at_ms,
                 folder=new.folder and text(new.folder),
             )  # fmt: skip
             insert(tx, "schedule", {
-                "id": schedule.id, "name": name, "user_key": schedule.user_key, "prompt": schedule.prompt,
+                "id": schedule.id, "name": name, "user_key": text(schedule.user.stored_key), "prompt": schedule.prompt,
                 "every_ms": new.every_ms, "cron": new.cron, "timezone": text(new.timezone),
                 "model": new.model and text(new.model), "allowed": json.dumps(new.allowed), "created_at": self._now,
                 "next_at": new.next_at_ms, "missed": 0, "missed_since": None, "folder": schedule.folder,
@@ -270,7 +271,7 @@ def _schedule(row: Row) -> Schedule:
     except ValueError:
         rules = []  # a damaged row allows nothing
     return Schedule(
-        to_text(ident), to_text(name), to_text(user_key), to_text(prompt), to_optional_int(every_ms),
+        to_text(ident), to_text(name), user_from_key(to_text(user_key)), to_text(prompt), to_optional_int(every_ms),
         to_optional_text(cron), to_text(timezone), to_optional_text(model),
         tuple(map(str, rules)) if isinstance(rules, list) else (), to_time_ms(created_at), to_time_ms(next_at),
         _missed(missed, since), to_optional_text(folder),

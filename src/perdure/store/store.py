@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.concurrency import SystemClock
 from perdure.core.errors import StoreUnavailable
 from perdure.core.ports import Clock, Page, SearchHit
-from perdure.core.visibility import EVERYONE, Visibility
+from perdure.core.visibility import EVERYONE, OWNER, User, Visibility
 from perdure.store.backup import write_backup
 from perdure.store.changes import ChangeFeed
 from perdure.store.checkpoints import FileCheckpoints
@@ -106,13 +106,18 @@ class SessionStore:
         system_prompt: str = "",
         route: RouteRecord | None = None,
         source: str = "",
-        user_key: str = "",
+        user_key: str | None = None,
         chat_key: str = "",
         title: str = "",
     ) -> Session:
-        """Create a conversation and return its first session."""
+        """Create a conversation, of the machine's owner by default, and return its first session."""
         return self.conversations.create(
-            system_prompt=system_prompt, route=route, source=source, user_key=user_key, chat_key=chat_key, title=title
+            system_prompt=system_prompt,
+            route=route,
+            source=source,
+            user=OWNER if user_key is None else User(user_key),
+            chat_key=chat_key,
+            title=title,
         )
 
     def append(

@@ -12,6 +12,7 @@ from typing import Any
 from perdure.core.errors import CorruptStore, NotFound, StoreError
 from perdure.core.messages import Message, canonical_json
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import OWNER, AnyUser, user_from_key
 from perdure.store.conversations import Conversations, insert_conversation, insert_session
 from perdure.store.db.database import Database, Row, Transaction, to_bytes, to_text, to_time_ms
 from perdure.store.encoding import (
@@ -61,7 +62,7 @@ class Exporter:
 
     def _records(self, conversation: Conversation) -> Iterator[dict[str, Any]]:
         detached = replace(conversation, fork_seq=0, parent_id=None)
-        yield {"perdure": "conversation", "version": VERSION, "conversation": asdict(detached)}
+        yield {"perdure": "conversation", "version": VERSION, "conversation": _export_conversation(detached)}
         structure, lineage = self._database.read(
             lambda tx: (_structure(tx, conversation), lineage_of(tx, conversation))
         )
@@ -261,8 +262,16 @@ def _check_same_log(
         raise StoreError(f"{conversation_id} already exists and differs; import it as a copy")
 
 
+def _export_conversation(conversation: Conversation) -> dict[str, Any]:
+    fields = asdict(conversation)
+    del fields["user"]
+    return {**fields, "user_key": conversation.user.stored_key}
+
+
 def _parse_conversation(records: Records, renamed: Mapping[str, str]) -> Conversation:
-    new = Conversation(**records["conversation"][0])
+    fields = dict(records["conversation"][0])
+    user = user_from_key(fields.pop("user_key", ""))
+    new = Conversation(**fields, user=user)
     tip = renamed.get(new.tip_session_id, new.tip_session_id)
     return replace(new, id=renamed.get(new.id, new.id), tip_session_id=tip)
 
@@ -333,12 +342,12 @@ class Transfer:
         return system + [e.message.to_dict() for e in self._log.originals(conversation.id)]
 
     def import_messages(
-        self, messages: Sequence[AnyMessage], *, source: str = "import", user_key: str = "", title: str = ""
+        self, messages: Sequence[AnyMessage], *, source: str = "import", user: AnyUser = OWNER, title: str = ""
     ) -> Session:
         """Create a conversation from an OpenAI-style list; a leading system message becomes the system prompt."""
         values = [Message.from_dict(m) for m in messages]
         has_prompt = bool(values) and values[0].role in ("system", "developer")
         prompt = values[0].text if has_prompt else ""
-        session = self._conversations.create(system_prompt=prompt, source=source, user_key=user_key, title=title)
+        session = self._conversations.create(system_prompt=prompt, source=source, user=user, title=title)
         self._log.append(session.id, values[1:] if has_prompt else values)
         return session

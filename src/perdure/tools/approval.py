@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.display import edit_lines, escape_invisible
 from perdure.core.errors import ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Approver, KeyValue, Refusal
+from perdure.core.visibility import AnyUser
 from perdure.tools.builtin.files import patch_diff
 from perdure.tools.builtin.terminal import ShellState
 from perdure.tools.permissions import CallProfile, Effect, Permissions, suggest_rules
@@ -82,7 +83,7 @@ class ApprovalGuard:
         self._approvals = approvals
         self._shell_state = shell_state
         self.permissions = permissions or Permissions()
-        self._session: dict[str, set[str]] = {}
+        self._session: dict[AnyUser, set[str]] = {}
         # One prompt at a time: an answer may settle the next request as well.
         self._prompt_lock = asyncio.Lock()
 
@@ -93,8 +94,8 @@ class ApprovalGuard:
         if not items:
             return
         async with self._prompt_lock:
-            always = await asyncio.to_thread(self._load_always, scope.user_key)
-            allowed = always | self._session.get(scope.user_key, set())
+            always = await asyncio.to_thread(self._load_always, scope.user)
+            allowed = always | self._session.get(scope.user, set())
             pending = [item for item in items if not (KINDS[item.kind].is_lasting and item.key in allowed)]
             if not pending:
                 return
@@ -107,7 +108,7 @@ class ApprovalGuard:
                         f"{_describe_advance(facts, pending)}"
                     )
                 raise ToolError(_denial_message(tool, pending, "the user refused", words=words))
-            await self._store_answer(answer, pending, scope.user_key)
+            await self._store_answer(answer, pending, scope.user)
 
     def _apply_permissions(self, tool: Tool, facts: CallProfile, risks: list[ApprovalItem]) -> list[ApprovalItem]:
         """Return what is left to ask about. Raises ToolError where a rule or the mode forbids the call."""
@@ -242,20 +243,20 @@ class ApprovalGuard:
         match = re.search(r"[\s\"'\\]+".join(words), action) if words else None
         return match.group() if match is not None else _locate_expanded(what, action) or what
 
-    async def _store_answer(self, answer: ApprovalAnswer, items: list[ApprovalItem], user_key: str) -> None:
+    async def _store_answer(self, answer: ApprovalAnswer, items: list[ApprovalItem], user: AnyUser) -> None:
         keys = {item.key for item in items if KINDS[item.kind].is_lasting}
         if answer == "always" and self._approvals is not None:
             # Not in the session, too: a revoked approval must be asked about again.
-            await asyncio.to_thread(self._store_always, user_key, keys)
+            await asyncio.to_thread(self._store_always, user, keys)
         elif answer in ("session", "always"):
-            self._session.setdefault(user_key, set()).update(keys)
+            self._session.setdefault(user, set()).update(keys)
 
-    def _load_always(self, user_key: str) -> set[str]:
-        return set(approved_kinds(self._approvals, user_key)) if self._approvals is not None else set()
+    def _load_always(self, user: AnyUser) -> set[str]:
+        return set(approved_kinds(self._approvals, user)) if self._approvals is not None else set()
 
-    def _store_always(self, user_key: str, keys: set[str]) -> None:
+    def _store_always(self, user: AnyUser, keys: set[str]) -> None:
         if self._approvals is not None:
-            self._approvals.set(user_key, sorted(self._load_always(user_key) | keys))
+            self._approvals.set(user.stored_key, sorted(self._load_always(user) | keys))
 
 
 def _locate_expanded(what: str, action: str) -> str:
@@ -268,9 +269,9 @@ def _locate_expanded(what: str, action: str) -> str:
     return ""
 
 
-def approved_kinds(approvals: KeyValue, user_key: str) -> list[str]:
+def approved_kinds(approvals: KeyValue, user: AnyUser) -> list[str]:
     """Return the kinds of risk that a user allowed with "always"."""
-    stored = approvals.get(user_key)
+    stored = approvals.get(user.stored_key)
     return [kind for kind in stored if isinstance(kind, str)] if isinstance(stored, list) else []
 
 

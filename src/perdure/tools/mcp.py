@@ -21,6 +21,7 @@ from perdure.config.settings import McpServerSettings
 from perdure.core.concurrency import await_foreign, run_loop
 from perdure.core.errors import ToolError
 from perdure.core.messages import ImagePart, clean
+from perdure.core.visibility import OWNER, AnyUser
 from perdure.prompt_injection import screen
 from perdure.tools.tool import Tool, ToolReply
 
@@ -230,14 +231,14 @@ class McpPool:
         self._pooled: dict[str, _PooledServers] = {}
 
     def start(
-        self, servers: Sequence[McpServerSettings], environment: Mapping[str, str], *, user_key: str = ""
+        self, servers: Sequence[McpServerSettings], environment: Mapping[str, str], *, user: AnyUser = OWNER
     ) -> StartedServers:
         """Return the servers' tools, starting those that do not run yet or serve one conversation only."""
         if not servers:
             return StartedServers([], [], lambda: None)
         own = McpServers([s for s in servers if s.per_conversation], environment)
         common = [s for s in servers if not s.per_conversation]
-        identity = [user_key, [s.model_dump(mode="json") for s in common], dict(environment)]
+        identity = [user.stored_key, [s.model_dump(mode="json") for s in common], dict(environment)]
         key = json.dumps(identity, sort_keys=True)
         with self._lock:
             pooled = self._pooled.setdefault(key, _PooledServers(McpServers(common, environment)))

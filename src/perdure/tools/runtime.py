@@ -24,6 +24,7 @@ from perdure.core.errors import ToolError, ToolRefused
 from perdure.core.events import Event, OutputSpilled, ToolFinished, ToolOutput, ToolStarted
 from perdure.core.messages import Message, TextPart, ToolCall, ToolState, clean, tool_result
 from perdure.core.ports import Checkpoints, Clock, Outputs, OutputSink, StoredOutput
+from perdure.core.visibility import OWNER, AnyUser
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.checkpoints import FileSnapshot
 from perdure.tools.deferred import DeferredTools
@@ -56,7 +57,7 @@ class ToolScope:
 
     task_id: str = ""
     conversation_id: str = ""
-    user_key: str = ""
+    user: AnyUser = OWNER
     # The output limits of the model's window; None: those of the runtime.
     limits: OutputLimits | None = None
     # The call that is being checked; "" for all of them.
@@ -326,7 +327,7 @@ class Batch:
             call_id=call.id,
             task_id=scope.task_id,
             conversation_id=scope.conversation_id,
-            user_key=scope.user_key,
+            user=scope.user,
             cancel=token,
             open_sink=open_sink if outputs is not None else None,
             max_result_chars=self._limiter.limits.result_chars,

@@ -16,6 +16,7 @@ from perdure.core.concurrency import CancelToken
 from perdure.core.errors import ConfigError, ToolError
 from perdure.core.messages import Part, clean
 from perdure.core.ports import OutputSink, StoredOutput
+from perdure.core.visibility import OWNER, AnyUser
 from perdure.tools.json_schema import SchemaUndecided, schema_problem
 
 _VALUE_CHARS = 60
@@ -205,7 +206,7 @@ class ToolContext:
     call_id: str
     task_id: str = ""
     conversation_id: str = ""
-    user_key: str = ""
+    user: AnyUser = OWNER
     cancel: CancelToken = field(default_factory=CancelToken)
     # Opens a sink for output too large for memory; None without an output store.
     open_sink: Callable[[], OutputSink] | None = None
@@ -213,6 +214,11 @@ class ToolContext:
     max_result_chars: int = 100_000
     # Shows the user what a running tool has printed so far; from any thread, a few times a second at most.
     show_output: Callable[[OutputPreview], None] = _ignore_preview
+
+    @property
+    def user_key(self) -> str:
+        """The key that the user's data is stored under; the owner's is empty."""
+        return self.user.stored_key
 
 
 @dataclass(frozen=True, slots=True)

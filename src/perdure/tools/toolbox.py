@@ -26,6 +26,7 @@ from perdure.core.ports import (
     Search,
     Spawner,
 )
+from perdure.core.visibility import OWNER, AnyUser
 from perdure.tools.approval import ApprovalGuard
 from perdure.tools.builtin.agent_tools import (
     ClarifyTool,
@@ -145,7 +146,7 @@ class ToolSources:
     auxiliary: AuxiliaryModels | None = None
     # The MCP servers that agents of one user share.
     mcp: McpPool = field(default_factory=McpPool)
-    user_key: str = ""
+    user: AnyUser = OWNER
 
 
 class Toolbox:
@@ -185,7 +186,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         _add_all(registry, _workspace_tools(sources, Workspace(sources.workspace), terminal))
         guard = _build_guard(sources, permissions, terminal)
     _add_all(registry, _other_tools(sources))
-    servers = sources.mcp.start(settings.mcp_servers, sources.environment, user_key=sources.user_key)
+    servers = sources.mcp.start(settings.mcp_servers, sources.environment, user=sources.user)
     closers.append(servers.close)
     _add_all(registry, servers.tools)
     warnings += servers.warnings

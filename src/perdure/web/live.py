@@ -52,7 +52,7 @@ class _Listener:
             self.arrived.set()
         for changed in news.changed:
             conversation = changed.conversation
-            if self.visibility.includes(conversation.user_key):
+            if self.visibility.covers(conversation.user):
                 self.waiting[conversation.id] = ConversationChanged(
                     conversation_id=conversation.id,
                     last_seq=conversation.last_seq,

@@ -145,7 +145,7 @@ class PlatformDelivery:
             return
         for queued in await run_blocking(self._pending.claim_orphans, tuple(self._adapters)):
             inbound = queued.inbound
-            chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
+            chat = ChatKey(inbound.platform, inbound.user, inbound.chat)
             events = _only(SequencedEvent(1, queued.id, finished_event(queued.result, queued.conversation_id)))
             self._run(self._deliver(self._adapters[chat.platform], chat, queued.id, events), f"deliver {queued.id}")
 

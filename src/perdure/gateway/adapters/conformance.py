@@ -112,7 +112,7 @@ async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub
         all(t.key for t in submitted) and len({t.key for t in submitted}) == 5,
         "every message needs a unique idempotency key",
     )
-    _require(all(p.user_key == t.chat.user_key for t, p in hub.submitted), "the chat does not belong to the principal")
+    _require(all(p.user == t.chat.user for t, p in hub.submitted), "the chat does not belong to the principal")
 
 
 async def check_a_repeated_message_keeps_its_key(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:

@@ -20,6 +20,7 @@ import discord
 from perdure.commands.registry import all_commands
 from perdure.config.settings import DiscordSettings
 from perdure.core.errors import ConfigError, CorruptStore, NewerSchema, NotFound, PerdureError, StoreUnavailable
+from perdure.core.visibility import User
 from perdure.gateway.adapters.base import GatewayPort
 from perdure.gateway.adapters.discord_client import (
     DISCORD_ERRORS,
@@ -273,7 +274,7 @@ class DiscordAdapter:
         chat_id = await self._chat_for(message)
         bot = self._connected().user
         key = f"discord:{bot.id if bot is not None else 0}:{channel_id}:{message.id}"
-        chat = ChatKey(self.platform, principal.user_key, str(chat_id))
+        chat = ChatKey(self.platform, principal.user, str(chat_id))
         await self._submit(ChatMessage(chat, content, key=key), principal, chat_id)
         await self._advance(channel_id, message.id)
 
@@ -454,8 +455,8 @@ def _principals(settings: DiscordSettings) -> Mapping[int, Principal]:
     """Map Discord user ids to principals; `123=alice` shares alice's conversations."""
     principals = {}
     for item in settings.allowed_users:
-        number, _, user = item.partition("=")
-        principals[int(number)] = Principal(user or f"discord:{number}", frozenset(settings.scopes))
+        number, _, user_key = item.partition("=")
+        principals[int(number)] = Principal(User(user_key or f"discord:{number}"), frozenset(settings.scopes))
     return principals
 
 

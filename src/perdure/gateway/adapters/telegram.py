@@ -18,6 +18,7 @@ from telegram.request import HTTPXRequest
 from perdure.commands.registry import all_commands
 from perdure.config.settings import TelegramSettings
 from perdure.core.errors import ConfigError, CorruptStore, NewerSchema, NotFound, PerdureError, StoreUnavailable
+from perdure.core.visibility import User
 from perdure.gateway.adapters.base import GatewayPort
 from perdure.gateway.adapters.formatting import MAX_FILE_BYTES, with_file, with_image
 from perdure.gateway.adapters.receipts import DeliveryReceipt, DeliveryState, purge_receipts
@@ -245,7 +246,7 @@ class TelegramAdapter:
             self._pending_questions.pop(message.chat_id, None)
             if is_answer:
                 return
-        chat = ChatKey(self.platform, principal.user_key, str(message.chat_id))
+        chat = ChatKey(self.platform, principal.user, str(message.chat_id))
         # Message ids are unique within a chat, and chat ids the same, for each bot.
         key = f"telegram:{self._bot_id}:{message.chat_id}:{message.message_id}"
         try:
@@ -347,8 +348,8 @@ def _principals(settings: TelegramSettings) -> Mapping[int, Principal]:
     """Map Telegram user ids to principals; `123=alice` shares alice's conversations."""
     principals = {}
     for item in settings.allowed_users:
-        number, _, user = item.partition("=")
-        principals[int(number)] = Principal(user or f"telegram:{number}", frozenset(settings.scopes))
+        number, _, user_key = item.partition("=")
+        principals[int(number)] = Principal(User(user_key or f"telegram:{number}"), frozenset(settings.scopes))
     return principals
 
 

@@ -68,7 +68,7 @@ def question_router(hub: Hub) -> APIRouter:
     @router.get("/approvals")
     async def approvals(principal: ChatPrincipal) -> list[ApprovalBody]:
         """List the kinds of actions that you allowed for good."""
-        kinds = await run_blocking(approved_kinds, hub.store.state("approvals"), principal.user_key)
+        kinds = await run_blocking(approved_kinds, hub.store.state("approvals"), principal.user)
         return [ApprovalBody(kind=kind, explanation=explain_kind(kind)) for kind in kinds]
 
     @router.delete("/approvals/{kind}", status_code=204)
@@ -77,8 +77,8 @@ def question_router(hub: Hub) -> APIRouter:
 
         def remove() -> bool:
             state = hub.store.state("approvals")
-            before = approved_kinds(state, principal.user_key)
-            state.set(principal.user_key, [k for k in before if k != kind] or None)
+            before = approved_kinds(state, principal.user)
+            state.set(principal.user.stored_key, [k for k in before if k != kind] or None)
             return kind in before
 
         if not await run_blocking(remove):

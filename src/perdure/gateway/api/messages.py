@@ -87,7 +87,7 @@ def chat_router(hub: Hub) -> APIRouter:
     ) -> Response:
         """Stream the events of a chat; with `Last-Event-ID`, first replay those that were missed."""
         after = _parse_event_id(last_event_id)
-        chat_key, visibility = ChatKey(platform, principal.user_key, chat), principal.visibility
+        chat_key, visibility = ChatKey(platform, principal.user, chat), principal.visibility
         return event_stream(
             lambda sink: hub.feeds.chat(chat_key, visibility=visibility, after=after, idle_s=IDLE_S, sink=sink)
         )
@@ -95,7 +95,7 @@ def chat_router(hub: Hub) -> APIRouter:
     @router.post("/chats/{chat}/stop", response_model=StoppedBody)
     async def stop(chat: Name, principal: ChatPrincipal, platform: Platform = "http") -> Any:
         """Interrupt the running turn, in whichever process it runs."""
-        return {"was_running": await hub.stop(ChatKey(platform, principal.user_key, chat), principal)}
+        return {"was_running": await hub.stop(ChatKey(platform, principal.user, chat), principal)}
 
     return router
 
@@ -107,7 +107,7 @@ def to_chat_message(body: MessageBody, principal: Principal, *, key: str) -> Cha
         if not all(isinstance(part.get("type"), str) for part in content):
             raise InvalidMessage('each part needs a "type", such as text or image_url')
         content = {"role": "user", "content": content}
-    chat = ChatKey(body.platform, principal.user_key, body.chat)
+    chat = ChatKey(body.platform, principal.user, body.chat)
     if not (isinstance(content, str) and is_command(content)):
         content = with_pastes(content, body.pasted)
     return ChatMessage(chat, content, body.conversation_id, key)

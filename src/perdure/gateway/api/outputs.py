@@ -89,7 +89,7 @@ class _AnswerText:
 
 def _find_output(store: SessionStore, output_id: str, principal: Principal) -> _ToolOutput:
     owner = store.outputs.get(output_id).conversation_id
-    if not principal.visibility.includes(store.conversations.get(owner).user_key):
+    if not principal.visibility.covers(store.conversations.get(owner).user):
         raise NotFound(f"no output {output_id!r}")
     return _ToolOutput(store, output_id, owner)
 

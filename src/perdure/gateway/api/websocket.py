@@ -138,9 +138,9 @@ class _SocketSession:
                 ticket = await self._hub.submit(incoming, self._principal)
                 reply = {"type": "ticket", "id": command.id, **ticket_to_dict(ticket)}
             case FollowIn():
-                self._follow(ChatKey(command.platform, self._principal.user_key, command.chat), command.after)
+                self._follow(ChatKey(command.platform, self._principal.user, command.chat), command.after)
             case StopIn():
-                chat = ChatKey(command.platform, self._principal.user_key, command.chat)
+                chat = ChatKey(command.platform, self._principal.user, command.chat)
                 reply["was_running"] = await self._hub.stop(chat, self._principal)
             case AnswerIn():
                 await self._hub.answer(command.question_id, command.answer, self._principal)

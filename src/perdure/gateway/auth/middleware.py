@@ -74,7 +74,7 @@ class AuthMiddleware:
         except ApiException as error:
             await self._throttle(_address(scope), error.api_error).send_to(scope, receive, send)
             return
-        caller = _address(scope) if principal is None else ("user", principal.user_key)
+        caller = _address(scope) if principal is None else ("user", principal.user.stored_key)
         # Public paths are not counted: health checks are frequent, and the web UI loads dozens of small files.
         if principal is not None and (wait_s := self._rate.take(caller)):
             await rate_limit_error(wait_s).send_to(scope, receive, send)

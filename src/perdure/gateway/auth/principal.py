@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from perdure.core.visibility import Everyone, Visibility, only
+from perdure.core.visibility import AnyUser, Everyone, Visibility
 
 # chat: send messages and use commands · read: read one's own conversations · shell: terminal and file tools · admin:
 # all users' conversations, metrics and tokens.
@@ -15,9 +15,10 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated user; `user_key` owns conversations, memory and outputs, and is "" for the machine's owner."""
+    """An authenticated user, with the scopes of their token."""
 
-    user_key: str
+    # Whose conversations, memory and outputs it uses.
+    user: AnyUser
     scopes: frozenset[Scope]
 
     def has_scope(self, scope: Scope) -> bool:
@@ -26,7 +27,7 @@ class Principal:
     @property
     def visibility(self) -> Visibility:
         """Whose conversations routes, commands and listings may show this principal."""
-        return Everyone() if self.has_scope("admin") else only(self.user_key)
+        return Everyone() if self.has_scope("admin") else self.user
 
 
 class Authenticator(Protocol):

@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 
 from perdure.core.errors import ConfigError, NotFound, StoreError
 from perdure.core.ports import Clock, KeyValue
+from perdure.core.visibility import AnyUser, Owner, User, user_from_key
 from perdure.gateway.auth.principal import SCOPES, Principal, Scope
 
 PREFIX = "pdr_"
@@ -46,7 +47,7 @@ class Token:
     """The stored data of a token, without its secret."""
 
     digest: str
-    user_key: str
+    user: AnyUser
     scopes: frozenset[Scope]
     created_at_ms: int
     expires_at_ms: int | None = None
@@ -59,7 +60,7 @@ class Token:
 
     @property
     def principal(self) -> Principal:
-        return Principal(self.user_key, self.scopes)
+        return Principal(self.user, self.scopes)
 
     def status(self, now_ms: int) -> Literal["valid", "expired", "revoked"]:
         if self.revoked_at_ms is not None:
@@ -84,19 +85,19 @@ class AccessTokens:
         self._uses = store.state("gateway:token uses")
         self._clock = clock
 
-    def add(self, user_key: str, scopes: Iterable[Scope], *, expires_in_ms: int | None = None) -> NewToken:
-        """Create a token for `user_key`; "" is the machine's owner. Raises ConfigError."""
+    def add(self, user: AnyUser, scopes: Iterable[Scope], *, expires_in_ms: int | None = None) -> NewToken:
+        """Create a token for a user. Raises ConfigError."""
         granted = frozenset(scopes)
-        if user_key and not _USER.fullmatch(user_key):
+        if isinstance(user, User) and not _USER.fullmatch(user.key):
             raise ConfigError(
-                f"{user_key!r} is not a user name: letters, digits and . _ @ + - are allowed, 64 characters at most"
+                f"{user.key!r} is not a user name: letters, digits and . _ @ + - are allowed, 64 characters at most"
             )
         if not granted or not granted <= set(SCOPES):
             raise ConfigError(f"a token needs at least one scope of: {', '.join(SCOPES)}")
         now, text = self._clock.now_ms(), new_secret()
         token = Token(
             digest_of(text),
-            user_key,
+            user,
             granted,
             created_at_ms=now,
             expires_at_ms=None if expires_in_ms is None else now + expires_in_ms,
@@ -115,7 +116,7 @@ class AccessTokens:
         now = self._clock.now_ms()
         valid = [t for t in self.all() if t.status(now) != "revoked"]
         by_id = [t for t in valid if len(id_or_user) >= _ID_CHARS and t.digest.startswith(id_or_user)]
-        to_revoke = by_id or [t for t in valid if t.user_key == id_or_user]
+        to_revoke = by_id or [t for t in valid if t.user.stored_key == id_or_user]
         if not to_revoke:
             raise NotFound(f"no valid token {id_or_user!r}; `perdure gateway token list` shows all tokens")
         for token in to_revoke:
@@ -158,14 +159,14 @@ class TokenAuthenticator:
     def users(self) -> list[str]:
         """The users with a valid token, sorted."""
         now = self._clock.now_ms()
-        return sorted({t.user_key for t in self._current().values() if t.status(now) == "valid"})
+        return sorted({t.user.stored_key for t in self._current().values() if t.status(now) == "valid"})
 
     def authenticate(self, token: str | None) -> Principal | None:
         """Return the token's principal; None if it is unknown, revoked or expired."""
         tokens = self._current()
         if self._is_open and not tokens:
             # OpenAI clients have to send some key; while no token exists, any is accepted.
-            return OWNER
+            return LOCAL_OWNER
         if token is None:
             return None
         digest = digest_of(token)
@@ -215,11 +216,11 @@ class ProcessTokenAuthenticator:
     def authenticate(self, token: str | None) -> Principal | None:
         if token is None or not hmac.compare_digest(digest_of(token), self._digest):
             return None
-        return Principal("", frozenset(SCOPES))
+        return Principal(Owner(), frozenset(SCOPES))
 
 
 # Local requests while no token exists. Without shell: any web page can try to reach loopback.
-OWNER = Principal("", frozenset({"chat", "read", "admin"}))
+LOCAL_OWNER = Principal(Owner(), frozenset({"chat", "read", "admin"}))
 
 
 def new_secret() -> str:
@@ -233,7 +234,7 @@ def digest_of(token: str) -> str:
 
 def _row(token: Token) -> dict[str, Any]:
     return {
-        "user": token.user_key,
+        "user": token.user.stored_key,
         "scopes": sorted(token.scopes),
         "created_at": token.created_at_ms,
         "expires_at": token.expires_at_ms,
@@ -244,7 +245,7 @@ def _row(token: Token) -> dict[str, Any]:
 def _token(digest: str, row: Mapping[str, Any], last_used: int | None) -> Token:
     return Token(
         digest,
-        user_key=str(row["user"]),
+        user=user_from_key(str(row["user"])),
         # Ignore the scopes of a newer version instead of rejecting the token.
         scopes=frozenset(s for s in SCOPES if s in row["scopes"]),
         created_at_ms=int(row["created_at"]),

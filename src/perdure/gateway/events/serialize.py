@@ -19,7 +19,7 @@ from perdure.core.errors import NotFound
 from perdure.core.events import TextDelta, TurnFinished
 from perdure.core.messages import Message, ToolCall
 from perdure.core.usage import CanonicalUsage
-from perdure.core.visibility import EVERYONE, Visibility, only
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.gateway.events.types import CommandAnswered, GatewayEvent, SequencedEvent, Ticket
 from perdure.store.inbox import InboundMessage, QueuedMessage
 from perdure.store.store import SessionStore
@@ -155,7 +155,7 @@ def _address(inbound: InboundMessage) -> tuple[str, str | None]:
 
 def is_visible_to(visibility: Visibility, queued: QueuedMessage, store: SessionStore) -> bool:
     """Return whether a reader may see a message and its result: its sender's, and the words it may contain."""
-    return visibility.includes(queued.inbound.user_key) and visibility.covers(visibility_of(queued, store))
+    return visibility.covers(queued.inbound.user) and visibility.covers(visibility_of(queued, store))
 
 
 def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
@@ -168,11 +168,11 @@ def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
     if is_a_command and "admin" in queued.inbound.scopes:
         return EVERYONE
     if queued.conversation_id is None:
-        return only(queued.inbound.user_key)
+        return queued.inbound.user
     try:
-        return only(store.conversations.get(queued.conversation_id).user_key)
+        return store.conversations.get(queued.conversation_id).user
     except NotFound:  # deleted since: its owner is no longer known
-        return EVERYONE if "admin" in queued.inbound.scopes else only(queued.inbound.user_key)
+        return EVERYONE if "admin" in queued.inbound.scopes else queued.inbound.user
 
 
 def _digest(inbound: InboundMessage) -> str:

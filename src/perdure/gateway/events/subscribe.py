@@ -69,7 +69,7 @@ class EventFeeds:
         turn_id, chat, queued = ticket.turn_id, ticket.chat, None
         if chat is None:
             queued = await run_blocking(self._store.inbox.get, turn_id)
-            chat = ChatKey(queued.inbound.platform, queued.inbound.user_key, queued.inbound.chat)
+            chat = ChatKey(queued.inbound.platform, queued.inbound.user, queued.inbound.chat)
         channel = self._broker.channel(chat)
         subscriber = channel.subscribe(after=after, turn_id=turn_id, sink=sink, visibility=visibility)
         watcher = asyncio.create_task(self._watch_other_process(turn_id, queued, subscriber, visibility))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from perdure.core.errors import PerdureError
 from perdure.core.events import Event
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
-from perdure.core.visibility import EVERYONE, Visibility
+from perdure.core.visibility import EVERYONE, AnyUser, Visibility
 from perdure.store.inbox import ConversationPosition
 
 
@@ -30,7 +30,7 @@ class ChatKey:
     """The address of a chat: `platform` (http, page, openai, telegram …), user and chat name."""
 
     platform: str
-    user_key: str
+    user: AnyUser
     chat: str = "main"
 
 

@@ -30,6 +30,7 @@ from perdure.core.events import (
 )
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
+from perdure.core.visibility import AnyUser
 from perdure.gateway.errors import to_api_error
 from perdure.gateway.events.serialize import is_final
 from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
@@ -50,7 +51,7 @@ class RequestRecord:
     route: str
     status: int
     seconds: float
-    user_key: str | None
+    user: AnyUser | None
     address: str
     sent_bytes: int
     # The code of an API error, if the request was rejected.
@@ -173,7 +174,7 @@ class RequestLogMiddleware:
             route=getattr(route, "path", None) or "(none)",
             status=response.status or 0,
             seconds=self._clock.monotonic_s() - response.began_s,
-            user_key=principal.user_key if principal is not None else None,
+            user=principal.user if principal is not None else None,
             address=client[0] if client else "",
             sent_bytes=response.sent_bytes,
             code=state.get("error_code"),

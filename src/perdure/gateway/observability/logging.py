@@ -67,7 +67,7 @@ class LogObserver:
             "status": record.status,
             "refused": record.code,
             "ms": round(record.seconds * 1000, 1),
-            "user": record.user_key,
+            "user": None if record.user is None else record.user.stored_key,
             "address": record.address,
             "bytes": record.sent_bytes,
         }
@@ -78,7 +78,7 @@ class LogObserver:
             "turn": stats.turn_id,
             "session": stats.session_id or None,
             "platform": stats.chat.platform,
-            "user": stats.chat.user_key,
+            "user": stats.chat.user.stored_key,
         }
         match event:
             case TurnFinished(outcome=outcome):

@@ -50,7 +50,7 @@ class SpanObserver:
 
     def _spans_for(self, stats: TurnStats) -> TurnSpans:
         if stats.turn_id not in self._turns:
-            attributes = {"perdure.platform": stats.chat.platform, "user.id": stats.chat.user_key}
+            attributes = {"perdure.platform": stats.chat.platform, "user.id": stats.chat.user.stored_key}
             self._turns[stats.turn_id] = TurnSpans(self._tracer, attributes)
         return self._turns[stats.turn_id]
 

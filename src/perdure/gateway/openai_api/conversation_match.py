@@ -19,7 +19,7 @@ from perdure.agent.prompt import assemble
 from perdure.core.errors import NotFound
 from perdure.core.messages import Message, ToolCall
 from perdure.core.rules import find_call
-from perdure.core.visibility import only
+from perdure.core.visibility import AnyUser
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.openai_api.parameters import invalid_request
@@ -92,7 +92,7 @@ class ConversationMatcher:
             start = self._match_history(completion, principal, within=None) or (position, 0)
             return self._resume_at(chat, *start, completion, principal, is_named=False)
         if name is not None and name.startswith("c_"):
-            conversation = self._store.conversations.get(name, visibility=only(principal.user_key))
+            conversation = self._store.conversations.get(name, visibility=principal.user)
             return ConversationMatch(self._chat_key(principal, conversation.id), conversation.id)
         if name is None and completion.user is not None:
             return self._find_by_user_field(self._chat_key(principal, f"user:{completion.user}"), completion, principal)
@@ -137,14 +137,14 @@ class ConversationMatcher:
         *_, (_, fingerprint) = _fingerprints(_base(completion, principal), (*completion.messages, answer))
         self._store.client_histories.put(fingerprint, position)
         if completion.is_stored:
-            self._store.client_histories.put(_response_fingerprint(principal.user_key, response_id), position)
+            self._store.client_histories.put(_response_fingerprint(principal.user, response_id), position)
 
     def is_stored_response(self, response_id: str, principal: Principal) -> bool:
         """Return whether a response was stored for its user."""
-        return self._store.client_histories.get(_response_fingerprint(principal.user_key, response_id)) is not None
+        return self._store.client_histories.get(_response_fingerprint(principal.user, response_id)) is not None
 
     def _find_response(self, response_id: str, principal: Principal) -> HistoryPosition:
-        position = self._store.client_histories.get(_response_fingerprint(principal.user_key, response_id))
+        position = self._store.client_histories.get(_response_fingerprint(principal.user, response_id))
         if position is None or not (
             position.conversation_id is None or self._exists(position.conversation_id, principal)
         ):
@@ -244,12 +244,12 @@ class ConversationMatcher:
         agent = self._pool.make_unbound(AgentSpec(chat, principal.has_scope("shell")))
         try:
             parts, endpoint = agent.parts, agent.endpoint
-            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(principal.user_key)))
-            session = self._store.create(
+            prompt = assemble(parts.prompt_sources(parts.memory.snapshot(principal.user.stored_key)))
+            session = self._store.conversations.create(
                 system_prompt=prompt + (f"{_CLIENT_PROMPT}{completion.system}" if completion.system else ""),
                 route=RouteRecord(endpoint.provider, endpoint.model, endpoint.api_mode),
                 source=PLATFORM,
-                user_key=principal.user_key,
+                user=principal.user,
             )
         finally:
             agent.close()
@@ -261,35 +261,35 @@ class ConversationMatcher:
         if messages:
             self._store.append(conversation_id, [Message.from_dict(m) for m in messages])
         if not is_named:
-            return ConversationMatch(ChatKey(chat.platform, chat.user_key, conversation_id), conversation_id)
+            return ConversationMatch(ChatKey(chat.platform, chat.user, conversation_id), conversation_id)
         self._routing.set(chat, conversation_id)
         return ConversationMatch(chat, None)
 
     def _current_conversation(self, chat: ChatKey) -> str | None:
         current = self._routing.get(chat)
         try:
-            conversation = self._store.conversations.get(current, visibility=only(chat.user_key)) if current else None
+            conversation = self._store.conversations.get(current, visibility=chat.user) if current else None
             return conversation.id if conversation is not None else None
         except NotFound:  # deleted, or not visible to the principal
             return None
 
     def _exists(self, conversation_id: str, principal: Principal) -> bool:
         try:
-            self._store.conversations.get(conversation_id, visibility=only(principal.user_key))
+            self._store.conversations.get(conversation_id, visibility=principal.user)
         except NotFound:
             return False
         return True
 
     @staticmethod
     def _chat_key(principal: Principal, name: str) -> ChatKey:
-        return ChatKey(PLATFORM, principal.user_key, name)
+        return ChatKey(PLATFORM, principal.user, name)
 
 
 def _base(completion: CompletionRequest, principal: Principal) -> str:
     """Return the fingerprint of what precedes the history: the response that it continues, or nothing."""
     if completion.previous_response_id is not None:
-        return _response_fingerprint(principal.user_key, completion.previous_response_id)
-    return hashlib.sha256(principal.user_key.encode("utf-8", "surrogatepass")).hexdigest()
+        return _response_fingerprint(principal.user, completion.previous_response_id)
+    return hashlib.sha256(principal.user.stored_key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _fingerprints(base: str, history: Sequence[MessageDict]) -> Iterator[tuple[int, str]]:
@@ -303,8 +303,8 @@ def _fingerprints(base: str, history: Sequence[MessageDict]) -> Iterator[tuple[i
         yield count, fingerprint
 
 
-def _response_fingerprint(user_key: str, response_id: str) -> str:
-    text = json.dumps(["response", user_key, response_id], ensure_ascii=True)
+def _response_fingerprint(user: AnyUser, response_id: str) -> str:
+    text = json.dumps(["response", user.stored_key, response_id], ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -22,6 +22,7 @@ from perdure.app.runtime import MODEL_KEY, Shared
 from perdure.core.errors import ConfigError, LeaseLost, StoreError
 from perdure.core.ports import Clock
 from perdure.core.turn_options import Unattended
+from perdure.core.visibility import AnyUser
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.questions import ChatPrompter, QuestionRegistry
@@ -61,7 +62,7 @@ class AgentFactory(Protocol):
     """Creates agents for the pool."""
 
     def make(
-        self, spec: AgentSpec, *, user_key: str, session_id: str | None, prompter: ChatPrompter
+        self, spec: AgentSpec, *, user: AnyUser, session_id: str | None, prompter: ChatPrompter
     ) -> ConversationAgent: ...
 
     def route_to(self, name: str) -> EndpointChain:
@@ -76,15 +77,15 @@ class WiredAgentFactory:
         self._shared = shared
 
     def make(
-        self, spec: AgentSpec, *, user_key: str, session_id: str | None, prompter: ChatPrompter
+        self, spec: AgentSpec, *, user: AnyUser, session_id: str | None, prompter: ChatPrompter
     ) -> ConversationAgent:
         unattended = spec.unattended
         folder = Path(unattended.folder) if unattended is not None and unattended.folder is not None else None
         if folder is not None and not folder.is_dir():
             raise ConfigError(f"the folder {folder} does not exist on this machine, or cannot be read")
-        user = AgentUser(
+        speaker = AgentUser(
             spec.chat.platform,
-            user_key,
+            user,
             chat_key=chat_key(spec.chat),
             has_shell=spec.has_shell,
             approver=prompter if unattended is None else None,
@@ -92,7 +93,7 @@ class WiredAgentFactory:
             allowed=unattended.allowed if unattended is not None else (),
             folder=folder,
         )
-        return build_agent(self._shared, user, session_id=session_id)
+        return build_agent(self._shared, speaker, session_id=session_id)
 
     def route_to(self, name: str) -> EndpointChain:
         return self._shared.route_to(name)
@@ -154,7 +155,7 @@ class AgentPool:
     def make_unbound(self, spec: AgentSpec) -> ConversationAgent:
         """Create an agent without a conversation, for commands in a chat that has none yet."""
         prompter = ChatPrompter(self._questions)
-        return self._factory.make(spec, user_key=spec.chat.user_key, session_id=None, prompter=prompter)
+        return self._factory.make(spec, user=spec.chat.user, session_id=None, prompter=prompter)
 
     def route_to(self, name: str) -> EndpointChain:
         """Return the endpoints of another model. Raises ConfigError."""
@@ -201,7 +202,7 @@ class AgentPool:
         """Lease a conversation, None for a new one, with its agent. Raises LeaseLost while it is leased elsewhere."""
         agent, prompter = None, ChatPrompter(self._questions)
         if conversation_id is None:
-            agent = self._factory.make(spec, user_key=spec.chat.user_key, session_id=None, prompter=prompter)
+            agent = self._factory.make(spec, user=spec.chat.user, session_id=None, prompter=prompter)
             if spec.model is not None:
                 agent.switch_model(self._factory.route_to(spec.model))
             conversation_id = agent.open().live.conversation_id
@@ -250,7 +251,7 @@ class AgentPool:
             slot.agent.close()
         prompter = ChatPrompter(self._questions)
         agent = self._factory.make(
-            spec, user_key=conversation.user_key, session_id=conversation.tip_session_id, prompter=prompter
+            spec, user=conversation.user, session_id=conversation.tip_session_id, prompter=prompter
         )
         if version[2] is not None:
             agent.switch_model(self._factory.route_to(version[2]))

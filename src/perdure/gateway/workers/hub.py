@@ -191,7 +191,7 @@ class Hub:
         Messages queued behind that turn run next. If none has started yet, the oldest one is kept from starting, and
         the log has its text.
         """
-        if chat.user_key != principal.user_key:
+        if chat.user != principal.user:
             raise NotFound(f"no chat {chat.chat!r}")
         matching = [job for job in self.queues.jobs if job.chat == chat and not job.is_finished]
         started = [job for job in matching if job.has_started]
@@ -199,7 +199,7 @@ class Hub:
             job.stop()
         if started:
             return True
-        if await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user_key, chat.chat):
+        if await run_blocking(self.store.inbox.stop_chat, chat.platform, chat.user, chat.chat):
             return True
         waiting = [job for job in matching if not job.is_finished]
         if waiting:
@@ -209,7 +209,7 @@ class Hub:
     async def stop_message(self, turn_id: str, principal: Principal) -> bool:
         """Interrupt one of the principal's own messages, in whichever process runs it. Raises NotFound."""
         queued = await self.get_message(turn_id, principal)
-        if queued.inbound.user_key != principal.user_key:
+        if queued.inbound.user != principal.user:
             raise NotFound(f"no message {turn_id!r}")
         matching = [job for job in self.queues.jobs if job.queued.id == turn_id and not job.is_finished]
         for job in matching:
@@ -221,7 +221,7 @@ class Hub:
 
         def read_unanswered() -> list[QueuedMessage]:
             conversation = self.store.conversations.get(conversation_id, visibility=principal.visibility)
-            return [t for t in self.store.inbox.pending(conversation.id) if t.inbound.user_key == principal.user_key]
+            return [t for t in self.store.inbox.pending(conversation.id) if t.inbound.user == principal.user]
 
         return await run_blocking(read_unanswered)
 
@@ -284,7 +284,7 @@ class Hub:
     def _validate(self, incoming: ChatMessage, principal: Principal) -> InboundMessage:
         """Validate a message for the inbox; runs in a worker thread, since it reads the store."""
         chat = incoming.chat
-        if chat.user_key != principal.user_key:
+        if chat.user != principal.user:
             raise NotFound(f"no chat {chat.chat!r}")
         for name in (chat.chat, incoming.key):
             if len(name) > MAX_NAME_CHARS:
@@ -306,7 +306,7 @@ class Hub:
             self._ids.new("t_"),
             stop_queue_key(chat) if _is_stop(content) else queue_key(chat, conversation_id),
             chat.platform,
-            chat.user_key,
+            chat.user,
             chat.chat,
             content,
             tuple(sorted(principal.scopes)),

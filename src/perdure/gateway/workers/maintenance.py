@@ -107,7 +107,7 @@ class PeriodicTasks:
             return
         for queued in await run_blocking(self._context.store.inbox.completed_elsewhere, self._owner, since_ms=since_ms):
             inbound = queued.inbound
-            chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
+            chat = ChatKey(inbound.platform, inbound.user, inbound.chat)
             if chat in subscribed and queued.id not in self._published:
                 visibility = await run_blocking(visibility_of, queued, self._context.store)
                 event = finished_event(queued.result, queued.conversation_id)

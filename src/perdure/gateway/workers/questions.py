@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock, Refusal, parse_refusal
-from perdure.core.visibility import EVERYONE, Visibility, only
+from perdure.core.visibility import EVERYONE, Visibility, user_from_key
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.events.broker import EventBroker
 from perdure.gateway.events.types import ChatKey, MissingScope, QuestionAsked, QuestionClosed
@@ -121,7 +121,7 @@ class QuestionRegistry:
         for question_id, stored in (await run_blocking(self._state.items)).items():
             if stored["turn_id"] == turn_id and question_id not in self._answer_events:
                 await run_blocking(self._state.set, question_id, None)
-                self._broker.publish(ChatKey(*stored["chat"]), turn_id, QuestionClosed(question_id, ""), visibility)
+                self._broker.publish(_chat_of(stored), turn_id, QuestionClosed(question_id, ""), visibility)
 
     async def open_for(self, principal: Principal) -> list[OpenQuestion]:
         """Return the principal's open questions of all processes, oldest first."""
@@ -138,7 +138,7 @@ class QuestionRegistry:
                     k.get("covers", ""),
                     tuple(k.get("dangerous", ())),
                 ),
-                QuestionOrigin(ChatKey(*k["chat"]), k["turn_id"]),
+                QuestionOrigin(_chat_of(k), k["turn_id"]),
                 k["expires_at"],
             )
             for question_id, k in stored.items()
@@ -213,19 +213,24 @@ def _to_stored(question: QuestionAsked, origin: QuestionOrigin, expires_at_ms: i
         "dangerous": list(question.dangerous),
         "scopes": sorted(origin.scopes),
         "conversation_of": origin.visibility.stored_key,
-        "chat": [chat.platform, chat.user_key, chat.chat],
+        "chat": [chat.platform, chat.user.stored_key, chat.chat],
         "turn_id": origin.turn_id,
         "expires_at": expires_at_ms,
         "answer": None,
     }
 
 
+def _chat_of(stored: Mapping[str, Any]) -> ChatKey:
+    platform, user_key, chat = stored["chat"]
+    return ChatKey(platform, user_from_key(user_key), chat)
+
+
 def _is_for(stored: Any, principal: Principal) -> bool:
     """Return whether it is the principal's own: not even an admin approves what runs as another user."""
-    if not isinstance(stored, dict) or stored["chat"][1] != principal.user_key:
+    if not isinstance(stored, dict) or _chat_of(stored).user != principal.user:
         return False
-    conversation_of = stored.get("conversation_of", principal.user_key)
-    return principal.visibility.covers(EVERYONE if conversation_of is None else only(conversation_of))
+    conversation_of = stored.get("conversation_of", principal.user.stored_key)
+    return principal.visibility.covers(EVERYONE if conversation_of is None else user_from_key(conversation_of))
 
 
 def _missing_scopes(stored: Mapping[str, Any], principal: Principal) -> list[str]:

@@ -28,7 +28,7 @@ class ChatRouting:
 
 def chat_key(chat: ChatKey) -> str:
     """Return a unique, unambiguous key for a chat."""
-    return json.dumps([chat.platform, chat.user_key, chat.chat])
+    return json.dumps([chat.platform, chat.user.stored_key, chat.chat])
 
 
 def queue_key(chat: ChatKey, conversation_id: str | None) -> str:

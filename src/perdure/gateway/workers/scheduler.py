@@ -20,6 +20,7 @@ from perdure.commands.command import is_command
 from perdure.core.errors import ConfigError, LeaseLost, NotFound
 from perdure.core.ports import Clock
 from perdure.core.turn_options import TurnOptions, Unattended
+from perdure.core.visibility import AnyUser
 from perdure.gateway.events.types import ChatKey
 from perdure.gateway.executor import run_blocking
 from perdure.gateway.workers.queue import OWNERSHIP_TTL_MS, ConversationQueues
@@ -97,13 +98,13 @@ class Scheduler:
         return queued
 
     def _start(self, schedule: Schedule, run: RunStart) -> QueuedMessage | None:
-        chat = chat_of_run(schedule.user_key, schedule.id, run.due_at_ms)
+        chat = chat_of_run(schedule.user, schedule.id, run.due_at_ms)
         options = TurnOptions(unattended=Unattended(schedule.allowed, schedule.folder), model=schedule.model)
         inbound = InboundMessage(
             self._ids.new("t_"),
             queue_key(chat, None),
             chat.platform,
-            chat.user_key,
+            chat.user,
             chat.chat,
             _prompt(schedule, run, self._clock.now_ms()),
             ("chat", "read", "shell"),
@@ -113,9 +114,9 @@ class Scheduler:
         return self._store.schedules.start_run(schedule, run, inbound, owner=self._owner, ttl_ms=OWNERSHIP_TTL_MS)
 
 
-def chat_of_run(user_key: str, schedule_id: str, due_at_ms: int) -> ChatKey:
+def chat_of_run(user: AnyUser, schedule_id: str, due_at_ms: int) -> ChatKey:
     """Return the chat of a run: each has its own, so that it starts a conversation."""
-    return ChatKey(PLATFORM, user_key, f"{schedule_id}:{due_at_ms}")
+    return ChatKey(PLATFORM, user, f"{schedule_id}:{due_at_ms}")
 
 
 def record_outcomes(store: SessionStore) -> None:
@@ -136,7 +137,7 @@ def record_outcomes(store: SessionStore) -> None:
         is_new = store.schedules.finish_run(run, outcome=outcome, detail=detail, conversation_id=queued.conversation_id)
         if is_new and outcome != "completed":
             _log.warning("a run of schedule %s: %s", run.schedule_id, outcome)
-        chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
+        chat = ChatKey(inbound.platform, inbound.user, inbound.chat)
         _delete_empty(store, chat)
         # The conversation goes on by its own id; no other message comes to the chat of the run.
         routing.set(chat, None)

@@ -20,7 +20,7 @@ from perdure.core.events import Event, Notice, TurnFinished
 from perdure.core.messages import Message
 from perdure.core.ports import Clock
 from perdure.core.turn_options import TurnOptions
-from perdure.core.visibility import Visibility, only
+from perdure.core.visibility import Visibility
 from perdure.gateway.adapters.base import PlatformDelivery
 from perdure.gateway.auth.principal import Principal, Scope
 from perdure.gateway.events.broker import EventBroker
@@ -108,8 +108,8 @@ class MessageJob:
         self.queued = queued
         self._context = context
         inbound = queued.inbound
-        self.chat = ChatKey(inbound.platform, inbound.user_key, inbound.chat)
-        self.principal = Principal(inbound.user_key, frozenset(_parse_scopes(inbound.scopes)))
+        self.chat = ChatKey(inbound.platform, inbound.user, inbound.chat)
+        self.principal = Principal(inbound.user, frozenset(_parse_scopes(inbound.scopes)))
         self._options = TurnOptions.from_dict(inbound.options)
         self._spec = AgentSpec(
             self.chat, self.principal.has_scope("shell"), self._options.unattended, self._options.model
@@ -117,7 +117,7 @@ class MessageJob:
         self.conversation_id: str | None = queued.conversation_id
         # A command of this message chose `conversation_id`, None for a new conversation.
         self._has_moved = False
-        self._set_visibility(only(self.chat.user_key))
+        self._set_visibility(self.chat.user)
         self._is_delivering = False
         self._cancel = CancelToken()
         if queued.wants_stop:
@@ -219,7 +219,7 @@ class MessageJob:
         """Detect how far another process got, else mark the message as started here. Raises MessageTakenOver."""
         store, conversation = self._context.store, agent_lease.conversation
         self.conversation_id = conversation.id
-        self._set_visibility(only(conversation.user_key))
+        self._set_visibility(conversation.user)
         if self.queued.begin_seq is not None and self.queued.conversation_id == conversation.id:
             return self._resume(content, agent_lease, self.queued.begin_seq)
         seq = conversation.last_seq

@@ -130,8 +130,8 @@ class Addresses:
         """Return the conversation of `any_id` if it belongs to the user of `conversation_id`. Raises NotFound."""
 
         def load(tx: Transaction) -> str:
-            user_key = get_conversation(tx, conversation_id_of(tx, conversation_id)).user_key
-            return owned_conversation_id_of(tx, any_id, user_key)
+            user = get_conversation(tx, conversation_id_of(tx, conversation_id)).user
+            return owned_conversation_id_of(tx, any_id, user)
 
         return self._context.database.read(load)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import StoreError
-from perdure.core.visibility import Visibility
+from perdure.core.visibility import EVERYONE, OWNER, User, Visibility
 from perdure.store.db.database import Transaction, Value, text
 from perdure.store.queries import Lineage, conversation_id_of, get_conversation, get_session, lineage_of
 from perdure.store.search.index import conversation_scope, role_scope, user_scope
@@ -23,7 +23,7 @@ class SearchScope:
     role: str | None = None
     lineage: Lineage = ()
     session_id: str | None = None
-    user_key: str | None = None
+    visibility: Visibility = EVERYONE
     since_ms: int | None = None
     until_ms: int | None = None
 
@@ -35,7 +35,7 @@ class SearchScope:
     @property
     def is_indexed(self) -> bool:
         """Whether the index alone decides what is in scope, without the SQL conditions."""
-        return not (self.session_id or self.since_ms or self.until_ms or self.user_key == "")
+        return not (self.session_id or self.since_ms or self.until_ms or self.visibility == OWNER)
 
     def conditions(self, table: str) -> tuple[str, list[Value]]:
         """Return SQL to append to a WHERE clause on messages (`m`) or outputs (`o`), and its values."""
@@ -48,7 +48,7 @@ class SearchScope:
         for condition, value in (
             (f"{table}.session = ?", self.session_id),
             # An expression, so that the planner does not start with the index on user_key instead of the matches.
-            ("c.user_key || '' = ?", self.user_key),
+            ("c.user_key || '' = ?", self.visibility.stored_key and text(self.visibility.stored_key)),
             (f"{table}.created_at >= ?", self.since_ms),
             (f"{table}.created_at < ?", self.until_ms),
         ):
@@ -74,11 +74,10 @@ def build_scope(tx: Transaction, scope: Mapping[str, Any], visibility: Visibilit
         words.append([conversation_scope(owner) for owner, _, _ in lineage])
     if "role" in options:
         words.append([role_scope(str(options["role"]))])
-    user_key = None if visibility.stored_key is None else text(visibility.stored_key)
-    if user_key:  # the owner's rows have no index term; the SQL condition applies
-        words.append([user_scope(user_key)])
+    if isinstance(visibility, User):  # the owner's rows have no index term; the SQL condition applies
+        words.append([user_scope(text(visibility.key))])
     return SearchScope(
-        tuple(tuple(w) for w in words), options.get("role"), lineage, session_id, user_key,
+        tuple(tuple(w) for w in words), options.get("role"), lineage, session_id, visibility,
         options.get("since_ms"), options.get("until_ms"),
     )  # fmt: skip
 

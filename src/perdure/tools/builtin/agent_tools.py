@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from perdure.core.display import answer_line, describe_report, full_address
 from perdure.core.errors import NotFound, StoreError, ToolError
 from perdure.core.ports import Asker, ContextControl, ContextReading, Page, Search, SearchHit, Spawner
-from perdure.core.visibility import only
 from perdure.tools.builtin.reading import CitedPassage, HitReader, ReadingFailure
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
@@ -161,7 +160,7 @@ class SessionSearch:
     def _passages(self, context: ToolContext, query: str, here: bool) -> list[CitedPassage]:
         """Return the beginning of each of the best hits, under its address."""
         scope = {"conversation": context.conversation_id} if here else None
-        hits = self._search.search(query, visibility=only(context.user_key), scope=scope, limit=_READ_HITS)
+        hits = self._search.search(query, visibility=context.user, scope=scope, limit=_READ_HITS)
         passages = []
         for hit in filterfalse(_is_search_call, hits):
             address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
@@ -196,7 +195,7 @@ class SessionSearch:
         try:
             report = self._search.report(
                 query,
-                visibility=only(context.user_key),
+                visibility=context.user,
                 scope={"conversation": context.conversation_id} if here else None,
                 limit=min(max(1, limit), 50),
                 cursor=cursor.strip() or None,

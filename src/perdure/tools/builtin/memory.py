@@ -101,7 +101,7 @@ class MemoryTool:
         old: Annotated[str, "for replace and remove: a few words of the note to change"] = "",
     ) -> str:
         """Keeps short lasting facts across conversations. Only what will matter in weeks; never secrets."""
-        snapshot = self._memory.snapshot(context.user_key)
+        snapshot = self._memory.snapshot(context.user.stored_key)
         if not snapshot.is_known:  # a write would replace the notes that could not be read
             raise ToolError("the memory cannot be read now; nothing was changed")
         notes = _split_notes(snapshot.memory if target == "memory" else snapshot.user)
@@ -116,7 +116,7 @@ class MemoryTool:
             notes.append(text)
         elif index is not None:
             notes[index : index + 1] = [text] if action == "replace" else []
-        self._memory.write(context.user_key, target, _SEPARATOR.join(notes))
+        self._memory.write(context.user.stored_key, target, _SEPARATOR.join(notes))
         return f"{_FILES[target]} now has {len(notes)} notes. It takes effect when the next session starts."
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ProviderError
-from perdure.core.events import TextDelta
+from perdure.core.events import RetryScheduled, TextDelta
 from perdure.providers.http_aiohttp import AiohttpClient
 from perdure.providers.transport import Retries, Timeouts, Transport
 from perdure.providers.types import ApiMode, Endpoint
@@ -116,17 +116,78 @@ def test_interim_answers_without_end_are_ended_by_the_timeout() -> None:
     assert "no reply within 0.5 s" in str(error)
 
 
-def test_a_kept_connection_that_died_meanwhile_is_replaced_without_a_word() -> None:
+def _hanging_up(reads: Callable[[asyncio.StreamReader], Awaitable[object]], heard: list[bytes]) -> Serve:
+    """Answer the first request of a connection, promise to keep it, and hang up on the second one."""
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raw = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(int(raw.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+        heard.append(await _read_request(reader))
         writer.write(head(f"content-length: {len(REPLY)}", "connection: keep-alive") + REPLY)
         await writer.drain()
-        # It promised to hold the line, and hangs up as soon as it is asked again.
-        await reader.read(1)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            if second := await reads(reader):
+                heard.append(bytes(second) if isinstance(second, bytes) else b"")
         writer.transport.abort()
 
-    assert ask(serve) == ["hi", "hi"]
+    return serve
+
+
+async def _read_request(reader: asyncio.StreamReader) -> bytes:
+    raw = await reader.readuntil(b"\r\n\r\n")
+    return raw + await reader.readexactly(int(raw.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+
+
+def test_an_idle_connection_that_was_closed_is_replaced_without_a_word() -> None:
+    async def calls(heard: list[bytes]) -> list[str]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append(await _read_request(reader))
+            writer.write(head(f"content-length: {len(REPLY)}", "connection: keep-alive") + REPLY)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        where = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", "chat_completions", "m")
+        way, replies = transport(), []
+        for _ in range(3):
+            replies.append((await way.send(where, request("hello"))).message.text)
+            await asyncio.sleep(0.05)
+        await way.aclose()
+        server.close()
+        return replies
+
+    heard: list[bytes] = []
+    assert asyncio.run(calls(heard)) == ["hi"] * 3
+    assert len(heard) == 3
+
+
+@pytest.mark.parametrize("reads", [_read_request, lambda reader: reader.read(1)], ids=["whole", "first byte"])
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_request_that_may_have_arrived_is_sent_again_only_by_the_retries_that_are_reported(
+    reads: Callable[[asyncio.StreamReader], Awaitable[object]], attempts: int
+) -> None:
+    async def calls(heard: list[bytes], events: list[object]) -> list[str]:
+        server = await asyncio.start_server(_hanging_up(reads, heard), "127.0.0.1", 0)
+        where = Endpoint("custom", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", "chat_completions", "m")
+        way = Transport(client=AiohttpClient(), retries=Retries(attempts=attempts, base_s=0.01))
+        try:
+            first = await way.send(where, request("hello"))
+            return [
+                first.message.text,
+                (await way.send(where, request("hello again"), on_event=events.append)).message.text,
+            ]
+        finally:
+            await way.aclose()
+            server.close()
+
+    heard: list[bytes] = []
+    events: list[object] = []
+    if attempts == 1:
+        with pytest.raises(ProviderError) as failure:
+            asyncio.run(calls(heard, events))
+        assert failure.value.may_be_billed
+        assert len(heard) == 2
+        return
+    assert asyncio.run(calls(heard, events)) == ["hi", "hi"]
+    assert len(heard) == 3
+    assert [event.attempt for event in events if isinstance(event, RetryScheduled)] == [2]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from types import SimpleNamespace
 
 import aiohttp
 from yarl import URL
@@ -57,51 +55,37 @@ class AiohttpClient:
     async def _send(
         self, url: URL, headers: Mapping[str, str], body: bytes, connect_s: float
     ) -> aiohttp.ClientResponse:
-        """Send a request until the response headers have arrived; again where an idle connection had died."""
+        """Send a request once, until the response headers have arrived.
+
+        A connection that dies before them may have carried the request to the service, which may bill it: whether it is
+        sent again is up to the retries of the transport.
+        """
         if url.scheme == "https" and self._tls is None:
             self._tls = trusted_authorities()
-        while True:
-            use = _ConnectionUse()
-            try:
-                return await self._open_session().post(
-                    url,
-                    data=body,
-                    headers={**_HEADERS, **{name.lower(): value for name, value in headers.items()}},
-                    timeout=aiohttp.ClientTimeout(total=None, connect=connect_s),
-                    ssl=self._tls or True,
-                    allow_redirects=False,
-                    trace_request_ctx=use,
-                )
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                if not use.is_reused:
-                    raise _system_error(error) from None
-            except aiohttp.ServerTimeoutError as error:
-                raise ConnectTimeout(f"no connection within {connect_s:g} s") from error
+        try:
+            return await self._open_session().post(
+                url,
+                data=body,
+                headers={**_HEADERS, **{name.lower(): value for name, value in headers.items()}},
+                timeout=aiohttp.ClientTimeout(total=None, connect=connect_s),
+                ssl=self._tls or True,
+                allow_redirects=False,
+            )
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            raise _system_error(error) from None
+        except aiohttp.ServerTimeoutError as error:
+            raise ConnectTimeout(f"no connection within {connect_s:g} s") from error
 
     def _open_session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is not loop:
             self._loop = loop
-            trace = aiohttp.TraceConfig()
-            trace.on_connection_reuseconn.append(_note_reuse)
             # No limit of connections: the gateway limits its turns itself. No cookies: calls are of different users.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
-                trace_configs=[trace],
             )
         return self._session
-
-
-@dataclass(slots=True)
-class _ConnectionUse:
-    """Whether a request was sent over an idle connection of the pool."""
-
-    is_reused: bool = False
-
-
-async def _note_reuse(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
-    context.trace_request_ctx.is_reused = True
 
 
 def _system_error(error: aiohttp.ClientError) -> Exception:

@@ -41,8 +41,28 @@ def test_a_model_is_chosen_from_a_menu_and_its_window_is_right_at_once(home: Pat
             chat.type("/model\r")
             chat.see("m-2", "32,000")
             chat.see("● m-1", "in use", "Enter takes it")
-            chat.type("\x1b[B\x1b[B\r")  # down to the second; one Enter chooses it
+            chat.wait_for(lambda: chat.line == "/model m-1")  # the one in use is selected
+            chat.type("\x1b[B\r")  # down to the second; one Enter chooses it
             chat.see("Going on with m-2", "/32,000")
+
+
+def test_typing_filters_a_menu_whose_first_row_is_selected(home: Path) -> None:
+    with Simulator(models=("other-1", "m-1", "m-2"), window=32_000) as sim:
+        with chatting(home, {"model.base_url": sim.base_url, "model.name": "m-1"}) as chat:
+            chat.see("/32,000")
+            chat.type("/model\r")
+            chat.wait_for(lambda: chat.line == "/model m-1")
+            chat.type("oth")
+            chat.wait_for(lambda: chat.line == "/model oth" and chat.offered_completions == 1)
+            chat.type("\x7f\x7f\x7f")
+            chat.wait_for(lambda: chat.line == "/model " and chat.offered_completions >= 3)
+            chat.type("\x1b")
+            chat.wait_for_empty_line()
+            chat.type("/model\r")
+            chat.wait_for(lambda: chat.line == "/model m-1")
+            chat.type("\r")
+            chat.see("Going on with m-1 (custom).")
+        assert not [request for request in sim.requests if request.body]
 
 
 def test_escape_closes_the_menu_and_leaves_the_model_as_it_is(home: Path) -> None:

@@ -42,6 +42,7 @@ class FakeSurface:
         self.store = b.store
         self.visibility: Visibility = EVERYONE
         self.page_chars = 6_000
+        self.project: str | None = None
 
     @property
     def agent(self) -> ConversationAgent:

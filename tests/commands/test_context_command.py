@@ -28,6 +28,7 @@ class FakeSurface:
 
     visibility: Visibility = EVERYONE
     page_chars = 6_000
+    project: str | None = None
 
     def __init__(self, b: Bench, session_id: str | None = None) -> None:
         self.store = b.store

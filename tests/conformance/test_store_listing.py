@@ -71,6 +71,25 @@ def test_a_row_has_the_model_of_its_tip_and_its_opening_where_it_has_no_title(st
     assert children == {branch.conversation_id, delegate.conversation_id}
 
 
+def test_conversations_are_listed_by_their_own_state(store: SessionStore, clock: FakeClock) -> None:
+    sessions = []
+    for folder in ("/a", "/b ü", None, "/a"):
+        clock.pass_ms(10)
+        sessions.append(session := store.create())
+        store.append(session.id, user("hello"))
+        store.conversation_state(session.id).set("mode", "ask")
+        store.conversation_state(session.id).set("folder", folder)
+    ids = [session.conversation_id for session in sessions]
+
+    def listed(state: dict[str, str | None]) -> list[str]:
+        return [row.conversation.id for row in store.listing.page(ConversationFilter(state=state))[0]]
+
+    assert listed({"folder": "/a"}) == [ids[3], ids[0]]
+    assert listed({"folder": "/b ü", "mode": "ask"}) == [ids[1]]
+    assert listed({"folder": None}) == [ids[3], ids[1], ids[0]]
+    assert listed({"folder": "/c"}) == listed({"folder": "/a", "mode": "plan"}) == []
+
+
 def test_timestamps_map_to_the_newest_message_at_the_time(store: SessionStore, clock: FakeClock) -> None:
     session = store.create()
     began = clock.now_ms()

@@ -85,6 +85,8 @@ class EditorSession:
     # The editor runs as the user, who can read the database file: commands show all of it.
     visibility: Visibility = Everyone()
     page_chars = 50_000
+    # An editor has its own list of conversations.
+    project: str | None = None
 
     def __init__(
         self,

@@ -22,6 +22,8 @@ class CommandContext(Protocol):
     visibility: Visibility
     # The most characters of a document that it shows at once.
     page_chars: int
+    # The project at hand, whose conversations are listed first; None where there is none, as in a remote chat.
+    project: str | None
 
     @property
     def agent(self) -> ConversationAgent:

@@ -9,9 +9,14 @@ from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, measured, when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
+from perdure.core.visibility import Visibility
+from perdure.store.listing import ConversationFilter
 from perdure.store.records import Conversation
+from perdure.store.store import SessionStore
 from perdure.tools.checkpoints import RestoreResult, find_conflicts, restore_files
 
+# In the state of a conversation: the project in which it was last used at a terminal.
+PROJECT_KEY = "terminal.folder"
 _LISTED = 20
 _SHOWN_CHARS = 60
 _MOST_DIGITS = 10
@@ -28,8 +33,10 @@ def resume(surface: CommandContext, argument: str) -> CommandResult:
     """Go on with a conversation, by an id, a search hit's address or its number in `/sessions`; shows its end."""
     if not argument:
         return sessions(surface, "")
-    if argument == "last" or argument.isdecimal():
-        argument = _numbered(surface, 1 if argument == "last" else int(argument))
+    if argument == "last":
+        argument = _newest_other(surface)
+    elif argument.isdecimal():
+        argument = _numbered(surface, int(argument))
     conversation_id = argument.partition("/")[0]
     conversation = surface.store.conversations.get(conversation_id, visibility=surface.visibility)
     surface.open(conversation.tip_session_id)
@@ -49,22 +56,55 @@ def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator
 
 def _numbered(surface: CommandContext, number: int) -> str:
     """Return the id of the conversation at that place in `/sessions`. Raises NotFound."""
-    page = surface.store.conversations.list(visibility=surface.visibility, limit=_LISTED).conversations
-    if not 1 <= number <= len(page):
-        raise NotFound(f"/sessions has no number {number}; it lists {len(page)}")
-    return page[number - 1].id
+    rows = [c for group in _groups(surface) for c in group]
+    if not 1 <= number <= len(rows):
+        raise NotFound(f"/sessions has no number {number}; it lists {len(rows)}")
+    return rows[number - 1].id
+
+
+def _newest_other(surface: CommandContext) -> str:
+    """Return the id of the first conversation in `/sessions` that is not the present one, if any. Raises NotFound."""
+    present = _present_id(surface)
+    rows = (c.id for group in _groups(surface) for c in group if c.id != present)
+    return next(rows, None) or _numbered(surface, 1)
+
+
+def _present_id(surface: CommandContext) -> str | None:
+    here = surface.agent.session_id
+    return surface.store.conversations.get(here).id if here is not None else None
+
+
+def _groups(surface: CommandContext) -> tuple[list[Conversation], list[Conversation]]:
+    return group_by_project(surface.store, surface.project, visibility=surface.visibility, limit=_LISTED)
+
+
+def group_by_project(
+    store: SessionStore, project: str | None, *, visibility: Visibility, limit: int
+) -> tuple[list[Conversation], list[Conversation]]:
+    """Return the newest conversations of a project, and the newest of all others; `limit` of them together.
+
+    A quarter of the rows are left to the others.
+    """
+    here: list[Conversation] = []
+    if project is not None:
+        of_project = ConversationFilter(visibility=visibility, state={PROJECT_KEY: project})
+        page, _ = store.listing.page(of_project, limit=limit * 3 // 4)
+        here = [row.conversation for row in page]
+    ids = {c.id for c in here}
+    newest = store.conversations.list(visibility=visibility, limit=limit).conversations
+    return here, [c for c in newest if c.id not in ids][: limit - len(here)]
 
 
 def sessions(surface: CommandContext, argument: str) -> CommandResult:
-    page = surface.store.conversations.list(visibility=surface.visibility, limit=_LISTED).conversations
-    if not page:
+    here, others = _groups(surface)
+    if not here and not others:
         return CommandResult("There are no conversations yet.")
-    here = surface.agent.session_id
-    present = surface.store.conversations.get(here).id if here is not None else ""
-    lines = [
-        f"{'→' if c.id == present else ' '} {n:>2} {listed(c)} · {count(c.last_seq, 'message')}"
-        for n, c in enumerate(page, 1)
-    ]
+    present, both = _present_id(surface), bool(here and others)
+    lines = ["In this folder"] if both else []
+    for n, c in enumerate([*here, *others], 1):
+        if both and n == len(here) + 1:
+            lines.append("Elsewhere, and questions asked with -q")
+        lines.append(f"{'→' if c.id == present else ' '} {n:>2} {listed(c)} · {count(c.last_seq, 'message')}")
     return CommandResult("\n".join([*lines, "", "Open one with /resume NUMBER or /resume ID."]))
 
 

@@ -53,6 +53,17 @@ def folders_above(folder: Path, user_home: Path) -> list[Path]:
     return [folder]
 
 
+def project_root(folder: Path, user_home: Path) -> Path:
+    """Return the nearest folder with `.git` at or above `folder`, else `folder` itself.
+
+    A home folder that is a repository makes no single project of everything in it.
+    """
+    folder, user_home = folder.resolve(), user_home.resolve()
+    roots = (parent for parent in [folder, *folder.parents][:_MAX_DEPTH] if (parent / ".git").exists())
+    root = next(roots, folder)
+    return folder if root == user_home else root
+
+
 def project_folder(folder: Path, *, user_home: Path, perdure_home: Path) -> Path | None:
     """Return the nearest `.perdure` folder of the project; None where there is none. Never Perdure's own home."""
     for parent in reversed(folders_above(folder, user_home)):

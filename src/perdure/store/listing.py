@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
+from typing import Any
 
 from perdure.core.errors import StoreError
 from perdure.core.messages import Entry
@@ -12,7 +13,13 @@ from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store.conversations import list_cursor, parse_list_cursor
 from perdure.store.db.database import Row, Transaction, Value, text, to_time_ms
 from perdure.store.encoding import decode_or_placeholder
-from perdure.store.queries import CONVERSATION, StoreContext, conversation_of_row
+from perdure.store.queries import (
+    CONVERSATION,
+    CONVERSATION_SCOPE,
+    StoreContext,
+    conversation_of_row,
+    encode_state,
+)
 from perdure.store.records import Conversation
 from perdure.store.statistics import (
     ORDER_SQL,
@@ -56,6 +63,8 @@ class ConversationFilter:
     # Only conversations that were compacted, or with a failure of one of these kinds.
     is_compacted: bool = False
     failures: Sequence[FailureKind] = ()
+    # Only conversations whose own state has these keys, each with that value, or with any where it is None.
+    state: Mapping[str, Any] = field(default_factory=dict)
 
     def conditions(self) -> tuple[list[str], list[Value]]:
         parts: list[str] = []
@@ -79,6 +88,13 @@ class ConversationFilter:
             parts.append("c.id IN (SELECT conversation FROM session WHERE began_by = 'compression')")
         if self.failures:
             parts.append(f"c.id IN ({failing_sql(self.failures)})")
+        for key, wanted in self.state.items():
+            condition = "SELECT 1 FROM state f WHERE f.scope = ? || c.id AND f.key = ?"
+            values += [CONVERSATION_SCOPE, key]
+            if wanted is not None:
+                condition += " AND f.value = ?"
+                values.append(encode_state(wanted))
+            parts.append(f"EXISTS ({condition})")
         if self.ids is not None:
             parts.append(f"c.id IN ({', '.join('?' * len(self.ids)) or 'NULL'})")
             values += [text(i) for i in self.ids]

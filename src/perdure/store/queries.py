@@ -415,6 +415,15 @@ class StoreContext:
         return replace(conversation, tip_session_id=tip)
 
 
+def encode_state(value: Any) -> str:
+    """Return a state value as it is stored: ASCII, since JSON escapes carry characters that a database would reject."""
+    return json.dumps(value, ensure_ascii=True, sort_keys=True)
+
+
+# In front of the id: the scope of a conversation's own state.
+CONVERSATION_SCOPE = "conversation:"
+
+
 class ScopedState:
     """Key-value store of one scope, such as `engine:<conversation>`, `cooldown` or `limits`."""
 
@@ -433,8 +442,7 @@ class ScopedState:
                 lambda tx: tx.run("DELETE FROM state WHERE scope = ? AND key = ?", (self._scope, key))
             )
             return
-        # ASCII only: JSON escapes carry characters that a database would reject.
-        text = json.dumps(value, ensure_ascii=True, sort_keys=True)
+        text = encode_state(value)
         self._context.database.write(
             lambda tx: tx.run(
                 "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
@@ -445,7 +453,7 @@ class ScopedState:
 
     def swap(self, key: str, old: Any, new: Any) -> bool:
         """Replace a value unless another process has changed it; return whether it was replaced."""
-        before, after = (json.dumps(value, ensure_ascii=True, sort_keys=True) for value in (old, new))
+        before, after = encode_state(old), encode_state(new)
         sql = "UPDATE state SET value = ? WHERE scope = ? AND key = ? AND value = ?"
         return self._context.database.write(lambda tx: tx.run(sql, (after, self._scope, key, before))) > 0
 

@@ -34,7 +34,7 @@ from perdure.store.maintenance import (
 )
 from perdure.store.messages import AnyMessage, MessageLog
 from perdure.store.outputs import BlobStore, FileBlobStore, OutputStore
-from perdure.store.queries import ClientHistories, ScopedState, StoreContext
+from perdure.store.queries import CONVERSATION_SCOPE, ClientHistories, ScopedState, StoreContext
 from perdure.store.records import (
     AppendResult,
     CallRecord,
@@ -202,7 +202,7 @@ class SessionStore:
 
     def conversation_state(self, any_id: str) -> ScopedState:
         """Return the key-value state of a conversation, deleted with it."""
-        return ScopedState(self._context, f"conversation:{self.conversations.get(any_id).id}")
+        return ScopedState(self._context, f"{CONVERSATION_SCOPE}{self.conversations.get(any_id).id}")
 
     @property
     def is_usable(self) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   perdure chat                          talk; /help lists the commands
-  perdure chat --continue               go on with the newest conversation
+  perdure chat --continue               go on with the newest chat of this folder
   perdure chat --resume c_1m7g…         go on with a conversation, by any id of it
   perdure chat -q "sum up @README.md"   one question, one answer, a file attached
   git diff | perdure chat -q "review"   what is piped in goes with the question
@@ -39,10 +39,10 @@ Exit status:
 
 
 @click.command(epilog=EPILOG)
-@click.option("-r", "--resume", "session_id", metavar="ID", help="Go on with a conversation, by any id of it.")
 @click.option(
-    "-c", "--continue", "is_continued", is_flag=True, help="Go on with the newest conversation of a terminal."
+    "-r", "--resume", "session_id", metavar="ID", help="Go on with a conversation, by any id of it; last: the newest."
 )
+@click.option("-c", "--continue", "is_continued", is_flag=True, help="Go on with the newest chat of this folder.")
 @click.option("-m", "--model", metavar="NAME", help="The model to talk to, for this time.")
 @click.option("-p", "--provider", metavar="NAME", help="Its provider, for this time.")
 @click.option("-q", "--question", metavar="TEXT", help="Ask one question, print the answer, and leave.")
@@ -68,27 +68,27 @@ def chat(
     from perdure.config.env import is_dumb
 
     overrides = {**(flags or {})}
-    if is_continued and session_id is None:
-        session_id = _newest_conversation(overrides)
     overrides |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
     if mode is not None:
         overrides |= {"permissions.mode": mode, "tools.approval": "ask"}
     if question is not None or not sys.stdin.isatty():
+        from perdure.cli.chat.continuation import find_resumption
         from perdure.cli.chat.one_shot import ask_once
 
+        resumed = find_resumption(overrides, session_id, is_continued=is_continued, is_question=True)
         with signals_interrupt():
-            code = ask_once(overrides, question or "", piped=_piped(), session_id=session_id, as_json=as_json)
+            code = ask_once(overrides, question or "", piped=_piped(), session_id=resumed.session_id, as_json=as_json)
     elif as_json:
         raise click.UsageError("--json goes with a question: give one with -q, or pipe it in.")
     elif is_dumb() or not sys.stdout.isatty():
         with signals_interrupt():
-            code = _plain(overrides, session_id)
+            code = _plain(overrides, session_id, is_continued=is_continued)
     else:
-        code = _live(overrides, session_id)
+        code = _live(overrides, session_id, is_continued=is_continued)
     sys.exit(code)
 
 
-def _live(flags: dict[str, str], session_id: str | None) -> int:
+def _live(flags: dict[str, str], session_id: str | None, *, is_continued: bool) -> int:
     """Show the prompt first: nothing slow is imported before it."""
     from perdure.cli.chat.tui import ChatApp
     from perdure.config.env import home_dir, make_home, wants_color
@@ -98,23 +98,29 @@ def _live(flags: dict[str, str], session_id: str | None) -> int:
 
     def open_desk(chat: ChatApp) -> ChatController:
         from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
+        from perdure.cli.chat.continuation import find_resumption
         from perdure.cli.chat.controller import ChatController
 
         person = ChatUser(chat.hear, chat.progress, chat.questions, chat.questions, chat.edit_text)
-        surface = ChatCommandContext(flags, session_id=session_id, person=person, offers_models=True)
+        resumed = find_resumption(flags, session_id, is_continued=is_continued)
+        surface = ChatCommandContext(
+            flags, session_id=resumed.session_id, person=person, offers_models=True, notes=resumed.notes
+        )
         return ChatController(surface, chat.write, is_first_run=is_first_run, can_copy=True)
 
     # What is loaded by then stays. A full collection that goes through it takes 50 ms, in which no key would be drawn.
     return ChatApp(open_desk, home=home, is_color=wants_color("auto"), on_ready=gc.freeze).run()
 
 
-def _plain(flags: dict[str, str], session_id: str | None) -> int:
+def _plain(flags: dict[str, str], session_id: str | None, *, is_continued: bool) -> int:
     from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
+    from perdure.cli.chat.continuation import find_resumption
     from perdure.cli.chat.controller import ChatController
     from perdure.cli.chat.plain import PlainChat, PlainQuestions, PlainScreen
     from perdure.cli.chat.questions import TerminalQuestions
 
     is_first_run = _is_first_run()
+    resumed = find_resumption(flags, session_id, is_continued=is_continued)
     screen, asking = PlainScreen(sys.stdout), PlainQuestions(input)
     questions = TerminalQuestions(asking.show, asking.withdraw)
 
@@ -123,26 +129,12 @@ def _plain(flags: dict[str, str], session_id: str | None) -> int:
         desk.heard(event)
 
     person = ChatUser(hear, screen.progress, questions, questions, lambda text: click.edit(text, extension=".md"))
-    surface = ChatCommandContext(flags, session_id=session_id, person=person, offers_models=True)
+    surface = ChatCommandContext(
+        flags, session_id=resumed.session_id, person=person, offers_models=True, notes=resumed.notes
+    )
     screen.shows_reasoning = surface.settings.display.reasoning
     desk = ChatController(surface, lambda text: screen.line(text.rstrip("\n")), is_first_run=is_first_run)
     return PlainChat(desk, screen).run()
-
-
-def _newest_conversation(flags: dict[str, str]) -> str:
-    """The id of the conversation that was used last in a terminal. Raises click.UsageError where there is none."""
-    from contextlib import closing
-
-    from perdure.app.runtime import open_user_store
-    from perdure.config.load import load
-    from perdure.store.listing import ConversationFilter
-
-    loaded = load(flags=flags)
-    with closing(open_user_store(loaded.settings, loaded.home)) as store:
-        page, _ = store.listing.page(ConversationFilter(source="terminal"), limit=1)
-    if not page:
-        raise click.UsageError("there is no conversation to go on with yet; start one with `perdure chat`.")
-    return page[0].conversation.id
 
 
 def _is_first_run() -> bool:

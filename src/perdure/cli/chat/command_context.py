@@ -13,9 +13,11 @@ from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, choose_route, find_choices
 from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, named_model, open_user_store, route_to
+from perdure.commands.conversations import PROJECT_KEY
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
 from perdure.config.load import load
+from perdure.config.project import project_root
 from perdure.config.settings import PermissionMode, Settings
 from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.events import Event
@@ -26,8 +28,8 @@ from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODES, Permissions, stricter_modes
 
 Progress = Callable[[str, float], None]
-# In the state of a conversation: its permission mode in a terminal.
-_MODE_KEY = "terminal.mode"
+# In the state of a conversation: its permission mode in a terminal. Only a chat stores it, not a single question.
+MODE_KEY = "terminal.mode"
 _CHOICES_S = 60.0
 
 
@@ -57,8 +59,10 @@ class ChatCommandContext:
         session_id: str | None = None,
         person: ChatUser | None = None,
         offers_models: bool = False,
+        notes: Sequence[str] = (),
     ) -> None:
         self.flags = dict(flags)
+        self.project: str | None = str(project_root(Path.cwd(), Path.home()))
         # Whether a user can choose where no model is named and the endpoint lists several.
         self._offers_models = offers_models
         # Those models, until one is chosen.
@@ -81,8 +85,9 @@ class ChatCommandContext:
         self._model_name: str | None = None
         # The session, mode and model that were stored last.
         self._stored_choices: tuple[str, str, str | None] | None = None
-        # Notices about the model and the mode of a resumed conversation.
+        # Notices about a resumed conversation: why it is this one, its model and its mode.
         self.resume_notes: tuple[str, ...] = ()
+        self._notes = tuple(notes)
         # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
@@ -114,7 +119,7 @@ class ChatCommandContext:
                     " .perdure/permissions.yaml of this project sets it; /mode changes it"
                 )
             if self._next_id is not None:
-                self.resume_notes = self._restore(self._next_id)
+                self.resume_notes = (*self._notes, *self._restore(self._next_id))
             elif self._model_name is not None:
                 self._agent.conversation.switch_model(route_to(self.settings, self._model_name))
             self._stop_hearing = self._agent.events.listen(self.person.hear)
@@ -200,9 +205,9 @@ class ChatCommandContext:
 
     def _restore_mode(self, session_id: str) -> str:
         state, permissions = self.store.conversation_state(session_id), self.permissions
-        stored, present = state.get(_MODE_KEY), permissions.mode
+        stored, present = state.get(MODE_KEY), permissions.mode
         if "permissions.mode" in self.flags:
-            state.set(_MODE_KEY, present)
+            state.set(MODE_KEY, present)
             return ""
         if stored not in MODES or MODES.index(stored) >= MODES.index(present):
             return ""
@@ -210,7 +215,7 @@ class ChatCommandContext:
         return f"Permission mode {stored}, as in this conversation before, not {present}; /mode changes it."
 
     def store_choices(self) -> None:
-        """Store mode and chosen model with the conversation at hand, for when it is resumed; once for each change."""
+        """Store project, mode and chosen model with the conversation, for when it is resumed; once for each change."""
         session_id = self.session_id
         if self._agent is None or session_id is None:
             return
@@ -218,7 +223,8 @@ class ChatCommandContext:
         if choices != self._stored_choices:
             self._stored_choices = choices
             state = self.store.conversation_state(session_id)
-            state.set(_MODE_KEY, self.permissions.mode)
+            state.set(PROJECT_KEY, self.project)
+            state.set(MODE_KEY, self.permissions.mode)
             if self._model_name is not None:
                 state.set(MODEL_KEY, self._model_name)
 
@@ -252,7 +258,7 @@ class ChatCommandContext:
 
     def open(self, session_id: str | None) -> None:
         self.close()
-        self._next_id, self.resume_notes = session_id, ()
+        self._next_id, self.resume_notes, self._notes = session_id, (), ()
         if session_id is not None:
             self._model_name = None  # the other conversation has its own
 

@@ -47,21 +47,29 @@ class ChatCompleter(Completer):
                 yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
 
     def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        """Conversations but the one at hand, those of this project first."""
+        from perdure.commands.conversations import PROJECT_KEY, group_by_project
         from perdure.commands.format import count, when
 
-        for c in desk.surface.store.conversations.list(limit=_MAX_IDS).conversations:
-            if c.id.startswith(typed) or (typed and typed.lower() in c.title.lower()):
+        surface, store = desk.surface, desk.surface.store
+        present = store.conversations.get(surface.session_id).id if surface.session_id is not None else None
+        here, others = group_by_project(store, surface.project, visibility=surface.visibility, limit=_MAX_IDS)
+        for n, c in enumerate([*here, *others]):
+            if c.id != present and (c.id.startswith(typed) or (typed and typed.lower() in c.title.lower())):
                 # The menu cuts at the end: the time distinguishes conversations of the same title.
                 display = f"{when(c.updated_at_ms)}  {c.title or c.id}"
-                about = f"{count(c.last_seq, 'message')} · {c.id}"
+                folder = store.conversation_state(c.id).get(PROJECT_KEY) if n >= len(here) else None
+                place = f"in {Path(folder).name} · " if folder else ""
+                about = f"{place}{count(c.last_seq, 'message')} · {c.id}"
                 yield Completion(c.id, -len(typed), display=display, display_meta=about)
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
+        """Models, the one in use first."""
         from perdure.commands.context import describe_model
 
         endpoint = desk.surface.agent.endpoint
         present = {endpoint.model, f"{endpoint.provider}/{endpoint.model}"} if not desk.surface.unchosen_models else ()
-        for choice in desk.surface.model_choices():
+        for choice in sorted(desk.surface.model_choices(), key=lambda choice: choice.name not in present):
             if typed.lower() in choice.name.lower():
                 display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
                 mark = "● " if choice.name in present else "  "

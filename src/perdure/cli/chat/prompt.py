@@ -38,12 +38,8 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
+from perdure.cli.chat.menu import MENU_HINT, ChoiceMenu
 from perdure.config.env import rewrapping
-
-# Commands that are chosen from a menu where nothing is typed behind them.
-_PICKED = ("/model", "/resume")
-_MENU_HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
-
 
 # The words of which the first letter alone answers an approval.
 ANSWER_WORDS = ("yes", "session", "always", "no")
@@ -123,6 +119,7 @@ class PromptBox:
             tempfile_suffix=".md",
         )
         self.buffer.on_text_changed += self._note_change
+        self._menu = ChoiceMenu(self.buffer)
         self._rewrapping = rewrapping()
         # The width of each row that is drawn, as far as the terminal wraps it anew.
         self._drawn_widths: list[int] = []
@@ -300,7 +297,7 @@ class PromptBox:
         keys.add("c-c")(lambda event: self._handlers.on_interrupt())
         keys.add("<sigint>")(lambda event: self._handlers.on_interrupt())
         is_empty = Condition(lambda: not self.buffer.text)
-        is_leavable = is_empty | Condition(lambda: self.buffer.text.strip() in _PICKED)
+        is_leavable = is_empty | Condition(lambda: self._menu.is_unfiltered)
         keys.add("c-d", filter=is_leavable)(lambda event: self._handlers.on_leave())
         keys.add("<bracketed-paste>")(self._on_paste)
         is_behind_mark = Condition(lambda: bool(self._pastes.mark_before(self.buffer.document.text_before_cursor)))
@@ -314,6 +311,7 @@ class PromptBox:
         keys.add("c-o")(lambda event: self._handlers.on_unfold())
         keys.add("s-tab", filter=~has_completions)(lambda event: self._handlers.on_mode())
         self._add_answer_keys(keys, is_empty)
+        self._menu.add_keys(keys)
         is_asked = Condition(lambda: self._draft is not None)
         for key, pages in (("pagedown", 1), ("pageup", -1)):
             keys.add(key, filter=is_asked)(lambda event, pages=pages: self._handlers.on_page(pages))
@@ -359,7 +357,7 @@ class PromptBox:
             return
         self.buffer.complete_state = None
         if current.text.endswith("/"):
-            self.buffer.start_completion(select_first=False)
+            self.buffer.start_completion(select_first=True)
 
     def _add_answer_keys(self, keys: KeyBindings, is_empty: Condition) -> None:
         """One key answers an approval, unless it turns out to begin a sentence, which is a refusal with a reason.
@@ -421,7 +419,7 @@ class PromptBox:
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None
             # Enter on a row of a menu chooses it; what completes a line is taken, and the next Enter sends.
-            if not self._is_picking:
+            if not self._menu.is_choosing:
                 return
         if buffer.text.endswith("\\"):
             buffer.delete_before_cursor(1)
@@ -431,7 +429,7 @@ class PromptBox:
         if (text == "/edit" or text.startswith("/edit ")) and self._draft is None:
             self._edit(text.removeprefix("/edit").strip())
             return
-        if text in _PICKED and buffer.complete_state is None and self._draft is None:
+        if self._menu.is_wanted and self._draft is None:
             self.pick(text)
             return
         # The line being typed is the last one; the others are from the history.
@@ -447,20 +445,11 @@ class PromptBox:
 
     def pick(self, command: str) -> None:
         """Open the menu of a command that is chosen from one."""
-        self.buffer.text = f"{command} "
-        self.buffer.cursor_position = len(self.buffer.text)
-        self.buffer.start_completion(select_first=False)
-
-    @property
-    def _is_picking(self) -> bool:
-        """Whether the line is a command whose argument is chosen from a menu."""
-        name, space, _ = self.buffer.text.partition(" ")
-        return bool(space) and name in _PICKED
+        self._menu.open(command)
 
     def _below(self) -> StyleAndTextTuples:
         # Not padded to the width: a row that long is wrapped by a terminal that is made narrower.
-        is_menu = self.buffer.complete_state is not None and self._is_picking
-        text = f" {_MENU_HINT}"[: self.width] if is_menu else self._handlers.below(self.width)
+        text = f" {MENU_HINT}"[: self.width] if self._menu.is_open else self._handlers.below(self.width)
         return [("class:status", text)]
 
     def _remove_mark(self, event: KeyPressEvent) -> None:
@@ -479,7 +468,7 @@ class PromptBox:
             self._handlers.on_stop()
             return
         self.buffer.cancel_completion()
-        if self.buffer.text.strip() in _PICKED:
+        if self._menu.is_unfiltered:
             self.buffer.reset()
 
     def _edit(self, text: str) -> None:

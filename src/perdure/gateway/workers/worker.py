@@ -383,6 +383,7 @@ class GatewayCommandContext:
         self.agent = agent
         self.visibility = principal.visibility
         self.page_chars = 6_000
+        self.project: str | None = None
         self._pool = pool
         # The conversation the chat continues in, if a command switched it.
         self.has_moved = False

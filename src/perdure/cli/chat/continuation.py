@@ -1,0 +1,80 @@
+"""Which conversation a chat goes on with: `--continue`, and `--resume` by an id or as `last`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.app.runtime import open_user_store
+from perdure.cli.chat.command_context import MODE_KEY
+from perdure.commands.conversations import PROJECT_KEY
+from perdure.config.load import load
+from perdure.config.project import project_root
+from perdure.core.errors import InvalidFlag
+from perdure.store.listing import ConversationFilter
+from perdure.store.records import Conversation
+from perdure.store.store import SessionStore
+
+NEWEST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """The conversation to go on with, None for a new one, and what to tell the user about the choice."""
+
+    session_id: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find_resumption(
+    flags: Mapping[str, Any], session_id: str | None, *, is_continued: bool, is_question: bool = False
+) -> Resumption:
+    """Look up the conversation that is asked for. Raises InvalidFlag where there is none.
+
+    A chat may go on with one of another project, after saying so. A single question may not: it would be sent before
+    anybody could read that.
+    """
+    if session_id != NEWEST and (session_id is not None or not is_continued):
+        return Resumption(session_id)
+    loaded = load(flags=flags)
+    with closing(open_user_store(loaded.settings, loaded.home)) as store:
+        if session_id == NEWEST:
+            return Resumption(_newest_of_all(store).id)
+        project = str(project_root(Path.cwd(), Path.home()))
+        if (chat := _newest_with(store, {PROJECT_KEY: project})) is not None:
+            return Resumption(chat.id)
+        return _elsewhere(store, is_question=is_question)
+
+
+def _newest_of_all(store: SessionStore) -> Conversation:
+    page = store.conversations.list(limit=1).conversations
+    if not page:
+        raise InvalidFlag("there is no conversation to go on with yet; start one with `perdure chat`")
+    return page[0]
+
+
+def _newest_with(store: SessionStore, state: Mapping[str, Any]) -> Conversation | None:
+    page, _ = store.listing.page(ConversationFilter(state=state), limit=1)
+    return page[0].conversation if page else None
+
+
+def _elsewhere(store: SessionStore, *, is_question: bool) -> Resumption:
+    """Return the newest chat of another project. Raises InvalidFlag for a question, and where there was no chat."""
+    chat = _newest_with(store, {MODE_KEY: None})
+    if chat is None:
+        newest = _newest_of_all(store)
+        raise InvalidFlag(
+            "there is no chat to go on with yet, only questions asked with -q and the like;"
+            f" `perdure chat --resume {newest.id}` goes on with the newest of them, `perdure chat` starts a chat"
+        )
+    folder = store.conversation_state(chat.id).get(PROJECT_KEY) or "another folder"
+    if is_question:
+        raise InvalidFlag(
+            f"there is no chat in this folder yet; the newest is in {folder}:"
+            f" `perdure chat --resume {chat.id} -q …` asks there"
+        )
+    note = f"No chat was in this folder yet: this is the newest one, of {folder}. /new begins another."
+    return Resumption(chat.id, (note,))

@@ -1,0 +1,82 @@
+"""The menu of a command whose argument is chosen: models behind `/model`, conversations behind `/resume`."""
+
+from __future__ import annotations
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+# Commands that are chosen from a menu where nothing is typed behind them.
+_COMMANDS = ("/model", "/resume")
+MENU_HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
+
+
+class ChoiceMenu:
+    """The completions of a line that is such a command, with the first row selected when they open."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+        buffer.on_completions_changed += self._select_first_row
+        # Whether the first row is to be selected once there is one.
+        self._selects_first = False
+
+    def open(self, command: str) -> None:
+        """Open the menu of a command."""
+        self._buffer.text = f"{command} "
+        self._buffer.cursor_position = len(self._buffer.text)
+        self._selects_first = True
+        self._buffer.start_completion(select_first=False)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the line is a command whose menu should open now.
+
+        With the blank that opens a menu it was open, and was closed or had no rows: then the list is printed.
+        """
+        return self._buffer.text in _COMMANDS and self._buffer.complete_state is None
+
+    @property
+    def is_open(self) -> bool:
+        return self._buffer.complete_state is not None and self.is_choosing
+
+    @property
+    def is_choosing(self) -> bool:
+        """Whether the line is a command whose argument is chosen from a menu."""
+        name, space, _ = self._buffer.text.partition(" ")
+        return bool(space) and name in _COMMANDS
+
+    @property
+    def is_unfiltered(self) -> bool:
+        """Whether nothing is typed behind the command."""
+        return self._typed_text.strip() in _COMMANDS
+
+    def add_keys(self, keys: KeyBindings) -> None:
+        """What is typed filters the rows, also while one is selected."""
+        is_selected = Condition(lambda: self.is_choosing and self._typed_text != self._buffer.text)
+        is_filtered = Condition(lambda: self.is_choosing and bool(self._typed_text.partition(" ")[2]))
+
+        @keys.add(Keys.Any, filter=is_selected)
+        def narrow(event: KeyPressEvent) -> None:
+            self._buffer.cancel_completion()
+            self._buffer.insert_text(event.data)
+
+        @keys.add("backspace", filter=is_selected | is_filtered)
+        def widen(event: KeyPressEvent) -> None:
+            self._buffer.cancel_completion()
+            self._buffer.delete_before_cursor(1)
+            if self.is_choosing:
+                self._buffer.start_completion(select_first=False)
+
+    @property
+    def _typed_text(self) -> str:
+        """The line without the completion that is selected."""
+        state = self._buffer.complete_state
+        return self._buffer.text if state is None else state.original_document.text
+
+    def _select_first_row(self, buffer: Buffer) -> None:
+        # Not by `select_first`: a completion that is still running for the text before is repeated without it.
+        state = buffer.complete_state
+        if self._selects_first and state is not None and state.completions and buffer.text.strip() in _COMMANDS:
+            self._selects_first = False
+            buffer.go_to_completion(0)

@@ -1,0 +1,153 @@
+"""Which conversation `--continue`, `--resume last` and the lists of a chat lead to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.chat.continuation import find_resumption
+from perdure.cli.chat.controller import ChatController
+from perdure.cli.main import cli
+from perdure.commands.registry import all_commands
+from perdure.core.errors import InvalidFlag
+from perdure.testing.simulator import Simulator
+from support.typed import chatting
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Two projects, the working folder in the first."""
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("one", "two"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        subprocess.run(["git", "init", "-q", str(tmp_path / name)], check=True)
+    monkeypatch.chdir(tmp_path / "one")
+    return tmp_path / "one", tmp_path / "two"
+
+
+def talk(flags: dict[str, str], words: str) -> str:
+    """Say something in a chat of the working folder; the id of its conversation."""
+    surface = ChatCommandContext(flags)
+    desk = ChatController(surface, lambda text: None)
+    stop = surface.agent.events.listen(desk.heard)
+    try:
+        desk.answer(words, lambda what, seconds: None)
+        return surface.store.conversations.get(surface.session_id or "").id
+    finally:
+        stop()
+        desk.close()
+        surface.store.close()
+
+
+def ask(flags: dict[str, str], *arguments: str) -> Result:
+    options = [f"--set={name}={value}" for name, value in flags.items()]
+    return CliRunner().invoke(cli, [*options, "chat", *arguments])
+
+
+def continued(**options: bool) -> str | None:
+    return find_resumption({}, None, is_continued=True, **options).session_id
+
+
+def test_continue_goes_on_with_the_chat_of_this_project_not_with_questions_or_other_projects(
+    folders: tuple[Path, Path],
+) -> None:
+    one, two = folders
+    with Simulator() as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        first = talk(flags, "the first project")
+        os.chdir(two)
+        second = talk(flags, "the second project")
+        assert ask(flags, "-q", "a single question").exit_code == 0
+        assert continued() == second
+        os.chdir(one / "deep")
+        assert continued() == first
+        assert ask(flags, "-q", "and one more", "--continue").exit_code == 0
+        assert next(m["content"] for m in sim.requests[-1].body["messages"] if m["role"] == "user").endswith(
+            "the first project"
+        )
+        assert find_resumption({}, "last", is_continued=False).session_id == first
+
+
+def test_a_chat_of_another_folder_is_gone_on_with_after_saying_so_and_never_by_a_question(
+    folders: tuple[Path, Path],
+) -> None:
+    one, two = folders
+    with Simulator() as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        first = talk(flags, "the first project")
+        os.chdir(two)
+        resumed = find_resumption({}, None, is_continued=True)
+        assert resumed.session_id == first
+        assert resumed.notes == (
+            f"No chat was in this folder yet: this is the newest one, of {one}. /new begins another.",
+        )
+        sent = len(sim.requests)
+        refused = ask(flags, "-q", "hello", "--continue")
+        assert (refused.exit_code, len(sim.requests)) == (2, sent)
+        assert f"chat --resume {first} -q" in refused.output
+        # Gone on with here, it is a chat of this folder.
+        surface = ChatCommandContext(flags, session_id=first, notes=resumed.notes)
+        _ = surface.agent
+        assert surface.resume_notes[:1] == resumed.notes
+        surface.close()
+        surface.store.close()
+
+
+def test_questions_alone_are_no_chat_to_go_on_with(folders: tuple[Path, Path]) -> None:
+    with Simulator() as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        with pytest.raises(InvalidFlag, match="no conversation to go on with yet"):
+            continued()
+        assert ask(flags, "-q", "a single question").exit_code == 0
+        with pytest.raises(InvalidFlag, match=r"only questions asked with -q.*chat --resume c_\w+"):
+            continued()
+        newest = find_resumption({}, "last", is_continued=False).session_id
+        assert newest is not None
+        # Gone on with in a chat, it is one.
+        with chatting(folders[0].parent / "home", flags, session_id=newest) as chat:
+            chat.see("a single question")
+            chat.type("and now in a chat\r")
+            chat.wait_for(lambda: len(sim.requests) >= 2 and chat.is_idle)
+        assert continued() == newest
+
+
+def test_lists_and_the_menu_begin_with_this_project(folders: tuple[Path, Path]) -> None:
+    _, two = folders
+    with Simulator() as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        first = talk(flags, "alpha in the first project")
+        os.chdir(two)
+        second = talk(flags, "beta in the second project")
+        os.chdir(folders[0])
+        surface = ChatCommandContext(flags)
+        listed = all_commands().dispatch(surface, "/sessions")
+        assert listed is not None
+        heading, own, other_heading, other = listed.text.split("\n")[:4]
+        assert (heading, other_heading) == ("In this folder", "Elsewhere, and questions asked with -q")
+        assert first in own
+        assert own.strip().startswith("1 ")
+        assert second in other
+        assert other.strip().startswith("2 ")
+        resumed = all_commands().dispatch(surface, "/resume last")
+        assert resumed is not None
+        assert first in resumed.text
+        again = all_commands().dispatch(surface, "/resume last")
+        assert again is not None
+        assert second in again.text
+        surface.close()
+        surface.store.close()
+        with chatting(folders[0].parent / "home", flags) as chat:
+            chat.see("m-1")
+            chat.type("/resume\r")
+            chat.wait_for(lambda: chat.line == f"/resume {first}")
+            chat.see("in two · 2 messages")
+            chat.type("\r")
+            chat.see(f"Resumed {first}")

@@ -82,6 +82,14 @@ class Chat:
         self.thread.join(PATIENCE_S)
         return self.code
 
+    def leave(self) -> None:
+        """Press Ctrl-D, on an empty line: with something on it, it does not leave."""
+        give_up = time.monotonic() + PATIENCE_S
+        while self.thread.is_alive():
+            assert time.monotonic() < give_up, f"the chat cannot be left: {self.shown[-3000:]!r}"
+            self.type("\x03\x04" if self.line else "\x04")
+            self.thread.join(2)
+
     def _run(self) -> None:
         self.code = self.chat.run()
 
@@ -121,6 +129,4 @@ def chatting(
         try:
             yield made
         finally:
-            if made.thread.is_alive():
-                made.type("\x04")
-                made.thread.join(PATIENCE_S)
+            made.leave()

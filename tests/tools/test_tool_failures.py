@@ -391,16 +391,19 @@ def test_runtime_timeout_is_distinguished_from_the_tools_own() -> None:
 
 
 def test_a_handler_that_ignores_cancellation_is_abandoned() -> None:
-    async def stubborn() -> None:
-        for _ in range(50):
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(0.2)
-
     async def call() -> float:
+        is_abandoned = asyncio.Event()
+
+        async def stubborn() -> None:
+            while not is_abandoned.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await is_abandoned.wait()
+
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await runtime_module._in_task(stubborn())
+        is_abandoned.set()
         return time.monotonic() - began
 
     assert asyncio.run(call()) < 5

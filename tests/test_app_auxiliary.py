@@ -91,7 +91,7 @@ def test_the_vision_chain_falls_back_and_a_failure_is_noted(tmp_path: Path) -> N
         other = tmp_path / "other"
         other.mkdir()
         with _agent(main, other, auxiliary={"vision": _route(broken, "eyes-1")}) as agent:
-            agent.events.listen(heard.append)
+            agent.events.tap(heard.append)
             assert agent.run_conversation(QUESTION).outcome == "completed"
         assert "could not be described" in str(main.requests[-1].body["messages"])
         assert any(isinstance(e, Notice) and "could not be described" in e.text for e in heard)

@@ -109,7 +109,7 @@ def circling(stop_when: Callable[[ScriptRequest], bool]) -> Callable[[ScriptRequ
 
 def heard_of(b: Bench) -> list[object]:
     events: list[object] = []
-    b.agent.events.listen(events.append)
+    b.agent.events.tap(events.append)
     return events
 
 

@@ -73,7 +73,7 @@ def test_an_engine_that_leaves_messages_out_works_for_a_whole_conversation(
 ) -> None:
     with bench(tmp_path, *[Say("reply " + "word " * 150)] * 40, window=WINDOW, engine=engine) as b:
         heard: list[CompactionFinished] = []
-        b.agent.events.listen(lambda e: heard.append(e) if isinstance(e, CompactionFinished) else None)
+        b.agent.events.tap(lambda e: heard.append(e) if isinstance(e, CompactionFinished) else None)
         for turn in range(40):
             assert b.agent.run_conversation(f"question {turn} " + "blah " * 100).outcome == "completed"
         assert max(call.prompt_tokens for call in b.sim.billed) < 0.6 * WINDOW
@@ -167,7 +167,7 @@ def test_an_engine_that_cannot_compact_is_replaced_before_the_conversation_outgr
 
     with bench(tmp_path, *["word " * 400] * 40, window=WINDOW, engine=guarded) as b:
         notices: list[str] = []
-        b.agent.events.listen(lambda e: notices.append(e.text) if isinstance(e, Notice) else None)
+        b.agent.events.tap(lambda e: notices.append(e.text) if isinstance(e, Notice) else None)
         for turn in range(25):
             assert b.agent.run_conversation(f"question {turn} " + "blah " * 200).outcome == "completed"
     assert [text for text in notices if "Using 'compressor' instead until the next start." in text] == [

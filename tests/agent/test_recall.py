@@ -239,7 +239,7 @@ def test_a_function_is_a_provider_and_a_failing_one_is_a_notice(tmp_path: Path) 
         assert "about tea" in str(sim.requests[0].body)
         heard: list[Event] = []
         with _agent(sim, tmp_path, recall=Broken()) as agent:
-            agent.events.listen(heard.append)
+            agent.events.tap(heard.append)
             assert agent.chat("tea") == "ok"
         assert [e.text for e in heard if isinstance(e, Notice)] == ["Nothing was recalled: OSError: no index"]
 
@@ -257,7 +257,7 @@ def test_a_provider_that_hangs_delays_neither_the_turn_nor_an_interrupt(tmp_path
     try:
         with Simulator(script=lambda a: "ok") as sim:
             with _agent(sim, tmp_path, recall=hang, settings={"recall": {"timeout_s": 0.05}}) as agent:
-                agent.events.listen(events.append)
+                agent.events.tap(events.append)
                 assert agent.chat("hello there") == "ok"
                 assert MARK not in str(sim.requests[-1].body)
             notices = [e.text for e in events if isinstance(e, Notice)]
@@ -325,7 +325,7 @@ def test_a_memory_provider_that_fails_is_a_notice_and_the_turn_goes_on(
     setattr(provider, method, behaviour)
     with Simulator(script=lambda a: "ok") as sim, _remembering(sim, tmp_path, provider) as agent:
         heard: list[Event] = []
-        agent.events.listen(heard.append)
+        agent.events.tap(heard.append)
         assert agent.chat("hello") == "ok"
         notices = [e.text for e in heard if isinstance(e, Notice)]
         assert len(notices) == 1
@@ -354,7 +354,7 @@ def test_a_memory_provider_that_hangs_is_given_up(tmp_path: Path) -> None:
             Simulator(script=lambda a: "ok") as sim,
             _remembering(sim, tmp_path, Hanging(), timeout_s=0.05) as agent,
         ):
-            agent.events.listen(heard.append)
+            agent.events.tap(heard.append)
             assert agent.chat("hello") == "ok"
     finally:
         is_over.set()
@@ -375,7 +375,7 @@ def test_a_memory_provider_may_be_asynchronous(tmp_path: Path) -> None:
 
     heard: list[Event] = []
     with Simulator(script=lambda a: "ok") as sim, _remembering(sim, tmp_path, Later()) as agent:
-        agent.events.listen(heard.append)
+        agent.events.tap(heard.append)
         assert agent.chat("hello") == "ok"
         assert "The user likes coffee." in str(sim.requests[0].body["messages"][0])
     assert not [e for e in heard if isinstance(e, Notice)]
@@ -418,7 +418,7 @@ def test_a_memory_file_that_cannot_be_read_is_a_notice(tmp_path: Path) -> None:
     (tmp_path / "memory" / "MEMORY.md").mkdir(parents=True)
     heard: list[Event] = []
     with Simulator(script=lambda a: "ok") as sim, _remembering(sim, tmp_path, None) as agent:
-        agent.events.listen(heard.append)
+        agent.events.tap(heard.append)
         assert agent.chat("hello") == "ok"
     [notice] = [e.text for e in heard if isinstance(e, Notice)]
     assert notice.startswith("The memory could not be read: ")

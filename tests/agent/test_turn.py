@@ -141,7 +141,7 @@ def test_a_switch_is_announced_before_it_happens(tmp_path: Path) -> None:
             elif isinstance(event, ModelSwitched):
                 heard.append(f"{event.old} → {event.new}")
 
-        b.agent.events.listen(note)
+        b.agent.events.tap(note)
         b.agent.chat("hi")
         assert heard == ["trying again with the next provider", "m-1 → m-2"]
 

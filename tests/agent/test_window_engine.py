@@ -67,7 +67,7 @@ def talk(folder: Path, script: Any, *, engine: str = "windows", model: str = "m"
         ) as agent,
     ):
         made = Talk(agent, sim, store, [])
-        agent.events.listen(made.events.append)
+        agent.events.tap(made.events.append)
         yield made
         assert sim.violations == []
 

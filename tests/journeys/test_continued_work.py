@@ -209,7 +209,7 @@ def test_a_long_list_is_worked_through_without_repeating_steps(
             home=tmp_path,
         ) as agent,
     ):
-        agent.events.listen(lambda e: compactions.append(e) if isinstance(e, CompactionFinished) else None)
+        agent.events.tap(lambda e: compactions.append(e) if isinstance(e, CompactionFinished) else None)
         reply = agent.chat(
             f"Move the ports into configuration. Do these, in this order: {', '.join(site.ports)}. For each one read "
             "it, set the port you find, and check it."

@@ -250,8 +250,8 @@ class EditorAgent:
             settings = load(flags=self._flags, home=self._home, folder=stored.folder).settings
             added = tuple(map(_mcp_settings, servers or ()))
             names = {server.name for server in added}
-            kept = (server for server in settings.mcp_servers if server.name not in names)
-            settings = settings.model_copy(update={"mcp_servers": (*kept, *added)})
+            others = (server for server in settings.mcp_servers if server.name not in names)
+            settings = settings.model_copy(update={"mcp_servers": (*others, *added)})
             return Shared(settings, home=self._home, store=self._store_hold.store, bridge=self._bridge)
 
         shared = await asyncio.to_thread(share)

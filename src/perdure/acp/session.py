@@ -115,7 +115,7 @@ class EditorSession:
         self._is_cancelled = False
         self._agent: ConversationAgent | None = None
         self._updates: TurnUpdates | None = None
-        self._mode: PermissionMode | None = next((known for known in MODES if known == mode), None)
+        self._mode: PermissionMode | None = next((m for m in MODES if m == mode), None)
         own, self.warnings = user_commands(shared.home, folder, builtin_names())
         self._commands = Commands(c for c in all_commands(own) if c.name not in _LEFT_TO_EDITOR)
 

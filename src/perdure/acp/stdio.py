@@ -57,7 +57,7 @@ class StdioTransport:
         self._is_broken = False
         # Requests without a response yet: their methods by id.
         self._open_requests: dict[str, str] = {}
-        self._answered = asyncio.Event()
+        self._has_answered = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, name="perdure-acp-input", daemon=True).start()
 
@@ -78,8 +78,8 @@ class StdioTransport:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while any(method != except_method for method in self._open_requests.values()):
-                    self._answered.clear()
-                    await self._answered.wait()
+                    self._has_answered.clear()
+                    await self._has_answered.wait()
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write one message. Raises ConnectionError once the reader is gone."""
@@ -95,7 +95,7 @@ class StdioTransport:
             finally:
                 if "method" not in message:
                     self._open_requests.pop(str(message.get("id")), None)
-                    self._answered.set()
+                    self._has_answered.set()
 
     async def close(self) -> None:
         """Accept no more messages; those under way are written first."""

@@ -142,14 +142,14 @@ class TurnUpdates:
             content=[*diff, *action, *text_content(why)],
         )
 
-    def await_permission(self, asked: ToolCallUpdate) -> Iterator[SessionUpdate]:
+    def await_permission(self, request: ToolCallUpdate) -> Iterator[SessionUpdate]:
         """Yield the call as pending while the user is asked."""
-        if any(call.update_id == asked.tool_call_id for call in self._calls.values()):
-            yield update_tool_call(asked.tool_call_id, status="pending")
+        if any(call.update_id == request.tool_call_id for call in self._calls.values()):
+            yield update_tool_call(request.tool_call_id, status="pending")
 
-    def settle_permission(self, asked: ToolCallUpdate) -> Iterator[SessionUpdate]:
+    def settle_permission(self, request: ToolCallUpdate) -> Iterator[SessionUpdate]:
         """Yield the call as it goes on after the user allowed it."""
-        live = next((c for c in self._calls.values() if c.update_id == asked.tool_call_id), None)
+        live = next((c for c in self._calls.values() if c.update_id == request.tool_call_id), None)
         if live is not None:
             yield update_tool_call(live.update_id, status="in_progress", content=live.diff)
 
@@ -237,9 +237,9 @@ def history_updates(entries: Sequence[Entry], presenter: CallPresenter) -> Itera
             results = takewhile(
                 lambda e: e.message.role == "tool", (entries[i] for i in range(number + 1, len(entries)))
             )
-            answered = {e.message.tool_call_id for e in results} if calls else set()
+            answered_ids = {e.message.tool_call_id for e in results} if calls else set()
             for call in calls:
-                yield _stored_call(presenter, ids[id(call)], call, has_result=call.id in answered)
+                yield _stored_call(presenter, ids[id(call)], call, has_result=call.id in answered_ids)
         elif message.role == "tool" and (stored := find_call(calls, message.tool_call_id)) is not None:
             diff = presenter.diff(stored, reads_file=False)
             yield _finished_update(presenter, ids[id(stored)], stored, message, diff)

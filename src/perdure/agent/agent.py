@@ -245,7 +245,7 @@ class ConversationAgent:
         options: TurnOptions = NO_OPTIONS,
     ) -> ConversationResult:
         message = parse_user_message(user_message) if user_message is not None else None
-        conversation = await self._opened(system_message, history)
+        conversation = await self._open_conversation(system_message, history)
         conversation.live.speak_as(system_message)
         conversation.live.begin_turn(options)
         hold = self._hold_lease(conversation)
@@ -253,7 +253,7 @@ class ConversationAgent:
         return await turn.run(message)
 
     async def _compress(self, focus_topic: str | None) -> CompactionReport:
-        conversation = await self._opened(None, None)
+        conversation = await self._open_conversation(None, None)
         conversation.gate.forget_preparation()
         await conversation.caller.fit_window()
         live, hold = conversation.live, self._hold_lease(conversation)
@@ -266,16 +266,16 @@ class ConversationAgent:
         if self._conversation is None and self._wanted_id is None:
             self._first_reading = await usage_before_first_message(self._parts, self._system_prompt)
         else:
-            await (await self._opened(None, None)).caller.fit_window()
+            await (await self._open_conversation(None, None)).caller.fit_window()
         return self.gauge
 
     async def _undo(self) -> str:
-        conversation = await self._opened(None, None)
+        conversation = await self._open_conversation(None, None)
         conversation.gate.forget_preparation()
         return await self._parts.keep(lambda: self._undo_here(conversation))
 
     async def _edit_handoff(self, sections: str) -> str:
-        conversation = await self._opened(None, None)
+        conversation = await self._open_conversation(None, None)
         conversation.gate.forget_preparation()
         return await self._parts.keep(lambda: self._edit_here(conversation, sections))
 
@@ -296,7 +296,7 @@ class ConversationAgent:
         self._parts.engine.on_session_start(session.id, reason="undo", services=self._services(live))
         return session.id
 
-    async def _opened(
+    async def _open_conversation(
         self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None
     ) -> OpenConversation:
         """Return the open conversation; where the store is needed for it, in a worker thread."""

@@ -230,9 +230,9 @@ def edit_plan(entries: Sequence[Entry], edited: str) -> Plan:
     return (*spans[0], NewHandoff(changed, check={"edited": True}), *spans[1])
 
 
-def _reused(entries: Sequence[Entry], known: Sequence[Entry]) -> list[Entry]:
+def _reused(entries: Sequence[Entry], current: Sequence[Entry]) -> list[Entry]:
     """Return the entries as they were read, with what is cached about the messages that were kept."""
-    by_seq = {e.seq: e for e in known}
+    by_seq = {e.seq: e for e in current}
     pairs = [(e, by_seq.get(e.seq)) for e in entries]
     return [old if old is not None and old.message == new.message else new for new, old in pairs]
 

@@ -99,10 +99,10 @@ class StoreRecall:
                 break
             if hit.score < _MIN_SCORE_SHARE * best or _coverage(hit, report) < _MIN_COVERAGE:
                 continue
-            shown = self._show(hit, query)
-            cost = estimate_text(shown)
-            if cost <= room and screen(shown) is None:
-                chosen.append((hit, shown))
+            passage = self._show(hit, query)
+            cost = estimate_text(passage)
+            if cost <= room and screen(passage) is None:
+                chosen.append((hit, passage))
                 room -= cost
         return chosen
 

@@ -116,10 +116,10 @@ class Agent:
 
     def chat(self, text: str) -> str:
         """Run one turn and return its final response. Raises TurnFailed."""
-        return self._opened.chat(text)
+        return self._open_agent.chat(text)
 
     async def achat(self, text: str) -> str:
-        return await self._opened.achat(text)
+        return await self._open_agent.achat(text)
 
     def run_conversation(
         self,
@@ -129,7 +129,7 @@ class Agent:
         task_id: str | None = None,
     ) -> ConversationResult:
         """Run one turn; errors are reported in the result."""
-        return self._opened.run_conversation(user_message, system_message, conversation_history, task_id)
+        return self._open_agent.run_conversation(user_message, system_message, conversation_history, task_id)
 
     async def arun_conversation(
         self,
@@ -138,11 +138,11 @@ class Agent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        return await self._opened.arun_conversation(user_message, system_message, conversation_history, task_id)
+        return await self._open_agent.arun_conversation(user_message, system_message, conversation_history, task_id)
 
     def stream(self, text: str) -> TurnEvents:
         """Stream the events of one turn, with `for` or `async for`; the last one is TurnFinished."""
-        return TurnEvents(self._opened, text)
+        return TurnEvents(self._open_agent, text)
 
     def interrupt(self) -> bool:
         """Cancel the running turn, from any thread; return whether there was one."""
@@ -152,10 +152,10 @@ class Agent:
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
         """Compact now, at any context usage, and return a report."""
-        return self._opened.compress(focus_topic)
+        return self._open_agent.compress(focus_topic)
 
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
-        return await self._opened.acompress(focus_topic)
+        return await self._open_agent.acompress(focus_topic)
 
     def edit_handoff(self, sections: str) -> str:
         """Replace the sections of the newest handoff and return the id of the session that continues."""
@@ -163,16 +163,16 @@ class Agent:
 
     def undo(self) -> str:
         """Undo the last compaction and return the id of the session that continues; deletes nothing."""
-        return self._opened.undo()
+        return self._open_agent.undo()
 
     def switch_model(self, model: str | EndpointChain) -> None:
         """Switch to another model (`name` or `provider/name`); the history is made to fit before the next call."""
         route = self._shared.route_to(model) if isinstance(model, str) else model
-        self._opened.switch_model(route)
+        self._open_agent.switch_model(route)
 
     def measure(self) -> ContextUsage:
         """Context usage with the window resolved, also before the first message; may query the endpoint once."""
-        return self._opened.measure()
+        return self._open_agent.measure()
 
     @property
     def gauge(self) -> ContextUsage:
@@ -183,7 +183,7 @@ class Agent:
 
     def open(self) -> OpenConversation:
         """Open the conversation (resume or create it) without running a turn."""
-        return self._opened.open()
+        return self._open_agent.open()
 
     @property
     def session_id(self) -> str | None:
@@ -226,7 +226,7 @@ class Agent:
         self._shared.close()
 
     @property
-    def _opened(self) -> ConversationAgent:
+    def _open_agent(self) -> ConversationAgent:
         if self._is_closed:
             raise PerdureError("this agent is closed; make another with session_id=… to go on with its conversation")
         return self._agent

@@ -59,11 +59,11 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
 
     if folder is not None and folder.exists():
         raise click.BadParameter(f"{folder} exists already; name a folder that does not", param_hint="--folder")
-    place = folder.resolve() if folder is not None else Path(tempfile.mkdtemp(prefix="perdure-demo-"))
+    project = folder.resolve() if folder is not None else Path(tempfile.mkdtemp(prefix="perdure-demo-"))
     ink = Style(is_color=sys.stdout.isatty())
     transcript = ChatTranscript(_write, width=width, ink=ink, can_unfold=False)
     play = Demo(
-        place,
+        project,
         on_event=transcript.show,
         on_question=_show_question,
         chunk_delay_s=0.0 if fast else _CHUNK_DELAY_S,
@@ -81,7 +81,7 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
             _write(f"{ink.dim(gauge_line(play.agent.gauge))}\n\n")
         for line in summary_lines(play.summarize(), ink):
             _write(f"{line}\n")
-    _show_hints(ink, play.home, place)
+    _show_hints(ink, play.home, project)
 
 
 def width() -> int:
@@ -130,7 +130,7 @@ def _usage_lines(summary: DemoSummary) -> Iterator[str]:
     )
 
 
-def _show_hints(ink: Style, home: Path, place: Path) -> None:
+def _show_hints(ink: Style, home: Path, project: Path) -> None:
     """What to do next. A command has a line of its own, to be copied whole."""
     from perdure.cli.style import program_name
 
@@ -142,7 +142,7 @@ def _show_hints(ink: Style, home: Path, place: Path) -> None:
         ),
         ("Look around in the browser:", f"{command} serve"),
         ("Search it:", f"{command} sessions search exports"),
-        ("Remove it:", f"rm -r {place}"),
+        ("Remove it:", f"rm -r {project}"),
     ):
         _write_wrapped(f"\n{hint}")
         _write(f"  {ink.key(typed)}\n")

@@ -20,20 +20,20 @@ _MAX_COMMANDS = 100
 _SUMMARY_CHARS = 70
 
 
-def user_commands(home: Path, folder: Path, taken: Sequence[str]) -> tuple[list[Command], list[str]]:
+def user_commands(home: Path, folder: Path, reserved_names: Sequence[str]) -> tuple[list[Command], list[str]]:
     """Return the commands of the user and of the project that `folder` is in, and warnings."""
     project = project_folder(folder, user_home=Path.home(), perdure_home=home)
     folders = [home / "commands", *([project / "commands"] if project is not None else [])]
-    return read_commands(folders, taken)
+    return read_commands(folders, reserved_names)
 
 
-def read_commands(folders: Iterable[Path], taken: Sequence[str]) -> tuple[list[Command], list[str]]:
+def read_commands(folders: Iterable[Path], reserved_names: Sequence[str]) -> tuple[list[Command], list[str]]:
     """Return the commands in `*.md` files, a later folder's first, and a warning for each file that is none."""
     commands: dict[str, Command] = {}
     warnings: list[str] = []
     for folder in folders:
         for path in sorted(folder.glob("*.md"))[:_MAX_COMMANDS]:
-            command, problem = _read(path, taken)
+            command, problem = _read(path, reserved_names)
             if command is not None:
                 commands[command.name] = command
             elif problem:
@@ -41,11 +41,11 @@ def read_commands(folders: Iterable[Path], taken: Sequence[str]) -> tuple[list[C
     return list(commands.values()), warnings
 
 
-def _read(path: Path, taken: Sequence[str]) -> tuple[Command | None, str]:
+def _read(path: Path, reserved_names: Sequence[str]) -> tuple[Command | None, str]:
     name = path.stem.lower()
     if not _NAME.fullmatch(name):
         return None, "its name may have letters and hyphens only"
-    if name in taken:
+    if name in reserved_names:
         return None, f"/{name} is built in"
     if CREDENTIAL_PATTERN.search(path.resolve().as_posix()):
         return None, "it links to a file with credentials"

@@ -66,9 +66,9 @@ class StoredKeys:
 
     def sources(self) -> dict[str, list[str]]:
         """Return where each stored key is, in words, after the environment where that holds it too."""
-        places = {"keyring": "system keyring", "file": str(self.path)}
+        locations = {"keyring": "system keyring", "file": str(self.path)}
         return {
-            name: [*(["environment"] if overrides_stored_key(name) else []), places[location]]
+            name: [*(["environment"] if overrides_stored_key(name) else []), locations[location]]
             for name, location in self.locations().items()
         }
 

@@ -52,9 +52,9 @@ def authored_text(text: str) -> Authored:
     """Return the part of a message's text that the user typed themselves."""
     frame = text if len(text) <= _OWN_CHARS else f"{text[:_FRAME_CHARS]}\n{text[-_FRAME_CHARS:]}"
     stripped = _without_json(_without_markup(frame))
-    kept = list(_unmarked_lines(stripped))
+    lines = list(_unmarked_lines(stripped))
     is_long = len(text) > _OWN_CHARS
-    own = _own_lines(kept, is_long=is_long)
+    own = _own_lines(lines, is_long=is_long)
     result = pat.QUOTED.sub(" ", "\n".join(own)).strip()
     has_paste = _squeeze(result) != _squeeze(text)
     return Authored("" if has_paste and _VERDICT.fullmatch(result) else result, has_paste)
@@ -132,7 +132,7 @@ def _without_json(text: str) -> str:
 def _unmarked_lines(text: str) -> Iterator[str]:
     """Yield the lines outside of marked stretches, and a placeholder for each line that was removed."""
     lines = text.splitlines()
-    skipped = _tabular(lines) | _spoken(lines) | _ruled(lines)
+    skipped = _tabular(lines) | _dialogue(lines) | _ruled(lines)
     is_fenced = is_introduced = False
     for at, line in enumerate(lines):
         if pat.FENCE.match(line):
@@ -195,15 +195,15 @@ def _ruled(lines: Sequence[str]) -> frozenset[int]:
 
     A page has rules of its own, so that they do not show where it ends.
     """
-    found: set[int] = set()
+    ruled: set[int] = set()
     start = -1
     for i, line in enumerate(lines):
         if pat.RULE.match(line):
-            found |= set(range(start, i + 1)) if start >= 0 else {i}
+            ruled |= set(range(start, i + 1)) if start >= 0 else {i}
             start = i if start < 0 else -1
     if start >= 0:
-        found.update(range(start, _before_questions(lines, start)))
-    return frozenset(found)
+        ruled.update(range(start, _before_questions(lines, start)))
+    return frozenset(ruled)
 
 
 def _before_questions(lines: Sequence[str], start: int) -> int:
@@ -221,15 +221,15 @@ def _tabular(lines: Sequence[str]) -> frozenset[int]:
     """
     rows = _rows(lines) | {i for i, line in enumerate(lines) if pat.LABELLED.match(line)}
     rows |= {i for block in _blocks(lines) for i in _program_lines(lines, block)}
-    found: set[int] = set()
+    indexes: set[int] = set()
     for block in _blocks(lines):
         if sum(i in rows for i in block) >= 2:
             while block and block[0] not in rows and _is_request(lines[block[0]]):
                 block = block[1:]
             while block and block[-1] not in rows and _is_request(lines[block[-1]]):
                 block = block[:-1]
-            found.update(block)
-    return frozenset(found)
+            indexes.update(block)
+    return frozenset(indexes)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[int]]:
@@ -268,19 +268,19 @@ def _rows(lines: Sequence[str]) -> set[int]:
 
 def _program_lines(lines: Sequence[str], block: Sequence[int]) -> set[int]:
     """Return the indexes of code with its comments, of a YAML list between keys, and of a block comment."""
-    found = {i for i in block if pat.CODE.match(lines[i])}
+    indexes = {i for i in block if pat.CODE.match(lines[i])}
     prompt = next((i for i in block if pat.PROMPT.match(lines[i])), block[-1] + 1)
-    found |= {i for i in block if i >= prompt}
-    found |= {i for i in block if found and pat.COMMENT.match(lines[i])}
+    indexes |= {i for i in block if i >= prompt}
+    indexes |= {i for i in block if indexes and pat.COMMENT.match(lines[i])}
     keys = [m[0].strip(" :-").lower() for i in block if (m := pat.YAML.match(lines[i]))]
     if len(keys) > 1 and any(key.partition(":")[0] not in pat.OWN_LABELS for key in keys):
-        found |= {i for i in block if pat.YAML_ITEM.match(lines[i]) or pat.YAML.match(lines[i])}
+        indexes |= {i for i in block if pat.YAML_ITEM.match(lines[i]) or pat.YAML.match(lines[i])}
     is_comment = False
     for i in block:
         is_comment = is_comment or lines[i].lstrip().startswith("/*")
-        found |= {i} if is_comment else set()
+        indexes |= {i} if is_comment else set()
         is_comment = is_comment and "*/" not in lines[i]
-    return found
+    return indexes
 
 
 def _is_prose(line: str, separator: str) -> bool:
@@ -288,7 +288,7 @@ def _is_prose(line: str, separator: str) -> bool:
     return separator != "\t" and line.count(f"{separator} ") == line.count(separator)
 
 
-def _spoken(lines: Sequence[str]) -> frozenset[int]:
+def _dialogue(lines: Sequence[str]) -> frozenset[int]:
     """Return the indexes of lines of a chat: from the first speaker on, where there are two."""
     speakers = {i: m[1].lower() for i, line in enumerate(lines) if (m := pat.SPEAKER.match(line[:80]))}
     named = {i: name for i, name in speakers.items() if name not in pat.OWN_LABELS | pat.MAIL_LABELS}
@@ -304,35 +304,35 @@ def _spoken(lines: Sequence[str]) -> frozenset[int]:
 
 def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     """Return the lines that are the user's own: all of them, or those around a text that was pasted without marks."""
-    kept = ["" if line in _REMOVED else line for line in lines]
-    filled = [i for i, line in enumerate(kept) if line.strip()]
+    remaining = ["" if line in _REMOVED else line for line in lines]
+    filled = [i for i, line in enumerate(remaining) if line.strip()]
     if not filled:
         return []
     is_caption = _is_caption(lines)
-    is_head = is_caption or _is_request(kept[filled[0]]) or _points_to_text(lines, filled[0])
+    is_head = is_caption or _is_request(remaining[filled[0]]) or _points_to_text(lines, filled[0])
     head = filled[0] if is_head else -1
-    is_tail = _is_request(_last_sentence(kept[filled[-1]])) or _points_to_text(lines, filled[-1])
-    tail = filled[-1] if filled[-1] > head and is_tail else len(kept)
-    if head >= 0 and tail < len(kept) and not _is_short_question(kept[tail]):
+    is_tail = _is_request(_last_sentence(remaining[filled[-1]])) or _points_to_text(lines, filled[-1])
+    tail = filled[-1] if filled[-1] > head and is_tail else len(remaining)
+    if head >= 0 and tail < len(remaining) and not _is_short_question(remaining[tail]):
         is_announced = any(_refers(lines, head, p) for p in (pat.REFERS, pat.REFERS_VAGUELY))
         is_announced = is_announced or _points_to_text(lines, head)
-        tail = len(kept) if is_announced else tail  # the end of an announced text is not the user's
-    statements = _statements([kept[head]]) if head >= 0 and tail < len(kept) else 0
-    is_behind = 0 <= head < tail < len(kept) and _points_to_text(lines, tail) and not _points_to_text(lines, head)
-    if statements > 1 or (statements and not kept[head].rstrip().endswith(_OPENERS)) or is_behind:
+        tail = len(remaining) if is_announced else tail  # the end of an announced text is not the user's
+    statements = _statements([remaining[head]]) if head >= 0 and tail < len(remaining) else 0
+    is_behind = 0 <= head < tail < len(remaining) and _points_to_text(lines, tail) and not _points_to_text(lines, head)
+    if statements > 1 or (statements and not remaining[head].rstrip().endswith(_OPENERS)) or is_behind:
         head = -1  # the question is at the end, and this is the first paragraph of a text
     body = [i for i in filled if head < i < tail]
     if not body:
-        return kept
-    anchors = [i for i in (head, tail) if 0 <= i < len(kept)]
-    evidence = _BodyEvidence.of([kept[i] for i in body])
+        return remaining
+    anchors = [i for i in (head, tail) if 0 <= i < len(remaining)]
+    evidence = _BodyEvidence.of([remaining[i] for i in body])
     is_text = evidence.is_text or _MACHINE in lines[head + 1 : tail]
     is_referred = is_caption or any(_refers(lines, i, pat.REFERS) or _points_to_text(lines, i) for i in anchors)
     is_referred |= is_text and any(_refers(lines, i, pat.REFERS_VAGUELY) for i in anchors)
     if not (is_long or is_referred or evidence.is_pasted(has_frame=bool(anchors))):
-        return kept
-    own = _after_question(kept[tail:])
-    return [*kept[: head + 1], *(own or kept[_letter_end(kept, head + 1) :])]
+        return remaining
+    own = _after_question(remaining[tail:])
+    return [*remaining[: head + 1], *(own or remaining[_letter_end(remaining, head + 1) :])]
 
 
 def _points_to_text(lines: Sequence[str], at: int) -> bool:

@@ -108,12 +108,12 @@ async def run_steps(steps: Steps[T], run: RunInThread = run_shielded) -> T:
     resume: Callable[[], Any] = partial(next, steps)
     try:
         while True:
-            asked = await run(partial(_advance_in_thread, resume))
-            if isinstance(asked, _Returned):
-                returned: T = asked.value
+            step = await run(partial(_advance_in_thread, resume))
+            if isinstance(step, _Returned):
+                returned: T = step.value
                 return returned
             try:
-                answer = await await_foreign(asked())
+                answer = await await_foreign(step())
             except Exception as error:  # it belongs to the steps, which asked for it
                 resume = partial(steps.throw, error)
             else:
@@ -127,12 +127,12 @@ def run_steps_here(steps: Steps[T]) -> T:
     """Run steps in the calling thread, with or without an event loop in it."""
     resume: Callable[[], Any] = partial(next, steps)
     while True:
-        asked = _advance(resume)
-        if isinstance(asked, _Returned):
-            returned: T = asked.value
+        step = _advance(resume)
+        if isinstance(step, _Returned):
+            returned: T = step.value
             return returned
         try:
-            answer = run_coroutine(await_foreign(asked()))
+            answer = run_coroutine(await_foreign(step()))
         except Exception as error:  # it belongs to the steps, which asked for it
             resume = partial(steps.throw, error)
         else:

@@ -116,15 +116,15 @@ _REPORTS = re.compile(
 class UserSentences:
     """Sentences in the user's own voice; `listed`: items under a heading for rules, which always bind."""
 
-    spoken: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
     listed: frozenset[str] = frozenset()
 
 
 def read_sentences(own: str) -> UserSentences:
     """Return the sentences of the user's own words: none of a fiction, of reported speech, of verse or for machines."""
-    spoken: list[str] = []
+    own_sentences: list[str] = []
     listed: set[str] = set()
-    wanted = _wanted_words(own)
+    topic_words = _wanted_words(own)
     passages = [_Passage.of(lines) for lines in _passages(own)]
     # A report about the work is the user's, too.
     reports = any(WORK.search(s.lower()) and not is_standing(s) for p in passages for s in p.sentences)
@@ -138,15 +138,15 @@ def read_sentences(own: str) -> UserSentences:
         is_task = not is_long or passage.is_task or (has_task and is_short)
         for sentence in passage.sentences:
             if is_role_play(sentence):
-                return UserSentences(tuple(spoken), frozenset(listed))
+                return UserSentences(tuple(own_sentences), frozenset(listed))
             if is_for_machines(sentence) or _REPORTS.search(sentence):
                 continue
             if passage.is_own_list and _ITEM.match(sentence):
                 listed.add(sentence)
-            elif passage.is_published or not (is_task or _may_count(sentence, wanted, is_voiced=is_voiced)):
+            elif passage.is_published or not (is_task or _may_count(sentence, topic_words, is_voiced=is_voiced)):
                 continue
-            spoken.append(sentence)
-    return UserSentences(tuple(spoken), frozenset(listed))
+            own_sentences.append(sentence)
+    return UserSentences(tuple(own_sentences), frozenset(listed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +189,12 @@ class _Passage:
         )
 
 
-def _may_count(sentence: str, wanted: frozenset[str], *, is_voiced: bool) -> bool:
+def _may_count(sentence: str, topic_words: frozenset[str], *, is_voiced: bool) -> bool:
     """Return whether a sentence of a longer message counts: one that would bind must be voiced and concern the work."""
     if not (is_standing(sentence) or may_bind(sentence)):
         return True
     is_ours = WORK.search(sentence.lower()) or _SELF.search(sentence) or _PLEASE.search(sentence)
-    return is_voiced and bool(is_ours or not wanted.isdisjoint(_content_words(sentence)))
+    return is_voiced and bool(is_ours or not topic_words.isdisjoint(_content_words(sentence)))
 
 
 def _passages(text: str) -> Iterator[list[str]]:
@@ -421,7 +421,7 @@ def rules_in(message: Message) -> tuple[str, ...]:
 
 def corrections_in(message: Message) -> tuple[str, ...]:
     """Extract the corrections of one message. Pure."""
-    return corrections_among(sentences_of(message).spoken)
+    return corrections_among(sentences_of(message).sentences)
 
 
 def remarks_in(message: Message) -> tuple[str, ...]:
@@ -436,20 +436,20 @@ def sentences_of(message: Message) -> UserSentences:
 
 def rules_among(user: UserSentences) -> tuple[str, ...]:
     """Return the standing instructions among sentences."""
-    return tuple(s for s in user.spoken if s in user.listed or is_standing(s))
+    return tuple(s for s in user.sentences if s in user.listed or is_standing(s))
 
 
 def remarks_among(user: UserSentences) -> tuple[str, ...]:
     """Return the first few sentences that may bind though no wording shows it."""
-    remarks = (s for s in user.spoken if s not in user.listed and may_bind(s) and not is_standing(s))
+    remarks = (s for s in user.sentences if s not in user.listed and may_bind(s) and not is_standing(s))
     return tuple(islice(remarks, _MOST_REMARKS))
 
 
-def corrections_among(spoken: Sequence[str]) -> tuple[str, ...]:
+def corrections_among(sentences: Sequence[str]) -> tuple[str, ...]:
     """Return the opening sentence where it corrects, with the one after it."""
-    if not spoken or not _CORRECTS.match(spoken[0]) or is_standing(spoken[0]):
+    if not sentences or not _CORRECTS.match(sentences[0]) or is_standing(sentences[0]):
         return ()
-    text = " ".join(spoken[:2] if len(spoken[0]) < _LONGEST // 2 else spoken[:1])
+    text = " ".join(sentences[:2] if len(sentences[0]) < _LONGEST // 2 else sentences[:1])
     return (text,) if _SHORTEST < len(text) <= 2 * _LONGEST else ()
 
 

@@ -304,8 +304,8 @@ class Message:
         extra = {} if raw.keys() <= _FIELDS else {k: v for k, v in raw.items() if k not in _FIELDS}
         calls = _take(raw, "tool_calls", extra) if "tool_calls" in raw else ()
         details = _take(raw, "reasoning_details", extra) if "reasoning_details" in raw else ()
-        given = raw.get("content")
-        content = to_text(given) if isinstance(given, str) else _content(given)
+        raw_content = raw.get("content")
+        content = to_text(raw_content) if isinstance(raw_content, str) else _content(raw_content)
         # Positional, in the order of the fields: keywords take noticeably longer, and histories are long.
         return cls(
             role,
@@ -402,8 +402,8 @@ def with_pastes(message: str | Mapping[str, Any], pieces: Iterable[str]) -> str 
     """
     texts = [p.text for p in Message.from_dict(message).parts if isinstance(p, TextPart)]
     text = texts[0] if texts else ""
-    wanted = {piece.strip() for piece in islice(pieces, _MAX_PASTES) if _SENTENCE.search(piece)}
-    spans = sorted((m.start(), m.end()) for piece in wanted for m in re.finditer(re.escape(piece), text))
+    pastes = {piece.strip() for piece in islice(pieces, _MAX_PASTES) if _SENTENCE.search(piece)}
+    spans = sorted((m.start(), m.end()) for piece in pastes for m in re.finditer(re.escape(piece), text))
     if not spans:
         return message
     raw = {"role": "user", "content": message} if isinstance(message, str) else message

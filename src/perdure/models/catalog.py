@@ -82,7 +82,7 @@ class Catalog:
         """Return everything known; never raises, for an unknown model is one of which little is known."""
         row = _lookup(provider, model, base_url)
         name = model.lower()
-        found = ModelFacts(
+        facts = ModelFacts(
             provider=provider or (row[0].id if row else ""),
             model=model,
             window=_known_window(provider, name) or (row[1].context_window if row else None),
@@ -91,7 +91,7 @@ class Catalog:
             takes_images=bool(_SEES_IMAGES.search(name)),
             reasons=bool(_REASONS.search(name)),
         )
-        return _overridden(found, self._override(provider, model))
+        return _overridden(facts, self._override(provider, model))
 
     def window(self, provider: str | None, model: str, *, base_url: str | None = None) -> int | None:
         """Return the window of a model on a provider; None if unknown."""
@@ -142,10 +142,10 @@ def _lookup(provider: str | None, model: str, base_url: str | None) -> tuple[Any
         for provider_id, url in ((provider, None), (None, base_url)):
             if name and (provider_id or url or provider is None):
                 try:
-                    found = snapshot.find_provider_model(name, None, provider_id, url)
+                    row = snapshot.find_provider_model(name, None, provider_id, url)
                 except LookupError:
                     continue
-                return found
+                return row
     return None
 
 
@@ -161,9 +161,9 @@ def _prices(provider: str | None, row: tuple[Any, Any] | None) -> Prices:
         return Prices(0.0, 0.0, 0.0, 0.0, 0.0)
     if row is None or (provider or "").lower() in _UNPRICED:
         return Prices()
-    found = row[1].get_prices(datetime.now(tz=UTC))
+    prices = row[1].get_prices(datetime.now(tz=UTC))
     keys = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
-    base = [_base_price(getattr(found, key, None)) for key in keys]
+    base = [_base_price(getattr(prices, key, None)) for key in keys]
     if base[4] is None and base[3] is not None and base[0] is not None:
         base[4] = max(base[3], base[0] * _HOUR_WRITE_FACTOR)
     return Prices(*base)

@@ -281,8 +281,8 @@ def _encode(message: Message, *, replays: bool) -> Fragment:
     if message.role == "assistant":
         ids = frozenset(wire_id(c.id, "responses") for c in message.tool_calls)
         return _fragment("assistant", _assistant(message, replays=replays), ids)
-    spoken = [p for p in message.parts if not isinstance(p, TextPart) or p.text.strip()]
-    content = [_part(p) for p in spoken] or [{"type": "input_text", "text": EMPTY_TEXT}]
+    parts = [p for p in message.parts if not isinstance(p, TextPart) or p.text.strip()]
+    content = [_part(p) for p in parts] or [{"type": "input_text", "text": EMPTY_TEXT}]
     return _fragment("user", [{"type": "message", "role": message.role, "content": content}])
 
 

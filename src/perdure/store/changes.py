@@ -103,7 +103,7 @@ class _RowNumbers:
         return "id > ?", [_numbers(position)[table]]
 
     def is_ahead(self, position: str, now: str) -> bool:
-        return any(known > last for known, last in zip(_numbers(position), _numbers(now), strict=True))
+        return any(current > last for current, last in zip(_numbers(position), _numbers(now), strict=True))
 
 
 class _Snapshots:

@@ -133,12 +133,12 @@ class MessageInbox:
                 last_seq != only_at.seq or self._is_pending(tx, inbound.queue_key, only_at.conversation_id)
             ):
                 raise ConversationBusy("another message of this conversation is being answered; send it again later")
-            joined = _join_queue(tx, inbound)
-            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(joined.queue_key),))
+            addressed = _join_queue(tx, inbound)
+            row = tx.row("SELECT COUNT(*) FROM inbox WHERE lane = ? AND state <> 'done'", (text(addressed.queue_key),))
             before = int(row[0]) if row is not None else 0
             if max_pending is not None and before > max_pending:
                 raise InboxFull(f"{max_pending} messages are already pending here; send it again after a response")
-            queued = _insert(tx, joined, owner=owner, expires_at_ms=self._now + ttl_ms, now_ms=self._now)
+            queued = _insert(tx, addressed, owner=owner, expires_at_ms=self._now + ttl_ms, now_ms=self._now)
             return EnqueueResult(queued, is_new=True, is_first=before == 0)
 
         try:

@@ -367,8 +367,8 @@ class DiscordService:
         file_id = next(self._ids)
         self._files[file_id] = data
         url = f"{self.url}/files/{file_id}"
-        known = {"id": str(file_id), "filename": name, "content_type": kind, "size": len(data)}
-        return {**known, "url": url, "proxy_url": url}
+        fields = {"id": str(file_id), "filename": name, "content_type": kind, "size": len(data)}
+        return {**fields, "url": url, "proxy_url": url}
 
     def _payload(self, message: ServiceMessage) -> dict[str, Any]:
         data: dict[str, Any] = {
@@ -411,8 +411,8 @@ def _user(user_id: int) -> dict[str, Any]:
 
 
 def _application() -> dict[str, Any]:
-    known = {"id": str(BOT_ID), "name": "perdure", "description": "", "icon": None, "flags": 0}
-    return {**known, "bot_public": False, "bot_require_code_grant": False, "owner": _user(USER_ID), "verify_key": ""}
+    fields = {"id": str(BOT_ID), "name": "perdure", "description": "", "icon": None, "flags": 0}
+    return {**fields, "bot_public": False, "bot_require_code_grant": False, "owner": _user(USER_ID), "verify_key": ""}
 
 
 def _text_channel() -> dict[str, Any]:
@@ -420,10 +420,10 @@ def _text_channel() -> dict[str, Any]:
 
 
 def _guild(threads: list[dict[str, Any]]) -> dict[str, Any]:
-    known = {"id": str(GUILD_ID), "name": "Guild", "owner_id": str(USER_ID), "member_count": 2, "unavailable": False}
+    fields = {"id": str(GUILD_ID), "name": "Guild", "owner_id": str(USER_ID), "member_count": 2, "unavailable": False}
     names = ("roles", "emojis", "stickers", "features", "members", "voice_states", "presences", "stage_instances")
     lists: dict[str, list[Any]] = {name: [] for name in (*names, "guild_scheduled_events", "soundboard_sounds")}
-    return {**known, **lists, "channels": [_text_channel()], "threads": threads}
+    return {**fields, **lists, "channels": [_text_channel()], "threads": threads}
 
 
 def _json_response(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
@@ -474,11 +474,11 @@ class StandInConsole:
     def show(self, message: ServiceMessage) -> None:
         """Print a message of the bot, as it is now, with its buttons and files."""
         threads = list(self._service.threads)
-        place = f" in #{threads.index(message.channel_id) + 1}" if message.channel_id in threads else ""
+        location = f" in #{threads.index(message.channel_id) + 1}" if message.channel_id in threads else ""
         verb = "bot edits" if len(message.texts) > 1 else "bot"
         buttons = "".join(f"\n  [{label}]" for label, _ in message.buttons)
         files = "".join(f"\n  (file {name}, {len(data):,} bytes)" for name, data in message.files)
-        self._echo(f"{verb}{place}> {message.text}{buttons}{files}")
+        self._echo(f"{verb}{location}> {message.text}{buttons}{files}")
 
     def enter(self, line: str) -> None:
         """Run the action of a line; an action that fails prints an error, and sends nothing to the bot."""
@@ -498,13 +498,13 @@ class StandInConsole:
             self._echo(f"stand-in: {error.args[-1]}")
 
     def _press(self, label: str) -> None:
-        asked = next((m for m in reversed(self._service.sent) if m.buttons), None)
-        if asked is None:
+        question = next((m for m in reversed(self._service.sent) if m.buttons), None)
+        if question is None:
             raise LookupError("no question is open, so no button was pressed")
-        labels = [name for name, _ in asked.buttons]
+        labels = [name for name, _ in question.buttons]
         if label not in labels:
             raise LookupError(f"the open question has no button [{label}]; it has: [{'] ['.join(labels)}]")
-        self._service.press(asked, label)
+        self._service.press(question, label)
 
     def _say_in_thread(self, number: str, text: str) -> None:
         threads = list(self._service.threads)

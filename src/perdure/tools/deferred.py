@@ -98,9 +98,9 @@ class DeferredTools:
 
     def _select(self, registry: ToolRegistry) -> _Selection:
         tools = tuple(t for t in registry if t.toolset != TOOLSET)
-        known = self._selection
-        if len(known.tools) == len(tools) and all(a is b for a, b in zip(known.tools, tools, strict=True)):
-            return known
+        current = self._selection
+        if len(current.tools) == len(tools) and all(a is b for a, b in zip(current.tools, tools, strict=True)):
+            return current
         self._selection = selection = self._select_anew(tools)
         return selection
 
@@ -118,12 +118,12 @@ class DeferredTools:
         """Return the call that `use_tool` makes; any other call, and one without a usable name, as it is."""
         if call.name != USE_TOOL or USE_TOOL not in registry or registry.find(USE_TOOL).toolset != TOOLSET:
             return call
-        made = call.dispatched
-        if made is call or made.name in registry:
-            return made
+        target = call.dispatched
+        if target is call or target.name in registry:
+            return target
         # A name of the catalogue without its group, where only one tool is meant.
-        matches = [t.name for t in registry if t.name.partition(SEPARATOR)[2] == made.name]
-        return ToolCall(made.id, matches[0], made.arguments, made.extra) if len(matches) == 1 else made
+        matches = [t.name for t in registry if t.name.partition(SEPARATOR)[2] == target.name]
+        return ToolCall(target.id, matches[0], target.arguments, target.extra) if len(matches) == 1 else target
 
 
 def _dispatchers(rank: ScoreTexts, deferred: Sequence[Tool]) -> tuple[Tool, ...]:

@@ -395,10 +395,10 @@ class ToolRegistry:
 
     def keep_only(self, names: Iterable[str]) -> None:
         """Remove every tool but these, by name or toolset. Raises ConfigError for a name that nothing bears."""
-        wanted = set(names)
-        for name in sorted(wanted - self.names()):
+        selected = set(names)
+        for name in sorted(selected - self.names()):
             raise ConfigError(f"there is no tool or toolset {name!r}; {suggest_name(name, self.names())}")
-        self._tools = {n: t for n, t in self._tools.items() if wanted & {t.name, t.toolset}}
+        self._tools = {n: t for n, t in self._tools.items() if selected & {t.name, t.toolset}}
 
     def switch_on(self, toolset: str) -> None:
         self._off.discard(toolset)

@@ -134,17 +134,17 @@ def _keyed_items(value: Mapping[str, Any]) -> list[Any]:
 
 def list_rows(items: Sequence[Any], *, limit: int) -> list[str]:
     """Return the items of a list in at most about `limit` characters; the last row counts those that did not fit."""
-    shown = items[:_MAX_ITEMS]
-    if not shown:
+    first = items[:_MAX_ITEMS]
+    if not first:
         return []
-    if not all(isinstance(x, dict) for x in shown):
-        texts = ["; ".join(object_rows(x, limit=_ROW_CHARS)) if isinstance(x, dict) else _scalar(x, 160) for x in shown]
+    if not all(isinstance(x, dict) for x in first):
+        texts = ["; ".join(object_rows(x, limit=_ROW_CHARS)) if isinstance(x, dict) else _scalar(x, 160) for x in first]
         return _packed(texts, "; ", limit, total=len(items))
-    if len(shown) == 1:
-        return object_rows(shown[0], limit=limit)
-    if all(_is_hit(x) for x in shown):
-        return _packed([_hit(x) for x in shown], "\n", limit, total=len(items))
-    return _table(items, [_flat(x) for x in shown], limit)
+    if len(first) == 1:
+        return object_rows(first[0], limit=limit)
+    if all(_is_hit(x) for x in first):
+        return _packed([_hit(x) for x in first], "\n", limit, total=len(items))
+    return _table(items, [_flat(x) for x in first], limit)
 
 
 def _is_hit(item: Mapping[str, Any]) -> bool:
@@ -157,9 +157,9 @@ def _is_hit(item: Mapping[str, Any]) -> bool:
 def _hit(item: Mapping[str, Any]) -> str:
     host = urlsplit(_first(item, _ADDRESSES)).netloc.removeprefix("www.")
     title = one_line(str(item.get("title") or item.get("name")), 120)
-    place = ", ".join(filter(None, (host, _first(item, _DATES))))
+    source = ", ".join(filter(None, (host, _first(item, _DATES))))
     text = one_line(_first(item, _TEXTS[:-1]).removeprefix(title), 220)
-    return f"{title} ({place}){f': {text}' if text else ''}"
+    return f"{title} ({source}){f': {text}' if text else ''}"
 
 
 def _first(item: Mapping[str, Any], names: Sequence[str]) -> str:

@@ -188,9 +188,9 @@ def user_choices(message: Message) -> tuple[str, ...]:
     return choices_among(sentences(own_words(message)))
 
 
-def choices_among(spoken: Sequence[str]) -> tuple[str, ...]:
+def choices_among(sentences: Sequence[str]) -> tuple[str, ...]:
     """Return the decisions among a user's sentences; a question decides nothing."""
-    lines = (s for s in spoken if len(s) <= _LONGEST and not _QUESTION.search(s))
+    lines = (s for s in sentences if len(s) <= _LONGEST and not _QUESTION.search(s))
     chosen = (s for s in lines if _USER_CHOICE.search(s) and len(topic_words(s)) >= _FEWEST_WORDS)
     return tuple(islice(chosen, 3))
 
@@ -357,22 +357,22 @@ def read_user(message: Message) -> UserReading:
         own,
         is_bare=False,
         rules=rules_among(user),
-        corrections=corrections_among(user.spoken),
+        corrections=corrections_among(user.sentences),
         remarks=remarks_among(user),
-        choices=choices_among(user.spoken),
+        choices=choices_among(user.sentences),
         takes_back=takes_back(own),
     )
 
 
 def _read_reply(message: Message) -> ReplyReading:
     text = message.typed_text.strip()
-    asked = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
+    questions = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
     # A reply tells its result at its ends.
     ends = text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}"
     ends = ends.lower()
     return ReplyReading(
         text,
-        redact(asked[0].strip(" *_-")) if asked else "",
+        redact(questions[0].strip(" *_-")) if questions else "",
         has_failed=_STILL_FAILS.search(ends) is not None,
         has_more_to_do=_MORE_TO_DO.search(ends) is not None,
     )
@@ -382,9 +382,9 @@ def announces(text: str, calls: Sequence[ToolCall]) -> bool:
     """Whether a sentence before calls merely names what they do ("Next: read billing.py")."""
     if not calls or len(text) > _LONGEST_ANNOUNCEMENT:
         return False
-    made = " ".join(f"{c.name} {c.arguments[:2_000]}" for c in calls[:8]).lower()
+    call_text = " ".join(f"{c.name} {c.arguments[:2_000]}" for c in calls[:8]).lower()
     words = (w.rstrip(".:-") for w in _ANNOUNCED.findall(text.lower()))
-    return all(w in _ANNOUNCING or w in made for w in words if w)
+    return all(w in _ANNOUNCING or w in call_text for w in words if w)
 
 
 def _read_plan(message: Message) -> tuple[str, ...]:

@@ -203,20 +203,20 @@ class Drawing:
         if statement.fingerprint and seq is not None:
             first = self._fingerprints.setdefault(statement.fingerprint, seq)
             repeats = first if first != seq else None
-        said = _Said(seq, statement, repeats, dialogue is not None and seq in dialogue.openings)
-        self._items.append(said)
+        item = _Said(seq, statement, repeats, dialogue is not None and seq in dialogue.openings)
+        self._items.append(item)
         self._firsts.append(label)
         if repeats is not None:
-            options.add(size_of(self._label(said)) + 60, score(weight * _REPEATED_FACTOR, 60))
+            options.add(size_of(self._label(item)) + 60, score(weight * _REPEATED_FACTOR, 60))
             return
-        options.add(size_of(self._label(said)) + 1, 0.0)
+        options.add(size_of(self._label(item)) + 1, 0.0)
         worths = self._worths(statement, weight, is_old=is_old, is_carried=seq is None)
         if dialogue is not None and seq is not None and not statement.is_binding:
             worths = [dialogue.blend(w, info * age) for w, info in zip(worths, dialogue.worths(seq), strict=True)]
             options.needs[label] = self._last_sentences.get(dialogue.question_of(seq), -1)
             # A polite phrase that is left out is no omission.
             passages = (replace(p, worth=min(p.worth, w)) for p, w in zip(statement.passages, worths, strict=True))
-            self._items[-1] = replace(said, statement=replace(statement, passages=tuple(passages)))
+            self._items[-1] = replace(item, statement=replace(statement, passages=tuple(passages)))
         self._add_passages(statement, worths, label)
         if dialogue is not None and seq is not None:
             self._last_sentences[seq] = len(options) - 2
@@ -346,25 +346,25 @@ class Drawing:
 
     # -- rendering ---------------------------------------------------------------------------------------------------
 
-    def render(self, taken: set[int]) -> str:
+    def render(self, chosen: set[int]) -> str:
         """Render the taken options in order; neighbouring brief calls share a line."""
         out: list[str] = []
         brief: list[str] = []
         is_opening = False
         for item, first in zip(self._items, self._firsts, strict=True):
             is_opening = is_opening or (type(item) is _Said and item.is_opening)
-            if first not in taken:
+            if first not in chosen:
                 continue
             if type(item) is _Done:
-                level = next((n for n in range(len(item.texts) - 1, 0, -1) if first + n in taken), 0)
+                level = next((n for n in range(len(item.texts) - 1, 0, -1) if first + n in chosen), 0)
                 if level == 0:
                     brief.append(item.texts[0])
                     continue
                 text = f"{CALL} {item.texts[level]}"
             else:
                 assert isinstance(item, _Said)
-                shown = replace(item, is_opening=is_opening) if is_opening != item.is_opening else item
-                text = self._statement_text(shown, first, taken)
+                displayed = replace(item, is_opening=is_opening) if is_opening != item.is_opening else item
+                text = self._statement_text(displayed, first, chosen)
                 is_opening = is_opening and not text
             if text:
                 _flush(out, brief)
@@ -372,24 +372,24 @@ class Drawing:
         _flush(out, brief)
         return "\n".join(_merge_equal(out))
 
-    def _statement_text(self, said: _Said, first: int, taken: set[int]) -> str:
-        label, passages = self._label(said), said.statement.passages
-        if said.repeats is not None:
-            where = self._address(said.repeats) or "before"
+    def _statement_text(self, item: _Said, first: int, chosen: set[int]) -> str:
+        label, passages = self._label(item), item.statement.passages
+        if item.repeats is not None:
+            where = self._address(item.repeats) or "before"
             return f"{label} [the same text as {where}: {clip(passages[0].short, 50)}]"
-        levels = [(at in taken) + (at + 1 in taken) for at in range(first + 1, first + 1 + 2 * len(passages), 2)]
+        levels = [(at in chosen) + (at + 1 in chosen) for at in range(first + 1, first + 1 + 2 * len(passages), 2)]
         # Only labels and calls begin at the margin: no text can pass for the words of somebody else.
         text = join_passages(passages, levels).replace("\n", "\n ")
         return f"{label} {text}" if text else ""
 
-    def _label(self, said: _Said) -> str:
-        if said.statement.speaker == "document":
+    def _label(self, item: _Said) -> str:
+        if item.statement.speaker == "document":
             return "  excerpts:"
-        if said.statement.speaker == "instructions":
+        if item.statement.speaker == "instructions":
             return "  its rules:"
-        title = said.statement.title or (OPENING if said.is_opening else "")
+        title = item.statement.title or (OPENING if item.is_opening else "")
         title = f" ({title})" if title else ""
-        return f"{LABELS[said.statement.speaker]}{title} {self._address(said.seq)}".rstrip() + ":"
+        return f"{LABELS[item.statement.speaker]}{title} {self._address(item.seq)}".rstrip() + ":"
 
     def _address(self, seq: int | None) -> str:
         return f"[{seq}]" if self.outline.has_addresses and seq is not None else ""

@@ -43,10 +43,10 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     Entries are redacted before they are told; results that are merely counted are left as they are.
     """
     if not all(map(is_redacted, entries)):
-        redact_entries(_told(entries))
+        redact_entries(_entries_to_redact(entries))
     lines: dict[tuple[int, str], CallLine] = {}
     # The same call with the same result is described once.
-    known: dict[tuple[str, str, str | None, ToolState | None], CallLine] = {}
+    described: dict[tuple[str, str, str | None, ToolState | None], CallLine] = {}
     end = len(entries)
     for at, entry in enumerate(entries):
         calls = entry.message.tool_calls
@@ -58,7 +58,7 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
         cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized("call_lines")
         if cached is None or cached[0] != behind - at:
             # A call may be described before its result arrives.
-            cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], known))
+            cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], described))
             entry.set_memo("call_lines", cached)
         seq = entry.seq
         for call, line in zip(calls, cached[1], strict=True):
@@ -67,7 +67,7 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     return lines
 
 
-def _told(entries: Iterable[Entry]) -> Iterator[Entry]:
+def _entries_to_redact(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the entries to redact: not those that are redacted, nor the results that are merely counted."""
     calls: Sequence[ToolCall] = ()
     for entry in entries:
@@ -83,7 +83,7 @@ def _told(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _describe_calls(
-    entry: Entry, behind: Sequence[Entry], known: dict[tuple[str, str, str | None, ToolState | None], CallLine]
+    entry: Entry, behind: Sequence[Entry], described: dict[tuple[str, str, str | None, ToolState | None], CallLine]
 ) -> tuple[CallLine, ...]:
     results: dict[str, Entry] = {}
     for result in behind:
@@ -95,8 +95,8 @@ def _describe_calls(
         if answer is not None and text is not None and not is_only_counted(call, text, state):
             text = redacted(answer).text
         key = (call.name, call.arguments, text, state)
-        if (line := known.get(key)) is None:
-            line = known[key] = describe_call(call, text, state)
+        if (line := described.get(key)) is None:
+            line = described[key] = describe_call(call, text, state)
         lines.append(line)
     return tuple(lines)
 
@@ -163,9 +163,9 @@ class RecordSource:
             # The pages that were read are what the work is about, also where little else was done.
             bare = {**dict.fromkeys(documents, QuotedDocument(())), **reports}
             is_same = not instructions and not reports and drawing.has_same_options(bare)
-            left = room - size_of(text if is_same else drawing.with_documents(bare).fill(room))
-            left = max(left, int(_PAGES_SHARE * room)) if self._is_research else left
-            text = drawing.with_documents({**share_documents(documents, room, left), **reports}).fill(room)
+            remaining = room - size_of(text if is_same else drawing.with_documents(bare).fill(room))
+            remaining = max(remaining, int(_PAGES_SHARE * room)) if self._is_research else remaining
+            text = drawing.with_documents({**share_documents(documents, room, remaining), **reports}).fill(room)
         return f"{header}\n{text}" if text else ""
 
     def _drawing(self, already: str) -> Drawing:

@@ -89,8 +89,8 @@ _REASON = re.compile(
 
 def address(*seqs: int) -> str:
     """Return the address of messages in the log, ` (m:12,14)`; "" where their positions are not known."""
-    known = list(dict.fromkeys(s for s in seqs if s >= 0))
-    return f" (m:{','.join(map(str, known))})" if known else ""
+    numbers = list(dict.fromkeys(s for s in seqs if s >= 0))
+    return f" (m:{','.join(map(str, numbers))})" if numbers else ""
 
 
 def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict[str, str]:
@@ -133,8 +133,10 @@ def _earlier(requests: Sequence[UserRequest]) -> str:
 
 
 def _waiting(state: TaskState) -> str:
-    asked = state.pending_question
-    return f"\n\nThe assistant asked “{asked.value}”{address(asked.seq)}; the user has not answered." if asked else ""
+    question = state.pending_question
+    if question is None:
+        return ""
+    return f"\n\nThe assistant asked “{question.value}”{address(question.seq)}; the user has not answered."
 
 
 def _quoted(request: UserRequest, most_chars: int) -> str:
@@ -144,8 +146,8 @@ def _quoted(request: UserRequest, most_chars: int) -> str:
         text = f"{text}\n{material_heading(request)}".strip()
         room = min(_MATERIAL_CHARS, max(_LEAST_QUOTE_CHARS, most_chars - len(text)))
         material = f"\n{quote_material(request, room)}".rstrip()
-    answered = f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
-    return quote(text, most_chars=most_chars, seq=request.seq) + material + answered
+    note = f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
+    return quote(text, most_chars=most_chars, seq=request.seq) + material + note
 
 
 def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 5) -> str:
@@ -232,9 +234,9 @@ def _completed(state: TaskState, room: int) -> str:
     for request in state.requests[-_MOST_ANSWERED:]:
         if request.status == "answered" and request.closed_seq is not None and request.seq not in questions:
             words = beginning(tidy(redact(_headline(request.own_words))), 90)
-            answered = f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"
+            milestone = f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"
             is_telling = len(words) >= _GREETING_CHARS and not is_small_talk(words) and not _AGREES.fullmatch(words)
-            milestones += [(request.closed_seq, answered)] if is_telling else []
+            milestones += [(request.closed_seq, milestone)] if is_telling else []
     ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
     steps = write_steps(state, room if not ordered else int(room * _STEPS_SHARE))
     numbered = _numbered(ordered, room - sum(len(line) + 1 for line in steps))
@@ -361,7 +363,7 @@ def _files(state: TaskState, room: int) -> str:
     for status in ("changed", "deleted", "read"):
         names = [_file_name(f, root) for f in files if f.status == status][:_MOST_FILES]
         if names:
-            lines.append(f"- {status.capitalize()}: {_joined(names, room // (2 if status == 'changed' else 3))}")
+            lines.append(f"- {status.capitalize()}: {_join_names(names, room // (2 if status == 'changed' else 3))}")
     return fit_lines(lines, room) if len(lines) > bool(root) else ""
 
 
@@ -370,14 +372,14 @@ def _file_name(file: TouchedFile, root: str) -> str:
     return f"{name} ×{len(file.seqs)}" if file.status == "changed" and len(file.seqs) > 1 else name
 
 
-def _joined(names: Sequence[str], room: int) -> str:
-    shown: list[str] = []
+def _join_names(names: Sequence[str], room: int) -> str:
+    listed: list[str] = []
     for name in names:
         if (room := room - len(name) - 2) < 0:
             break
-        shown.append(name)
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+        listed.append(name)
+    more = len(names) - len(listed)
+    return ", ".join(listed) + (f" and {more} more" if more else "")
 
 
 def common_root(paths: Iterable[str]) -> str:

@@ -68,30 +68,30 @@ def rank(options: Options) -> list[int]:
 
 def choose(options: Options, budget: int, order: Sequence[int] | None = None) -> set[int]:
     """Return the indexes of the options to take, best score first, each with the ones it needs."""
-    taken: set[int] = set()
+    chosen: set[int] = set()
     sizes, needs = options.sizes, options.needs
     remaining = budget
     for index in rank(options) if order is None else order:
-        if index in taken:
+        if index in chosen:
             continue
         needed = needs[index]
-        if needed < 0 or needed in taken:  # as most
+        if needed < 0 or needed in chosen:  # as most
             if sizes[index] <= remaining:
-                taken.add(index)
+                chosen.add(index)
                 remaining -= sizes[index]
             continue
-        chain = _untaken(needs, index, taken)
+        chain = _untaken(needs, index, chosen)
         cost = sum(sizes[i] for i in chain)
         if cost <= remaining:
-            taken.update(chain)
+            chosen.update(chain)
             remaining -= cost
-    return taken
+    return chosen
 
 
-def _untaken(needs: Sequence[int], index: int, taken: set[int]) -> list[int]:
+def _untaken(needs: Sequence[int], index: int, chosen: set[int]) -> list[int]:
     """An option and those it needs, as far as they are not taken yet."""
     chain = []
-    while index >= 0 and index not in taken:
+    while index >= 0 and index not in chosen:
         chain.append(index)
         index = needs[index]
     return chain

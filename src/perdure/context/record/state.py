@@ -160,7 +160,7 @@ class _StateFold:
         for text in reading.corrections:
             self._instruct(StandingInstruction(text, seq, "correction"))
         for text in reading.remarks:
-            if text not in self.instructions and not any(text in known for known in reading.corrections):
+            if text not in self.instructions and not any(text in correction for correction in reading.corrections):
                 self._instruct(StandingInstruction(text, seq, "remark"))
 
     def _drop_cancelled(self, seq: int) -> None:
@@ -178,8 +178,8 @@ class _StateFold:
             self.goal = None
 
     def _instruct(self, instruction: StandingInstruction) -> None:
-        known = self.instructions.get(instruction.text)
-        if instruction.kind == "refusal" and known is not None and known.kind != "refusal":
+        earlier = self.instructions.get(instruction.text)
+        if instruction.kind == "refusal" and earlier is not None and earlier.kind != "refusal":
             return  # what the user wrote themselves stays what it is
         # A repeated instruction moves to its last position.
         self.instructions.pop(instruction.text, None)
@@ -214,7 +214,7 @@ class _StateFold:
 
     def state(self) -> TaskState:
         work = self.work
-        asked, last = self.requests.question, self.texts[-1] if self.texts else None
+        question, last = self.requests.question, self.texts[-1] if self.texts else None
         return TaskState(
             requests=tuple(self.requests.requests),
             stops=tuple(self.requests.stops),
@@ -233,7 +233,7 @@ class _StateFold:
             errors=tuple(work.errors),
             plan=tuple(work.plan.values()) if work.plan else self._planned(),
             steps=work.steps.groups(),
-            pending_question=SourcedValue(asked, self.requests.question_seq) if asked else None,
+            pending_question=SourcedValue(question, self.requests.question_seq) if question else None,
             last_words=SourcedValue(last_words_of(last), last.seq) if last else None,
             last_call=work.last_call,
         )
@@ -376,10 +376,10 @@ class _WorkFold:
             return ""
         same_name = self._names.setdefault(path.rpartition("/")[2], [])
         tail = "/" + path.removeprefix("./")
-        known = next((k for k in same_name if k.endswith(tail) or (_is_relative(k) and path.endswith(f"/{k}"))), None)
-        if known is None:
+        match = next((k for k in same_name if k.endswith(tail) or (_is_relative(k) and path.endswith(f"/{k}"))), None)
+        if match is None:
             same_name.append(path)
-        return known or path
+        return match or path
 
     def _touch(self, path: str, status: FileStatus, seq: int) -> None:
         before = self.files.pop(path, None)

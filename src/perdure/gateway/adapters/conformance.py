@@ -213,8 +213,8 @@ async def check_a_question_of_a_dead_process_is_withdrawn(
     """A question whose process died is closed with a notice, and the next one is displayed as usual."""
     chat = await _chat(platform, hub)
     await adapter.deliver(chat, "t_1", _replay(QuestionAsked("q_4", "approval", "make deploy")))
-    again, answered = QuestionAsked("q_5", "approval", "make deploy"), QuestionClosed("q_5", "once")
-    events = _replay(QuestionClosed("q_4", ""), again, answered, TurnFinished("completed", "Done."))
+    again, closed = QuestionAsked("q_5", "approval", "make deploy"), QuestionClosed("q_5", "once")
+    events = _replay(QuestionClosed("q_4", ""), again, closed, TurnFinished("completed", "Done."))
     await adapter.deliver(chat, "t_1", events)
     last_lines = [message.splitlines()[-1] for message in platform.messages()]
     _require("withdrawn" in last_lines[0], f"displayed as {platform.messages()}")

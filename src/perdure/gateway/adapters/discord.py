@@ -504,19 +504,19 @@ class DiscordReply(StreamedReply):
             fenced = text.replace("```", "`\u200b``")
             return f"May I run this?\n```\n{fenced}\n```{details}", list(choices)
         # Labels are short; the choices are spelled out in the text, one to a line, as the answer is read from there.
-        shown = [" ".join(choice.split()) for choice in choices[:_MAX_BUTTONS]]
-        listed = "".join(f"\n{number}. {choice}" for number, choice in enumerate(shown, 1))
-        labels = [c if len(c) <= _MAX_LABEL_CHARS else f"{c[: _MAX_LABEL_CHARS - 1]}…" for c in shown]
+        lines = [" ".join(choice.split()) for choice in choices[:_MAX_BUTTONS]]
+        listed = "".join(f"\n{number}. {choice}" for number, choice in enumerate(lines, 1))
+        labels = [c if len(c) <= _MAX_LABEL_CHARS else f"{c[: _MAX_LABEL_CHARS - 1]}…" for c in lines]
         return text + details + listed, labels
 
 
 def _parse_answer(interaction: discord.Interaction) -> tuple[str, str]:
     """Return the question id and answer of a pressed button; the last lines of the message have the choices."""
-    given: Any = interaction.data or {}
+    data: Any = interaction.data or {}
     text = interaction.message.content if interaction.message is not None else ""
 
     def find_choice(index: int) -> str:
         lines = [line for line in text.splitlines() if line.startswith(f"{index + 1}. ")]
         return lines[-1].partition(". ")[2] if lines else ""
 
-    return parse_button(str(given.get("custom_id", "")), find_choice)
+    return parse_button(str(data.get("custom_id", "")), find_choice)

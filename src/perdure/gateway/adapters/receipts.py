@@ -55,8 +55,8 @@ class DeliveryReceipt:
         """Return what a process that died has left, or an empty one. Blocks."""
         match state.get(f"{_TURN}{turn_id}"):
             case {"nonce": str(nonce), "message": int() | None as message_id, "pieces": int(pieces)} as stored:
-                asked: Any = stored.get("questions") or {}
-                questions = {str(k): (int(message[0]), str(message[1])) for k, message in asked.items()}
+                stored_questions: Any = stored.get("questions") or {}
+                questions = {str(k): (int(message[0]), str(message[1])) for k, message in stored_questions.items()}
                 text = str(stored.get("text") or "")
                 return cls(state, turn_id, nonce, message_id, pieces, False, questions, frozenset(questions), text)
             case {"done_at": _}:

@@ -175,16 +175,16 @@ class ConversationMatcher:
     def _waiting_calls(self, position: ConversationPosition) -> list[ToolCall]:
         """Return the calls before a position that wait for results of the client."""
         last = position.seq
-        answered: list[str | None] = []
+        result_ids: list[str | None] = []
         for entry in reversed(
             self._store.log.read(position.conversation_id, Span(max(1, last - _TAIL_MESSAGES), last))
         ):
             message = entry.message
             if message.kind == "tool":
-                answered.append(message.tool_call_id)
+                result_ids.append(message.tool_call_id)
             elif message.kind in ("user", "assistant"):
                 calls = [c for c in message.tool_calls if c.is_for_client]
-                return [c for c in calls if not any(find_call((c,), result_id) for result_id in answered)]
+                return [c for c in calls if not any(find_call((c,), result_id) for result_id in result_ids)]
         return []
 
     def _match_history(
@@ -222,11 +222,11 @@ class ConversationMatcher:
         conversation = self._store.conversations.get(position.conversation_id)
         if not rest and conversation.last_seq == position.seq:
             # A named chat is already routed to this conversation and has its own queue.
-            known = ConversationPosition(conversation.id, position.seq)
+            current = ConversationPosition(conversation.id, position.seq)
             return (
-                ConversationMatch(chat, None, known)
+                ConversationMatch(chat, None, current)
                 if is_named
-                else ConversationMatch(self._chat_key(principal, conversation.id), conversation.id, known)
+                else ConversationMatch(self._chat_key(principal, conversation.id), conversation.id, current)
             )
         if is_named and not rest and self._store.inbox.pending(conversation.id):
             # The name leads to one conversation: a request that comes while a turn runs there starts no branch.

@@ -68,16 +68,16 @@ def _wrong_types(connection: sqlite3.Connection) -> Iterator[str]:
             continue
         problem = " || ".join(columns.values())
         sql = f"SELECT rowid, {problem} AS problem FROM \"{table}\" WHERE problem <> '' LIMIT {_MAX_LISTED}"
-        for rowid, found in connection.execute(sql):
-            yield f"table {table}, row {rowid}: {found.removesuffix(', ')}; {_ADVICE['other']}"
+        for rowid, problems in connection.execute(sql):
+            yield f"table {table}, row {rowid}: {problems.removesuffix(', ')}; {_ADVICE['other']}"
 
 
 def _problem_sql(column: str, declared: str, is_required: bool) -> str:
     """Return an SQL expression that describes what is wrong with a value; empty for a correct one."""
     allowed = _TYPES[declared.upper()]
     types = ", ".join(f"'{name}'" for name in (*allowed, *(() if is_required else ("null",))))
-    found = f"'{column} is ' || typeof({column}) || ' instead of {allowed[0]}, '"
-    wrong = f"WHEN typeof({column}) NOT IN ({types}) THEN {found}"
+    message = f"'{column} is ' || typeof({column}) || ' instead of {allowed[0]}, '"
+    wrong = f"WHEN typeof({column}) NOT IN ({types}) THEN {message}"
     invalid = (
         f" WHEN typeof({column}) = 'text' AND NOT is_utf8(CAST({column} AS BLOB)) THEN '{column} is not valid text, '"
     )

@@ -31,15 +31,16 @@ def call_texts(tx: Transaction, matches: Sequence[TextMatch]) -> dict[int, str]:
     best = sorted(messages, key=lambda m: (-round(m.relevance.score, 6), -m.row[0]))
     results = {m.row[0]: m for m in [m for m in best if m.row[5] == "tool"][:_MAX_JOINED]}
     callers = [m for m in best if m.row[5] == "assistant"][:_MAX_JOINED]
-    calls = {m.row[0]: made for m in callers if (made := _calls(m.row[-2], m.row[-1], seq=m.row[4]))}
-    places = [*results.values(), *(m for m in callers if m.row[0] in calls)]
+    calls = {m.row[0]: requested for m in callers if (requested := _calls(m.row[-2], m.row[-1], seq=m.row[4]))}
+    pairs = [*results.values(), *(m for m in callers if m.row[0] in calls)]
     texts: dict[int, str] = {}
-    for place, ident, body, encoding, seq in tx.rows(_statement(len(places)), _values(places)) if places else ():
-        if place in calls:
-            texts.update(_joined(calls[place], ident, body, encoding))
+    rows = tx.rows(_statement(len(pairs)), _values(pairs)) if pairs else ()
+    for message_id, ident, body, encoding, seq in rows:
+        if message_id in calls:
+            texts.update(_pair_texts(calls[message_id], ident, body, encoding))
         else:
-            result = results[place].row
-            texts.update(_joined(_calls(body, encoding, seq=seq), place, result[-2], result[-1]))
+            result = results[message_id].row
+            texts.update(_pair_texts(_calls(body, encoding, seq=seq), message_id, result[-2], result[-1]))
     return texts
 
 
@@ -61,9 +62,9 @@ def _statement(count: int) -> str:
         "SELECT m.seq FROM message m WHERE m.conversation = place.conversation AND m.seq > place.seq"
         f" AND m.seq <= place.seq + {_MAX_DISTANCE} AND m.kind = 'assistant' ORDER BY m.seq LIMIT 1"
     )
-    places = ", ".join(["(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT))"] * count)
+    rows = ", ".join(["(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT))"] * count)
     return (
-        f"WITH place (id, conversation, seq, kind) AS (VALUES {places}), range (id, conversation, kind, lo, hi) AS ("
+        f"WITH place (id, conversation, seq, kind) AS (VALUES {rows}), range (id, conversation, kind, lo, hi) AS ("
         f" SELECT id, conversation, 'assistant', ({caller}), ({caller}) FROM place WHERE kind = 'tool' UNION ALL"
         f" SELECT id, conversation, 'tool', seq + 1, COALESCE(({following}), seq + {_MAX_DISTANCE + 1}) - 1"
         " FROM place WHERE kind = 'assistant')"
@@ -72,7 +73,7 @@ def _statement(count: int) -> str:
     )
 
 
-def _joined(calls: Sequence[ToolCall], ident: int, body: bytes, encoding: int) -> Iterator[tuple[int, str]]:
+def _pair_texts(calls: Sequence[ToolCall], ident: int, body: bytes, encoding: int) -> Iterator[tuple[int, str]]:
     """Yield a result's id with the short form of the call it answers."""
     if len(calls) > 1:
         result_of = decode_or_placeholder(body, encoding, "tool", seq=0).tool_call_id

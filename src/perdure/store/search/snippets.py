@@ -41,9 +41,9 @@ class Snippets:
         for source in (text,) if text.isascii() else (text, strip_accents(text)):
             matches = self._matches(source)
             # A word may also be part of a name: `user` in getUserName.
-            places = [m for m in matches if m.is_word] or matches
-            if places:
-                first, last = self._best(places)
+            preferred = [m for m in matches if m.is_word] or matches
+            if preferred:
+                first, last = self._best(preferred)
                 line = _line(source, first, last)
                 marks = self._matches(line)
                 return line, tuple((m.start, m.end) for m in [m for m in marks if m.is_word] or marks), first
@@ -53,35 +53,35 @@ class Snippets:
         folded = text.lower()
         if len(folded) != len(text):  # a few letters change their length with their case
             folded = text
-        places = []
+        matches = []
         for match in islice(self._pattern.finditer(folded), _MAX_MATCHES):
             start, end = match.span()
             number = self._numbers.get(match[0])
             if number is None:
-                places.append(
+                matches.append(
                     _Place(start, end, self._literal[int(match.lastgroup[1:]) if match.lastgroup else 0], True)
                 )
             else:
                 is_word = not (folded[start - 1 : start].isalnum() or folded[end : end + 1].isalnum())
-                places.append(_Place(start, end, number, is_word))
-        return places
+                matches.append(_Place(start, end, number, is_word))
+        return matches
 
-    def _best(self, places: Sequence[_Place]) -> tuple[int, int]:
+    def _best(self, matches: Sequence[_Place]) -> tuple[int, int]:
         """Return the start and end of the matches that fit a snippet and weigh most together."""
         best, span, first, current = -1.0, (0, 0), 0, 0.0
         inside: Counter[int] = Counter()
-        for start, end, number, _ in places:
+        for start, end, number, _ in matches:
             if not inside[number]:
                 current += self._weights[number]
             inside[number] += 1
-            while first < len(places) and places[first].start < end - _SNIPPET_CHARS and places[first].start < start:
-                gone = places[first].number
-                inside[gone] -= 1
-                if not inside[gone]:
-                    current -= self._weights[gone]
+            while first < len(matches) and matches[first].start < end - _SNIPPET_CHARS and matches[first].start < start:
+                dropped = matches[first].number
+                inside[dropped] -= 1
+                if not inside[dropped]:
+                    current -= self._weights[dropped]
                 first += 1
             if current > best + 1e-9:
-                best, span = current, (places[first].start, end)
+                best, span = current, (matches[first].start, end)
         return span
 
 

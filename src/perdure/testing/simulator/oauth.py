@@ -64,15 +64,15 @@ class AuthorizationServer:
 
     def authorize(self, query: str) -> str:
         """Return where the browser is redirected to, with a code. Raises OAuthRefusal."""
-        asked = dict(parse_qsl(query))
-        is_pkce = asked.get("response_type") == "code" and asked.get("code_challenge_method") == "S256"
-        if not is_pkce or not all(asked.get(name) for name in _REQUIRED):
+        parameters = dict(parse_qsl(query))
+        is_pkce = parameters.get("response_type") == "code" and parameters.get("code_challenge_method") == "S256"
+        if not is_pkce or not all(parameters.get(name) for name in _REQUIRED):
             raise OAuthRefusal("invalid_request")
-        if urlsplit(asked["redirect_uri"]).hostname not in ("localhost", "127.0.0.1"):
+        if urlsplit(parameters["redirect_uri"]).hostname not in ("localhost", "127.0.0.1"):
             raise OAuthRefusal("invalid_redirect_uri")
         code = secrets.token_urlsafe(16)
-        self._codes[code] = _Code(asked["client_id"], asked["redirect_uri"], asked["code_challenge"])
-        return f"{asked['redirect_uri']}?{urlencode({'code': code, 'state': asked['state']})}"
+        self._codes[code] = _Code(parameters["client_id"], parameters["redirect_uri"], parameters["code_challenge"])
+        return f"{parameters['redirect_uri']}?{urlencode({'code': code, 'state': parameters['state']})}"
 
     async def answer_token_request(self, body: bytes) -> dict[str, Any]:
         """Return the tokens after the delay, also to a client that is gone. Raises OAuthRefusal."""

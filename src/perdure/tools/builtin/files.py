@@ -339,23 +339,23 @@ class _PathLocks:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._held: dict[Path, tuple[threading.Lock, int]] = {}
+        self._locks: dict[Path, tuple[threading.Lock, int]] = {}
 
     @contextlib.contextmanager
     def hold(self, path: Path) -> Iterator[None]:
         with self._guard:
-            lock, users = self._held.get(path, (threading.Lock(), 0))
-            self._held[path] = (lock, users + 1)
+            lock, users = self._locks.get(path, (threading.Lock(), 0))
+            self._locks[path] = (lock, users + 1)
         try:
             with lock:
                 yield
         finally:
             with self._guard:
-                lock, users = self._held[path]
+                lock, users = self._locks[path]
                 if users == 1:
-                    del self._held[path]
+                    del self._locks[path]
                 else:
-                    self._held[path] = (lock, users - 1)
+                    self._locks[path] = (lock, users - 1)
 
 
 # Of the whole process: delegated agents work in the same folder.

@@ -136,11 +136,11 @@ class HitReader:
             return ReadingFailure(f"no model could read them: {error}")
         if _NOT_IN_PASSAGES in reply.text:
             return ReadingFailure(f"{reply.model} found no answer in them")
-        known = {p.address for p in passages}
+        addresses = {p.address for p in passages}
         groups = (in_brackets or in_parentheses for in_brackets, in_parentheses in _CITED.findall(reply.text))
         cited = {a.strip() for group in groups for a in re.split(r"[,;]\s+", group)}
-        if not cited & known:
+        if not cited & addresses:
             return ReadingFailure(f"the answer of {reply.model} cited none of them")
-        unknown = sorted(a for a in cited - known if _ADDRESS.fullmatch(a))
+        unknown = sorted(a for a in cited - addresses if _ADDRESS.fullmatch(a))
         note = f"\n[not among the results, do not rely on: {', '.join(unknown)}]" if unknown else ""
         return f"[Answered by {reply.model} from the results below]\n{reply.text.strip()}{note}"

@@ -154,7 +154,7 @@ class OutputPreviews:
     def __init__(self, capture: OutputCapture, show: Callable[[OutputPreview], None]) -> None:
         self._capture = capture
         self._show = show
-        self._shown: OutputPreview | None = None
+        self._last_preview: OutputPreview | None = None
         self._next_s = float("-inf")
 
     def update(self) -> None:
@@ -162,9 +162,9 @@ class OutputPreviews:
         if now_s < self._next_s:
             return
         preview = self._capture.preview()
-        if preview != self._shown and preview.first:
+        if preview != self._last_preview and preview.first:
             self._show(preview)
-            self._shown, self._next_s = preview, now_s + _PREVIEW_EVERY_S
+            self._last_preview, self._next_s = preview, now_s + _PREVIEW_EVERY_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,8 +146,8 @@ def analyze_command(command: str, context: ShellContext) -> CommandAnalysis:
     except RecursionError:
         dangers.append(_unreadable(command, "it is nested too deeply"))
     unique = {d.key: d for d in reversed(dangers)}
-    shown = tuple(replace(d, what=strip_taints(d.what, "…")) for d in reversed(unique.values()))
-    return CommandAnalysis(shown, tuple(invocations), not has_skipped and "unreadable" not in unique)
+    displayed = tuple(replace(d, what=strip_taints(d.what, "…")) for d in reversed(unique.values()))
+    return CommandAnalysis(displayed, tuple(invocations), not has_skipped and "unreadable" not in unique)
 
 
 def _unreadable(what: str, reason: str) -> Danger:
@@ -582,5 +582,7 @@ def _is_word(body: Sequence[Node]) -> bool:
 
 def _is_computed(text: str) -> bool:
     """Whether the commands of a script, not only their arguments, are unknown."""
-    known = str.maketrans("", "", SHELL_SETUP)
-    return not text.strip() or any(has_taint(line.strip()[:1].translate(known)) for line in re.split(r"[\n;|&]", text))
+    removal = str.maketrans("", "", SHELL_SETUP)
+    return not text.strip() or any(
+        has_taint(line.strip()[:1].translate(removal)) for line in re.split(r"[\n;|&]", text)
+    )

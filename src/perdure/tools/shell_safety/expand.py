@@ -57,9 +57,9 @@ class ShellVariables:
             return self._set[name]
         if name in _RUN_TIME:
             return [UNKNOWN]
-        known = {"IFS": " \t\n", "HOME": self._home, "SHELL": "/bin/bash", "BASH": "/bin/bash"}.get(name)
-        if known is not None:
-            return [known]
+        preset = {"IFS": " \t\n", "HOME": self._home, "SHELL": "/bin/bash", "BASH": "/bin/bash"}.get(name)
+        if preset is not None:
+            return [preset]
         if SECRET_NAME.search(name):
             return [SECRET]
         inherited = (self._environment or {}).get(name)

@@ -160,7 +160,7 @@ class PathZones:
     def resolve_delete(self, path: str) -> ShellPath:
         """Classify what a deletion really removes: links and `..` on the way are followed, a link itself is not."""
         location = self.classify(path)
-        whole = self._joined(path)
+        whole = self._join(path)
         if whole is None or location.is_wide or location.zone not in ("workspace", "outside"):
             return location
         parent, name = posixpath.split(whole)
@@ -224,13 +224,13 @@ class PathZones:
         return self.workspace is not None
 
     def _absolute(self, path: str) -> str | None:
-        joined = self._joined(path)
-        if joined is None or joined == FRESH:
-            return joined
-        absolute = posixpath.normpath(joined)
+        full_path = self._join(path)
+        if full_path is None or full_path == FRESH:
+            return full_path
+        absolute = posixpath.normpath(full_path)
         return "/" + absolute.lstrip("/") if len(absolute) <= _MAX_PATH_CHARS else None
 
-    def _joined(self, path: str) -> str | None:
+    def _join(self, path: str) -> str | None:
         """Return the absolute path as written, with its `..`; None where it is only known at run time."""
         if path.startswith(FRESH):
             return FRESH

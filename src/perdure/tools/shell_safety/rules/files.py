@@ -39,8 +39,8 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
         for path in paths_of_find(run):
             yield from _path_dangers(run, path, is_tree=True)
     elif run.name in ("tar", "bsdtar", "gtar") and run.has("--remove-files"):
-        kept = (tar_archive(run), run.value_of("-C", "--directory"), run.args[0])
-        for o in (o for o in run.operands if o not in kept):
+        own_values = (tar_archive(run), run.value_of("-C", "--directory"), run.args[0])
+        for o in (o for o in run.operands if o not in own_values):
             yield from _path_dangers(run, o, is_tree=True)
     elif run.name == "zip" and run.has("-m", "--move"):
         for o in run.operands[1:]:

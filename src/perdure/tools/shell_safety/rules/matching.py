@@ -50,13 +50,13 @@ _READERS = (
 def rule_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[Danger]:
     """Return the dangers of one invocation: those of its rules, or else that of a program not known to be harmless."""
     rules = _by_program().get(run.name, ())
-    found = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
+    matches = [Danger(rule.kind, run.summary) for rule in rules if rule.when(run)]
     for dangers in _READERS:
-        found += dangers(run)
+        matches += dangers(run)
     if run.name.startswith("mkfs.") and not is_help(run):
-        found.append(Danger("disk", run.summary))
+        matches.append(Danger("disk", run.summary))
     # A program with rules is known, unless they only add to what is guarded.
-    return iter(found or default_dangers(run, is_own=is_own or bool(rules), is_script=is_script))
+    return iter(matches or default_dangers(run, is_own=is_own or bool(rules), is_script=is_script))
 
 
 @cache

@@ -98,6 +98,7 @@ def bench(
     engine: Callable[[], ContextEngine] | None = None,
     models: KnownModels | None = None,
     clock: Clock | None = None,
+    database: str | None = None,
     **rules: Any,
 ) -> Iterator[Bench]:
     """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
@@ -107,7 +108,7 @@ def bench(
     steps = script[0] if len(script) == 1 and callable(script[0]) else script
     with Simulator(strict(), script=steps, window=rules.pop("sim_window", window), **rules) as sim:
         clock = clock or SystemClock()
-        store = open_store(folder / "perdure.db", clock=clock)
+        store = open_store(database or folder / "perdure.db", clock=clock)
         models = models or KnownModels(window)
         main = replace(endpoint(sim, mode, model=model), provider=provider)
         route = EndpointChain((main, *(replace(f, base_url=main.base_url) for f in fallbacks)))

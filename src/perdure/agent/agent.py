@@ -367,6 +367,7 @@ class ConversationAgent:
     def _catch_up(self, conversation: OpenConversation) -> None:
         """Reload the history if another process appended to it."""
         live, store = conversation.live, self._parts.store
+        live.reconcile()
         description = describe_remote_changes(live, store)
         if description is None:
             return

@@ -203,14 +203,16 @@ def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focu
     parts.memory.flush()
     old = live.session
     prompt = renewed(old.system_prompt, parts.memory.snapshot(parts.user.stored_key), parts.prompt_sources)
-    child = parts.store.compact(
-        old.id,
-        plan_over_log(compaction, live.entries),
-        system_prompt=None if prompt == old.system_prompt else prompt,
-        up_to_seq=live.newest_seq if live.entries else None,
-        lease=live.lease,
-    )
-    live.move_to(child, _reused(parts.store.history(child.id).entries, live.entries))
+    with live.checked_write():
+        child = parts.store.compact(
+            old.id,
+            plan_over_log(compaction, live.entries),
+            system_prompt=None if prompt == old.system_prompt else prompt,
+            up_to_seq=live.newest_seq if live.entries else None,
+            lease=live.lease,
+        )
+        history = parts.store.history(child.id)
+    live.move_to(child, _reused(history.entries, live.entries))
     parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
 
 

@@ -27,7 +27,7 @@ from perdure.agent.projection import (
 from perdure.agent.recall import GuardedMemory, SessionSwitch, inform
 from perdure.context.history import tokens_of
 from perdure.context.retention import shorten_head
-from perdure.core.errors import StoreError, ToolError
+from perdure.core.errors import CommitUnknown, StoreError, ToolError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta
 from perdure.core.messages import Entry, ImagePart, Message, ToolCall, tool_result
 from perdure.core.ports import ContextReading, KeyValue
@@ -132,6 +132,10 @@ class LiveSession:
         self.window: ContextWindow | None = None
         # Calls and events that the next write stores with it.
         self._pending: deque[CallRecord | StoredEvent] = deque()
+        # Writes that may have been stored, each with the calls and events in it.
+        self._unknown: list[tuple[CommitUnknown, list[CallRecord | StoredEvent]]] = []
+        # Whether a write failed, so that the log may hold more than the entries here.
+        self._is_stale = False
         self._system_message: str | None = None
         # What the sender of the current message asks of its turn.
         self.options: TurnOptions = NO_OPTIONS
@@ -196,6 +200,7 @@ class LiveSession:
 
         Pending calls and events are stored in the same transaction.
         """
+        self.reconcile()
         with self._take_pending() as pending:
             calls = [record for record in pending if isinstance(record, CallRecord)]
             earlier = [record for record in pending if isinstance(record, StoredEvent)]
@@ -204,6 +209,11 @@ class LiveSession:
             ).entries
         if recalled:
             self._attach(added[-1].seq, recalled)
+        self._extend(added)
+        return added
+
+    def _extend(self, added: Sequence[Entry]) -> None:
+        """Add entries of the log to the view."""
         open_loop = self.entries[loop_start(self.entries) :]
         before = self._forms.apply(open_loop)
         self.entries.extend(added)
@@ -215,7 +225,25 @@ class LiveSession:
         self.counter.extend(sent)
         self._parts.engine.observe(added)
         self.composition.extend(sent)
-        return added
+
+    def reconcile(self) -> None:
+        """Take over from the log what a write that failed has stored after all. Raises StoreError."""
+        while self._unknown:
+            error, records = self._unknown[-1]
+            if not error.was_stored():
+                self._pending.extendleft(reversed(records))
+            self._unknown.pop()
+        if not self._is_stale:
+            return
+        store = self._parts.store
+        conversation = store.conversations.get(self.id)
+        if conversation.tip_session_id != self.id:
+            previous_id, history = self.id, store.history(conversation.tip_session_id)
+            self.move_to(history.session, history.entries)
+            self._parts.engine.on_session_start(history.session.id, reason="compression", previous=previous_id)
+        elif conversation.last_seq > self.newest_seq:
+            self._extend([e for e in store.history(self.id).entries if e.seq > self.newest_seq])
+        self._is_stale = False
 
     def record(self, *records: CallRecord | StoredEvent) -> None:
         """Have calls and events stored with the next write; thread-safe, and never blocks."""
@@ -235,6 +263,7 @@ class LiveSession:
     def flush(self) -> None:
         """Store pending calls and events now. An unwritable note is no reason to end a turn: it is logged."""
         try:
+            self.reconcile()
             with self._take_pending() as pending:
                 self._parts.store.ledger.record(pending)
         except StoreError as error:
@@ -242,12 +271,26 @@ class LiveSession:
 
     @contextmanager
     def _take_pending(self) -> Iterator[list[CallRecord | StoredEvent]]:
-        """Yield the pending records; where they could not be stored, they are pending again."""
+        """Yield the pending records; where they were not stored, they are pending again."""
         pending = [self._pending.popleft() for _ in range(len(self._pending))]
         try:
-            yield pending
+            with self.checked_write(pending):
+                yield pending
+        except CommitUnknown:
+            raise
         except BaseException:
             self._pending.extendleft(reversed(pending))
+            raise
+
+    @contextmanager
+    def checked_write(self, records: Sequence[CallRecord | StoredEvent] = ()) -> Iterator[None]:
+        """Note a write of this conversation that fails: `reconcile` reads the log before the next one."""
+        try:
+            yield
+        except StoreError as error:
+            self._is_stale = True
+            if isinstance(error, CommitUnknown):
+                self._unknown.append((error, list(records)))
             raise
 
     def spill(self, texts: Mapping[int, str]) -> None:
@@ -360,6 +403,7 @@ class LiveSession:
 
         Calls that wait for the client are left open, with those behind them: they were not cut off.
         """
+        self.reconcile()
         if cut_off := list(takewhile(lambda call: not call.is_for_client, self.open_calls())):
             self.append(*(interrupted_result(call) for call in cut_off))
         if (reply := self.take_cut_reply()) is not None:

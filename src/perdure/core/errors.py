@@ -13,6 +13,7 @@ PerdureError
 ├── ProviderError        look at `.verdict`: the response of the service, and what may be done
 ├── StoreError           the data is untouched; the message states what to do
 │   ├── StoreUnavailable   wrong path or URL, no permission, disk full
+│   │   └── CommitUnknown    a write may have been stored: ask `.was_stored` before repeating it
 │   ├── NewerSchema        written by a newer Perdure: upgrade
 │   ├── CorruptStore       restore the backup it names
 │   ├── NotFound           no such conversation, session, message or output
@@ -24,7 +25,7 @@ PerdureError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -137,6 +138,17 @@ class StoreError(PerdureError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be opened or written."""
+
+
+class CommitUnknown(StoreUnavailable):
+    """Raised when a write may or may not have been stored; `was_stored` asks the database again.
+
+    `was_stored` raises StoreUnavailable while the database cannot tell.
+    """
+
+    def __init__(self, message: str, *, was_stored: Callable[[], bool]) -> None:
+        self.was_stored = was_stored
+        super().__init__(message)
 
 
 class NewerSchema(StoreError):

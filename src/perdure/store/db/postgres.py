@@ -10,16 +10,16 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import Connection
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from perdure.core.errors import CorruptStore, StoreError, StoreUnavailable
+from perdure.core.errors import CommitUnknown, CorruptStore, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
 from perdure.store import schema
 from perdure.store.db.database import DatabaseCheck, Dialect, Row, Step, Transaction, Value, text
@@ -170,14 +170,26 @@ DIALECT = Dialect(
 TIMEOUT_S = 60.0
 MAX_CONNECTIONS = 8
 _RETRY_PAUSE_S = 0.005
+# How long a write whose commit was not acknowledged waits for the server to say what became of it.
+_OUTCOME_TIMEOUT_S, _OUTCOME_PAUSE_S = 15.0, 0.05
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 # Each statement sees earlier commits, so after locking a conversation it reads the newest state.
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE"
+# The transaction's number comes in the same round trip: by it the server says later whether it was committed.
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SELECT txid_current()"
 # Replaced and deleted rows stay on disk until a VACUUM.
 _VACUUM = (
     "VACUUM (INDEX_CLEANUP ON) message, message_index, output, output_index, output_text, output_chunk, event, session,"
     " conversation, handoff, message_vector"
 )
+
+
+class _LostCommit(Exception):
+    """A commit that was not acknowledged, with the result of its work."""
+
+    def __init__(self, transaction_id: int, result: Any, cause: psycopg.Error) -> None:
+        self.transaction_id = transaction_id
+        self.result = result
+        self.cause = cause
 
 
 class PostgresTransaction:
@@ -213,9 +225,16 @@ class PostgresTransaction:
         values = [v for _, (row,) in steps for v in row]
         self._cursor.execute(_combine(tuple(sql for sql, _ in steps)), _values(values))
 
-    def command(self, sql: str) -> str | None:
-        """Run a command such as BEGIN or COMMIT and return the server's status."""
-        return self._cursor.execute(sql, prepare=False).statusmessage
+    def begin(self, sql: str) -> int | None:
+        """Begin the transaction; return its number where `sql` asks for it."""
+        # Not binary: only the simple protocol takes two statements at once.
+        cursor = self._cursor.execute(sql, prepare=False, binary=False)
+        row = cursor.fetchone() if cursor.nextset() else None
+        return int(row[0]) if row is not None else None
+
+    def commit(self) -> str | None:
+        """Commit and return the server's status."""
+        return self._cursor.execute("COMMIT", prepare=False).statusmessage
 
     def _execute(self, sql: str, values: Sequence[Value]) -> psycopg.Cursor[Row]:
         if not values:
@@ -289,25 +308,33 @@ class PostgresDatabase:
         was_retried = False
         with translate_errors(self.where):
             while True:
-                with self._pool.connection() as connection:
-                    try:
-                        return self._attempt(connection, begin, work)
-                    except psycopg.Error as error:
-                        if connection.closed:
-                            self._pool.drop_idle()
-                        # The server has rolled back, so a retry cannot write anything twice.
-                        if not is_serialization_failure(error):
-                            if was_retried or not (connection.closed or is_constraint_race(error)):
+                try:
+                    with self._pool.connection() as connection:
+                        try:
+                            return self._attempt(connection, begin, work)
+                        except psycopg.Error as error:
+                            if connection.closed:
+                                self._pool.drop_idle()
+                            # The server has rolled back, so a retry cannot write anything twice.
+                            if not is_serialization_failure(error):
+                                if was_retried or not (connection.closed or is_constraint_race(error)):
+                                    raise
+                                was_retried = True
+                            elif time.monotonic() > deadline:
                                 raise
-                            was_retried = True
-                        elif time.monotonic() > deadline:
-                            raise
+                except _LostCommit as lost:
+                    self._pool.drop_idle()
+                    if self._wait_for_outcome(lost):
+                        return cast("T", lost.result)
+                    if was_retried:
+                        raise lost.cause from None
+                    was_retried = True
                 time.sleep(_RETRY_PAUSE_S)
 
     def _attempt(self, connection: AnyConnection, begin: str, work: Callable[[Transaction], T]) -> T:
         transaction = PostgresTransaction(connection)
         try:
-            transaction.command(begin)
+            transaction_id = transaction.begin(begin)
             self._running.transaction = transaction
             result = work(transaction)
         except BaseException:
@@ -316,24 +343,45 @@ class PostgresDatabase:
             raise
         finally:
             self._running.transaction = None
-        self._commit(connection, transaction, is_write=begin is _WRITE)
-        return result
-
-    def _commit(self, connection: AnyConnection, transaction: PostgresTransaction, *, is_write: bool) -> None:
         try:
-            outcome = transaction.command("COMMIT")
+            status = transaction.commit()
         except psycopg.OperationalError as error:
-            # It is unknown whether the commit succeeded, so a retry might write twice.
-            if is_write and connection.closed:
-                self._pool.drop_idle()
-                raise StoreUnavailable(
-                    f"{self.where}: the connection was lost during a commit; the write may or may not have"
-                    " been stored. Check before retrying it"
-                ) from error
+            if transaction_id is not None and connection.closed:
+                raise _LostCommit(transaction_id, result, error) from error
             raise
         # COMMIT reports ROLLBACK instead of an error when an earlier failure in the transaction was ignored.
-        if outcome != "COMMIT":
+        if status != "COMMIT":
             raise StoreError(f"{self.where}: a statement failed, so nothing was written")
+        return result
+
+    def _wait_for_outcome(self, lost: _LostCommit) -> bool:
+        """Return whether a commit that was not acknowledged was carried out. Raises CommitUnknown."""
+        deadline = time.monotonic() + min(_OUTCOME_TIMEOUT_S, self._timeout_s)
+        while True:
+            with suppress(StoreUnavailable, psycopg.Error):
+                return self._was_committed(lost.transaction_id)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_OUTCOME_PAUSE_S)
+        raise CommitUnknown(
+            f"{self.where}: the connection was lost during a commit; the write may or may not have been stored."
+            " Check before retrying it",
+            was_stored=partial(self._outcome, lost.transaction_id),
+        ) from lost.cause
+
+    def _outcome(self, transaction_id: int) -> bool:
+        with translate_errors(self.where):
+            return self._was_committed(transaction_id)
+
+    def _was_committed(self, transaction_id: int) -> bool:
+        """Ask the server. Raises StoreUnavailable while the transaction is still running there."""
+        with self._pool.connection() as connection:
+            row = connection.execute("SELECT txid_status(%s)", (transaction_id,)).fetchone()
+        status = row[0] if row is not None else None
+        if status == "in progress":
+            raise StoreUnavailable(f"{self.where}: the server has not finished a commit yet. Retry")
+        # None: so old that the server no longer knows. A write is rather missed than repeated.
+        return status != "aborted"
 
     def _check_usable(self) -> None:
         if self._is_closed:

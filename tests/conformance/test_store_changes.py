@@ -24,7 +24,8 @@ def test_messages_calls_and_events_of_another_process_are_reported_once(backend:
     here, elsewhere = backend.open(), backend.open()
     first, second = conversation(elsewhere), conversation(elsewhere)
     start = here.changes.now()
-    assert here.changes.since(start) == ChangeSet(start)
+    # Not the same cursor always: on PostgreSQL other databases of the server move it.
+    assert what(here.changes.since(start)) == {}
     elsewhere.append(first, user("hello"))
     elsewhere.ledger.record_call(CallRecord(first))
     elsewhere.ledger.record_event(StoredEvent(second, "notice", {"text": "hm"}))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from perdure.app.runtime import route_of
+from perdure.app.runtime import SCRIPTED_KEY, route_of
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.status import closing_lines, route_lines, status_line, window_note
 from perdure.cli.main import cli
@@ -389,3 +389,66 @@ def test_an_assumed_window_is_neither_reported_nor_offered(home: Path) -> None:
         surface.agent.measure()
         assert surface.agent.gauge.window == 12_000
         assert window_note(surface) is None
+
+
+def test_a_mistyped_model_is_stored_with_a_word_about_the_nearest(home: Path) -> None:
+    def set_name(name: str) -> tuple[int, str]:
+        result = CliRunner().invoke(cli, ["config", "set", "model.name", name])
+        return result.exit_code, result.output
+
+    assert set_name("gpt-5") == (0, "model.name = gpt-5\n")
+    assert set_name("gpt-5.5-2026-01-01") == (0, "model.name = gpt-5.5-2026-01-01\n")
+    code, output = set_name("gemini-2.5-por")
+    assert code == 0
+    assert "the catalogue has no model 'gemini-2.5-por' of gemini; the nearest: gemini-2.5-pro" in output
+    code, output = set_name("gpt5")
+    assert code == 0
+    assert "no catalogue; the nearest: gpt-5, " in output
+    asked = CliRunner().invoke(cli, ["chat", "-q", "hello"])
+    assert asked.exit_code == 1
+    assert "warning: the model 'gpt5' is no file" in asked.output
+
+
+def test_a_mistyped_model_is_reported_where_it_is_chosen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    surface = ChatCommandContext({})
+    with pytest.raises(ConfigError, match=r"'gpt5' is no file .* the nearest: gpt-5, .* Nothing has changed"):
+        surface.choose_model("gpt5")
+    monkeypatch.setattr("perdure.app.model_choices.unlisted_notice", lambda endpoint: None)  # no network
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-none")
+    label = surface.choose_model("anthropic/claude-sonet-4-5")
+    assert label.startswith("claude-sonet-4-5 (anthropic); the catalogue has no model 'claude-sonet-4-5' of anthropic;")
+    surface.close()
+    surface.store.close()
+
+
+def test_the_models_of_a_server_of_ones_own_are_checked_by_its_list(home: Path) -> None:
+    with Simulator(models=("qwen3:8b", "m-2")) as sim:
+        assert CliRunner().invoke(cli, ["config", "set", "model.base_url", sim.base_url]).exit_code == 0
+        assert CliRunner().invoke(cli, ["config", "set", "model.name", "m-2"]).output == "model.name = m-2\n"
+        output = CliRunner().invoke(cli, ["config", "set", "model.name", "qwen3:9b"]).output
+        assert "does not list 'qwen3:9b'; it lists qwen3:8b, m-2. It is stored all the same." in " ".join(
+            output.split()
+        )
+
+
+def test_a_scripted_conversation_sends_nothing_before_a_model_is_chosen(home: Path) -> None:
+    with Simulator(models=("m-1",), script=["One.", "Two."]) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        surface = ChatCommandContext(flags)
+        surface.agent.chat("hello")
+        session_id = surface.session_id
+        surface.store.conversation_state(session_id or "").set(SCRIPTED_KEY, True)
+        surface.close()
+        surface.store.close()
+        asked = CliRunner().invoke(cli, ["chat", "--resume", "last", "-q", "more"])
+        assert (asked.exit_code, "choose a model with /model" in asked.output) == (1, True)
+        with chatting(home, flags, session_id=session_id) as chat:
+            chat.see("A script took the part", "no model chosen")
+            chat.type("go on\r")
+            chat.see("Choose a model first")
+            chat.wait_for(lambda: chat.line == "go on")
+            chat.type("\x15/model m-1\r")
+            chat.see("Going on with m-1")
+            chat.type("go on\r")
+            chat.see("Two.")
+        assert len([request for request in sim.requests if request.body]) == 2

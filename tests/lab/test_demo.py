@@ -47,7 +47,7 @@ def test_the_command_ends_with_hints_that_can_be_typed(tmp_path: Path) -> None:
     assert "/handoff shows what the model reads now" in " ".join(hints.split())
     # A command stands alone on its line, so that it can be copied whole.
     commands = [line.strip() for line in hints.splitlines() if "PERDURE_HOME=" in line]
-    assert [c.split(" ")[-1] for c in commands][:2] == ["--continue", "serve"]
+    assert [c.split(" ")[-1] for c in commands][:2] == ["last", "serve"]
     assert all(c.startswith("PERDURE_HOME=") for c in commands)
 
 

@@ -18,7 +18,7 @@ from perdure.models.catalog import Catalog
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
 from perdure.providers.model_probe import listed_models
-from perdure.providers.registry import PROVIDERS, find_provider, find_provider_by_url, missing_key
+from perdure.providers.registry import PROVIDERS, find_provider, find_provider_by_url, is_own_host, missing_key
 from perdure.providers.routes import EndpointChain
 from perdure.providers.types import Endpoint
 
@@ -92,17 +92,43 @@ def unlisted_notice(endpoint: Endpoint) -> str | None:
     return f"{endpoint.provider!r} does not list {model!r}; it lists {', '.join(near)}{more}"
 
 
+def unknown_model_notice(settings: Settings, endpoint: Endpoint) -> str | None:
+    """Return a notice where neither the catalogue nor this machine has the model of an endpoint; asks nobody.
+
+    What a server of the user's own has is not known here.
+    """
+    catalog, model = Catalog(settings.model_overrides), endpoint.model
+    if endpoint.base_url == UNSTARTED:
+        if model.lower() == DEFAULT_MODEL or Path(model).expanduser().is_file():
+            return None
+        packaged = packaged_weights()
+        if packaged is not None and model == packaged.stem:
+            return None
+        near, where = catalog.similar_models(None, model) or [], "no file on this machine and in no catalogue"
+        notice = f"the model {model!r} is {where}"
+    elif is_own_host(endpoint) and (found := catalog.similar_models(endpoint.provider, model)) is not None:
+        near, notice = found, f"the catalogue has no model {model!r} of {endpoint.provider}"
+    else:
+        return None
+    return f"{notice}; the nearest: {', '.join(near)}" if near else notice
+
+
 def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
     """Return the route to a model, and its name for the user.
 
-    Raises ConfigError without a key, and for a model that an endpoint does not list which lists others.
+    Raises ConfigError without a key, for a model that an endpoint does not list which lists others, and for a file that
+    is not there. A model that only the catalogue does not know may be a new one.
     """
     route = route_to(settings, name)
     if (problem := missing_key(route.main)) and not settings.credentials.command:
         raise ConfigError(problem)
     if (notice := unlisted_notice(route.main)) is not None:
         raise ConfigError(f"{notice}. Nothing has changed; `perdure chat -m {shlex.quote(name)}` uses it all the same.")
-    return route, f"{route.main.model} ({route.main.provider})"
+    unknown = unknown_model_notice(settings, route.main)
+    if unknown is not None and route.main.base_url == UNSTARTED:
+        raise ConfigError(f"{unknown}. Nothing has changed; `/model` lists what can be called.")
+    label = f"{route.main.model} ({route.main.provider})"
+    return route, f"{label}; {unknown}" if unknown is not None else label
 
 
 def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalog) -> Iterator[ModelChoice]:

@@ -63,6 +63,8 @@ from perdure.tools.mcp import McpPool
 EMBEDDED_PROVIDER = "local"
 # In the state of a conversation: the name of the model that was chosen for it, for every surface that resumes it.
 MODEL_KEY = "gateway.model"
+# In the state of a conversation: true where a script took the part of its model, as in the demo.
+SCRIPTED_KEY = "scripted"
 # Where nothing listens yet: the real address is known once the server has started.
 UNSTARTED = "embedded:"
 # A very small model does not know when to stop: left alone it talks until its window is full.

@@ -149,8 +149,32 @@ def write_setting(key: str, value: str) -> None:
     section = key.rpartition(".")[0]
     if key.endswith((".provider", ".base_url")) and f"{section}.provider" in keys.all_keys():
         _report_other_address(section)
+    if key in ("model.name", "model.provider"):
+        _report_unknown_model()
     if section in ("tools", "permissions") or key == "context.engine":
         _report_unknown_names()
+
+
+def _report_unknown_model() -> None:
+    """Report that nothing here knows the configured model: a typing error shows at the first message otherwise."""
+    from perdure.app.model_choices import unknown_model_notice, unlisted_notice
+    from perdure.app.runtime import UNSTARTED, route_of
+    from perdure.cli.style import wrap_error
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
+
+    try:
+        settings = load().settings
+        if not settings.model.name:
+            return
+        endpoint = route_of(settings).main
+    except ConfigError:  # reported by the first message, with what to do
+        return
+    notice = unknown_model_notice(settings, endpoint)
+    if notice is None and endpoint.base_url != UNSTARTED:
+        notice = unlisted_notice(endpoint)
+    if notice is not None:
+        click.echo(wrap_error(f"perdure: {notice}. It is stored all the same."), err=True)
 
 
 def _report_unknown_names() -> None:

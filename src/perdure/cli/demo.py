@@ -138,7 +138,7 @@ def _show_hints(ink: Style, home: Path, project: Path) -> None:
     for hint, typed in (
         (
             "Open it; there, /handoff shows what the model reads now and /undo takes it back:",
-            f"{command} chat --continue",
+            f"{command} chat --resume last",
         ),
         ("Look around in the browser:", f"{command} serve"),
         ("Search it:", f"{command} sessions search exports"),

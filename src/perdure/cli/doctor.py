@@ -15,6 +15,7 @@ from typing import Any, Literal
 import click
 
 from perdure.app.build import trial_agent
+from perdure.app.model_choices import unknown_model_notice
 from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
 from perdure.config.api_keys import StoredKeys, overrides_stored_key
 from perdure.config.env import make_home
@@ -166,7 +167,11 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         yield Check("model", "broken", detail, advice)
         return
     endpoint = shared.route.main
-    yield Check("model", "ok", f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})")
+    named = f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})"
+    if unknown := unknown_model_notice(loaded.settings, endpoint):
+        yield Check("model", "note", f"{named}; {unknown}", "`perdure config set model.name NAME`")
+    else:
+        yield Check("model", "ok", named)
     if caching := caching_notice(endpoint.provider, endpoint.model, loaded.settings.prompt_caching.cache_ttl):
         yield Check("caching", "ok", caching)
     if endpoint.base_url == UNSTARTED:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +47,12 @@ _REASONS = re.compile(
     r"gpt-5|\bo[134](-|$)|claude-(opus|sonnet|haiku|fable)-[4-9]|claude-3-7|gemini-(2\.5|3)|deepseek-(r|reasoner)"
     r"|qwq|thinking|grok-(3-mini|4)|magistral"
 )
+# Services whose models are known by their plain names.
+_MAKERS = ("anthropic", "openai", "google", "x-ai", "deepseek", "mistral", "moonshotai", "zai")
+# A version of a model by its date.
+_VERSION = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+_MOST_SIMILAR = 3
+_LEAST_SIMILARITY = 0.7
 _HAS_NO_TOOLS = re.compile(r"embed|whisper|tts|dall-e|moderation|gpt-3\.5-turbo-instruct|smollm|davinci|babbage")
 
 
@@ -124,6 +132,21 @@ class Catalog:
         row = _lookup(provider, model, base_url)
         return _catalogue_cost(row, usage, at_ms) if row else None
 
+    def similar_models(self, provider: str | None, model: str) -> list[str] | None:
+        """Return the known models of a provider, or of any maker, that are named most similarly.
+
+        None where the model is known, and where no models of the provider are.
+        """
+        is_known = self._override(provider, model) is not None or _lookup(provider, model, None) is not None
+        if is_known or _lookup(provider, _VERSION.sub("", model), None) is not None:
+            return None
+        names = _names_of(provider)
+        if not names:
+            return None
+        by_letters = {_letters(name): name for name in reversed(names)}
+        near = get_close_matches(_letters(model), list(by_letters), n=_MOST_SIMILAR, cutoff=_LEAST_SIMILARITY)
+        return [by_letters[letters] for letters in near]
+
     def _override(self, provider: str | None, model: str) -> ModelOverride | None:
         same = [o for o in self._overrides if o.model.lower() == model.lower()]
         exact = [o for o in same if o.provider and o.provider.lower() == (provider or "").lower()]
@@ -147,6 +170,24 @@ def _lookup(provider: str | None, model: str, base_url: str | None) -> tuple[Any
                     continue
                 return row
     return None
+
+
+@lru_cache(maxsize=64)
+def _names_of(provider: str | None) -> tuple[str, ...]:
+    """The names of a provider's models; with None those of all makers of models."""
+    from genai_prices import data_snapshot
+
+    snapshot = data_snapshot.get_snapshot()
+    names: list[str] = []
+    for maker in (provider,) if provider is not None else _MAKERS:
+        with suppress(LookupError):
+            names += (row.id for row in snapshot.find_provider(None, maker, None).models)
+    return tuple(names)
+
+
+def _letters(name: str) -> str:
+    """Return a name without what separates its parts, which is mistyped most often: `gpt5` is `gpt-5`."""
+    return re.sub(r"[^a-z0-9/]", "", name.lower())
 
 
 def _known_window(provider: str | None, model: str) -> int | None:

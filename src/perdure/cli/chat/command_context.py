@@ -11,8 +11,8 @@ from typing import Any
 
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
-from perdure.app.model_choices import ModelChoice, choose_route, find_choices
-from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, named_model, open_user_store, route_to
+from perdure.app.model_choices import ModelChoice, choose_route, find_choices, unknown_model_notice
+from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, SCRIPTED_KEY, named_model, open_user_store, route_to
 from perdure.commands.conversations import PROJECT_KEY
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
@@ -27,6 +27,11 @@ from perdure.providers.registry import is_endpoint_of, missing_key
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODES, Permissions, stricter_modes
 
+# Why a resumed conversation answers nothing yet.
+SCRIPT_ENDED = (
+    "A script took the part of this conversation's model, and is over. /handoff, /context, /search and /undo work as"
+    " they are; to talk on, choose a model with /model."
+)
 Progress = Callable[[str, float], None]
 # In the state of a conversation: its permission mode in a terminal. Only a chat stores it, not a single question.
 MODE_KEY = "terminal.mode"
@@ -88,6 +93,8 @@ class ChatCommandContext:
         # Notices about a resumed conversation: why it is this one, its model and its mode.
         self.resume_notes: tuple[str, ...] = ()
         self._notes = tuple(notes)
+        # Whether the conversation at hand had a scripted model, and no real one is chosen for it yet.
+        self.needs_model = False
         # Report a wrong id before anything else happens.
         self._next_id = self.store.get_compression_tip(session_id) if session_id is not None else None
 
@@ -182,6 +189,11 @@ class ChatCommandContext:
         if self._names_model:
             self.store.conversation_state(session_id).set(MODEL_KEY, f"{present.provider}/{present.model}")
             return ""
+        state = self.store.conversation_state(session_id)
+        if state.get(SCRIPTED_KEY) and state.get(MODEL_KEY) is None:
+            # Nobody chose what would answer here, and what it would cost.
+            self.needs_model = True
+            return SCRIPT_ENDED
         name = self._stored_model(session_id)
         if name is None:
             # A model to try things out with is no choice: whatever is configured by now is better.
@@ -231,7 +243,12 @@ class ChatCommandContext:
     @property
     def warnings(self) -> Sequence[str]:
         own = (*self._loaded.warnings, *self._command_warnings, *filter(None, [self._mode_warning]))
-        return (*own, *self._agent.warnings) if self._agent is not None else own
+        if self._agent is None:
+            return own
+        endpoint = self._agent.conversation.endpoint
+        is_named = endpoint.model == self.settings.model.name
+        unknown = unknown_model_notice(self.settings, endpoint) if is_named else None
+        return (*own, *self._agent.warnings, *filter(None, [unknown]))
 
     @property
     def permissions(self) -> Permissions:
@@ -258,7 +275,7 @@ class ChatCommandContext:
 
     def open(self, session_id: str | None) -> None:
         self.close()
-        self._next_id, self.resume_notes, self._notes = session_id, (), ()
+        self._next_id, self.resume_notes, self._notes, self.needs_model = session_id, (), (), False
         if session_id is not None:
             self._model_name = None  # the other conversation has its own
 
@@ -285,7 +302,7 @@ class ChatCommandContext:
             self.settings = self.settings.model_copy(update={"model": named_model(self.settings, name)})
         else:
             self.agent.switch_model(route)
-        self._model_name = name
+        self._model_name, self.needs_model = name, False
         self.store_choices()
         if not self.unchosen_models:
             return label

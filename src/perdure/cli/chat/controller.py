@@ -220,6 +220,8 @@ class ChatController:
                 progress("compacting (Ctrl-C cancels)", 0.0)
             result = self.commands.dispatch(self.surface, line)
             if result is None:
+                if self.surface.needs_model:
+                    return Answer("Choose a model first, with /model.", is_error=True, is_unsent=True)
                 if self.surface.unchosen_models:
                     return Answer(f"Choose a model first: {choice_line(self.surface)}", is_error=True)
                 return self._send(attach(line, Path.cwd(), pasted=pasted), progress)

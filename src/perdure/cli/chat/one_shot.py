@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from perdure.agent.callbacks import status_line
 from perdure.agent.turn import NO_ANSWER
-from perdure.cli.chat.command_context import ChatCommandContext, ChatUser
+from perdure.cli.chat.command_context import SCRIPT_ENDED, ChatCommandContext, ChatUser
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.progress import StatusRow
 from perdure.cli.chat.status import embedded_lines
@@ -66,6 +66,9 @@ def ask_once(
 
 def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow | None, *, as_json: bool) -> int:
     agent = surface.agent
+    if surface.needs_model:
+        _print(f"perdure: {runnable(SCRIPT_ENDED)} With -q: `-m NAME`.", sys.stderr)
+        return 1
     warnings = (f"warning: {warning}" for warning in surface.warnings)
     for line in (*attached.lines, *surface.resume_notes, *embedded_lines(surface), *warnings):
         _print(f"perdure: {runnable(line)}", sys.stderr)

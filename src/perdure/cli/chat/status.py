@@ -24,6 +24,10 @@ def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
     """One line naming the model, plus hints for the first message."""
     endpoint = surface.agent.endpoint
     hint = "/help lists the commands, Alt-Enter makes a new line"
+    if surface.needs_model:
+        yield f"Perdure · no model is chosen yet · {hint}"
+        yield from (f"warning: {w}" for w in surface.warnings)
+        return
     if surface.unchosen_models:
         yield f"Perdure · no model is chosen yet · {hint}"
         yield f"{endpoint.base_url} lists {choice_line(surface)}"
@@ -142,11 +146,13 @@ def status_line(surface: ChatCommandContext) -> str:
     gauge = surface.agent.gauge
     used, window, threshold = gauge.tokens, gauge.window, gauge.threshold
     session_id = surface.session_id
-    if not window and session_id is not None:  # resumed, no message yet: as the last call left it
+    is_unmeasured = not window or surface.needs_model
+    if is_unmeasured and session_id is not None:  # resumed, no message yet: as the last call left it
         for call in surface.store.ledger.calls(session_id, limit=1):
             used = call.usage.prompt_tokens or call.estimate_tokens or 0
             window, threshold = call.window_tokens, call.threshold_tokens
-    parts = [gauge.model if not surface.unchosen_models else "no model chosen"]
+    has_model = not surface.unchosen_models and not surface.needs_model
+    parts = [gauge.model if has_model else "no model chosen"]
     if window:
         drawn = bar(used, window, width=_GAUGE_CELLS, mark=threshold)
         parts.append(f"{drawn} {tokens(used)}/{'~' if gauge.is_assumed else ''}{tokens(window)}")

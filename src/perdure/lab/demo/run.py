@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.app import Agent
-from perdure.app.runtime import open_user_store
+from perdure.app.runtime import SCRIPTED_KEY, open_user_store
 from perdure.config.load import validate_settings
 from perdure.core.events import CompactionFinished, Event, OutputSpilled, ToolFinished, TurnFinished
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal
@@ -156,6 +156,7 @@ class Demo:
         conversation = self.store.conversations.get(self.agent.session_id or "")
         if not conversation.title:
             self.store.conversations.set_title(conversation.id, _TITLE)
+            self.store.conversation_state(conversation.id).set(SCRIPTED_KEY, True)
 
     @property
     def violations(self) -> list[RuleViolation]:

@@ -48,6 +48,7 @@ GATEWAY = """
 import os, sys
 from pathlib import Path
 from perdure.config.settings import Settings
+from perdure.core.visibility import User
 from perdure.gateway.auth.principal import SCOPES, Principal
 from perdure.gateway.server import GatewayConfig, run
 from perdure.store.store import open_store

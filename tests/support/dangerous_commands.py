@@ -2095,10 +2095,120 @@ snap remove firefox
 flatpak uninstall --all
 """
 
+# What a command works on is said by its words or variables, or is not known: clusters, hosts, clouds, production.
+_TARGETS = r"""
+sudo apt install -y build-essential
+ssh -o StrictHostKeyChecking=no deploy@host 'cd app && git pull'
+ssh host 'date > /home/deploy/stamp'
+git push --tags
+kubectl apply -f k8s/
+helm upgrade --install shop ./chart
+aws s3 cp file.txt s3://bucket/
+scp build.tgz me@host:/tmp/
+sudo apt-get install -y ripgrep
+brew install jq
+kubectl create -f x.yml
+kubectl edit deploy/x
+kubectl rollout restart deploy/api
+helm install x ./chart
+gsutil cp a gs://b/
+git push origin --tags
+sudo apt-get install -y --no-install-recommends curl
+ssh host 'cd /srv/app && git pull && systemctl restart app'
+rsync -avz src/ host:/srv/src/
+kubectl apply -f k8s/app.yaml
+sudo apt-get install -y --no-install-recommends bash coreutils
+apk add --no-cache bash
+apt-get install -y sudo openssh-server
+direnv allow
+RAILS_ENV=production rails db:migrate
+RAILS_ENV=production bundle exec rake db:seed
+NODE_ENV=production node scripts/purge-sessions.js
+KUBECONFIG=~/.kube/prod.yaml kubectl rollout restart deploy/api
+AWS_PROFILE=prod aws s3 rm s3://x --recursive
+AWS_PROFILE=prod npm run seed
+export AWS_PROFILE=prod; python scripts/backfill.py
+DATABASE_URL=postgres://app@db.acme.io/app npx prisma db push
+env DATABASE_URL=$PROD_DB_URL npm run migrate
+DJANGO_SETTINGS_MODULE=acme.settings.production python manage.py loaddata users.json
+STAGE=prod make deploy
+ENV=production ./scripts/run-backfill.sh
+psql "$PROD_DATABASE_URL" -c "update users set plan='x' where id=1"
+PGHOST=db.acme.io psql -c "delete from users where id=1"
+MIX_ENV=prod mix ecto.migrate
+curl -X POST --data '{"text":"x"}' "$SLACK_WEBHOOK_URL"
+swift delete --all
+dotenv -e .env.production -- node scripts/x.js
+source .env.prod && python jobs/send_invoices.py
+npm run deploy:prod
+yarn deploy --env production
+make migrate DB=prod
+git restore src
+git clean -df
+git reset --hard origin/main
+git push heroku main
+git push origin main:prod
+ssh web1 'docker compose pull && docker compose up -d'
+ssh -p 2222 -i key deploy@app.acme.com "cd /srv && ./restart.sh"
+ssh host < fix.sh
+cat fix.sh | ssh host bash
+kubectl exec deploy/api -- rails runner 'User.delete_all'
+kubectl exec -it db-0 -- psql -c 'select 1'
+kubectl label node n1 x=y
+helm upgrade api ./chart -n staging
+aws s3 sync ./src s3://acme-bucket
+gsutil -m cp -r data gs://bucket/
+scp notes.md me@host:
+sudo dnf install -y httpd
+brew install --cask docker
+npm i -g typescript
+pip install --user awscli
+sudo pip install x
+echo x > "$(npm root -g)/x.js"
+gh auth login --with-token < token.txt
+docker login -u me -p hunter2
+cat .env.production
+printenv | grep -i secret
+set | grep -i passwd
+cursor --install-extension x.y
+mise trust
+locust --host https://www.acme.com
+wget -qO- --post-data="a=b" https://acme.com/api/pay
+curl -d @payload.json "$API/orders"
+firebase deploy --only hosting
+gcloud app deploy
+eb deploy prod
+TF_VAR_env=prod terraform apply
+python manage.py migrate --settings=acme.settings.prod
+bundle exec cap production deploy
+npx wrangler deploy --env production
+ansible-playbook site.yml
+docker --context prod compose up -d
+DOCKER_HOST=ssh://prod docker ps
+docker -H tcp://prod:2375 rm -f web
+rake production:reset
+./bin/console app:delete-users --env=prod
+python -m app.cli delete-user --env prod 5
+go run ./cmd/migrate -env=prod up
+cargo run --bin migrate -- --env production
+"""
+
 
 def dangerous() -> list[str]:
     """Every command; `$LF` stands for a line break."""
-    lists = _PLAIN + _CODE + _DISGUISED + _MORE + _WRITES + _KINDS_ADDED + _CLASSES + _WATCHED + _OTHERS + _BEYOND
+    lists = (
+        _PLAIN
+        + _CODE
+        + _DISGUISED
+        + _MORE
+        + _WRITES
+        + _KINDS_ADDED
+        + _CLASSES
+        + _WATCHED
+        + _OTHERS
+        + _BEYOND
+        + _TARGETS
+    )
     return [c.replace("$LF", "\n") for c in _commands(lists)]
 
 

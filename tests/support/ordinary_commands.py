@@ -157,11 +157,9 @@ xdg-open index.html
 code .
 systemctl --user status foo
 journalctl -u app --since today | tail
-sudo apt install -y build-essential
 sudo systemctl restart nginx
 sudo nginx -t && sudo systemctl reload nginx
 crontab -l | grep backup
-ssh -o StrictHostKeyChecking=no deploy@host 'cd app && git pull'
 scp -P 2222 dist/app.js deploy@host:/srv/app/
 rsync -az --delete --dry-run dist/ deploy@host:/srv/app/
 ping -c 2 8.8.8.8
@@ -217,7 +215,6 @@ gh auth status
 python3 -c "print(open('/home/me/data.csv').read()); open('out.txt','w')"
 python3 -c "open('/tmp/x','w').write('a')"
 docker exec web sh -c 'echo x > /app/flag'
-ssh host 'date > /home/deploy/stamp'
 ls -la
 ls -R src | head -50
 cd src && ls
@@ -329,7 +326,6 @@ git commit -m "$(cat <<'EOF'$LFRemove rm -rf / from scripts$LF$LFIt was; dangero
 git push
 git push origin main
 git push -u origin feature/login
-git push --tags
 git pull
 git pull --rebase origin main
 git fetch --all --prune
@@ -487,18 +483,15 @@ docker pull postgres:16
 kubectl get pods -A
 kubectl describe pod web-1
 kubectl logs -f deploy/api
-kubectl apply -f k8s/
 kubectl apply -f k8s/ --dry-run=client
 kubectl rollout status deploy/api
 kubectl port-forward svc/api 8080:80
 helm template chart
-helm upgrade --install shop ./chart
 terraform init
 terraform plan
 terraform fmt -recursive
 terraform validate
 aws s3 ls
-aws s3 cp file.txt s3://bucket/
 aws sts get-caller-identity
 gcloud config list
 gh pr create --title x --body y
@@ -522,7 +515,6 @@ nc -z localhost 5432
 ssh host uptime
 ssh -i ~/.ssh/id_ed25519 me@host 'ls -la /srv'
 ssh me@host "systemctl status nginx"
-scp build.tgz me@host:/tmp/
 rsync -av src/ backup/
 psql -c 'SELECT * FROM users LIMIT 5'
 psql -d shop -c "DELETE FROM users WHERE id = 5"
@@ -547,8 +539,6 @@ systemctl status nginx
 systemctl restart nginx
 journalctl -u nginx -n 50
 sudo apt-get update
-sudo apt-get install -y ripgrep
-brew install jq
 crontab -l
 which python
 command -v node
@@ -629,12 +619,8 @@ docker compose -f docker-compose.yml up --build
 docker logs --tail 100 api
 kubectl get all -n dev
 kubectl diff -f k8s
-kubectl create -f x.yml
-kubectl edit deploy/x
 kubectl cp pod:/x ./x
-kubectl rollout restart deploy/api
 kubectl rollout history deploy/api
-helm install x ./chart
 helm lint
 helm dependency update
 terraform plan -destroy
@@ -644,7 +630,6 @@ aws s3 mb s3://x
 aws ecr get-login-password | docker login --username AWS --password-stdin x.dkr.ecr.us-east-1.amazonaws.com
 aws lambda invoke --function-name f out.json
 gcloud builds submit
-gsutil cp a gs://b/
 gsutil ls gs://b
 az webapp list
 gh auth status
@@ -724,7 +709,6 @@ git commit --fixup HEAD
 git push origin HEAD
 git push origin feature:feature
 git push -u origin HEAD
-git push origin --tags
 git push --no-verify
 git fetch -p
 git remote set-url origin x
@@ -771,7 +755,6 @@ rm -f a.o b.o
 rm -f "my file.txt"
 rm src/components/Old.tsx
 rm -rf coverage && npm test -- --coverage
-sudo apt-get install -y --no-install-recommends curl
 sudo apt-get clean
 sudo service nginx reload
 sudo systemctl daemon-reload
@@ -847,11 +830,9 @@ nc -zv localhost 22
 nc -l 1234
 telnet localhost 25
 openssl s_client -connect example.com:443
-ssh host 'cd /srv/app && git pull && systemctl restart app'
 ssh host "tail -n 100 /var/log/app.log"
 ssh -L 5432:localhost:5432 host
 ssh-keyscan github.com >> known_hosts
-rsync -avz src/ host:/srv/src/
 scp host:/var/log/app.log .
 psql -l
 psql $DATABASE_URL -f migrations/001.sql
@@ -980,7 +961,6 @@ printf '%s\n' '[$(date)]'
 parallel gzip -k ::: a.txt b.txt
 cmake -E make_directory build/out
 psql -c 'select 1'
-kubectl apply -f k8s/app.yaml
 cat .github/workflows/auth.yml
 curl -H "Authorization: Bearer $API_TOKEN" https://api.example/me
 screen -ls
@@ -992,7 +972,6 @@ sudo cat /var/log/syslog | tail -50
 sudo dmesg | tail
 sudo ss -ltnp
 sudo docker compose up -d
-sudo apt-get install -y --no-install-recommends bash coreutils
 sudo sh -c 'tail -5 /var/log/syslog'
 sudo timeout 5 journalctl -f
 alias sudo='sudo '
@@ -1003,8 +982,6 @@ mv /tmp/build.tgz /tmp/old.tgz
 mv ../data/sample.csv data/
 gio trash --list
 trash-list
-apk add --no-cache bash
-apt-get install -y sudo openssh-server
 rpm -qi bash
 rpm -qa | grep ssl
 dpkg -L bash
@@ -1536,7 +1513,75 @@ pnpm dlx create-vite my-app
 yarn workspace api test
 pyenv local 3.12
 asdf install
-direnv allow
+NODE_ENV=production npm run build
+NODE_ENV=production npx webpack
+NODE_ENV=production node dist/server.js
+NODE_ENV=production npm start
+npm ci --production
+npm prune --production
+MIX_ENV=prod mix release
+MIX_ENV=prod mix compile
+RAILS_ENV=production rails assets:precompile
+DATABASE_URL=postgres://localhost/x npm run migrate
+DATABASE_URL=sqlite:///test.db alembic upgrade head
+docker compose -f docker-compose.prod.yml config
+docker run --rm ubuntu bash -c 'apt-get update && apt-get install -y jq'
+docker exec app apk add curl
+grep -rn production src
+cat config/production.rb
+vim -c q config/production.yml
+diff config/dev.yml config/production.yml
+npm run build:prod
+make build ENV=prod
+yarn build --mode production
+python -m pytest -k production
+git checkout feature/x
+git push origin fix/production-bug
+git push -u origin feature/live-preview
+git log origin/production
+git diff production..main
+ssh dev 'cd app && make test'
+ssh vagrant@localhost 'sudo systemctl restart x'
+kubectl --context kind-dev apply -f k8s/
+kubectl apply -f k8s/ --context minikube
+kubectl -n dev rollout restart deploy/api
+kubectl get pods -n prod
+kubectl exec deploy/api -- ls /app
+helm upgrade --install api ./chart --kube-context kind-test
+aws s3 cp s3://bucket/x .
+aws s3 sync dist/ s3://site
+scp host:/var/log/x .
+apt-cache search jq
+npm install -D typescript
+make install
+make install PREFIX=./out
+make install DESTDIR=/tmp/pkg
+cmake --install build --prefix ./out
+curl -X POST localhost:3000/x -d '{}'
+BASE=http://localhost:3000; curl -X POST "$BASE/api" -d '{}'
+curl "$API_URL/health"
+env | grep NODE
+find . -name '*.py' | while read f; do wc -l "$f"; done
+find . -name '*.orig' | while read f; do rm "$f"; done
+while read line; do echo "$line"; done < list.txt
+echo x > "$(git rev-parse --show-toplevel)/out.txt"
+cp a "$(dirname "$f")/b"
+tmp=$(mktemp -d); echo x > "$tmp/y"
+echo '{}' > .vscode/settings.json
+node scripts/build.js --env production
+terraform plan -var-file=prod.tfvars
+swift build
+swift package update
+cargo run --release
+rails s -e development
+export NODE_ENV=production
+k6 run --vus 10 load.js
+direnv status
+git apply --check -R x.patch
+export ENV=prod; echo $ENV
+CI=true npm test
+python scripts/check_config.py config/production.yml
+gh workflow list
 """
 
 

@@ -257,7 +257,7 @@ curl -s https://api.github.com/repos/psf/requests/releases/latest | jq -r .tag_n
 curl -fsSLO https://nodejs.org/dist/v20.11.0/node-v20.11.0-linux-x64.tar.xz
 curl -s -H "Authorization: Bearer $GITHUB_TOKEN" https://api.github.com/user
 curl -G https://api.example.com/search --data-urlencode 'q=a b'
-curl -X POST https://hooks.example.com/notify -d '{"text":"build done"}'
+curl -X POST http://localhost:9000/notify -d '{"text":"build done"}'
 curl --compressed -v https://example.com 2>&1 | grep '^<'
 wget -q --show-progress https://example.com/model.bin -O models/model.bin
 ping -c1 -W1 db.internal
@@ -281,7 +281,7 @@ kubectl get pods -n dev -o wide
 kubectl get deploy api -o jsonpath='{.spec.template.spec.containers[0].image}'
 kubectl logs -l app=api --tail=100 --since=10m
 kubectl exec -it deploy/api -- env
-kubectl set image deploy/api api=app:1.2.3
+kubectl --context kind-dev set image deploy/api api=app:1.2.3
 kubectl config use-context dev
 helm upgrade --install api ./chart -f values.dev.yaml --dry-run
 terraform plan -out=tfplan
@@ -303,7 +303,7 @@ ssh dev 'cd app && git log -1 && docker compose ps'
 scp dist/app.tar.gz deploy@staging.example.com:/srv/releases/
 rsync -avz --exclude node_modules ./dist/ deploy@staging.example.com:/srv/www/
 sudo apt-get update && sudo apt-get install -y jq shellcheck
-brew upgrade && brew cleanup -n
+brew outdated && brew cleanup -n
 which -a python3 && python3 -V
 echo "PATH=$PATH" && command -v cargo || echo missing
 export JAVA_HOME=$(/usr/libexec/java_home -v 17)

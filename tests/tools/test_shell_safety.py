@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -520,6 +521,35 @@ def test_a_verb_that_is_text_a_target_or_only_shown_is_ordinary(command: str) ->
 
 @pytest.mark.spec("J6")
 @pytest.mark.parametrize(
+    ("command", "kinds"),
+    [
+        ("rails db:migrate", set()),
+        ("RAILS_ENV=production rails db:migrate", {"cloud"}),
+        ("export RAILS_ENV=production; bin/rails db:migrate", {"cloud"}),
+        ("RAILS_ENV=production; RAILS_ENV=test rails db:migrate", set()),
+        ("env STAGE=prod bash -c './scripts/backfill.sh'", {"cloud"}),
+        (". ./.env.staging && node scripts/cleanup.js", set()),
+        ("DATABASE_URL=$PROD_DATABASE_URL node scripts/cleanup.js", {"cloud"}),
+        ("NODE_ENV=production npm run build", set()),
+        ("NODE_ENV=production npm run migrate", {"cloud"}),
+        ("KUBECONFIG=~/.kube/kind-dev kubectl apply -f k8s/", set()),
+        ("kubectl apply -f k8s/", {"cloud"}),
+    ],
+)
+def test_variables_that_decide_the_target_are_part_of_the_command(command: str, kinds: set[str]) -> None:
+    assert _kinds(command) == kinds
+
+
+@pytest.mark.spec("J6")
+def test_the_target_may_be_decided_by_the_shell_before_the_command() -> None:
+    there = replace(WHERE, environment={"AWS_PROFILE": "prod", "PATH": "/opt/prod/bin"})
+    assert _kinds("python scripts/backfill.py", there) == {"cloud"}
+    assert _kinds("AWS_PROFILE=dev python scripts/backfill.py", there) == set()
+    assert _kinds("python scripts/backfill.py", replace(WHERE, environment={"PATH": "/opt/prod/bin"})) == set()
+
+
+@pytest.mark.spec("J6")
+@pytest.mark.parametrize(
     "command",
     [
         "widgetctl rotate",
@@ -530,7 +560,7 @@ def test_a_verb_that_is_text_a_target_or_only_shown_is_ordinary(command: str) ->
         "env A=1 widget thing",
         "bash -c 'widget thing'",
         "find . -name x -exec widget {} thing ';'",
-        "ssh host.example 'widget thing'",
+        "ssh dev 'widget thing'",
         "x=widget; $x thing",
     ],
 )

@@ -87,6 +87,7 @@ _ELSEWHERE = (
     r"/\.ssh/?\Z|/\.aws\Z|/\.aws/\*\Z|/etc/g?shadow-?\Z|/etc/sudoers|/etc/ssl/private|/etc/kubernetes/admin\.conf"
     r"|/(?:var/)?run/secrets|/proc/[^/]+/environ\Z|/\.terraform\.d/credentials|(?:^|/)rclone\.conf\Z"
     r"|(?:^|/)perdure-keys\.json\Z|/ssh_host_\w{1,20}_key\Z"
+    r"|/\.env\.(?:prod|production|live)[\w.-]{0,20}\Z|/config/master\.key\Z"
     r"|/Login Data\Z|/logins\.json\Z|/key4\.db\Z|/[Cc]ookies(?:\.sqlite|\.binarycookies)?\Z|\.kdbx\Z|/wallet\.dat\Z"
 )
 # Searched in an absolute path with forward slashes.

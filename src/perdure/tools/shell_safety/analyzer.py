@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from perdure.tools.shell_safety.expand import ShellVariables
+from perdure.tools.shell_safety.expand import ShellVariables, production_variables
 from perdure.tools.shell_safety.interpreters import SHELLS, code_of, language_of, read_code, runs_stdin, shell_script
 from perdure.tools.shell_safety.invocation import (
     Invocation,
@@ -78,6 +78,10 @@ _EVALUATES_INDEX = word_set("printf test [ [[ read mapfile readarray unset decla
 _INDEX_THAT_RUNS = re.compile(r"^\w{1,200}\[.{0,200}?(?:\$\(|`)", re.S)
 # Variables whose value is run as a command.
 _RUN_VARIABLES = word_set("GIT_SSH_COMMAND GIT_PAGER GIT_EDITOR PAGER MANPAGER EDITOR VISUAL PROMPT_COMMAND LESSOPEN")
+# Programs that hand variables to the command they run, and programs whose output is a list of paths or processes.
+_SET_VARIABLES = word_set("env sudo doas cross-env dotenv")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_LISTS = word_set("pgrep pidof lsof find gfind")
 MAX_STEPS = 2_500
 _MAX_DEPTH = 24
 _MAX_ITEMS = 8
@@ -193,6 +197,7 @@ class _CommandAnalyzer:
     def analyze(self, text: str, scope: ShellVariables) -> None:
         """Analyze a command. Raises Unreadable over budget; `dangers` then has the findings so far."""
         scope.assign("PWD", [self._zones.folder or UNKNOWN])
+        scope.inherit_targets()
         self._parsed(text, _Frame(scope))
         for name in [n for n in self._functions if n not in self._called_functions]:
             unknown = scope.child()
@@ -340,6 +345,7 @@ class _CommandAnalyzer:
             tuple(reads),
             frame.upstream,
             frame.is_background,
+            (*scope.targets(), *production_variables(node)),
         )
         return self._run(invocation, inner, fields[0])
 
@@ -451,11 +457,12 @@ class _CommandAnalyzer:
             scope.arguments = [*scope.arguments[:1], *scope.arguments[2:]]
         elif run.name in _READING:
             for name in [o for o in run.operands if re.fullmatch(r"\w+", o)] or ["REPLY"]:
-                # `pgrep -f server | while read pid`: the processes are known by name.
-                is_process = bool(run.upstream) and run.upstream[0] in ("pgrep", "pidof", "lsof")
-                scope.assign(name, [(run.stdin or UNKNOWN).split("\n")[0] if is_process else UNKNOWN])
+                # `find / -name x | while read file`: paths and processes are known by name.
+                is_listed = bool(run.upstream) and run.upstream[0] in _LISTS
+                scope.assign(name, [(run.stdin or UNKNOWN).split("\n")[0] if is_listed else UNKNOWN])
         elif run.name in ("source", "."):
             scope.is_open = True
+            scope.add_target("source", "".join(run.operands[:1]))
         elif run.name == "alias":
             for name, sign, value in (a.partition("=") for a in run.args):
                 if sign and value.strip():
@@ -517,7 +524,9 @@ class _CommandAnalyzer:
                 self._script(inner, run, frame)
             elif inner.words:
                 typed, *rest = inner.words
-                words = Invocation(program_of(typed), tuple(rest), self._zones, inner.stdin, upstream=run.upstream)
+                assigned = [a for a in run.args if _ASSIGNMENT.match(a)] if run.name in _SET_VARIABLES else ()
+                words = replace(run, name=program_of(typed), args=tuple(rest), zones=self._zones, stdin=inner.stdin)
+                words = replace(words, writes=(), reads=(), environment=(*run.environment, *assigned))
                 elevated_by = frame.elevated_by or (run.summary if run.name in ROOT_PROGRAMS else "")
                 is_own = frame.is_own or inner.is_own
                 self._run(words, replace(frame.deeper(), elevated_by=elevated_by, is_own=is_own), typed)

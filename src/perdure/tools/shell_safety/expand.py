@@ -6,12 +6,15 @@ import re
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 
-from perdure.tools.shell_safety.parse import Literal, Substitution, Variable, Word
+from perdure.tools.shell_safety.parse import Literal, Simple, Substitution, Variable, Word
+from perdure.tools.shell_safety.targets import DECIDING_VARIABLE, names_production
 from perdure.tools.shell_safety.types import DEFAULTED, SECRET, UNKNOWN, Budget, word_set
 
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|PAT)(?:_|$)|APIKEY|_PASS$", re.I)
 _MAX_FIELDS = 64
 _MAX_INDEX_DIGITS = 6
+_MAX_TARGETS = 20
+_MAX_TARGET_CHARS = 200
 _RUN_TIME = word_set("# ? $ ! - RANDOM SECONDS BASHPID PPID UID EUID LINENO HOSTNAME PWD OLDPWD")
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -26,6 +29,8 @@ class ShellVariables:
         self._home = home
         self._budget = budget
         self._set: ChainMap[str, list[str]] = ChainMap()
+        # The variables that decide what commands work on, by name; empty where another value was assigned.
+        self._targets: ChainMap[str, str] = ChainMap()
         self.arguments: list[str] = []
         # After a `source`, names that were not assigned may still be set.
         self.is_open = environment is None
@@ -37,11 +42,29 @@ class ShellVariables:
             self._set[name] = [*before, *values]
         else:
             self._set[name] = ["".join((*before[:1], *values[:1])), *before[1:]]
+            self.add_target(name, self._set[name][0])
+
+    def add_target(self, name: str, value: str) -> None:
+        """Note a variable that decides what commands work on: by its name, or because its value names production."""
+        is_target = bool(value) and (DECIDING_VARIABLE.match(name[:_MAX_TARGET_CHARS]) or names_production(value))
+        if name in self._targets or (is_target and len(self._targets.maps[0]) < _MAX_TARGETS):
+            self._targets[name] = value[:_MAX_TARGET_CHARS] if is_target else ""
+
+    def inherit_targets(self) -> None:
+        """Note the variables of the environment that decide what commands work on, where one names production."""
+        for name, value in (self._environment or {}).items():
+            if names_production(value) and DECIDING_VARIABLE.match(name):
+                self.add_target(name, value)
+
+    def targets(self) -> tuple[str, ...]:
+        """Return the variables that decide what a command works on, as `NAME=value`."""
+        return tuple(f"{name}={value}" for name, value in self._targets.items() if value) if self._targets else ()
 
     def child(self) -> ShellVariables:
         """Return the scope of a subshell, which ends before this one continues, so nothing is copied."""
         other = ShellVariables(self._environment, self._home, self._budget)
         other._set = self._set.new_child()
+        other._targets = self._targets.new_child()
         other.arguments = self.arguments
         other.is_open = self.is_open
         return other
@@ -139,3 +162,9 @@ class ShellVariables:
             self._budget.spend_chars(len(text) * len(choices))
             pending = [text[: match.start()] + c + text[match.end() :] for c in choices] + pending
         return done + pending
+
+
+def production_variables(node: Simple) -> list[str]:
+    """Return the variables in a command that name a system that others use: `psql "$PROD_DATABASE_URL"`."""
+    words = (*node.words, *(w for a in node.assignments for w in a.values))
+    return [f"${p.name}" for w in words for p in w.parts if isinstance(p, Variable) and names_production(p.name)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from perdure.tools.shell_safety.paths import PathZones, ShellPath
+from perdure.tools.shell_safety.targets import names_development, names_production
 from perdure.tools.shell_safety.types import TOO_LONG, Unreadable, strip_taints, word_list
 
 _SUMMARY_CHARS = 160
@@ -29,6 +30,8 @@ class Invocation:
     # Names of the programs before it in the pipeline.
     upstream: tuple[str, ...] = ()
     is_background: bool = False
+    # Variables that decide what it works on, as `NAME=value`, and names of variables in its words.
+    environment: tuple[str, ...] = ()
 
     @cached_property
     def options(self) -> tuple[str, ...]:
@@ -92,6 +95,16 @@ class Invocation:
     def starts(self, *words: str) -> bool:
         """Return whether the operands start with these words, as a sub-command does."""
         return self.operands[: len(words)] == words
+
+    @cached_property
+    def production_targets(self) -> tuple[str, ...]:
+        """The arguments and variables that name a system that others use."""
+        return tuple(text for text in (*self.args, *self.environment) if names_production(text))
+
+    @cached_property
+    def is_for_development(self) -> bool:
+        """Whether a word or variable names a system of one developer, and none names one that others use."""
+        return not self.production_targets and any(names_development(a) for a in (*self.args, *self.environment))
 
     def classify(self, path: str) -> ShellPath:
         return self.zones.classify(path)

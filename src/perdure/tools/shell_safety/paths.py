@@ -59,6 +59,11 @@ _STARTUP = re.compile(
     r"|/\.config/(?:fish|autostart|systemd|gcloud|gh|git)(?:/|\Z)|/Library/Launch(?:Agents|Daemons)(?:/|\Z)"
     r"|/(?:var/)?spool/cron(?:/|\Z)"
 )
+# Files of a project that an editor or an agent runs by itself, or that say what an agent may do.
+_RUN_BY_TOOLS = re.compile(
+    r"/\.vscode/tasks\.json\Z|/\.(?:claude|gemini|codex|cursor)/(?:settings[\w.]{0,20}|config|hooks|mcp)\.(?:json|toml)\Z"
+    r"|/\.mcp\.json\Z"
+)
 # Longer absolute paths are not resolved.
 _MAX_PATH_CHARS = 1_024
 # May be read without approval, but not sent away.
@@ -255,6 +260,8 @@ class PathZones:
         if not (is_ours or self._is_beside_workspace(path)) and _MADE_BY_MKTEMP.match(path):
             return "fresh"
         if _STARTUP.search(path) and (not inside or self.workspace in (self.home, "/")):
+            return "startup"
+        if _RUN_BY_TOOLS.search(path):
             return "startup"
         if (inside or at_home) and _OWN_RULES.search(path):
             return "own"

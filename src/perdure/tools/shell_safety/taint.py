@@ -176,6 +176,14 @@ def _wget(run: Invocation, files: Mapping[str, str]) -> str:
     return DOWNLOADED if is_printed or run.value_of("-O", "-qO", "--output-document") in ("-", "/dev/stdout") else ""
 
 
+def _git(run: Invocation, files: Mapping[str, str]) -> str:
+    return run.zones.workspace or PROGRAM if "--show-toplevel" in run.args else PROGRAM
+
+
+def _dirname(run: Invocation, files: Mapping[str, str]) -> str:
+    return "\n".join(posixpath.dirname(o) or "." for o in run.operands)
+
+
 _Output = Callable[[Invocation, Mapping[str, str]], str]
 _SPECIAL: dict[str, _Output] = {
     "echo": _echo,
@@ -183,6 +191,8 @@ _SPECIAL: dict[str, _Output] = {
     "cat": _cat,
     "bat": _cat,
     "find": _find,
+    "git": _git,
+    "dirname": _dirname,
     "fd": lambda run, files: UNKNOWN,
     "ls": lambda run, files: "\n".join(run.operands) if run.operands and not run.has("-l") else UNKNOWN,
     "env": _environment,

@@ -68,7 +68,7 @@ KINDS: dict[str, Kind] = {
     "users": Kind("it changes accounts, groups or passwords"),
     "security": Kind("it disables protection or logging", is_lasting=False),
     "kernel": Kind("it changes the running kernel or what is mounted"),
-    "packages": Kind("it removes or replaces software of the machine"),
+    "packages": Kind("it installs, removes or replaces software of the machine"),
     "git-discard": Kind("it discards uncommitted work", "Commit or stash it first (git stash)."),
     "git-rewrite": Kind("it removes branches or rewrites history", "Make a new commit or branch instead."),
     "git-push": Kind("it overwrites or deletes what others see", "Push a new branch instead."),

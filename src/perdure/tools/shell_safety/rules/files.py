@@ -11,7 +11,7 @@ from perdure.tools.shell_safety.paths import ShellPath
 from perdure.tools.shell_safety.rules.outputs import tar_archive, written_paths
 from perdure.tools.shell_safety.rules.rule import RiskRule, both, is_help, option, unless
 from perdure.tools.shell_safety.taint import paths_of_find
-from perdure.tools.shell_safety.types import Danger, strip_taints, word_set
+from perdure.tools.shell_safety.types import DECODED, PROGRAM, Danger, strip_taints, word_set
 
 _TREE_DELETERS = word_set("rimraf rimraf-cli del-cli deltree rmtree srm")
 _MAX_PATH_CHARS = 200
@@ -19,6 +19,8 @@ _SCRATCH_ROOT = re.compile(r"/(?:private/)?(?:tmp|var/tmp|var/folders|dev/shm)/?
 # Below the first folder of the system, such as /srv/app or /etc/nginx.
 _BELOW_SYSTEM = re.compile(r"/[^/]+/[^/]")
 _DELETES_BELOW_SYSTEM = "it deletes files outside the workspace, in a folder of the system"
+# A folder that a program prints: `$(python3 -m site --user-site)/x.py`.
+_COMPUTED_FOLDER = re.compile(f"[^/]{{0,200}}[{PROGRAM}{DECODED}][^/]{{0,200}}/")
 _DATABASE = re.compile(r"(?<!test)(?<!tmp)(?<!temp)(?<!cache)(?<!dev)\.(?:db|sqlite3?|mdb)\Z", re.I)
 _SITE_FOLDER = re.compile(r"/(?:public|public_html|www|wwwroot|htdocs|html)\Z")
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
@@ -58,6 +60,8 @@ def delete_dangers(run: Invocation) -> Iterator[Danger]:
 
 def _publishes_build(run: Invocation) -> bool:
     """Match `rsync --delete build/ public/`: both folders of the workspace are generated."""
+    if any(":" in o for o in run.operands):
+        return False
     *sources, target = map(run.classify, run.operands or ("",))
     is_generated = bool(sources) and all(s.is_artefact for s in sources)
     return is_generated and target.zone == "workspace" and bool(_SITE_FOLDER.search(target.path))
@@ -148,6 +152,9 @@ def write_dangers(run: Invocation) -> Iterator[Danger]:
         kind = run.zones.written_kind(location)
         if kind == "write-outside" and path in preserved:
             kind = "system-files" if zone == "home" and run.name == "mv" else None
+        if kind is None and _COMPUTED_FOLDER.match(path):
+            yield Danger("write-outside", _describe_write(run, path), "where it writes is only known at run time")
+            continue
         if (
             kind is None
             and path in run.writes

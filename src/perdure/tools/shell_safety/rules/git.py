@@ -35,6 +35,8 @@ def _discards(run: Invocation) -> bool:
         return sub.operands[:1] == ("remove",) and sub.has("-f", "--force")
     if name == "submodule":
         return sub.operands[:1] == ("deinit",) and sub.has("-f", "--force")
+    if name == "apply":
+        return sub.has("-R", "--reverse") and not sub.has("--check", "--stat", "--numstat", "--cached")
     return (name == "read-tree" and sub.has("--reset")) or (name == "checkout-index" and sub.has("-f"))
 
 
@@ -90,6 +92,21 @@ def _overwrites_remote(run: Invocation) -> bool:
     return name in ("send-pack", "svn") and (sub.has("--force") or "dcommit" in sub.operands)
 
 
+# Branches and remotes that a deployment follows.
+_DEPLOYED = re.compile(
+    r"(?:prod|prd|production|live|deploy(?:ment)?|gh-pages|heroku|dokku|piku)(?:[/-].{0,200})?\Z", re.I
+)
+
+
+def _releases(run: Invocation) -> bool:
+    """Match a push of every tag, which start releases, and one to a branch or remote that is deployed."""
+    name, sub = git_subcommand(run)
+    if name != "push" or sub.has("-n", "--dry-run"):
+        return False
+    refs = [o.rpartition(":")[2].removeprefix("refs/heads/") for o in sub.operands[1:]]
+    return sub.has("--tags", "--follow-tags") or any(_DEPLOYED.match(word) for word in (*sub.operands[:1], *refs))
+
+
 # Settings that disable checks, or whose value Git runs or trusts.
 _RISKY_SETTING = re.compile(
     r"core\.(?:hookspath|fsmonitor|sshcommand|pager|editor|askpass|gitproxy)|.*\.sslverify|credential\.|.*\.insteadof"
@@ -130,6 +147,7 @@ RULES = (
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
     RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_dry_run), "bfg --delete-files id_rsa"),
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
+    RiskRule("publish", "git", _releases, "git push origin --tags"),
     RiskRule("security", "git", _changes_risky_setting, "git config http.sslVerify false"),
     RiskRule("write-outside", "git", _changes_user_config, "git config --global alias.st status"),
     RiskRule("git-push", "jj", lambda r: r.has("--deleted"), "jj git push --deleted"),

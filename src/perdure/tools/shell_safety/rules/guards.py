@@ -17,6 +17,7 @@ from itertools import islice, takewhile
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import is_dry_run, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
+from perdure.tools.shell_safety.targets import MODE_VARIABLE, names_production
 from perdure.tools.shell_safety.types import KINDS, Danger, word_set
 
 # Names that end in what the tool does with files: `djlint`, `gofumpt`, `yaml-language-server`, `csv2json`.
@@ -71,8 +72,6 @@ class GuardedProgram:
 
 # Kinds of guarded programs that work on what belongs to others as well.
 _OF_OTHERS = word_set("cloud database commitment credentials firmware")
-# Systems that others use, by name.
-PRODUCTION = re.compile(r"(?:^|[^a-z0-9])(?:prod|production|live)(?:[^a-z]|\Z)", re.I)
 
 
 @cache
@@ -124,6 +123,8 @@ _CHANGES = _DESTROYS | word_set(
     "regenerate"
 )
 _OPENS = word_set("expose grant invite impersonate funnel")
+# Verbs that let files of the project run code by themselves: `direnv allow`, `mise trust`.
+_TRUSTS = word_set("trust allow permit")
 _PUBLISHES = word_set("publish unpublish yank deploy promote upload broadcast submit")
 _PUSHES = word_set("push retire redeploy undeploy")
 # Parts of the name of a target that only builds or checks, or works on this machine.
@@ -136,6 +137,18 @@ _RUNS_TARGETS = word_set(
     "make gmake bmake just task doit inv invoke rake mage ninja bazel redo tup scons waf ant phing grunt gulp jake "
     "robo nox tox please plz moon turbo pants buck buck2 concurrently run-s run-p"
 )
+_MANAGERS = word_set("npm yarn pnpm bun")
+# Programs that run code of the project.
+_RUNS_CODE = _MANAGERS | word_set(
+    "python python3 node ruby php perl bash sh zsh deno tsx ts-node go cargo java dotnet rails rake mix flask composer "
+    "django-admin manage.py artisan console symfony wp drush gradle gradlew mvn mvnw sbt lein elixir Rscript julia lua"
+)
+# Parts of the names of tasks that build or look, and of those that start the program, which a mode is for.
+_BUILDS = _DEVELOPS | word_set(
+    "tests spec specs start server dist bundle pack precompile assets digest preview plan status list show view logs "
+    "log diff config types storybook typecheck help version ci clean deps routes info"
+)
+_RUNS_PROGRAM = word_set("release index main worker")
 _COMMITS = word_set("send sendtoaddress sendmany sendrawtransaction pay purchase buy rent withdraw bid tweet reply")
 # Words that may name a thing as well: `payments list` only reads.
 _NOUNS = {
@@ -154,6 +167,7 @@ _KIND_BY_VERB = {
     **_NOUNS,
     **dict.fromkeys(_DESTROYS, "cloud"),
     **dict.fromkeys(_OPENS, "exposure"),
+    **dict.fromkeys(_TRUSTS, "environment"),
     **dict.fromkeys(_PUBLISHES, "publish"),
     **dict.fromkeys(_COMMITS, "commitment"),
 }
@@ -199,12 +213,14 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
     if is_help(run) or is_dry_run(run):
         return
     guard = guards().get(run.name)
-    if guard is not None:
+    if run.production_targets and _acts_on_target(run, is_script=is_script):
+        yield Danger("cloud", run.summary, f"it may change a system that others use ({run.production_targets[0]})")
+    elif guard is not None:
         if not _is_harmless(run, guard):
             yield _guarded(run, guard)
     elif (operands := _names().get(run.name)) in ("commands", "targets"):
         first = _verb((_words(run) or ("",))[0])
-        if operands == "commands" and first in _DESTROYS | _PUBLISHES | _COMMITS | {"transfer"}:
+        if operands == "commands" and first in _DESTROYS | _PUBLISHES | _COMMITS | _TRUSTS | {"transfer"}:
             yield Danger(_KIND_BY_VERB[first], run.summary)
         elif _is_published(run):
             yield Danger("publish", run.summary)
@@ -215,6 +231,22 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
             yield Danger(kind, run.summary)
         elif not (is_own or _develops(run)):
             yield unknown_program(run.name, run.summary)
+
+
+def _acts_on_target(run: Invocation, *, is_script: bool) -> bool:
+    """Return whether code of the project may change the system that is named, rather than build for it."""
+    if not (is_script or run.name in _RUNS_CODE or run.name in _RUNS_TARGETS):
+        return False
+    # `npm ci --production` leaves packages out.
+    targets = [t for t in run.production_targets if not (t in ("--production", "--prod") and run.name in _MANAGERS)]
+    parts = {part.lower() for word in (run.name, *_words(run)) for part in _PARTS.findall(word[:200])}
+    is_mode = all(MODE_VARIABLE.match(t) for t in targets)
+    module = "".join(run.operands[:1]) if "-m" in run.args[:2] else ""
+    return (
+        bool(targets)
+        and not is_local_tool(module)
+        and parts.isdisjoint(_BUILDS | _RUNS_PROGRAM if is_mode else _BUILDS)
+    )
 
 
 def _is_published(run: Invocation) -> bool:
@@ -231,6 +263,9 @@ def _is_published(run: Invocation) -> bool:
 
 def _is_harmless(run: Invocation, guard: GuardedProgram) -> bool:
     if guard.kind != "exposure" and _is_emulated(run):
+        return True
+    # The packages of a container are its own.
+    if guard.kind == "packages" and run.zones.workspace is None:
         return True
     return _is_free(run, guard) or (guard.may_read and _reads(run) and not _prints_secret(run, guard.kind))
 
@@ -280,10 +315,19 @@ def _words(run: Invocation) -> tuple[str, ...]:
     return tuple(islice(words, _LOOKED_AT))
 
 
+def _is_served_elsewhere(run: Invocation) -> bool:
+    """Return whether the containers are on another machine: `docker -H ssh://host`, `docker --context prod`."""
+    before = Invocation(run.name, tuple(takewhile(lambda a: a not in ("run", "exec", "compose"), run.args)), run.zones)
+    hosts = [
+        h for h in before.all_values_of("-H", "--host") if re.match(r"(?:tcp|ssh)://", h) and not LOCAL_URL.match(h)
+    ]
+    return bool(hosts) or any(map(names_production, before.all_values_of("-c", "--context")))
+
+
 def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
-    if guard.kind in _OF_OTHERS and any(PRODUCTION.search(a[:200]) for a in run.args):
+    if guard.kind in _OF_OTHERS and run.production_targets:
         return False
-    if guard.kind == "containers" and "--push" in run.options:
+    if guard.kind == "containers" and ("--push" in run.options or _is_served_elsewhere(run)):
         return False
     if any(o in guard.free for o in run.options):
         return True

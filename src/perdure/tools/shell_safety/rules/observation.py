@@ -129,7 +129,8 @@ def _loads(run: Invocation) -> bool:
     """Match a load test of another machine; the targets of `vegeta attack` are in its input or in a file."""
     if run.name == "vegeta" and run.starts("attack"):
         return _LOCAL_TARGET.search(" ".join((*run.args, run.stdin or ""))[:2_000]) is None
-    return any(re.match(r"https?://", o) and not LOCAL_URL.match(o) for o in run.operands)
+    addresses = (re.search(r"https?://\S{1,200}", a[:500]) for a in run.args)
+    return any(address is not None and not LOCAL_URL.match(address.group()) for address in addresses)
 
 
 def _floods(run: Invocation) -> bool:

@@ -48,7 +48,8 @@ _OUTPUT_OPTIONS: dict[str, tuple[str, ...]] = {
         "pip pip3": "-t --target --prefix --root",
         "uv": "--target --prefix",
         "cargo": "--target-dir",
-        "cmake": "-B",
+        "cmake": "-B --prefix --install-prefix",
+        "meson": "--prefix --destdir",
         "make gmake ninja": "-C --directory",
     }.items()
 }
@@ -157,6 +158,12 @@ def _npm(run: Invocation) -> Iterator[str]:
         yield from run.all_values_of("--prefix")
 
 
+def _make(run: Invocation) -> Iterator[str]:
+    """Yield the folders that `make install PREFIX=/usr` is given as variables."""
+    if any("install" in o for o in run.operands):
+        yield from (value for _, sign, value in (o.partition("=") for o in run.operands) if sign and "/" in value)
+
+
 def _ssh_keygen(run: Invocation) -> Iterator[str]:
     if not run.has("-l", "-y", "-F", "-R", "-B", "-e", "-i", "-H", "-L"):
         yield from run.all_values_of("-f")
@@ -230,6 +237,8 @@ _SPECIAL: dict[str, Callable[[Invocation], Iterator[str]]] = {
     "7za": _seven_zip,
     "git": _git,
     "npm": _npm,
+    "make": _make,
+    "gmake": _make,
     "ssh-keygen": _ssh_keygen,
     "sqlite3": _sqlite,
     "split": _split,

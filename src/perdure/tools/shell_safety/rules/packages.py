@@ -119,6 +119,21 @@ def _adds_extension(run: Invocation) -> bool:
     return (is_url and run.name != "helm") or words[:2] in (("extension", "install"), ("plugin", "install"))
 
 
+def _adds_plugin(run: Invocation) -> bool:
+    return any(re.match(r"--install-(?:extension|plugin)|--add-mcp\Z|-installPlugins\Z", o) for o in run.options) or (
+        run.operands[:1] == ("installPlugins",)
+    )
+
+
+def _installs_globally(run: Invocation) -> bool:
+    """Match packages that are installed for the user or the machine, not for the project."""
+    if is_help(run) or not any(o in ("install", "i", "add", "update", "upgrade") for o in run.operands[:2]):
+        return False
+    if run.name in ("pip", "pip3", "uv"):
+        return run.has("--break-system-packages", "--user", "--system")
+    return run.has("-g", "--global", "--location") or run.operands[:1] == ("global",)
+
+
 # Variables that make programs load libraries or run files.
 _INJECTS = word_set(
     "LD_PRELOAD LD_AUDIT PYTHONSTARTUP PERL5DB BASH_ENV PROMPT_COMMAND ZDOTDIR GIT_EXTERNAL_DIFF GIT_SSH "
@@ -196,6 +211,13 @@ RULES: tuple[RiskRule, ...] = (
         _changes_source,
         "npm config set registry http://packages.example",
     ),
+    RiskRule(
+        "package-source",
+        "code code-insiders codium cursor windsurf idea pycharm webstorm goland clion",
+        _adds_plugin,
+        "code --install-extension somebody.tool",
+    ),
+    RiskRule("packages", "npm yarn pnpm bun pip pip3 uv", _installs_globally, "npm install -g somebody-cli"),
     RiskRule(
         "package-source",
         "cargo",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.paths import ShellPath
-from perdure.tools.shell_safety.rules.guards import PRODUCTION, is_local_tool
+from perdure.tools.shell_safety.rules.guards import is_local_tool
 from perdure.tools.shell_safety.rules.rule import RiskRule, git_subcommand, is_dry_run, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.types import DECODED, Danger, has_taint, word_list, word_set
@@ -176,8 +176,8 @@ def _is_elsewhere_served(run: Invocation) -> bool:
         hosts += [o for o in run.operands[:1] if re.fullmatch(r"[\w-]+(?:\.[\w-]+)+(?::\d+)?(?:/\S*)?", o)]
     if run.name == "sqlplus":
         hosts += [o.rpartition("@")[2].lstrip("/") for o in run.operands[:2] if "@" in o]
-    names = [a for a in run.args if " " not in a and len(a) < 200]
-    return not all(map(_is_near, hosts)) or any(PRODUCTION.search(a) for a in names)
+    hosts += [value for name, _, value in (e.partition("=") for e in run.environment) if name.endswith(("HOST", "URL"))]
+    return not all(map(_is_near, hosts)) or bool(run.production_targets)
 
 
 def _reads_cache(run: Invocation) -> bool:
@@ -278,15 +278,6 @@ def _sets_default(run: Invocation) -> bool:
     return run.operands[:1] in (("default",), ("set",), ("install",), ("uninstall",))
 
 
-_MIGRATES = re.compile(r"(?:migrate|loaddata|flush|db|seed|rollback|dbshell|sqlflush)(?::\S{1,80}|\Z)")
-
-
-def _migrates_production(run: Invocation) -> bool:
-    """Match a task of a web framework on data, with an argument that names production."""
-    has_task = any(_MIGRATES.match(o) for o in run.operands[:3])
-    return has_task and any(PRODUCTION.search(a[:200]) for a in run.args) and not is_dry_run(run)
-
-
 def _sends_mail(run: Invocation) -> bool:
     return "sendtestemail" in run.operands[:2] and not is_help(run)
 
@@ -343,12 +334,6 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule("kill", "renice", lambda r: r.has("-u", "-g") or "1" in r.operands, "renice -n -20 -p 1"),
     RiskRule("system-files", "hostname", lambda r: bool(r.operands), "hostname other"),
-    RiskRule(
-        "database",
-        "python python3 manage.py php rails rake flask mix",
-        _migrates_production,
-        "python manage.py migrate --database=production",
-    ),
     RiskRule(
         "commitment", "python python3 manage.py django-admin", _sends_mail, "python manage.py sendtestemail a@b.example"
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.guards import PRODUCTION
 from perdure.tools.shell_safety.rules.rule import (
     RiskRule,
     any_command,
@@ -15,7 +14,8 @@ from perdure.tools.shell_safety.rules.rule import (
     is_help,
     unless,
 )
-from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, LOCAL_URL, changes_service
+from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, LOCAL_URL, changes_service, ssh_command
+from perdure.tools.shell_safety.targets import names_development
 from perdure.tools.shell_safety.types import has_taint, word_set
 
 _HOST_MOUNT = re.compile(
@@ -98,8 +98,9 @@ def _applies_url(run: Invocation) -> bool:
 
 
 _HOST_ACCESS = re.compile(r"(?:privileged|host(?:PID|IPC|Network))\"?:\s{0,3}true|hostPath\"?:")
-# Usual on a development cluster.
-_KUBE_CHANGES = word_set("apply create edit set label annotate rollout exec run cp expose")
+_KUBE_CHANGES = word_set(
+    "apply create edit set label annotate rollout run expose scale patch replace autoscale debug attach"
+)
 
 
 def _kube(run: Invocation) -> bool:
@@ -114,13 +115,28 @@ def _kube(run: Invocation) -> bool:
     manifest = f"{run.stdin or ''} {run.value_of('--overrides') or ''}"
     if words[:1] in (("apply",), ("create",), ("run",)) and _HOST_ACCESS.search(manifest[:_MAX_POLICY_CHARS]):
         return True
-    if any(w in ("scale", "patch", "replace", "autoscale") for w in words[:1]):
-        return True
-    if any(w in _KUBE_CHANGES for w in words[:1]) and any(PRODUCTION.search(v) for v in values):
-        return True
     if words[:2] in (("create", "clusterrolebinding"), ("create", "rolebinding")) and "admin" in " ".join(run.args):
         return True
-    return "rollout" in words[:1] and "undo" in words
+    if words[:1] in (("scale",), ("patch",), ("replace",), ("autoscale",)) or (
+        words[:1] == ("rollout",) and "undo" in words
+    ):
+        return True
+    return not run.is_for_development and _changes_cluster(run, words)
+
+
+def _changes_cluster(run: Invocation, words: tuple[str, ...]) -> bool:
+    """Match what changes a cluster that is not known to be for development, or data of one that others use."""
+    if words[:1] == ("exec",):
+        return not _only_looks(" ".join(run.args[run.args.index("--") + 1 :]) if "--" in run.args else "")
+    if words[:1] == ("cp",):
+        return ":" in words[-1] or bool(run.production_targets)
+    is_read = words[:2] in (("rollout", "status"), ("rollout", "history"), ("set", "last-applied"))
+    return any(w in _KUBE_CHANGES for w in words[:1]) and not is_read
+
+
+def _helm(run: Invocation) -> bool:
+    """Match a release in a cluster that is not known to be for development."""
+    return any_command("install", "upgrade", "test")(run) and not (run.is_for_development or is_dry_run(run))
 
 
 def _makes_public(run: Invocation) -> bool:
@@ -199,19 +215,27 @@ def _ansible(run: Invocation) -> bool:
 
 def _only_looks(script: str) -> bool:
     """Whether every command of a short script is one that only looks."""
-    return all(_LOOKS.match(part) for part in re.split(r"&&|\|\||[;|\n]", script[:_MAX_POLICY_CHARS]) if part.strip())
+    if re.search(r">(?!\s*(?:/dev/null|&\d))", script[:_MAX_POLICY_CHARS]) or has_taint(script):
+        return False
+    return bool(script.strip()) and all(
+        _LOOKS.match(part) for part in re.split(r"&&|\|\||[;|\n]", script[:_MAX_POLICY_CHARS]) if part.strip()
+    )
 
 
 def _changes_host(run: Invocation) -> bool:
-    """Match a command with the rights of root on another machine, and one that changes a production host."""
-    host, *words = run.operands or ("",)
+    """Match a command that does not only look on another machine, unless that is one for development."""
+    host, words = ssh_command(run)
     script = " ".join(words)
-    if not script or LOCAL_URL.match(host):
+    if LOCAL_URL.match(host) or (not script and run.stdin is None):
         return False
-    is_root = re.search(r"(?:^|[;&|(\s])(?:sudo|doas|su)\s", f"{script} ") and not _only_looks(
-        re.sub(r"\b(?:sudo|doas)\s+(?:-\w+\s+)*", "", script)
-    )
-    return bool(is_root) or (PRODUCTION.search(host) is not None and not _only_looks(script))
+    if names_development(host):
+        return _is_root(script)
+    return not _only_looks(re.sub(r"\b(?:sudo|doas)\s+(?:-\w+\s+)*", "", script or run.stdin or ""))
+
+
+def _is_root(script: str) -> bool:
+    is_root = re.search(r"(?:^|[;&|(\s])(?:sudo|doas|su)\s", f"{script} ") is not None
+    return is_root and not _only_looks(re.sub(r"\b(?:sudo|doas)\s+(?:-\w+\s+)*", "", script))
 
 
 def _gradle_publishes(run: Invocation) -> bool:
@@ -229,6 +253,7 @@ RULES = (
     RiskRule("containers", "docker podman nerdctl", _docker_opens_host, "docker run --privileged -v /:/host alpine"),
     RiskRule("containers", "curl wget", _commands_runtime, "curl --unix-socket /run/docker.sock -X POST http://d/x"),
     RiskRule("cloud", "kubectl oc k", _kube, "kubectl delete namespace production"),
+    RiskRule("cloud", "helm", _helm, "helm upgrade --install shop ./chart"),
     RiskRule("remote-code", "kubectl oc k", _applies_url, "kubectl apply -f https://files.example/all.yaml"),
     RiskRule("cloud", "ssh autossh", _changes_host, "ssh web.example 'sudo systemctl restart nginx'"),
     RiskRule(

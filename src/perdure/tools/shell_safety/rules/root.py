@@ -25,10 +25,9 @@ _BY_PATH = word_set("cp mv ln mkdir rmdir touch chown chgrp chmod install tee rm
 _COMMANDS = {
     name: word_set(commands)
     for names, commands in {
-        "apt apt-get aptitude": "install update upgrade clean autoclean list search show policy check download",
-        "dnf yum microdnf zypper apk": "install in add update upgrade up refresh ref makecache check-update clean list "
-        "search se info",
-        "snap flatpak": "install list info find search refresh update",
+        "apt apt-get aptitude": "update clean autoclean list search show policy check download",
+        "dnf yum microdnf zypper apk": "refresh ref makecache check-update clean list search se info",
+        "snap flatpak": "list info find search",
         "systemctl": "status start restart reload try-restart enable daemon-reload reset-failed show cat is-active "
         "is-enabled list-units list-timers list-unit-files",
         "service rc-service": "status start restart reload",
@@ -48,7 +47,7 @@ _OPTIONS = {
     "ip6tables": ("-L", "-S"),
     "dpkg": ("-l", "-L", "-s", "-S"),
     "rpm": ("-q",),
-    "pacman": ("-Q", "-S", "-Sy", "-Syu"),
+    "pacman": ("-Q",),
 }
 
 

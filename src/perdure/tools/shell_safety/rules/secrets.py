@@ -181,6 +181,16 @@ def _prints_cluster_secret(run: Invocation) -> bool:
     return "get" in words[:3] and is_secret and run.has("-o", "--output", "--template")
 
 
+_SECRET_WORD = re.compile(r"(?:key|token|secret|passw|credential|auth)", re.I)
+
+
+def _stores_login(run: Invocation) -> bool:
+    """Match a login with a secret that is given in the command, which is stored in the user's home."""
+    is_login = any(o in ("login", "signin") for o in run.operands[:3])
+    has_secret = run.has("-p", "--password", "--token", "--with-token", "--api-key") or SECRET in (run.stdin or "")
+    return is_login and has_secret and not is_help(run)
+
+
 def _asks_metadata(run: Invocation) -> bool:
     return any(_METADATA.search(a[:300]) for a in run.args)
 
@@ -206,6 +216,13 @@ def _copies_a_home(run: Invocation) -> bool:
 
 
 RULES = (
+    RiskRule(
+        "credentials",
+        "docker podman nerdctl npm yarn gh glab helm az heroku gcloud vercel netlify fly flyctl oc argocd pulumi hf "
+        "huggingface-cli wandb crane skopeo oras buildah regctl cosign kaggle snowsql sentry-cli",
+        _stores_login,
+        'echo "$REGISTRY_PASSWORD" | docker login -u me --password-stdin',
+    ),
     RiskRule("credentials", "cp rsync scp zip tar bsdtar gtar", _copies_a_home, "tar czf home.tgz ~"),
     RiskRule(
         "credentials", f"kubectl oc k pass gopass {' '.join(_PRINTS_CREDENTIAL)}", _prints_credential, "gh auth token"
@@ -219,7 +236,10 @@ RULES = (
     RiskRule(
         "credentials",
         "grep egrep fgrep rg ag",
-        lambda r: r.upstream[-1:] in (("env",), ("printenv",)) and any(SECRET_NAME.search(o) for o in r.operands[:1]),
+        lambda r: (
+            r.upstream[-1:] in (("env",), ("printenv",), ("set",), ("export",))
+            and any(_SECRET_WORD.search(o) for o in r.operands[:1])
+        ),
         "printenv | grep -i token",
     ),
     RiskRule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),

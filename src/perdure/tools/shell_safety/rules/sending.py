@@ -10,7 +10,7 @@ from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
 from perdure.tools.shell_safety.types import FILE, PROGRAM, SECRET, word_list, word_set
 
 LOCAL_URL = re.compile(
-    r"(?:\w+://)?(?:[^@/]*@)?(?:localhost|127\.|0\.0\.0\.0|\[?::1\]?|host\.docker\.internal|[\w.-]+\.local\b)"
+    r"(?:\w+://)?(?:[^@/]*@)?(?:localhost|127\.|0\.0\.0\.0|\[?::1\]?|host\.docker\.internal|[\w.-]+\.local\b|:\d)"
 )
 _URL = re.compile(r"\w+://|[\w-]+(?:\.[\w-]+)+(?:[:/]|\Z)|localhost|\[?::1|:\d")
 DATA_OPTIONS = word_list(
@@ -24,6 +24,7 @@ _BULK_DATA = re.compile(r"\.(?:sql|dump|db|sqlite3?|mdb|bak|kdbx|pcap|csv\.gz|sq
 _ADDRESS = re.compile(r"(?:[^@/]*@)?(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]):", re.I)
 _PRIVATE_ADDRESS = re.compile(r"10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|127\.")
 _COPY_OPTIONS = word_list("-i -e -o -P -F -J -c -l -S --rsh --exclude --include --exclude-from --files-from --port")
+_COPIES = word_set("copy cp sync mv move rsync put copyto moveto mirror")
 _SOCKET_ADDRESS = re.compile(r"(?i)(?:tcp|udp|openssl|sctp|ssl|socks|proxy)[\w-]{0,20}\Z")
 _SSH_VALUE_LETTERS = "bBcDeEFIiJlLmOopPQRSwW"
 _REPOSITORY_URL = re.compile(r"\w+://|[\w.-]+@[\w.-]+:|[\w.-]+\.[a-z]{2,}:\S")
@@ -115,12 +116,12 @@ def changes_service(run: Invocation) -> bool:
         return bool(urls) or method == "DELETE"
     if method != "POST" and not run.all_values_of(*DATA_OPTIONS):
         return False
+    if not urls:
+        # The address is only known at run time: `curl -d "$TEXT" "$WEBHOOK_URL"`.
+        return True
     if any(_CHANGING_PATH.search(url[:500]) for url in urls):
         return True
-    has_login = run.has("-u", "--user", "-a", "--auth", "--oauth2-bearer", "--netrc", "-n") or any(
-        _LOGIN_HEADER.match(h) for h in (*run.all_values_of("-H", "--header"), *run.operands)
-    )
-    return has_login and not any(_READING_PATH.search(url[:500]) for url in urls)
+    return not any(_READING_PATH.search(url[:500]) for url in urls)
 
 
 def _relays_file(run: Invocation) -> bool:
@@ -131,12 +132,27 @@ def _relays_file(run: Invocation) -> bool:
     return is_file and any(not LOCAL_URL.match(h) for h in hosts)
 
 
-def _ssh_options(run: Invocation) -> Invocation:
-    """Return the invocation without the host and its command, whose options are not those of ssh."""
+def _host_index(run: Invocation) -> int:
     at = 0
     while at < len(run.args) and run.args[at].startswith("-"):
         option, attached = cluster_value(run.args[at], _SSH_VALUE_LETTERS)
         at += 2 if option and not attached else 1
+    return at
+
+
+def ssh_command(run: Invocation) -> tuple[str, tuple[str, ...]]:
+    """Return the host of `ssh`, and the command that runs there."""
+    at = _host_index(run)
+    words = run.args[at + 1 :]
+    while words and words[0].startswith("-"):
+        option, attached = cluster_value(words[0], _SSH_VALUE_LETTERS)
+        words = words[2:] if option and not attached else words[1:]
+    return "".join(run.args[at : at + 1]), words
+
+
+def _ssh_options(run: Invocation) -> Invocation:
+    """Return the invocation without the host and its command, whose options are not those of ssh."""
+    at = _host_index(run)
     after = run.args[at + 1 :]
     trailing = after if all(a.startswith("-") for a in after[:1]) else ()
     return Invocation("ssh", (*run.args[:at], *trailing), run.zones)
@@ -159,15 +175,14 @@ def copied_paths(run: Invocation) -> tuple[str, ...]:
 
 
 def _copies_away(run: Invocation) -> bool:
-    """Match copies of the whole workspace, of files outside it, of databases, or to a bare address."""
+    """Match copies to another machine or a cloud, but for what was built and for machines of a developer."""
     if run.name in ("sftp", "ftp") and re.search(r"^[ \t]*(?:m?put|reput)\b", run.stdin or "", re.M):
         return True
     *sources, target = copied_paths(run) or ("",)
     if run.name in ("rclone", "aws", "gsutil", "az", "s3cmd", "mc", "azcopy", "s5cmd", "gcloud"):
-        words = [
-            o for o in run.operands if o not in ("s3", "copy", "cp", "sync", "mv", "move", "rsync", "put", "storage")
-        ]
-        *sources, target = words or [""]
+        if _COPIES.isdisjoint(run.operands):
+            return False
+        *sources, target = [o for o in run.operands if o not in _COPIES and o not in ("s3", "storage")] or [""]
     if not re.search(r"\w:", target) or LOCAL_URL.match(target) or re.match(r"[A-Za-z]:\\", target):
         return False
     sources = [s for s in sources if not re.search(r"\w:", s)]
@@ -176,14 +191,13 @@ def _copies_away(run: Invocation) -> bool:
     address = _ADDRESS.match(target)
     if address is not None and sources and not _PRIVATE_ADDRESS.match(address[1]):
         return True
-    return any(_is_sensitive(run, source) for source in sources)
+    return not all(_is_built(run, source) for source in sources)
 
 
-def _is_sensitive(run: Invocation, source: str) -> bool:
-    location = run.classify(source)
-    is_everything = location.is_wide and location.path == run.zones.workspace
-    is_outside = location.zone in ("outside", "home", "system", "startup") and not location.is_scratch
-    return is_everything or is_outside or run.zones.is_private(source) or bool(_BULK_DATA.search(source))
+def _is_built(run: Invocation, source: str) -> bool:
+    """Return whether a file or folder was generated, and holds neither keys nor data."""
+    is_private = run.zones.is_private(source) or _BULK_DATA.search(source) is not None
+    return run.classify(source).is_artefact and not is_private
 
 
 def _pushes_to_url(run: Invocation) -> bool:

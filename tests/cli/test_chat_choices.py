@@ -433,8 +433,9 @@ def test_the_models_of_a_server_of_ones_own_are_checked_by_its_list(home: Path) 
 
 def test_a_scripted_conversation_sends_nothing_before_a_model_is_chosen(home: Path) -> None:
     with Simulator(models=("m-1",), script=["One.", "Two."]) as sim:
-        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
-        surface = ChatCommandContext(flags)
+        for name, value in (("model.base_url", sim.base_url), ("model.name", "m-1")):
+            assert CliRunner().invoke(cli, ["config", "set", name, value]).exit_code == 0
+        surface = ChatCommandContext({})
         surface.agent.chat("hello")
         session_id = surface.session_id
         surface.store.conversation_state(session_id or "").set(SCRIPTED_KEY, True)
@@ -442,7 +443,7 @@ def test_a_scripted_conversation_sends_nothing_before_a_model_is_chosen(home: Pa
         surface.store.close()
         asked = CliRunner().invoke(cli, ["chat", "--resume", "last", "-q", "more"])
         assert (asked.exit_code, "choose a model with /model" in asked.output) == (1, True)
-        with chatting(home, flags, session_id=session_id) as chat:
+        with chatting(home, {}, session_id=session_id) as chat:
             chat.see("A script took the part", "no model chosen")
             chat.type("go on\r")
             chat.see("Choose a model first")

@@ -91,9 +91,9 @@ def sharing(
     """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
     database, clock = WatchedDatabase(path), SystemClock()
     with SessionStore(StoreContext(database, FtsIndex(), clock, TimeIds(clock)), FileBlobStore(path)) as store:
-        parts = replace(b.parts, store=store, keep=run, settings=settings or b.parts.settings)
+        parts = replace(b.parts, store=store, run_blocking=run, settings=settings or b.parts.settings)
         agent = ConversationAgent(
-            parts, b.bridge, services=lambda live: EngineServices(settings=parts.settings.compression)
+            parts, b.loop_thread, services=lambda live: EngineServices(settings=parts.settings.compression)
         )
         yield agent, database
 
@@ -176,7 +176,7 @@ def test_nothing_is_written_on_the_event_loop(tmp_path: Path, name: str) -> None
     script, act = SITUATIONS[name]
     with (
         bench(tmp_path, *script, tools=[nothing], window=200_000) as b,
-        sharing(b, tmp_path / "perdure.db", run=b.parts.keep) as (agent, database),
+        sharing(b, tmp_path / "perdure.db", run=b.parts.run_blocking) as (agent, database),
     ):
         act(agent)
         calls = b.store.ledger.calls(agent.session_id or "")
@@ -279,7 +279,7 @@ def test_interrupts_while_a_compaction_is_stored_leave_one_that_is_whole(tmp_pat
                 outcomes.append("cancelled")
 
         with agent.lent(lease), busy_database(tmp_path / "perdure.db"):
-            b.bridge.run(interrupted())
+            b.loop_thread.run(interrupted())
         b.store.leases.release(lease)
         assert agent.session_id == b.store.get_compression_tip(agent.session_id or ""), "at hand is what is stored"
         assert agent.chat("go on") == "Fine."

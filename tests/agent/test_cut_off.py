@@ -145,7 +145,7 @@ def test_a_reply_that_another_attempt_wrote_whole_leaves_an_event_and_no_message
 def test_a_turn_that_is_finished_later_has_its_cut_reply_written_again(tmp_path: Path) -> None:
     with bench(tmp_path, SLOW, "one two three.") as b:
         _run_until_text(b, "count")
-        result = b.bridge.run(b.agent.afinish_turn())
+        result = b.loop_thread.run(b.agent.afinish_turn())
         assert result.final_response == "one two three."
         assert b.sim.violations == []
         assert b.sim.requests[-1].body["messages"][-1]["role"] == "user"

@@ -75,7 +75,7 @@ def test_a_compaction_of_ten_thousand_messages_never_blocks_the_event_loop(tmp_p
         history = [{"role": roles[n % 2], "content": f"part {n % 50}, please"} for n in range(MESSAGES)]
         b.store.append(session.id, history)
         agent = ConversationAgent(
-            b.parts, b.bridge, services=lambda live: EngineServices(summarize=summarize), session_id=session.id
+            b.parts, b.loop_thread, services=lambda live: EngineServices(summarize=summarize), session_id=session.id
         )
         agent.measure()
         probe = Probe()
@@ -88,7 +88,7 @@ def test_a_compaction_of_ten_thousand_messages_never_blocks_the_event_loop(tmp_p
             task.cancel()
             return report.outcome, threading.get_ident()
 
-        outcome, loop_thread = b.bridge.run(compress())
+        outcome, loop_thread = b.loop_thread.run(compress())
         agent.close()
     assert outcome == "compacted"
     assert set(asked_in) == {loop_thread}

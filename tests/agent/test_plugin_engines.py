@@ -256,6 +256,6 @@ def test_an_interrupt_does_not_wait_for_an_engine_that_blocks(tmp_path: Path) ->
             await asyncio.wait([compaction], timeout=10)
             return compaction.cancelled()
 
-        assert b.bridge.run(interrupted())
+        assert b.loop_thread.run(interrupted())
         assert b.agent.chat("and now?") == "Yes.", "the lease was released"
         may_end.set()

@@ -176,7 +176,7 @@ def test_an_interrupt_before_the_turn_has_begun_is_not_lost_and_what_was_said_is
         b.agent.chat("one")
         is_free = threading.Event()
         # The loop is busy: the turn is started, but cannot begin.
-        b.bridge.loop.call_soon_threadsafe(is_free.wait, 10)
+        b.loop_thread.loop.call_soon_threadsafe(is_free.wait, 10)
         turn = threads.submit(b.agent.run_conversation, "two")
         for _ in range(50):
             b.agent.interrupt()

@@ -225,11 +225,11 @@ def test_an_approval_is_asked_inline_and_what_was_being_typed_comes_back(tmp_pat
         chat.type("half a mess")
         chat.see("half a mess")
         answers: list[ApprovalAnswer | Refusal] = []
-        bridge = LoopThread()
+        loop_thread = LoopThread()
 
         def ask() -> None:
             request = ApprovalRequest("rm -rf build", "deletes a folder")
-            answers.append(bridge.run(chat.chat.questions.approve(request)))
+            answers.append(loop_thread.run(chat.chat.questions.approve(request)))
 
         asking = threading.Thread(target=ask)
         asking.start()

@@ -36,7 +36,7 @@ async def hub_without_sweep(folder: Path, sim: Simulator, store: SessionStore, *
     """A hub whose periodic tasks do not run: a message its queues forget is never found again."""
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
     settings = validate_settings({"model": model, "gateway": gateway})
-    shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=run_shielded)
+    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_shielded)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     try:
         yield hub

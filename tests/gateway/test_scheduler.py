@@ -39,7 +39,7 @@ async def hub_on(folder: Path, sim: Simulator, store: SessionStore, clock: FakeC
     """A hub whose periodic tasks run only when the test calls them."""
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
     settings = validate_settings({"model": model, "permissions": {"mode": "ask"}})
-    shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=run_shielded)
+    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_shielded)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=clock, ids=shared.ids)
     try:
         yield hub

@@ -57,7 +57,7 @@ class FlakyInbox(MessageInbox):
 async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
     settings = validate_settings({"model": model})
-    shared = Shared(settings, home=folder, store=store, bridge=RunningLoop(), keep=run_shielded)
+    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_shielded)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     await hub.start()
     chat = ChatKey("http", User("ann"))

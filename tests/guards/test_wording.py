@@ -12,7 +12,7 @@ NARRATIVE_NAMES = frozenset(
     """told said heard asked taken made found given kept known shown seen wanted held left gone opened joined fitted
     begun answered spoken noted meant place places""".split()  # noqa: SIM905
 )
-MAX_NARRATIVE_NAMES_PER_10_000 = 20
+MAX_NARRATIVE_NAMES_PER_10_000 = 10
 # A story's words in place of a specification's.
 NARRATIVE_WORDS = re.compile(
     r"\b(?:said|says?|told|tells?|heard|hears?|spoken?|stands?|stood|nobody|anybody|somebody|everybody|whoever)\b"

@@ -18,7 +18,7 @@ import pytest
 from perdure.core.errors import ConfigError, ProviderError
 from perdure.core.events import TextDelta
 from perdure.core.messages import Message, user
-from perdure.providers.local import LocalModel, LocalServers, find_weights, packaged_weights
+from perdure.providers.local import FIT_FOR, LocalModel, LocalServers, find_weights, packaged_weights
 from perdure.providers.model_probe import EndpointInfo
 from perdure.providers.types import ApiMode, ModelRequest, Reply
 from support.local import N_CTX, needs_local
@@ -81,8 +81,8 @@ def test_it_tells_its_window(model: LocalModel) -> None:
 @needs_local
 def test_it_says_what_it_is_fit_for_and_takes_no_tools(model: LocalModel) -> None:
     assert model.can_call_tools is False
-    assert "very small model" in model.fit_for
-    assert "cannot call tools" in model.fit_for
+    assert "very small model" in FIT_FOR
+    assert "cannot call tools" in FIT_FOR
 
 
 @needs_local

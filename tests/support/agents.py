@@ -77,7 +77,7 @@ class Bench:
     parts: AgentDeps
     again: Callable[..., ConversationAgent]
     # The loop its turns run in.
-    bridge: LoopThread
+    loop_thread: LoopThread
 
 
 @contextmanager
@@ -131,22 +131,22 @@ def bench(
                 recall=to_provider(recall),
             )
 
-        bridge = LoopThread()
+        loop_thread = LoopThread()
         made = parts()
 
         def again(session_id: str | None = None, **options: Any) -> ConversationAgent:
             new = parts()
-            return ConversationAgent(new, bridge, services=services, session_id=session_id, **options)
+            return ConversationAgent(new, loop_thread, services=services, session_id=session_id, **options)
 
         def services(live: LiveSession) -> EngineServices:
             state = store.state(f"engine:{live.conversation_id}")
             log = store.log.reader(live.conversation_id)
             return EngineServices(summarize=summarize, settings=made.settings.compression, state=state, log=log)
 
-        agent = ConversationAgent(made, bridge, services=services)
+        agent = ConversationAgent(made, loop_thread, services=services)
         try:
-            yield Bench(agent, sim, store, models, made, again, bridge)
+            yield Bench(agent, sim, store, models, made, again, loop_thread)
         finally:
             agent.close()
-            bridge.run(transport.aclose())
+            loop_thread.run(transport.aclose())
             store.close()

@@ -19,7 +19,7 @@ async def main(home: Path, database: str, base_url: str) -> None:
     model = {"name": "m-1", "provider": "custom", "base_url": base_url, "context_length": 32_000}
     settings = validate_settings({"model": model})
     with open_store(database) as store:
-        shared = Shared(settings, home=home, store=store, bridge=RunningLoop(), keep=run_shielded)
+        shared = Shared(settings, home=home, store=store, loop_thread=RunningLoop(), run_blocking=run_shielded)
         hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
         await hub.start()
         print("up", flush=True)

@@ -152,7 +152,7 @@ def test_exit_in_a_background_task_of_a_tool_affects_no_other_turn(tmp_path: Pat
     fail, text = FAILURES[what]
     script = [Say(calls=(Call("in_child", {}), Call("echo", {"text": "x"}))), "Done."]
     with bench(tmp_path, *script, tools=[_tools(fail)["in_child"], echo]) as b:
-        other = b.bridge.submit(asyncio.sleep(0.3, "undisturbed"))
+        other = b.loop_thread.submit(asyncio.sleep(0.3, "undisturbed"))
         result = _in_thread(lambda: b.agent.run_conversation("go")).result(10)
         assert result.outcome == "completed"
         first, second = (m["content"] for m in result.messages if m["role"] == "tool")

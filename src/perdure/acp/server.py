@@ -106,7 +106,7 @@ class EditorAgent:
         self._home = loaded.home
         self._store_hold = hold_store(None, loaded.settings, loaded.home)
         self._records = SessionRecords(self._store_hold.store, SystemClock())
-        self._bridge = RunningLoop()
+        self._loop_thread = RunningLoop()
         self._sessions: dict[str, EditorSession] = {}
         self._client: AgentSideConnection | None = None
 
@@ -252,7 +252,7 @@ class EditorAgent:
             names = {server.name for server in added}
             others = (server for server in settings.mcp_servers if server.name not in names)
             settings = settings.model_copy(update={"mcp_servers": (*others, *added)})
-            return Shared(settings, home=self._home, store=self._store_hold.store, bridge=self._bridge)
+            return Shared(settings, home=self._home, store=self._store_hold.store, loop_thread=self._loop_thread)
 
         shared = await asyncio.to_thread(share)
         session = EditorSession(

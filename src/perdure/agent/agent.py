@@ -32,7 +32,7 @@ class ConversationAgent:
     def __init__(
         self,
         parts: AgentDeps,
-        bridge: LoopThread,
+        loop_thread: LoopThread,
         *,
         services: Callable[[LiveSession], EngineServices],
         events: EventBus | None = None,
@@ -47,7 +47,7 @@ class ConversationAgent:
         self._wanted_id = session_id
         self._system_prompt = system_prompt
         self._bus = events or EventBus()
-        self._runner = TurnRunner(bridge, self._bus, callbacks)
+        self._runner = TurnRunner(loop_thread, self._bus, callbacks)
         self._conversation: OpenConversation | None = None
         # What could not be set up, such as a tool server that does not start.
         self.warnings = warnings
@@ -259,7 +259,7 @@ class ConversationAgent:
         live, hold = conversation.live, self._hold_lease(conversation)
         report = await compact_on_request(live, self._parts, conversation.emit, focus_topic=focus_topic, hold=hold)
         if live.has_pending:
-            await self._parts.keep(live.flush)
+            await self._parts.run_blocking(live.flush)
         return report
 
     async def _measure(self) -> ContextUsage:
@@ -272,12 +272,12 @@ class ConversationAgent:
     async def _undo(self) -> str:
         conversation = await self._open_conversation(None, None)
         conversation.gate.forget_preparation()
-        return await self._parts.keep(lambda: self._undo_here(conversation))
+        return await self._parts.run_blocking(lambda: self._undo_here(conversation))
 
     async def _edit_handoff(self, sections: str) -> str:
         conversation = await self._open_conversation(None, None)
         conversation.gate.forget_preparation()
-        return await self._parts.keep(lambda: self._edit_here(conversation, sections))
+        return await self._parts.run_blocking(lambda: self._edit_here(conversation, sections))
 
     def _edit_here(self, conversation: OpenConversation, sections: str) -> str:
         live, store = conversation.live, self._parts.store
@@ -303,7 +303,7 @@ class ConversationAgent:
         if self._conversation is not None and history is None:
             return self._conversation
         try:
-            return await self._parts.keep(lambda: self._open(system_message, history))
+            return await self._parts.run_blocking(lambda: self._open(system_message, history))
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._conversation is None or task is None:

@@ -96,7 +96,7 @@ async def carry_out(
     An interrupt that comes meanwhile takes effect once the continuation is stored.
     """
     with Reporting(emit) as reporting:
-        return await parts.keep(partial(_write, compaction, live, parts, reporting, reason=reason))
+        return await parts.run_blocking(partial(_write, compaction, live, parts, reporting, reason=reason))
 
 
 class Reporting:
@@ -421,14 +421,14 @@ class CompactionGate:
         counter = self._live.counter
         reported = None if is_turn_start else counter.last_prompt_tokens
         if self.cost.is_near:
-            await self._parts.keep(self.cost.load)
+            await self._parts.run_blocking(self.cost.load)
         await self.spill_what_no_compaction_fits()
         requested = self._live.take_compaction_request()
         if requested is not None:
             self._background.discard()
             await compact(self._live, self._parts, self._emit, reason="model", focus_topic=requested or None)
         judged = counter.estimate if reported is None else reported
-        if self._is_compaction_due(judged) and await self._parts.keep(self._has_content):
+        if self._is_compaction_due(judged) and await self._parts.run_blocking(self._has_content):
             await self._compact("cold" if self.cost.is_advanced(judged) else "preflight")
         await self.spill_overflow()
 
@@ -446,7 +446,7 @@ class CompactionGate:
         if action == "compact":
             await self._compact("threshold")
         elif action == "prepare":
-            self._background.start(await self._parts.keep(self._snapshot))
+            self._background.start(await self._parts.run_blocking(self._snapshot))
 
     async def wait_for_preparation(self) -> None:
         """Wait for a pending background preparation: afterwards its timing cannot affect the next turn."""
@@ -481,11 +481,11 @@ class CompactionGate:
         excess = self._live.counter.estimate - self._window.budgets.largest_prompt_tokens
         has_spilled = await self._spill(self._unread(), excess)
         # The last thing that can give way: with less of it a model may answer worse, with all of it none will.
-        return (self.is_over_window and await self._parts.keep(self._live.shorten_reasoning)) or has_spilled
+        return (self.is_over_window and await self._parts.run_blocking(self._live.shorten_reasoning)) or has_spilled
 
     async def shed_more(self) -> bool:
         """Spill one more unread result or shorten reasoning after the provider rejected the prompt as too long."""
-        return await self._spill(self._unread(), 1) or await self._parts.keep(self._live.shorten_reasoning)
+        return await self._spill(self._unread(), 1) or await self._parts.run_blocking(self._live.shorten_reasoning)
 
     @property
     def is_over_window(self) -> bool:
@@ -507,7 +507,7 @@ class CompactionGate:
             return False
         events: list[OutputSpilled] = []
         try:
-            return await self._parts.keep(partial(self._store_spilled, group, excess_tokens, events))
+            return await self._parts.run_blocking(partial(self._store_spilled, group, excess_tokens, events))
         finally:
             for event in events:
                 self._emit(event)

@@ -71,7 +71,7 @@ class Children:
     async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
         """Run a child agent and return its report; if it fails, the report has the error."""
         parts = self._child_parts(max_iterations)
-        live = await parts.keep(partial(self._open, parts))
+        live = await parts.run_blocking(partial(self._open, parts))
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
         helper, started_s = live.conversation_id, parts.clock.monotonic_s()
         conversation = OpenConversation(parts, live, partial(self._hear, helper))

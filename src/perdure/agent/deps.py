@@ -81,7 +81,7 @@ class AgentDeps:
     # Describes images for a model that takes none; None: they are sent as they are.
     vision: ImageDescriber | None = None
     # Runs blocking work, such as store writes, in a worker thread.
-    keep: RunInThread = run_shielded
+    run_blocking: RunInThread = run_shielded
     user: AnyUser = OWNER
     # Which chat of a gateway a new conversation belongs to.
     chat_key: str = ""

@@ -252,7 +252,7 @@ class ModelCaller:
                 self._live.flush()
 
         try:
-            return await self._parts.keep(work)
+            return await self._parts.run_blocking(work)
         finally:
             self._tell_finished(answer.endpoint, answer.call, answer.reply.finish)
 
@@ -344,7 +344,7 @@ class ModelCaller:
         except ProviderError as error:
             usage = NOT_REPORTED if error.may_be_billed else NOT_BILLED
             self._cut_off(record, tee, error.verdict.kind, usage=usage)
-            await self._parts.keep(self._live.flush)
+            await self._parts.run_blocking(self._live.flush)
             raise
         except asyncio.CancelledError:
             self._cut_off(record, tee, "interrupted")
@@ -488,7 +488,7 @@ class ModelCaller:
             )
             return adopted
 
-        return await self._parts.keep(adopt)
+        return await self._parts.run_blocking(adopt)
 
 
 class _StreamTee:

@@ -176,7 +176,7 @@ class Turn:
                 recalled = await self._recall_context(user_message)
         finally:
             try:
-                await self._parts.keep(partial(self._open, user_message, recalled))
+                await self._parts.run_blocking(partial(self._open, user_message, recalled))
             finally:
                 if self._has_begun:
                     self._emit(TurnStarted(self._task_id, self._live.id, self._live.conversation_id))
@@ -229,7 +229,9 @@ class Turn:
             await batch.run()
         finally:
             results = (*self._live.options.results, *batch.results())
-            await self._parts.keep(partial(self._append_waiting, [_result_of(c, results) for c in waiting], batch))
+            await self._parts.run_blocking(
+                partial(self._append_waiting, [_result_of(c, results) for c in waiting], batch)
+            )
 
     def _append_waiting(self, results: Sequence[Message], batch: Batch) -> None:
         self._live.append(*results, events=_tool_events(batch, self._live.id))
@@ -240,11 +242,11 @@ class Turn:
     async def _close(self) -> None:
         """Append results for tool calls that were cut off, store what is pending, release the lease."""
         if not self._is_closed:
-            await self._parts.keep(self._close_here)
+            await self._parts.run_blocking(self._close_here)
             return
         self._record_end()
         if self._live.has_pending:  # an event since
-            await self._parts.keep(self._live.flush)
+            await self._parts.run_blocking(self._live.flush)
 
     def _close_here(self) -> None:
         """The same, in a worker thread."""
@@ -414,7 +416,7 @@ class Turn:
         finally:
             events = _tool_events(batch, self._live.id)
             results = self._check_for_loops(calls, batch.results())
-            await self._parts.keep(partial(self._live.append, *results, events=events))
+            await self._parts.run_blocking(partial(self._live.append, *results, events=events))
 
     def _batch(self, calls: Sequence[ToolCall]) -> Batch:
         self._emit(StatusChanged("running_tools"))

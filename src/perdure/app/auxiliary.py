@@ -58,7 +58,7 @@ class TaskModels:
             reply, endpoint = await caller.call(task, request)
         finally:
             if used:
-                await shared.keep(lambda: self._record(conversation_id, used, started_ms))
+                await shared.run_blocking(lambda: self._record(conversation_id, used, started_ms))
         cost = shared.price(reply.usage, endpoint) if reply.usage.reported else None
         return Summary(reply.message.text, reply.model or endpoint.model, reply.usage, cost)
 
@@ -114,7 +114,7 @@ class CachedDescriber:
     async def describe(self, image: ImagePart, *, conversation_id: str) -> str:
         state = self._shared.store.state("image_descriptions")
         key = hashlib.sha256(image.url.encode("utf-8", "surrogatepass")).hexdigest()
-        cached = await self._shared.keep(lambda: state.get(key))
+        cached = await self._shared.run_blocking(lambda: state.get(key))
         if isinstance(cached, str):
             return cached
         prompt = prompts.load("vision", self._shared.home / "prompts")
@@ -122,5 +122,5 @@ class CachedDescriber:
             "vision", prompt, conversation_id=conversation_id, max_tokens=_DESCRIPTION_TOKENS, images=(image,)
         )
         text = " ".join(reply.text.split())[:_MAX_CACHED_CHARS]
-        await self._shared.keep(lambda: state.set(key, text))
+        await self._shared.run_blocking(lambda: state.set(key, text))
         return text

@@ -94,7 +94,7 @@ def build_agent(
     wiring = Wiring(shared, speaker, recall=recall, memory=memory)
     return ConversationAgent(
         wiring.make_deps(tools),
-        shared.bridge,
+        shared.loop_thread,
         services=wiring.engine_services,
         events=wiring.events,
         session_id=session_id,
@@ -169,7 +169,7 @@ class Wiring:
             ids=shared.ids,
             recall=self._recall(),
             vision=CachedDescriber(shared, self._auxiliary, routes),
-            keep=shared.keep,
+            run_blocking=shared.run_blocking,
             user=speaker.user,
             chat_key=speaker.chat_key,
             source=speaker.source,
@@ -226,7 +226,7 @@ class Wiring:
             request_compaction=live.request_compaction,
             windows=partial(shared.store.addresses.windows, live.conversation_id),
             has_tools=lambda: bool(live.tools),
-            run_coroutine=shared.bridge.run,
+            run_coroutine=shared.loop_thread.run,
         )
 
     def _tools(self, memory: Memory, tools: AnyTools | None) -> ToolRuntime:

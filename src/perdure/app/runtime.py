@@ -382,16 +382,16 @@ class Shared:
         api_key: str | None = None,
         api_mode: str | None = None,
         on_progress: OnProgress | None = None,
-        bridge: LoopThread | None = None,
-        wire: HttpClient | None = None,
+        loop_thread: LoopThread | None = None,
+        http_client: HttpClient | None = None,
         send: Send | None = None,
         clock: Clock | None = None,
-        keep: RunInThread = run_shielded,
+        run_blocking: RunInThread = run_shielded,
     ) -> None:
         self.settings = settings
         self.home = home
-        self.bridge = bridge or shared_loop()
-        self.keep = keep
+        self.loop_thread = loop_thread or shared_loop()
+        self.run_blocking = run_blocking
         self.clock: Clock = clock or SystemClock()
         self.ids = TimeIds(self.clock)
         self._hold = hold_store(store, settings, home)
@@ -404,7 +404,7 @@ class Shared:
             else route_of(settings, api_key=api_key, api_mode=api_mode)
         )
         self.transport = Transport(
-            client=SdkTransport(client) if client is not None else wire,
+            client=SdkTransport(client) if client is not None else http_client,
             timeouts=Timeouts(**settings.timeouts.model_dump()),
         )
         servers = LocalServers(home / "logs")
@@ -430,10 +430,10 @@ class Shared:
             self._hold.release()
 
     def _close_connections(self) -> None:
-        if not self.bridge.is_running:
+        if not self.loop_thread.is_running:
             return  # no request was ever sent, or the loop has ended with its connections
-        closing = asyncio.run_coroutine_threadsafe(self.transport.aclose(), self.bridge.loop)
-        if not self.bridge.is_own_thread:
+        closing = asyncio.run_coroutine_threadsafe(self.transport.aclose(), self.loop_thread.loop)
+        if not self.loop_thread.is_own_thread:
             with suppress(TimeoutError):
                 closing.result(_CLOSE_TIMEOUT_S)
 

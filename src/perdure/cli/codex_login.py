@@ -203,5 +203,5 @@ def login_codex(flags: Mapping[str, Any], *, way: Literal["browser", "by_hand", 
     click.echo(f"Signed in to Codex. The login is in {where}.")
     if overrides_stored_key(VARIABLE):
         click.echo(f"{VARIABLE} is set in the environment and goes before it.")
-    keep = "perdure config set model.provider openai-codex"
-    click.echo(runnable(f"Use it with `perdure chat -p codex`, or from now on with `{keep}`."))
+    command = "perdure config set model.provider openai-codex"
+    click.echo(runnable(f"Use it with `perdure chat -p codex`, or from now on with `{command}`."))

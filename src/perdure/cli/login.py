@@ -164,11 +164,11 @@ def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any
     if overrides_stored_key(variable):
         click.echo(f"Note:    {variable} is set in the environment and is used instead of it.")
     start = f"perdure chat -p {row.name}" if row.default_model else f"perdure chat -p {row.name} -m MODEL"
-    keep = [f"perdure config set model.provider {row.name}"]
+    commands = [f"perdure config set model.provider {row.name}"]
     if (address := _other_address(row, flags)) is not None:
         echo_wrapped(f"Note:    model.base_url is {address}; “Always” takes it out, so that the key is not sent there.")
-        keep = ["perdure config unset model.base_url", "perdure config unset model.name", *keep]
-    click.echo(runnable(f"Use it:  {start}\nAlways:  {' && '.join(keep)}"))
+        commands = ["perdure config unset model.base_url", "perdure config unset model.name", *commands]
+    click.echo(runnable(f"Use it:  {start}\nAlways:  {' && '.join(commands)}"))
 
 
 def _address_hints(origin: str, url: str) -> str:
@@ -179,9 +179,9 @@ def _address_hints(origin: str, url: str) -> str:
     from perdure.cli.style import program_name, runnable
 
     address = quote(origin + urlsplit(url).path.rstrip("/"))
-    keep = [f"perdure config set model.base_url {address}", "perdure config set model.provider custom"]
+    commands = [f"perdure config set model.base_url {address}", "perdure config set model.provider custom"]
     start = f"{program_name()} --set model.base_url={address} chat -p custom"
-    return f"Use it:  {start}\nAlways:  {runnable(' && '.join(keep))}"
+    return f"Use it:  {start}\nAlways:  {runnable(' && '.join(commands))}"
 
 
 def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:

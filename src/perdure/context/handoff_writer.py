@@ -188,11 +188,6 @@ class CompactionInput:
         return [*(entries[i] for i in boundaries.pinned), *entries[boundaries.tail_start :]]
 
     @property
-    def since_previous(self) -> Sequence[Entry]:
-        """All entries after the previous handoff."""
-        return self.history.entries[self.fresh_from :]
-
-    @property
     def fresh_from(self) -> int:
         """Index of the first entry after the previous handoff."""
         return self.boundaries.lead if self.boundaries.previous is None else self.boundaries.previous + 1

@@ -327,14 +327,6 @@ def _checkable(line: str) -> list[str]:
     return sorted(facts, key=line.find)
 
 
-def without_claims(text: str, users: Iterable[str]) -> str:
-    """Remove lines with claims about the user that their words do not support."""
-    if not _USER_SAYS.search(text):
-        return text
-    sources = GroundingSources(users)
-    return "\n".join(line for line in text.splitlines() if _quotes(line) or not _invented("", line, sources))
-
-
 def user_claims(checked: str) -> list[str]:
     """The lines of verified sections that quote the user or make claims about them."""
     return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]

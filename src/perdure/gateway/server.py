@@ -96,9 +96,9 @@ async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) 
         config.settings,
         home=config.home,
         store=config.store,
-        bridge=RunningLoop(),
-        wire=_http_client(),
-        keep=run_shielded,
+        loop_thread=RunningLoop(),
+        http_client=_http_client(),
+        run_blocking=run_shielded,
     )
     gateway = config.settings.gateway
     hub = Hub(
@@ -141,7 +141,14 @@ async def run_schedule(settings: Settings, home: Path, store: SessionStore, sche
     A process that dies leaves the run to the next gateway.
     """
     asyncio.get_running_loop().set_default_executor(DaemonThreads())
-    shared = Shared(settings, home=home, store=store, bridge=RunningLoop(), wire=_http_client(), keep=run_shielded)
+    shared = Shared(
+        settings,
+        home=home,
+        store=store,
+        loop_thread=RunningLoop(),
+        http_client=_http_client(),
+        run_blocking=run_shielded,
+    )
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     hub.start_alone()
     try:

@@ -476,17 +476,17 @@ def _encode(message: Message, *, quirks: Quirks, in_parts: bool, control: CacheC
         return _result(message, quirks)
     if message.role == "assistant":
         return _assistant(message, quirks, in_parts=in_parts, control=control)
-    wire: dict[str, Any] = {"role": message.role}
+    payload: dict[str, Any] = {"role": message.role}
     parts = [_part(p) for p in message.parts if not _is_blank(p)]
     content = message.content if parts else EMPTY_TEXT
-    _put_content(wire, parts or [{"type": "text", "text": EMPTY_TEXT}], content, in_parts=in_parts, control=control)
+    _put_content(payload, parts or [{"type": "text", "text": EMPTY_TEXT}], content, in_parts=in_parts, control=control)
     if message.name:
-        wire["name"] = message.name
-    return Fragment("user", dumps(wire))
+        payload["name"] = message.name
+    return Fragment("user", dumps(payload))
 
 
 def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, control: CacheControl | None) -> Fragment:
-    wire: dict[str, Any] = {"role": "assistant"}
+    payload: dict[str, Any] = {"role": "assistant"}
     content = message.content
     if quirks.reasoning_field == "think_tags" and message.reasoning:
         content = f"<think>\n{message.reasoning}\n</think>\n\n{message.text}"
@@ -497,15 +497,15 @@ def _assistant(message: Message, quirks: Quirks, *, in_parts: bool, control: Cac
     if not parts and not message.tool_calls:
         # "The message at position 3 with role 'assistant' must not be empty" (Moonshot, Mistral).
         content, parts = EMPTY_TEXT, [{"type": "text", "text": EMPTY_TEXT}]
-    _put_content(wire, parts, content, in_parts=in_parts, control=control)
+    _put_content(payload, parts, content, in_parts=in_parts, control=control)
     if quirks.reasoning_field in ("reasoning", "reasoning_content") and message.reasoning:
-        wire[quirks.reasoning_field] = message.reasoning
+        payload[quirks.reasoning_field] = message.reasoning
     if quirks.reasoning_field == "reasoning" and (details := _router_details(message)):
-        wire["reasoning_details"] = details
+        payload["reasoning_details"] = details
     if message.tool_calls:
-        wire["tool_calls"] = [_call(c, quirks) for c in message.tool_calls]
-    wire |= {k: message.extra[k] for k in _MESSAGE_EXTRAS if message.extra.get(k) is not None}
-    return Fragment("assistant", dumps(wire), frozenset(wire_id(c.id, quirks.call_ids) for c in message.tool_calls))
+        payload["tool_calls"] = [_call(c, quirks) for c in message.tool_calls]
+    payload |= {k: message.extra[k] for k in _MESSAGE_EXTRAS if message.extra.get(k) is not None}
+    return Fragment("assistant", dumps(payload), frozenset(wire_id(c.id, quirks.call_ids) for c in message.tool_calls))
 
 
 def _is_blank(part: Part) -> bool:
@@ -513,18 +513,23 @@ def _is_blank(part: Part) -> bool:
 
 
 def _put_content(
-    wire: dict[str, Any], parts: list[dict[str, Any]], content: object, *, in_parts: bool, control: CacheControl | None
+    payload: dict[str, Any],
+    parts: list[dict[str, Any]],
+    content: object,
+    *,
+    in_parts: bool,
+    control: CacheControl | None,
 ) -> None:
     """Set the content as a string or parts; with prompt caching always as parts, so that moving cache_control changes
     nothing else. A message without parts only calls tools."""
     if not parts:
-        wire["content"] = None
+        payload["content"] = None
         if control is not None:
-            wire["cache_control"] = control
+            payload["cache_control"] = control
         return
     if control is not None:
         parts[-1] = {**parts[-1], "cache_control": control}
-    wire["content"] = content if isinstance(content, str) and not in_parts else parts
+    payload["content"] = content if isinstance(content, str) and not in_parts else parts
 
 
 def _result(message: Message, quirks: Quirks) -> Fragment:
@@ -537,8 +542,8 @@ def _result(message: Message, quirks: Quirks) -> Fragment:
         content, images = [_part(p) for p in message.parts], ()
     elif images and not texts:
         content = "[image below]"
-    wire = {"role": "tool", "tool_call_id": call_id, "content": content}
-    return Fragment("tool", dumps(wire), frozenset((call_id,)), images, is_markable=False)
+    payload = {"role": "tool", "tool_call_id": call_id, "content": content}
+    return Fragment("tool", dumps(payload), frozenset((call_id,)), images, is_markable=False)
 
 
 def _encode_images(images: list[Mapping[str, Any]]) -> bytes:
@@ -551,15 +556,15 @@ def _encode_images(images: list[Mapping[str, Any]]) -> bytes:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    wire = part.to_dict()
-    wire.pop("cache_control", None)
-    return {"type": "text", "text": part.text} if isinstance(part, TextPart) else wire
+    payload = part.to_dict()
+    payload.pop("cache_control", None)
+    return {"type": "text", "text": part.text} if isinstance(part, TextPart) else payload
 
 
 def _call(call: ToolCall, quirks: Quirks) -> dict[str, Any]:
     function = {"name": wire_name(call.name), "arguments": wire_arguments(call.arguments)}
-    wire: dict[str, Any] = {"id": wire_id(call.id, quirks.call_ids), "type": "function", "function": function}
-    return wire | {k: call.extra[k] for k in _CALL_EXTRAS if call.extra.get(k) is not None}
+    payload: dict[str, Any] = {"id": wire_id(call.id, quirks.call_ids), "type": "function", "function": function}
+    return payload | {k: call.extra[k] for k in _CALL_EXTRAS if call.extra.get(k) is not None}
 
 
 def _router_details(message: Message) -> list[dict[str, Any]]:

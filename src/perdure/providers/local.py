@@ -110,10 +110,6 @@ class LocalModel:
     def name(self) -> str:
         return self.path.stem
 
-    @property
-    def fit_for(self) -> str:
-        return FIT_FOR if is_packaged(self.path) else "a model of your own"
-
     def endpoint(self, api_mode: ApiMode = "chat_completions") -> Endpoint:
         """Return the endpoint; the server supports all three modes."""
         base_url = self.base_url if api_mode == "anthropic_messages" else f"{self.base_url}/v1"

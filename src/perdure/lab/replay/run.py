@@ -143,13 +143,13 @@ class _Replay:
         store = open_store(self._folder / _LONG_NAME / "replay.db", clock=self._clock, ids=ids)
         # Vectors are made in the background and only where an extra is installed: searches would depend on both.
         store.vectors.close()
-        bridge = LoopThread()
+        loop_thread = LoopThread()
         try:
-            agent = self._agent(store, bridge)
+            agent = self._agent(store, loop_thread)
             agent.events.tap(self._on_event)
             self._recorder.watch(agent)
             try:
-                bridge.run(self._run_turns(agent))
+                loop_thread.run(self._run_turns(agent))
                 return self._recorder.finish(self._job, self._provider, store, agent)
             finally:
                 agent.close()
@@ -168,7 +168,7 @@ class _Replay:
                 raise PerdureError(f"the replay left the recording at reply {end}")
             await agent.open().gate.wait_for_preparation()
 
-    def _agent(self, store: SessionStore, bridge: LoopThread) -> ConversationAgent:
+    def _agent(self, store: SessionStore, loop_thread: LoopThread) -> ConversationAgent:
         policy = self._job.policy
         settings = validate_settings(
             {
@@ -187,17 +187,17 @@ class _Replay:
             home=self._folder,
             store=store,
             api_key="replay",
-            bridge=bridge,
+            loop_thread=loop_thread,
             send=self._provider,
             clock=self._clock,
-            keep=_inline,
+            run_blocking=_inline,
         )
         wiring = Wiring(shared, AgentUser("replay"))
         deps = wiring.make_deps([_tool(shape, self._script.serve) for shape in tool_shapes(self._turns)])
         engine = policy.engine(self._script.take_summary)
         return ConversationAgent(
             deps if engine is None else replace(deps, engine=engine),
-            bridge,
+            loop_thread,
             services=wiring.engine_services,
             events=wiring.events,
             system_prompt=self._job.session.system_prompt or SYSTEM_PROMPT,

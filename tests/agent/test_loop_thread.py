@@ -16,11 +16,11 @@ async def _where() -> str:
 
 
 def test_work_runs_on_one_thread_whoever_asks() -> None:
-    bridge = LoopThread("test-loop")
-    assert bridge.run(_where()) == bridge.run(_where()) == "test-loop"
+    loop_thread = LoopThread("test-loop")
+    assert loop_thread.run(_where()) == loop_thread.run(_where()) == "test-loop"
 
     async def from_another_loop() -> str:
-        return await bridge.join(_where())
+        return await loop_thread.join(_where())
 
     assert asyncio.run(from_another_loop()) == "test-loop"
 
@@ -34,7 +34,7 @@ def test_an_exception_comes_back_to_the_one_who_asked() -> None:
 
 
 def test_cancelling_the_waiter_cancels_the_work() -> None:
-    bridge, stopped, begun = LoopThread(), threading.Event(), threading.Event()
+    loop_thread, stopped, begun = LoopThread(), threading.Event(), threading.Event()
 
     async def forever() -> None:
         try:
@@ -44,7 +44,7 @@ def test_cancelling_the_waiter_cancels_the_work() -> None:
             stopped.set()
 
     async def story() -> None:
-        task = asyncio.create_task(bridge.join(forever()))
+        task = asyncio.create_task(loop_thread.join(forever()))
         await asyncio.to_thread(begun.wait, 5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -55,19 +55,19 @@ def test_cancelling_the_waiter_cancels_the_work() -> None:
 
 
 def test_the_loop_cannot_wait_for_itself_and_says_so() -> None:
-    bridge = LoopThread()
+    loop_thread = LoopThread()
 
     async def nested() -> None:
-        bridge.run(_where())
+        loop_thread.run(_where())
 
     with pytest.raises(RuntimeError, match="use the async form"):
-        bridge.run(nested())
+        loop_thread.run(nested())
 
 
 @pytest.mark.parametrize("stray", [SystemExit(3), KeyboardInterrupt()])
 def test_a_stray_exit_in_any_task_or_callback_does_not_stop_the_loop(stray: BaseException) -> None:
-    bridge = LoopThread()
-    loop = bridge.loop
+    loop_thread = LoopThread()
+    loop = loop_thread.loop
 
     async def exits() -> None:
         raise stray
@@ -82,8 +82,8 @@ def test_a_stray_exit_in_any_task_or_callback_does_not_stop_the_loop(stray: Base
         assert all(task.done() for task in tasks)
         return "still here"
 
-    assert bridge.submit(bystander()).result(5) == "still here"
+    assert loop_thread.submit(bystander()).result(5) == "still here"
     with pytest.raises(type(stray)):
-        bridge.submit(exits()).result(5)
-    assert bridge.submit(_where()).result(5) == "perdure-loop"
-    assert bridge.loop is loop
+        loop_thread.submit(exits()).result(5)
+    assert loop_thread.submit(_where()).result(5) == "perdure-loop"
+    assert loop_thread.loop is loop

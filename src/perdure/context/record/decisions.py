@@ -8,26 +8,23 @@ cancelled or replaced.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from perdure.context.record.cancellation import read_cancellation
-from perdure.context.record.task import RequestStatus, TaskDecision, UserRequest
-from perdure.context.text import PLAN, PatternMatcher, beginning, ending, sentences, tidy
+from perdure.context.record.task import TaskDecision
+from perdure.context.text import PLAN, PatternMatcher, ending, sentences, tidy
 from perdure.context.user_intent import (
     carries_text,
     corrections_among,
-    goes_on,
     is_bare,
     own_words,
     read_sentences,
     remarks_among,
     rules_among,
     typed_text,
-    without_omission,
 )
-from perdure.core.messages import SUMMARY_OPENINGS, TURN_ENDED, Entry, Message, TextPart, ToolCall
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, TextPart, ToolCall
 from perdure.redaction import redact
 
 # A choice between ways, in the assistant's words.
@@ -222,23 +219,7 @@ def _is_statement(sentence: str) -> bool:
     return least < len(sentence) <= _LONGEST and not sentence.rstrip("*_ ").endswith(("?", "？", ":", "："))
 
 
-# These two are in lower case, for text in lower case: half the price of a search that ignores case.
-_STILL_FAILS = re.compile(
-    r"\b(?:still (?:fail|broken|red|not work)|could ?n[o']t|cannot|can't|unable to|blocked"
-    r"|not (?:yet )?(?:fixed|solved)|remains? (?:broken|open|unsolved)|fail(?:s|ing|ed) (?:with|because)"
-    r"|schlägt (?:weiter|noch)|funktioniert nicht|ne (?:marche|fonctionne) pas|sigue fallando|не работает)\b"
-    r"|仍然|还是(?:失败|报错)|まだ|失敗|여전히|실패",
-)
-# A final reply with none of these leaves nothing of the plan open.
-_MORE_TO_DO = re.compile(
-    r"\b(?:remain\w*|next|still|to-?do|left|later|pending|not yet|follow-?up|noch|nächste|reste|queda"
-    r"|pendiente|осталось)\b|接下来|下一步|还需|剩|残り|次に|まだ|다음|남은|아직",
-)
-_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
-_LONGEST_QUESTION = 400
-_ANSWER_CHARS = 220
 _LAST_CHARS = 400
-_END_CHARS = 1_000
 _SHORTEST_PLAN = 12
 _LONGEST_ANNOUNCEMENT = 160
 _ANNOUNCED = re.compile(r"[\w./:=-]+")
@@ -271,36 +252,8 @@ class UserReading:
     may_bind: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyReading:
-    """A final reply: the question that ends it, and whether it mentions failures or open work."""
-
-    text: str
-    question: str
-    has_failed: bool
-    has_more_to_do: bool
-
-
 def user_reading(entry: Entry) -> UserReading:
     return entry.memoized("user reading") or entry.memo("user reading", read_user)
-
-
-def reply_reading(entry: Entry) -> ReplyReading:
-    return entry.memoized("reply reading") or entry.memo("reply reading", _read_reply)
-
-
-def prepare_reading(entry: Entry) -> None:
-    """Compute and cache what the state needs of a message."""
-    message = entry.message
-    if message.is_real_user:
-        user_reading(entry)
-    elif message.kind == "assistant" and message.text:
-        decisions_of(entry)
-        plan_of(entry)
-        last_words_of(entry)
-        if not message.tool_calls:
-            reply_reading(entry)
-            answer_of(entry)
 
 
 def decisions_of(entry: Entry) -> tuple[str, ...]:
@@ -318,11 +271,6 @@ def last_words_of(entry: Entry) -> str:
     return entry.memo("last words", lambda m: ending(redact(m.text.strip()), _LAST_CHARS))
 
 
-def answer_of(entry: Entry) -> str:
-    """Return the beginning of a reply."""
-    return entry.memo("answer", lambda m: beginning(redact(" ".join(_first_paragraph(m.text))), _ANSWER_CHARS))
-
-
 def request_text(message: Message) -> str:
     """Return the text of a user message as a request; "" for markup of a client or a summary of another system."""
     text = typed_text(message)
@@ -336,7 +284,7 @@ def _without_interruption(message: Message) -> Message:
         return message.with_content(content[marker.end() :])
     if isinstance(content, tuple) and len(content) > 1 and isinstance(first := content[0], TextPart):
         # Messages of a user that follow each other are parts of one.
-        return message.with_content(content[1:]) if _INTERRUPTED.match(first.text.strip()) else message
+        return message.with_content(content[1:]) if INTERRUPTED.match(first.text.strip()) else message
     return message
 
 
@@ -364,20 +312,6 @@ def read_user(message: Message) -> UserReading:
     )
 
 
-def _read_reply(message: Message) -> ReplyReading:
-    text = message.typed_text.strip()
-    questions = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
-    # A reply tells its result at its ends.
-    ends = text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}"
-    ends = ends.lower()
-    return ReplyReading(
-        text,
-        redact(questions[0].strip(" *_-")) if questions else "",
-        has_failed=_STILL_FAILS.search(ends) is not None,
-        has_more_to_do=_MORE_TO_DO.search(ends) is not None,
-    )
-
-
 def announces(text: str, calls: Sequence[ToolCall]) -> bool:
     """Whether a sentence before calls merely names what they do ("Next: read billing.py")."""
     if not calls or len(text) > _LONGEST_ANNOUNCEMENT:
@@ -394,200 +328,5 @@ def _read_plan(message: Message) -> tuple[str, ...]:
     return tuple(redact(tidy(s.lstrip("-*#> "))) for s in planned if _SHORTEST_PLAN < len(s) <= _LAST_CHARS)[:8]
 
 
-def _first_paragraph(text: str) -> Iterator[str]:
-    """Return the first lines with words of their own, headings left out."""
-    for line in text.strip().splitlines():
-        if line.strip() and not line.lstrip().startswith(("#", "```", "|")):
-            yield line.strip()
-            if len(line) > 60:
-                return
-
-
 # What a client writes in the user's place when a turn is stopped.
-_INTERRUPTED = re.compile(r"^\[(?:Request )?interrupted by (?:the )?user[^\]]*\]$", re.IGNORECASE)
-_CANCELS = re.compile(
-    r"^(?:(?:ok(?:ay)?|no|wait|hm+|sorry|please|ah|oh)[,.! ]+)*"
-    r"(?:never ?mind|forget (?:it|that|about (?:it|that))|cancel(?: (?:it|that|this))?|drop (?:it|that|this)"
-    r"|stop(?: (?:it|that|this|here|please))?|scratch that|leave it|don'?t bother|no need(?: anymore)?"
-    r"|vergiss (?:es|das)|lass (?:es|das)|abbrechen|egal|laisse tomber|oublie|annule|olvídalo|déjalo|cancela"
-    r"|lascia perdere|deixa pra lá|забудь|отмена|не надо)\b[^\n?？]{0,16}$"
-    r"|^(?:算了|不用了|取消|别做了|やめて|キャンセル|もういい|忘れて|됐어|취소|그만)",
-    re.IGNORECASE,
-)
-# A message that takes the place of an earlier request: "no, … instead", "scratch that, …".
-_REPLACES = re.compile(
-    r"^(?:scratch that|forget (?:that|it)|never ?mind|change of plans?|on second thought|new plan)\b.{8,}"
-    r"|^(?:actually|no|wait|sorry|hm+)\b[^.\n]{0,120}\binstead\b(?! of)"
-    r"|^(?:doch lieber|stattdessen|plutôt|mejor|лучше)\b|^(?:还是|改成|改为)|^(?:やっぱり)|^(?:아니,? 대신)",
-    re.IGNORECASE,
-)
-# A question that offers more work after the request was dealt with; "A or B?" asks for a decision instead.
-_OFFERS = re.compile(
-    r"\b(?:want me to|would you like|shall I|should I (?:also|go|proceed|commit|push|continue|open|create)|do you want"
-    r"|anything else|let me know|ready to|soll ich|möchtest du|willst du|voulez-vous|veux-tu|souhaitez|quieres|deseas"
-    r"|te gustaría|vuoi che|quer que|хотите|хочешь)\b"
-    r"|要不要|需要我|是否需要|要我|しましょうか|でしょうか|할까요|드릴까요|원하시",
-    re.IGNORECASE,
-)
-_AGREES = re.compile(
-    r"^\W*(?:yes|y|yep|yeah|yup|sure|ok|okay|please|do it|go ahead|sounds good|ja|gern|oui|sí|si|vale|да|давай"
-    r")\b|^\W*(?:好|是的|可以|对|はい|お願いします|うん|네|예|응|좋아)",
-    re.IGNORECASE,
-)
-# A reply by which an agent skips a message of its client.
-_FAILED_CALL = re.compile(
-    r"^(?:API Error|Error: \d{3}|Request (?:timed out|failed)|\[(?:error|request failed))\b", re.IGNORECASE
-)
-_NO_REPLY = frozenset(("No response requested.", TURN_ENDED))
-_SHORT_REPLY = 240
-_SHORT_ANSWER = 80
-_SENT_AGAIN_SHARE = 0.9
-_NUMBERS = re.compile(r"\d+")
-_SAME_REQUEST_SHARE = 0.6
-
-
-@dataclass(slots=True)
-class RequestLog:
-    """Requests in order, updated by one message at a time."""
-
-    requests: list[UserRequest] = field(default_factory=list)
-    # Positions of messages that take back what was under way without naming it.
-    stops: list[int] = field(default_factory=list)
-    # The question that ended the last reply, until the user writes again.
-    question: str = ""
-    question_seq: int = -1
-    # Indexes of the open requests.
-    _open: list[int] = field(default_factory=list)
-    _is_interrupted: bool = False
-    _has_worked: bool = False
-
-    def carry(self, requests: Iterable[UserRequest]) -> None:
-        """Start from requests of an earlier handoff."""
-        self.requests += requests
-        self._open = [i for i, r in enumerate(self.requests) if r.status == "open"]
-
-    def add(self, entry: Entry) -> None:
-        """Update the requests by the next message of the log."""
-        message = entry.message
-        if message.role == "tool" or message.tool_calls or message.cut_off is not None:
-            self.add_work()
-        elif message.is_real_user:
-            self.add_user(entry.seq, user_reading(entry))
-        elif message.kind == "assistant":
-            self.add_reply(entry.seq, reply_reading(entry))
-
-    @property
-    def open(self) -> list[UserRequest]:
-        return [self.requests[i] for i in self._open]
-
-    def add_work(self) -> None:
-        """A call was made: a reply after it is more than a question, and one before the first call was a promise."""
-        if self._has_worked:
-            return
-        self._has_worked = True
-        last = self._last_answered()
-        if not self._open and last is not None and last == len(self.requests) - 1:
-            self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
-            self._open = [last]
-
-    def add_user(self, seq: int, reading: UserReading) -> None:
-        text = reading.text
-        if not text:
-            return
-        if _INTERRUPTED.match(text):
-            self._is_interrupted = True
-            return
-        question, self.question = self.question, ""
-        if reading.is_bare:
-            self._add_bare(seq, text, question)
-            return
-        if _CANCELS.match(text):
-            last = self._last_answered()
-            if not self._open and not self._has_worked and last is not None and last == len(self.requests) - 1:
-                self._open = [last]  # a reply without any work may have been a promise, which is not to be resumed
-            self._close("cancelled", seq)
-            self.stops.append(seq)
-            return
-        self._cancel_named(seq, reading)
-        answers = question if len(text) <= _SHORT_ANSWER and not text.endswith(("?", "？")) else ""
-        request = UserRequest(text, seq, own_words=reading.own_words, answers=answers)
-        if _REPLACES.match(text):
-            self._close("replaced", seq)
-        self._close_repeated(request)
-        self._append(request)
-        self._is_interrupted = False
-
-    def _cancel_named(self, seq: int, reading: UserReading) -> None:
-        """Close the requests that the user takes back by name; of answered ones only the newest, which could reopen."""
-        cancellation = read_cancellation(reading.own_words)
-        if cancellation is None:
-            return
-        about = [i for i in self._open if cancellation.is_about(self.requests[i].own_words)]
-        last = self._last_answered()
-        if not about and cancellation.is_clear and last is not None:
-            about = [last] if cancellation.is_about(self.requests[last].own_words) else []
-        for i in about:
-            self.requests[i] = replace(self.requests[i], status="cancelled", closed_seq=seq)
-        self._open = [i for i in self._open if i not in about]
-
-    def _append(self, request: UserRequest) -> None:
-        self._open.append(len(self.requests))
-        self.requests.append(request)
-        self._has_worked = False
-
-    def _add_bare(self, seq: int, text: str, question: str) -> None:
-        """Reopen the last request after "continue"; a yes to an offer is a request of its own."""
-        if self._open:
-            return
-        if question and _AGREES.match(text):
-            self._append(UserRequest(text, seq, own_words=text, answers=question))
-        elif goes_on(text) and (last := self._last_answered()) is not None:
-            self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
-            self._open = [last]
-
-    def add_reply(self, seq: int, reply: ReplyReading) -> None:
-        if not reply.text or reply.text in _NO_REPLY or _FAILED_CALL.match(reply.text):
-            return
-        self.question, self.question_seq = reply.question, seq
-        if not reply.question or self._is_offer(reply):
-            self._close("answered", seq)
-
-    def _is_offer(self, reply: ReplyReading) -> bool:
-        """Whether the closing question offers more after an answer, and does not ask what was meant."""
-        is_substantial = self._has_worked or len(reply.text) - len(reply.question) > _SHORT_REPLY
-        return is_substantial and _OFFERS.search(reply.question) is not None
-
-    def _close(self, status: RequestStatus, seq: int) -> None:
-        for i in self._open:
-            self.requests[i] = replace(self.requests[i], status=status, closed_seq=seq)
-        self._open = []
-
-    def _close_repeated(self, request: UserRequest) -> None:
-        """Close an open request that the user sent again, and after an interruption one that was reworded."""
-        if not self._open:
-            return
-        words = content_words(request.text)
-        for i in list(self._open):
-            before = self.requests[i].text
-            is_reworded = self._is_interrupted and _overlap(words, content_words(before)) >= _SAME_REQUEST_SHARE
-            if is_reworded or _is_sent_again(before, request.text):
-                self.requests[i] = replace(self.requests[i], status="replaced", closed_seq=request.seq)
-                self._open.remove(i)
-
-    def _last_answered(self) -> int | None:
-        return next((i for i in range(len(self.requests) - 1, -1, -1) if self.requests[i].status == "answered"), None)
-
-
-def _is_sent_again(before: str, text: str) -> bool:
-    """Return whether a message repeats a request: it has its numbers and its words, as far as they are quoted."""
-    excerpt = without_omission(before)
-    if not set(_NUMBERS.findall(excerpt)) <= set(_NUMBERS.findall(text)):
-        return False
-    old, new = content_words(excerpt), content_words(text)
-    if excerpt != before:
-        return _overlap(old, new) >= _SENT_AGAIN_SHARE
-    return bool(old) and len(old & new) >= _SENT_AGAIN_SHARE * len(old)
-
-
-def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
-    return len(a & b) / min(len(a), len(b)) if a and b else 0.0
+INTERRUPTED = re.compile(r"^\[(?:Request )?interrupted by (?:the )?user[^\]]*\]$", re.IGNORECASE)

@@ -8,7 +8,6 @@ from functools import cached_property
 from perdure.context.record.call_logs import is_log
 from perdure.context.record.call_text import common_root
 from perdure.context.record.calls import describe_call, is_only_counted
-from perdure.context.record.decisions import prepare_reading
 from perdure.context.record.dialogue import Dialogue, dialogue_share
 from perdure.context.record.drawing import Drawing
 from perdure.context.record.entries import is_redacted, redact_entries, redacted
@@ -23,6 +22,7 @@ from perdure.context.record.pages import (
     share_instructions,
     written_reports,
 )
+from perdure.context.record.requests import prepare_reading
 from perdure.context.record.task import CallLine
 from perdure.context.text import size_of
 from perdure.core.messages import Entry, ToolCall, ToolState

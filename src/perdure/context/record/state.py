@@ -9,17 +9,15 @@ from dataclasses import dataclass, field, replace
 from perdure.context.authorship import before_fiction
 from perdure.context.record.decisions import (
     DecisionLog,
-    RequestLog,
     UserReading,
-    answer_of,
     content_words,
     decisions_of,
     last_words_of,
     plan_of,
-    reply_reading,
     user_reading,
 )
 from perdure.context.record.material import carried_words, read_report
+from perdure.context.record.requests import RequestLog, answer_of, reply_reading
 from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
     BEFORE_LOG,

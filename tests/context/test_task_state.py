@@ -331,8 +331,8 @@ def test_an_interruption_and_a_picture_are_no_milestones() -> None:
         assistant("It is larger now."),
     )
     completed = write_sections(history.state)["Completed Actions"]
-    assert "ANSWERED “move the tests to another folder”" in completed
-    assert "ANSWERED “make the title larger”" in completed
+    assert "“move the tests to another folder” — Moved." in completed
+    assert "“make the title larger” — It is larger now." in completed
     assert "nterrupted" not in completed
     assert "Screenshot" not in completed
 

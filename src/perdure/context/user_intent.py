@@ -501,8 +501,6 @@ def is_directive(text: str) -> bool:
 
 OPEN = "The user's unfinished requests, word for word, newest last:"
 ALL_ANSWERED = "None. Every request so far was answered; the last one was:"
-# Remaining work where nothing is stated beyond the requests.
-AS_ASKED = "- What Active Task quotes, as far as it is not told as done above."
 QUOTE_CHARS = 1_600
 MOST_REQUESTS = 6
 

@@ -402,6 +402,7 @@ def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:
     """Files that the commands wrote or deleted, and processes that they stopped."""
     changed = [c.output_file for c in line.commands if c.output_file]
     deleted: list[str] = []
+    moves: list[tuple[str, str]] = []
     reads: list[str] = []
     stopped = ""
     for command in line.commands:
@@ -419,9 +420,21 @@ def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:
             stopped = " ".join(command.operands[:3])
         elif command.program == "mv" or (command.program == "git" and git_subcommand(command) == "mv"):
             moved = [x for x in command.operands if x != "mv"]
-            if len(moved) == 2:
-                deleted.append(moved[0])
-                changed.append(moved[1])
+            moves += _moves(moved)
     return CallFacts(
-        changed_files=tuple(changed), deleted_files=tuple(deleted), read_files=tuple(reads), stopped_process=stopped
+        changed_files=tuple(changed),
+        deleted_files=tuple(deleted),
+        moved_files=tuple(moves),
+        read_files=tuple(reads),
+        stopped_process=stopped,
     )
+
+
+def _moves(operands: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the old and the new path of each file that `mv` moved; into a folder it keeps its name."""
+    if len(operands) < 2:
+        return []
+    *sources, target = operands
+    if len(sources) == 1 and not target.endswith("/") and ("." in target.rpartition("/")[2] or "." not in sources[0]):
+        return [(sources[0], target)]
+    return [(source, f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}") for source in sources[:20]]

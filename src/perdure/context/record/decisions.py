@@ -1,8 +1,7 @@
-"""What messages contribute to the state of a task: requests, decisions, plans and answers.
+"""What messages contribute to the state of a task: decisions, plans and what the user lays down.
 
 Each message is read once and the result is cached with its entry. `DecisionLog` follows the decisions of a conversation
-and marks those that a later message replaced; `RequestLog` follows the user's requests: which are open, answered,
-cancelled or replaced.
+and marks those that a later message replaced.
 """
 
 from __future__ import annotations
@@ -120,14 +119,15 @@ class DecisionLog:
     def decisions(self) -> tuple[TaskDecision, ...]:
         return tuple(self._decisions)
 
-    def add_user(self, seq: int, choices: Sequence[str], *, takes_back: bool) -> None:
+    def add_user(self, seq: int, choices: Sequence[str], *, takes_back: bool, about: str = "") -> None:
+        """Add the user's choices; `about` is what they take up of the assistant's proposals."""
         if takes_back:
             self._decisions = [
                 replace(d, superseded_seq=seq) if d.seq >= self._last_user_seq and not d.superseded_seq else d
                 for d in self._decisions
             ]
         for text in choices:
-            self._add(TaskDecision(text, seq, is_by_user=True))
+            self._add(TaskDecision(text, seq, is_by_user=True, about=about))
         self._last_user_seq = seq
 
     def add_assistant(self, seq: int, choices: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ class DecisionLog:
             self._add(TaskDecision(text, seq))
 
     def _add(self, decision: TaskDecision) -> None:
-        words = topic_words(decision.text)
+        words = topic_words(f"{decision.text} {decision.about}")
         dropped = [topic_words(phrase) for phrase in given_up(decision.text)]
         for i, earlier in enumerate(self._decisions):
             if earlier.superseded_seq is None and _is_superseded(self._topics[i], words, dropped):

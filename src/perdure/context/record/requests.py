@@ -6,7 +6,7 @@ Replies are read once, like every message, and the result is cached with the ent
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from perdure.context.record.cancellation import read_cancellation
@@ -19,8 +19,9 @@ from perdure.context.record.decisions import (
     plan_of,
     user_reading,
 )
+from perdure.context.record.proposals import is_answer
 from perdure.context.record.task import RequestStatus, UserRequest
-from perdure.context.text import beginning, sentences
+from perdure.context.text import beginning, sentences, split_passages, tidy
 from perdure.context.user_intent import goes_on, without_omission
 from perdure.core.messages import TURN_ENDED, Entry, Message
 from perdure.redaction import redact
@@ -39,7 +40,9 @@ _MORE_TO_DO = re.compile(
 )
 _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 _LONGEST_QUESTION = 400
-_ANSWER_CHARS = 220
+_ANSWER_CHARS = 300
+_LEAST_WORTH = 0.45
+_LISTED = re.compile(r"(?:\d{1,2}[.)]|[-•*]) ")
 _END_CHARS = 1_000
 
 
@@ -68,12 +71,25 @@ def prepare_reading(entry: Entry) -> None:
         last_words_of(entry)
         if not message.tool_calls:
             reply_reading(entry)
-            answer_of(entry)
 
 
 def answer_of(entry: Entry) -> str:
-    """Return the beginning of a reply."""
-    return entry.memo("answer", lambda m: beginning(redact(" ".join(_first_paragraph(m.text))), _ANSWER_CHARS))
+    """Return what a reply says: its opening statement, and the conclusions that fit beside it, in order."""
+    return entry.memo("answer", _read_answer)
+
+
+def _read_answer(message: Message) -> str:
+    text = redact(message.text)
+    prose = "\n\n".join(text.split("```")[::2]) if "```" in text else text
+    passages = [p for p in split_passages(prose) if not p.text.startswith("|")]
+    solid = [p for p in passages if p.worth >= _LEAST_WORTH and p.text[-1:] not in ":："] or passages[:1]
+    chosen: set[int] = set()
+    room = _ANSWER_CHARS
+    for n in sorted(range(len(solid)), key=lambda n: (n > 0, bool(_LISTED.match(solid[n].text)), -solid[n].worth)):
+        if n == 0 or (len(solid[n].text) < room and not solid[n].text.endswith(("?", "？"))):
+            chosen.add(n)
+            room -= len(solid[n].text) + 1
+    return beginning(" ".join(tidy(solid[n].text.lstrip("-•* ")) for n in sorted(chosen)), _ANSWER_CHARS)
 
 
 def _read_reply(message: Message) -> ReplyReading:
@@ -88,15 +104,6 @@ def _read_reply(message: Message) -> ReplyReading:
         has_failed=_STILL_FAILS.search(ends) is not None,
         has_more_to_do=_MORE_TO_DO.search(ends) is not None,
     )
-
-
-def _first_paragraph(text: str) -> Iterator[str]:
-    """Return the first lines with words of their own, headings left out."""
-    for line in text.strip().splitlines():
-        if line.strip() and not line.lstrip().startswith(("#", "```", "|")):
-            yield line.strip()
-            if len(line) > 60:
-                return
 
 
 _CANCELS = re.compile(
@@ -184,7 +191,8 @@ class RequestLog:
             self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
             self._open = [last]
 
-    def add_user(self, seq: int, reading: UserReading) -> None:
+    def add_user(self, seq: int, reading: UserReading, *, about: str = "") -> None:
+        """Update the requests by a message of the user; `about` is what it takes up of the reply before it."""
         text = reading.text
         if not text:
             return
@@ -193,7 +201,7 @@ class RequestLog:
             return
         question, self.question = self.question, ""
         if reading.is_bare:
-            self._add_bare(seq, text, question)
+            self._add_bare(seq, text, question, about)
             return
         if _CANCELS.match(text):
             last = self._last_answered()
@@ -203,8 +211,8 @@ class RequestLog:
             self.stops.append(seq)
             return
         self._cancel_named(seq, reading)
-        answers = question if len(text) <= _SHORT_ANSWER and not text.endswith(("?", "？")) else ""
-        request = UserRequest(text, seq, own_words=reading.own_words, answers=answers)
+        answers = question if _answers(text, question) else ""
+        request = UserRequest(text, seq, own_words=reading.own_words, answers=answers, about=about)
         if _REPLACES.match(text):
             self._close("replaced", seq)
         self._close_repeated(request)
@@ -229,12 +237,12 @@ class RequestLog:
         self.requests.append(request)
         self._has_worked = False
 
-    def _add_bare(self, seq: int, text: str, question: str) -> None:
+    def _add_bare(self, seq: int, text: str, question: str, about: str) -> None:
         """Reopen the last request after "continue"; a yes to an offer is a request of its own."""
         if self._open:
             return
         if question and _AGREES.match(text):
-            self._append(UserRequest(text, seq, own_words=text, answers=question))
+            self._append(UserRequest(text, seq, own_words=text, answers=question, about=about))
         elif goes_on(text) and (last := self._last_answered()) is not None:
             self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
             self._open = [last]
@@ -270,6 +278,13 @@ class RequestLog:
 
     def _last_answered(self) -> int | None:
         return next((i for i in range(len(self.requests) - 1, -1, -1) if self.requests[i].status == "answered"), None)
+
+
+def _answers(text: str, question: str) -> bool:
+    """Return whether a message answers the question before it; an offer is answered by a yes, a no or a choice."""
+    if not question or len(text) > _SHORT_ANSWER or text.endswith(("?", "？")):
+        return False
+    return _OFFERS.search(question) is None or is_answer(text)
 
 
 def _is_sent_again(before: str, text: str) -> bool:

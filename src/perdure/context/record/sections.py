@@ -13,6 +13,7 @@ from perdure.context.record.material import has_material, material_heading, quot
 from perdure.context.record.selection import fair_share
 from perdure.context.record.task import (
     BEFORE_LOG,
+    AnsweredQuestion,
     InstructionKind,
     LastTestRun,
     StandingInstruction,
@@ -21,8 +22,8 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.standing_instructions import is_small_talk
-from perdure.context.text import beginning, has_wide, sentences, size_of, tidy
-from perdure.context.user_intent import ALL_ANSWERED, AS_ASKED, LISTED_RULE, OPEN, quote
+from perdure.context.text import beginning, has_wide, size_of, tidy
+from perdure.context.user_intent import ALL_ANSWERED, LISTED_RULE, OPEN, quote
 from perdure.redaction import redact
 
 INSTRUCTIONS = "The user's standing instructions, word for word:"
@@ -62,12 +63,17 @@ _MOST_WHOLE_REQUESTS = 6
 _LINE = 200
 _COMMAND_CHARS = 100
 _MOST_FILES = 24
+_MOST_READ = 5
+# An address of a client, or a pattern of names.
+_NO_FILE = re.compile(r"^\w+://|[*?]|\bnode_modules/|\bsite-packages/")
 # Of the room for what was completed, the part for repeated steps beside milestones.
 _STEPS_SHARE = 0.5
 _GOAL_FRAME_CHARS = 40
 _MOST_STEPS = 6
 _MOST_SOLVED = 4
-_MOST_ANSWERED = 5
+_OUTCOME_CHARS = 200
+_SHORT_OUTCOME_CHARS = 100
+_MOST_WHOLE_OUTCOMES = 3
 _ROOT_SHARE = 0.7
 _GREETING_CHARS = 10
 # "ok, let's do this" names nothing that was done.
@@ -146,8 +152,16 @@ def _quoted(request: UserRequest, most_chars: int) -> str:
         text = f"{text}\n{material_heading(request)}".strip()
         room = min(_MATERIAL_CHARS, max(_LEAST_QUOTE_CHARS, most_chars - len(text)))
         material = f"\n{quote_material(request, room)}".rstrip()
-    note = f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
-    return quote(text, most_chars=most_chars, seq=request.seq) + material + note
+    return quote(text, most_chars=most_chars, seq=request.seq) + material + _answered(request)
+
+
+def _answered(request: UserRequest) -> str:
+    """Tell what of the assistant's a request answers or takes up."""
+    if request.about and request.answers not in request.about:
+        return f"\n(to the assistant's question “{request.answers}”; of its list: “{request.about}”)"
+    if request.about:
+        return f"\n(takes up the assistant's words: “{request.about}”)"
+    return f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
 
 
 def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 5) -> str:
@@ -230,17 +244,27 @@ def _completed(state: TaskState, room: int) -> str:
         pushed = " — pushed" if record.is_pushed else ""
         milestones.append((record.seq, f"COMMIT {commit.hash} {beginning(commit.title, 100)}{branch}{pushed}"))
     milestones += [(c.seq, f"CREATED {beginning(c.value, 140)}") for c in state.created]
-    questions = {q.seq for q in state.questions}
-    for request in state.requests[-_MOST_ANSWERED:]:
-        if request.status == "answered" and request.closed_seq is not None and request.seq not in questions:
-            words = beginning(tidy(redact(_headline(request.own_words))), 90)
-            milestone = f"ANSWERED “{words}”{address(request.seq, request.closed_seq)}"
-            is_telling = len(words) >= _GREETING_CHARS and not is_small_talk(words) and not _AGREES.fullmatch(words)
-            milestones += [(request.closed_seq, milestone)] if is_telling else []
-    ordered = [text for _, text in sorted(milestones, key=lambda m: m[0])]
-    steps = write_steps(state, room if not ordered else int(room * _STEPS_SHARE))
-    numbered = _numbered(ordered, room - sum(len(line) + 1 for line in steps))
+    whole = [(o.answer_seq, line) for o in state.outcomes if (line := _outcome(o, _OUTCOME_CHARS))]
+    steps = write_steps(state, room if not milestones and not whole else int(room * _STEPS_SHARE))
+    left = room - sum(len(line) + 1 for line in steps)
+    if sum(len(line) + 5 for _, line in (*milestones, *whole)) > left:
+        # The outcomes of older requests are the first to be shortened.
+        older = [(o.answer_seq, line) for o in state.outcomes if (line := _outcome(o, _SHORT_OUTCOME_CHARS))]
+        whole = [*older[:-_MOST_WHOLE_OUTCOMES], *whole[-_MOST_WHOLE_OUTCOMES:]]
+    numbered = _numbered([text for _, text in sorted((*milestones, *whole), key=lambda m: m[0])], left)
     return "\n".join(filter(None, (numbered, *steps)))
+
+
+def _outcome(done: AnsweredQuestion, most: int) -> str:
+    """Return the line of a request with what came of it; "" where neither tells anything."""
+    words = beginning(tidy(redact(_ATTACHED.sub("", done.question))), most // 2)
+    is_telling = len(words) >= _GREETING_CHARS and not is_small_talk(words) and not _AGREES.fullmatch(words)
+    if done.is_disputed:
+        return f"“{words}” — the user corrected the outcome{address(done.seq, done.answer_seq)}" if is_telling else ""
+    if not done.answer:
+        return f"ANSWERED “{words}”{address(done.seq, done.answer_seq)}" if is_telling else ""
+    asked = f"“{words}” — " if is_telling else ""
+    return f"{asked}{beginning(done.answer, most)}{address(done.seq, done.answer_seq)}"
 
 
 def write_steps(state: TaskState, room: int) -> Sequence[str]:
@@ -253,12 +277,6 @@ def write_steps(state: TaskState, room: int) -> Sequence[str]:
         lines.append(line)
         room -= len(line) + 1
     return lines[::-1]
-
-
-def _headline(words: str) -> str:
-    """Return the first sentence that is more than a greeting; "" where there is none."""
-    least = _GREETING_CHARS if words.isascii() else _GREETING_CHARS // 3
-    return next((s for s in sentences(_ATTACHED.sub("", words)) if len(s) > least), "")
 
 
 def _numbered(lines: Sequence[str], room: int) -> str:
@@ -331,7 +349,9 @@ def _about(target: str) -> str:
 def _decisions(state: TaskState, room: int) -> str:
     # What binds is quoted as such.
     quoted = {i.text for i in state.instructions if i.kind != "remark"}
-    users = [d for d in state.valid_decisions if d.is_by_user and d.text not in quoted]
+    # An open request is quoted as the task.
+    asked = {r.seq for r in state.open_requests}
+    users = [d for d in state.valid_decisions if d.is_by_user and d.text not in quoted and d.seq not in asked]
     # A decision with its reason tells more.
     others = sorted((d for d in state.valid_decisions if not d.is_by_user), key=lambda d: bool(_REASON.search(d.text)))
     chosen: list[tuple[int, str]] = []
@@ -339,6 +359,7 @@ def _decisions(state: TaskState, room: int) -> str:
     for decision in (*reversed(users), *reversed(others)):
         text = beginning(decision.text, _LINE + 60)
         line = f"- The user: “{text}”" if decision.is_by_user else f"- {text}"
+        line += f", to the assistant's “{decision.about}”" if decision.about else ""
         line += address(decision.seq)
         if (room := room - len(line) - 1) < 0:
             break
@@ -357,10 +378,12 @@ def _resolved(state: TaskState, room: int) -> str:
 def _files(state: TaskState, room: int) -> str:
     """Changed, deleted and read files, newest first, below the folder they share."""
     files = [f for f in reversed(state.files) if f.status != "read"]
-    files += [f for f in reversed(state.files) if f.status == "read"]
+    # What was read is in the record; here are the files looked at last.
+    reads = [f for f in reversed(state.files) if f.status == "read" and not _NO_FILE.search(f.path)]
+    files += reads[:_MOST_READ]
     root = common_root([f.path for f in files])
     lines = [f"Below {root}:"] if root else []
-    for status in ("changed", "deleted", "read"):
+    for status in ("changed", "moved", "deleted", "read"):
         names = [_file_name(f, root) for f in files if f.status == status][:_MOST_FILES]
         if names:
             lines.append(f"- {status.capitalize()}: {_join_names(names, room // (2 if status == 'changed' else 3))}")
@@ -369,6 +392,8 @@ def _files(state: TaskState, room: int) -> str:
 
 def _file_name(file: TouchedFile, root: str) -> str:
     name = file.path.removeprefix(f"{root}/") if root else file.path
+    if file.status == "moved":
+        return f"{file.moved_from.removeprefix(f'{root}/') if root else file.moved_from} → {name}"
     return f"{name} ×{len(file.seqs)}" if file.status == "changed" and len(file.seqs) > 1 else name
 
 
@@ -395,7 +420,7 @@ def common_root(paths: Iterable[str]) -> str:
 
 def _remaining(state: TaskState, room: int) -> str:
     lines = [f"- {beginning(i.text, _LINE)}{address(i.seq)}" for i in state.open_plan]
-    return fit_lines(lines, room) or (AS_ASKED if state.open_requests else "")
+    return fit_lines(lines, room)
 
 
 def _critical(state: TaskState, room: int) -> str:

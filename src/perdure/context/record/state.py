@@ -14,9 +14,11 @@ from perdure.context.record.decisions import (
     decisions_of,
     last_words_of,
     plan_of,
+    topic_words,
     user_reading,
 )
 from perdure.context.record.material import carried_words, read_report
+from perdure.context.record.proposals import LONGEST_ANSWER, proposal_of, taken_up
 from perdure.context.record.requests import RequestLog, answer_of, reply_reading
 from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
@@ -38,7 +40,7 @@ from perdure.context.record.task import (
     UserRequest,
 )
 from perdure.context.summary_check import MARK
-from perdure.context.text import beginning, sentences
+from perdure.context.text import beginning, sentences, tidy
 from perdure.context.user_intent import parse_active_task
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
@@ -75,6 +77,8 @@ _SLIGHT_CHARS = 8
 # An item of a plan belongs to a request that has this share of its words.
 _SAME_ITEM_SHARE = 0.5
 _QUESTION = re.compile(r"[?？]\s*$")
+# A question has this share of the words of an earlier one that it asks again.
+_SAME_QUESTION_SHARE = 0.75
 
 
 def read_state(entries: Sequence[Entry], lines: CallLines, *, previous: Mapping[str, str] | None = None) -> TaskState:
@@ -98,10 +102,16 @@ class _StateFold:
     work: _WorkFold = field(default_factory=lambda: _WorkFold())
     goal: SourcedValue | None = None
     instructions: dict[str, StandingInstruction] = field(default_factory=dict)
-    # Questions with the replies to them.
-    answered: dict[int, tuple[UserRequest, Entry]] = field(default_factory=dict)
+    # Requests with the replies to them, and whether the work changed something for them.
+    answered: dict[int, tuple[UserRequest, Entry, bool]] = field(default_factory=dict)
+    # Positions of requests whose answers the user corrected.
+    disputed: set[int] = field(default_factory=set)
+    # Numbers of changes and of steps when the user last wrote.
+    _counts_before: tuple[int, int] = (0, 0)
     # The newest messages of the assistant with text: since the last reply, for the plan; and the last one.
     texts: list[Entry] = field(default_factory=list)
+    # The reply that the user has not answered yet.
+    last_reply: Entry | None = None
     _greeting_seq: int = BEFORE_LOG - 1
 
     def carry(self, previous: Mapping[str, str]) -> None:
@@ -137,13 +147,20 @@ class _StateFold:
                 self.texts.append(entry)
             for call in message.tool_calls:
                 self.requests.add_work()
-                if (line := lines.get((entry.seq, call.id))) is not None:
+                line = lines.get((entry.seq, call.id))
+                self.work.steps_taken += line is None or line.kind not in _LOOKS
+                if line is not None:
                     self._add_call(entry.seq, line)
 
     def _add_user(self, seq: int, reading: UserReading) -> None:
         if not reading.text:
             return
-        self.requests.add_user(seq, reading)
+        about = self._taken_up(reading)
+        if (disputed := self._disputed(reading)) is not None:
+            self.disputed.add(disputed)
+        self.last_reply = None
+        self._counts_before = self.work.changes, self.work.steps_taken
+        self.requests.add_user(seq, reading, about=about)
         self._drop_cancelled(seq)
         request = self.requests.requests[-1] if self.requests.requests else None
         is_wanted = self.goal is None or self.goal.seq == self._greeting_seq
@@ -152,7 +169,8 @@ class _StateFold:
             words = _COMMAND_LINE.sub("", request.own_words)
             self.goal = SourcedValue(before_fiction(words) or sentences(words)[0], seq)
             self._greeting_seq = seq if _is_slight(words) else BEFORE_LOG - 1
-        self.decisions.add_user(seq, reading.choices, takes_back=reading.takes_back)
+        choices = (tidy(reading.own_words),) if about else reading.choices
+        self.decisions.add_user(seq, choices, takes_back=reading.takes_back, about=about)
         for rule in reading.rules:
             self._instruct(StandingInstruction(rule, seq))
         for text in reading.corrections:
@@ -160,6 +178,19 @@ class _StateFold:
         for text in reading.remarks:
             if text not in self.instructions and not any(text in correction for correction in reading.corrections):
                 self._instruct(StandingInstruction(text, seq, "remark"))
+
+    def _disputed(self, reading: UserReading) -> int | None:
+        """Return the position of the request whose answer, right before a message, the message corrects."""
+        if not self.answered or not (reading.corrections or reading.takes_back):
+            return None
+        request, reply, _ = next(reversed(self.answered.values()))
+        return request.seq if reply is self.last_reply else None
+
+    def _taken_up(self, reading: UserReading) -> str:
+        """Return what a short answer takes up of the reply right before it."""
+        reply = self.last_reply
+        is_short = reply is not None and len(reading.own_words) <= LONGEST_ANSWER
+        return taken_up(reading.own_words, proposal_of(reply)) if is_short and reply is not None else ""
 
     def _drop_cancelled(self, seq: int) -> None:
         """Remove from plan and goal what the message at `seq` cancels."""
@@ -189,6 +220,7 @@ class _StateFold:
             return
         # A final reply without a plan ends the one before.
         self.texts = [entry]
+        self.last_reply = entry
         waiting = self.requests.open
         self.requests.add_reply(entry.seq, reply)
         still_open = self.requests.open
@@ -196,8 +228,11 @@ class _StateFold:
         if closed:
             # One reply to several requests answers the newest; the others were steps on the way.
             request = max(closed, key=lambda r: r.seq)
-            if _QUESTION.search(request.own_words):
-                self.answered[request.seq] = request, entry
+            self.answered.pop(request.seq, None)
+            is_question = _QUESTION.search(request.own_words) is not None
+            changes, steps = self._counts_before
+            is_work = self.work.changes > changes or (not is_question and self.work.steps_taken > steps)
+            self.answered[request.seq] = request, entry, is_work
             if not still_open and not reply.has_more_to_do:
                 self.work.plan.clear()
         self.work.end_turn(entry.seq, may_be_open=not closed or reply.has_failed)
@@ -219,7 +254,8 @@ class _StateFold:
             goal=self.goal,
             instructions=tuple(self.instructions.values()),
             decisions=self.decisions.decisions,
-            questions=tuple(self._questions()),
+            questions=tuple(self._answers(is_work=False)),
+            outcomes=tuple(self._answers(is_work=True)),
             files=tuple(work.files.values()),
             commits=tuple(work.commits),
             created=tuple(work.created.values()),
@@ -236,10 +272,17 @@ class _StateFold:
             last_call=work.last_call,
         )
 
-    def _questions(self) -> Iterator[AnsweredQuestion]:
-        for request, reply in list(self.answered.values())[-_MOST_QUESTIONS:]:
+    def _answers(self, *, is_work: bool) -> Iterator[AnsweredQuestion]:
+        """Yield the answered questions, or the requests for which something was changed or done, with the outcome."""
+        chosen = [(request, reply) for request, reply, has_worked in self.answered.values() if is_work == has_worked]
+        topics = [topic_words(request.own_words) for request, _ in chosen]
+        for n, (request, reply) in enumerate(chosen):
+            if n < len(chosen) - _MOST_QUESTIONS or (not is_work and _is_asked_again(topics[n], topics[n + 1 :])):
+                continue
+            is_disputed = request.seq in self.disputed
             question = beginning(request.own_words, _QUESTION_CHARS)
-            yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq)
+            if is_work or not is_disputed:
+                yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq, is_disputed)
 
     def _planned(self) -> tuple[PlanItem, ...]:
         """The steps that the newest message with a plan lists, if no final reply came after it."""
@@ -277,10 +320,15 @@ class _WorkFold:
     _open: list[int] = field(default_factory=list)
     # Kind of each error's call, parallel to `errors`.
     _kinds: list[str] = field(default_factory=list)
+    # How many calls changed something, and how many did more than look.
+    changes: int = 0
+    steps_taken: int = 0
 
     def add(self, seq: int, line: CallLine) -> None:
         facts = line.facts
         self._last = line, seq
+        if line.outcome == "ok" and (line.kind in _CHANGES or facts.commit or facts.created or facts.pushed):
+            self.changes += 1
         if line.repeatable is not None:
             self.steps.add(seq, line.repeatable)
         if facts is not NO_FACTS:
@@ -362,11 +410,29 @@ class _WorkFold:
         )
         for status, paths in uses:
             for path in paths:
-                name = self._aliases.get(path)
-                if name is None:
-                    name = self._aliases[path] = self._known_name(_LINE_RANGE.sub("", path))
-                if name:
+                if name := self._name_of(path):
                     self._touch(name, status, seq)
+        for source, target in facts.moved_files:
+            old, new = self._name_of(source), self._name_of(target)
+            if new and new == old:  # the same name in another folder is no longer that file
+                new = self._aliases[target] = target
+            self._move(old, new, seq)
+
+    def _name_of(self, path: str) -> str:
+        name = self._aliases.get(path)
+        if name is None:
+            name = self._aliases[path] = self._known_name(_LINE_RANGE.sub("", path))
+        return name
+
+    def _move(self, source: str, target: str, seq: int) -> None:
+        """Continue a file under its new path; one that came from a scratch folder is a new file."""
+        before = self.files.pop(source, None) if source else None
+        if not target:
+            return
+        origin = (before.moved_from if before else "") or source
+        status: FileStatus = "moved" if origin and origin != target else "changed"
+        seqs = (*(before.seqs if before else ()), seq)
+        self.files[target] = TouchedFile(target, status, seqs[-8:], origin if status == "moved" else "")
 
     def _known_name(self, path: str) -> str:
         """The name under which a file is known: a relative path may be the end of an absolute one; "" for scratch."""
@@ -384,8 +450,9 @@ class _WorkFold:
         if before is not None and status == "read":
             status = before.status
         seqs = (*(before.seqs if before else ()), seq)
+        moved_from = before.moved_from if before is not None and status in ("changed", "moved") else ""
         # Re-inserted, so that the order is that of the last use.
-        self.files[path] = TouchedFile(path, status, seqs[-8:])
+        self.files[path] = TouchedFile(path, "moved" if moved_from else status, seqs[-8:], moved_from)
 
     def _add_plan(self, seq: int, plan: Sequence[tuple[str, bool]]) -> None:
         """Replace the plan by a newer list; a call about a single item updates that item."""
@@ -424,6 +491,11 @@ class _WorkFold:
         self._solve([i for i in self._open if self._kinds[i] in _LOOKS or not may_be_open], seq, "")
         self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
         self._change = ""
+
+
+def _is_asked_again(topic: frozenset[str], later: Sequence[frozenset[str]]) -> bool:
+    """Return whether a later question is about the same, so that its answer counts."""
+    return any(len(topic & other) >= _SAME_QUESTION_SHARE * len(topic) for other in later) if len(topic) > 1 else False
 
 
 def _read_report(message: Message) -> CallLine | None:

@@ -53,6 +53,8 @@ class CallFacts:
     changed_files: tuple[str, ...] = ()
     read_files: tuple[str, ...] = ()
     deleted_files: tuple[str, ...] = ()
+    # Old and new path of each file that was moved.
+    moved_files: tuple[tuple[str, str], ...] = ()
     # Things that were created, each as "PR #12: title", "task 3: title", "comment 4411".
     created: tuple[str, ...] = ()
     # Open and finished items of a plan or todo list, as the newest call shows them.
@@ -307,7 +309,7 @@ BEFORE_LOG = -1
 RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
 # A remark may bind: neither a question nor a request for one step, but without a wording that shows it.
 InstructionKind = Literal["rule", "correction", "refusal", "remark"]
-FileStatus = Literal["changed", "deleted", "read"]
+FileStatus = Literal["changed", "moved", "deleted", "read"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +323,9 @@ class UserRequest:
     closed_seq: int | None = None
     # The words of the request that the user typed themselves; what is around them was pasted.
     own_words: str = ""
-    # The assistant's question that it answers.
+    # The assistant's question that it answers, and what it takes up of the assistant's proposal or list.
     answers: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +347,8 @@ class TaskDecision:
     seq: int
     is_by_user: bool = False
     superseded_seq: int | None = None
+    # What of the assistant's proposals a short answer takes up.
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +358,8 @@ class TouchedFile:
     path: str
     status: FileStatus
     seqs: tuple[int, ...]
+    # Where it was before it was moved.
+    moved_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,12 +417,14 @@ class PlanItem:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question of the user and the beginning of the reply."""
+    """A question or request of the user and what the reply says."""
 
     question: str
     answer: str
     seq: int
     answer_seq: int
+    # The user corrected it right afterwards.
+    is_disputed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +438,8 @@ class TaskState:
     instructions: tuple[StandingInstruction, ...] = ()
     decisions: tuple[TaskDecision, ...] = ()
     questions: tuple[AnsweredQuestion, ...] = ()
+    # Requests for work, with what the reply says came of them.
+    outcomes: tuple[AnsweredQuestion, ...] = ()
     files: tuple[TouchedFile, ...] = ()
     commits: tuple[CommitRecord, ...] = ()
     created: tuple[SourcedValue, ...] = ()

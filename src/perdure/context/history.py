@@ -61,11 +61,9 @@ class CompactionHistory:
             messages = [e.message for e in entries]
         if not is_logged:
             # Negative: they are in no log, and cannot be opened.
-            entries = [e.renumbered(n - len(entries)) for n, e in enumerate(entries)]
+            entries = _renumber(entries, -len(entries))
         has_parts = any(m.kind == "handoff" or type(m.content) is tuple for m in messages)
-        key_of_size = ("tokens", model)
-        tokens = [e.memoized(key_of_size) or tokens_of(e, model) for e in entries]
-        return cls(entries, messages, tokens, origins, is_logged, has_parts)
+        return cls(entries, messages, _sizes(entries, model), origins, is_logged, has_parts)
 
     @property
     def note_tokens(self) -> int:
@@ -102,6 +100,40 @@ def tokens_of(entry: Entry, model: str = "") -> int:
     return entry.memo(
         ("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None, sends_reasoning=True)
     )
+
+
+def _renumber(entries: Sequence[Entry], first: int) -> list[Entry]:
+    """Number the entries from `first` on; words that were said before are analyzed once.
+
+    Calls are not: what is computed of them depends on their results, and the other way round.
+    """
+    said: dict[tuple[str, object, str | None], Entry] = {}
+    out: list[Entry] = []
+    for seq, entry in enumerate(entries, first):
+        m = entry.message
+        is_said = m.kind in ("user", "assistant") and type(m.content) is str and not m.tool_calls
+        if is_said and not (m.extra or m.reasoning_details):
+            out.append(entry.renumbered(seq, said.setdefault((m.kind, m.content, m.reasoning), entry)))
+        else:
+            out.append(entry.renumbered(seq))
+    return out
+
+
+def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
+    """Return the tokens of each message; equal results, such as of files that were read again, are counted once."""
+    key, known = ("tokens", model), dict[tuple[object, str | None], int]()
+    sizes: list[int] = []
+    for entry in entries:
+        m = entry.message
+        size: int | None = entry.memoized(key)
+        if size is None and m.role == "tool" and type(m.content) is str and not (m.extra or m.reasoning):
+            size = known.get((m.content, m.name))
+            if size is None:
+                size = known[m.content, m.name] = tokens_of(entry, model)
+            else:
+                entry.set_memo(key, size)
+        sizes.append(tokens_of(entry, model) if size is None else size)
+    return sizes
 
 
 def _repair(entries: Sequence[Entry]) -> tuple[list[Entry], list[int | None]]:

@@ -358,10 +358,10 @@ class Entry:
             value = self._memo[key] = compute(self.message)
         return cast("T", value)
 
-    def renumbered(self, seq: int) -> Entry:
-        """The same message at another position, with its memoized values."""
+    def renumbered(self, seq: int, equal: Entry | None = None) -> Entry:
+        """The same message at another position, with its memoized values, or with those of an equal message."""
         entry = Entry(seq, self.message, self.created_at_ms)
-        entry._memo = self._memo
+        entry._memo = (equal or self)._memo
         return entry
 
     def set_memo(self, key: Hashable, value: object) -> None:

@@ -25,6 +25,7 @@ _PATH = (
 )
 _PATCH = ("patch", "input", "diff", "patch_text", "patchText")
 
+EDIT_WORTH, WRITE_WORTH = 0.55, 0.5
 _MAX_LINES = 4_000
 _REMOVED_CHARS = 260
 _ADDED_CHARS = 680
@@ -62,8 +63,7 @@ def text_argument(arguments: Mapping[str, Any], names: Sequence[str]) -> str | N
 def read_edit(arguments: Mapping[str, Any]) -> CallFinding | None:
     """Describe an edit by its arguments; None where they hold no replacement."""
     path = edited_path(arguments)
-    patch = text_argument(arguments, _PATCH)
-    if patch is not None and ("\n" in patch or patch.startswith("***")):
+    if (patch := _patch_of(arguments)) is not None:
         return read_patch(patch, path)
     pairs = _replacements(arguments)
     if not pairs:
@@ -80,8 +80,18 @@ def read_edit(arguments: Mapping[str, Any]) -> CallFinding | None:
     more = f" ({len(pairs)} edits)" if len(pairs) > 1 else ""
     every = ", every occurrence" if arguments.get("replace_all") is True else ""
     return CallFinding(
-        f"{summary}{more}{every}", tuple(rows), CallFacts(changed_files=(path,) if path else ()), False, 0.55, ""
+        f"{summary}{more}{every}", tuple(rows), CallFacts(changed_files=(path,) if path else ()), False, EDIT_WORTH, ""
     )
+
+
+def is_replacement(arguments: Mapping[str, Any]) -> bool:
+    """Whether an edit replaces text in the one file that it names; a patch names its files itself."""
+    return _patch_of(arguments) is None and bool(_replacements(arguments))
+
+
+def _patch_of(arguments: Mapping[str, Any]) -> str | None:
+    patch = text_argument(arguments, _PATCH)
+    return patch if patch is not None and ("\n" in patch or patch.startswith("***")) else None
 
 
 def _replacements(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -195,7 +205,7 @@ def describe_content(path: str, content: str) -> CallFinding:
         tuple(rows),
         CallFacts(changed_files=(path,) if path else ()),
         False,
-        0.5,
+        WRITE_WORTH,
     )
 
 
@@ -224,4 +234,4 @@ def read_patch(patch: str, path: str = "") -> CallFinding:
     names = ", ".join(clip_middle(f, 80) for f in files[:3]) if not path else ""
     headline = ": ".join(filter(None, (names, _summary(removed, added))))
     facts = CallFacts(changed_files=tuple(files), deleted_files=tuple(deleted))
-    return CallFinding(headline, tuple(excerpt_rows(removed, added)), facts, False, 0.55, names)
+    return CallFinding(headline, tuple(excerpt_rows(removed, added)), facts, False, EDIT_WORTH, names)

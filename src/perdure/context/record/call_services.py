@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.context.record.call_json import is_dull
 from perdure.context.record.call_output import count_noun, one_line
+from perdure.context.record.task import CallFacts
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CHANGES = re.compile(
@@ -130,3 +131,38 @@ def _scalars(value: object, depth: int) -> Iterator[str]:
             yield from _scalars(item, depth + 1)
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         yield str(value)
+
+
+_NUMBER = re.compile(r'"(?:number|iid)"\s*:\s*(\d{1,12})')
+_IDENTIFIER = re.compile(r'"(?:key|id|\w+_id)"\s*:\s*"?([\w.#-]{1,60})')
+_CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
+
+
+def stopped_by(name: str, arguments: Mapping[str, Any]) -> CallFacts:
+    """The process or agent that a call stopped."""
+    is_stop = str(arguments.get("action")) in ("kill", "stop", "terminate") or name in (
+        "KillShell",
+        "KillBash",
+        "TaskStop",
+    )
+    identifier = next(
+        (str(v) for k in ("process_id", "shell_id", "task_id", "id", "pid") if (v := arguments.get(k))), ""
+    )
+    return CallFacts(stopped_process=identifier) if is_stop else CallFacts()
+
+
+def created_by(name: str, arguments: Mapping[str, Any], result: str) -> CallFacts:
+    """What a tool such as `create_pull_request` created, by the id in its result."""
+    base = name.rsplit("__", 1)[-1]
+    match = _CREATES.match(base)
+    if match is None:
+        return CallFacts()
+    head = result[:4_000]
+    number = _NUMBER.search(head) or _IDENTIFIER.search(head) or re.search(r"#(\d+)\b", head[:400])
+    title = next((v for k in ("title", "name", "subject", "summary") if isinstance(v := arguments.get(k), str)), "")
+    if number is None and not title:
+        return CallFacts()
+    thing = match[1].replace("_", " ").strip() or "item"
+    thing = {"pull request": "PR #", "merge request": "MR !", "issue": "issue #"}.get(thing, f"{thing} ")
+    label = f"{thing}{number[1]}" if number is not None else thing.strip("#! ")
+    return CallFacts(created=(f"{label}: {title}" if title else label,))

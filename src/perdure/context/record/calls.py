@@ -14,7 +14,14 @@ from functools import lru_cache
 from typing import Any
 
 from perdure.context.record.call_commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
-from perdure.context.record.call_edits import edited_path, read_edit, read_write
+from perdure.context.record.call_edits import (
+    EDIT_WORTH,
+    WRITE_WORTH,
+    edited_path,
+    is_replacement,
+    read_edit,
+    read_write,
+)
 from perdure.context.record.call_json import error_of, read_json
 from perdure.context.record.call_output import (
     LINE_CHARS,
@@ -37,10 +44,18 @@ from perdure.context.record.call_output import (
     read_refusal,
     unique,
 )
-from perdure.context.record.call_services import is_change, is_thinking, service_values
+from perdure.context.record.call_services import created_by, is_change, is_thinking, service_values, stopped_by
 from perdure.context.record.call_text import arguments_text, command_of, compose_line, target_of
 from perdure.context.record.pages import page_rows, page_source
-from perdure.context.record.task import NO_FACTS, CallFacts, CallKind, CallLine, Outcome, read_repeatable
+from perdure.context.record.task import (
+    NO_FACTS,
+    CallFacts,
+    CallKind,
+    CallLine,
+    Outcome,
+    PendingCallLine,
+    read_repeatable,
+)
 from perdure.core.messages import ToolCall, ToolState
 
 _MAX_REPORT_CHARS = 24_000
@@ -71,11 +86,8 @@ _EDIT_DIFFICULTY = re.compile(
 _READS_MORE = re.compile(
     r"(?i)(?:get|read|fetch|list|search|view|find|query|open|download|extract|browse|scrape|load|show)_?"
 )
-_NUMBER = re.compile(r'"(?:number|iid)"\s*:\s*(\d{1,12})')
-_IDENTIFIER = re.compile(r'"(?:key|id|\w+_id)"\s*:\s*"?([\w.#-]{1,60})')
 _AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})|\(job `([\w.-]{3,60})`\)")
 _AGENT_ENDED = re.compile(r"(?m)^\W{0,5}([\w.-]{3,60})`? (?:—|-) (?:completed|finished|failed|cancell?ed|stopped)\b")
-_CREATES = re.compile(r"(?i)^(?:create|add|open|book|submit|post|send|new)_?(\w*)$")
 
 
 def describe_refusal(name: str, kind: CallKind, arguments: Mapping[str, Any], refusal: UnfinishedCall) -> CallLine:
@@ -178,11 +190,16 @@ def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
         return line
     offset, limit = arguments.get("offset"), arguments.get("limit")
     part = f" from line {offset}" if isinstance(offset, int) and offset > 1 else ""
-    total = _content_lines(result)
-    if isinstance(limit, int) and isinstance(offset, int):
-        total = min(total, limit)
-    finding = CallFinding(count_noun(total, "line"), (), CallFacts(read_files=(path,)), False, 0.05)
-    return compose_line(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
+    facts = CallFacts(read_files=(path,))
+
+    def compose() -> CallLine:
+        total = _content_lines(result)
+        if isinstance(limit, int) and isinstance(offset, int):
+            total = min(total, limit)
+        finding = CallFinding(count_noun(total, "line"), (), facts, False, 0.05)
+        return compose_line(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
+
+    return PendingCallLine(kind, name, path, 0.05, facts, compose)
 
 
 def _content_lines(result: str) -> int:
@@ -227,6 +244,15 @@ def _edit_finding(kind: CallKind, arguments: Mapping[str, Any]) -> CallFinding |
 def _describe_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
+    path = edited_path(arguments)
+    if kind == "write" or is_replacement(arguments):
+        worth = WRITE_WORTH if kind == "write" else EDIT_WORTH
+        facts = CallFacts(changed_files=(path,)) if path else NO_FACTS
+        return PendingCallLine(kind, name, path, worth, facts, lambda: _compose_edit(name, kind, arguments, result))
+    return _compose_edit(name, kind, arguments, result)
+
+
+def _compose_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     finding = _edit_finding(kind, arguments)
     if finding is None:
         path = edited_path(arguments)
@@ -256,10 +282,14 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     view = read_output(result)
     if view.raw[:1] in ("{", "[") and (finding := read_json(view)) is not None:
         return compose_line(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok")
-    total = view.total_lines
-    rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
-    headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
-    return compose_line(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
+
+    def compose() -> CallLine:
+        total = view.total_lines
+        rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
+        headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
+        return compose_line(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
+
+    return PendingCallLine(kind, name, pattern or where, 0.1, NO_FACTS, compose)
 
 
 def _describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -402,11 +432,15 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
     source = page_source(view.raw)
     if source is view.raw and (finding := read_json(view)) is not None:
         return compose_line(name, kind, target, what, finding, "failed" if finding.is_failure else "ok")
-    rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
-    first = rows[0].strip("#: ") if rows else ""
-    headline = f"{one_line(first, 90)} ({len(view.raw):,} characters)" if first else "empty"
-    finding = CallFinding(headline, tuple(rows), worth=0.35, title=f"{len(view.raw):,} characters")
-    return compose_line(name, kind, target, what, finding, "ok")
+
+    def compose() -> CallLine:
+        rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
+        first = rows[0].strip("#: ") if rows else ""
+        headline = f"{one_line(first, 90)} ({len(view.raw):,} characters)" if first else "empty"
+        finding = CallFinding(headline, tuple(rows), worth=0.35, title=f"{len(view.raw):,} characters")
+        return compose_line(name, kind, target, what, finding, "ok")
+
+    return PendingCallLine(kind, name, target, 0.35, NO_FACTS, compose)
 
 
 def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
@@ -429,9 +463,7 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
                 finding, is_failure=True, facts=CallFacts(error=one_line(finding.headline, 240)), worth=0.55
             )
     removed = CallFacts(deleted_files=(path,)) if kind == "delete" and (path := edited_path(arguments)) else CallFacts()
-    facts = merge_facts(
-        [finding.facts, removed, _created_facts(name, arguments, result), _stopped_facts(name, arguments)]
-    )
+    facts = merge_facts([finding.facts, removed, created_by(name, arguments, result), stopped_by(name, arguments)])
     changes = kind == "other" and is_change(name)
     worth = max(finding.worth, 0.8 if facts.created else 0.0, _CHANGE_WORTH if changes else 0.0)
     finding = replace(finding, facts=facts, worth=worth)
@@ -451,42 +483,12 @@ def _describe_service(name: str, arguments: Mapping[str, Any], finding: CallFind
     headline = finding.headline
     if isinstance(body, dict):
         headline = service_values(body, arguments, max(60, line_chars - len(call) - 3)) or "ok"
-    facts = merge_facts([finding.facts, _created_facts(name, arguments, result), _stopped_facts(name, arguments)])
+    facts = merge_facts([finding.facts, created_by(name, arguments, result), stopped_by(name, arguments)])
     worth = max(finding.worth, 0.8 if facts.created else 0.0, _CHANGE_WORTH if changes else 0.0)
     finding = replace(finding, headline=headline, facts=facts, worth=worth, title=finding.title or "")
     what = f"{name} {arguments_text(arguments, 300)}".rstrip()
     target = target_of("other", arguments)
     return compose_line(name, "other", target, what, finding, "ok", call, line_chars=line_chars)
-
-
-def _stopped_facts(name: str, arguments: Mapping[str, Any]) -> CallFacts:
-    """The process or agent that a call stopped."""
-    is_stop = str(arguments.get("action")) in ("kill", "stop", "terminate") or name in (
-        "KillShell",
-        "KillBash",
-        "TaskStop",
-    )
-    identifier = next(
-        (str(v) for k in ("process_id", "shell_id", "task_id", "id", "pid") if (v := arguments.get(k))), ""
-    )
-    return CallFacts(stopped_process=identifier) if is_stop else CallFacts()
-
-
-def _created_facts(name: str, arguments: Mapping[str, Any], result: str) -> CallFacts:
-    """What a tool such as `create_pull_request` created, by the id in its result."""
-    base = name.rsplit("__", 1)[-1]
-    match = _CREATES.match(base)
-    if match is None:
-        return CallFacts()
-    head = result[:4_000]
-    number = _NUMBER.search(head) or _IDENTIFIER.search(head) or re.search(r"#(\d+)\b", head[:400])
-    title = next((v for k in ("title", "name", "subject", "summary") if isinstance(v := arguments.get(k), str)), "")
-    if number is None and not title:
-        return CallFacts()
-    thing = match[1].replace("_", " ").strip() or "item"
-    thing = {"pull request": "PR #", "merge request": "MR !", "issue": "issue #"}.get(thing, f"{thing} ")
-    label = f"{thing}{number[1]}" if number is not None else thing.strip("#! ")
-    return CallFacts(created=(f"{label}: {title}" if title else label,))
 
 
 Describer = Callable[[str, CallKind, Mapping[str, Any], str], CallLine]

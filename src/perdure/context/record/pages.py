@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from perdure.context.record.call_edits import written_text
+from perdure.context.record.call_logs import is_log
 from perdure.context.record.call_output import parse_json
 from perdure.context.record.entries import redact_message, redacted
 from perdure.context.record.selection import fair_share
@@ -336,15 +337,17 @@ def share_instructions(instructions: Mapping[str, QuotedDocument], room: int) ->
     return _within(instructions, int(_INSTRUCTIONS_SHARE * room))
 
 
-def find_instructions(entries: Sequence[Entry], reads: Mapping[str, Sequence[str]]) -> dict[str, QuotedDocument]:
-    """Return the instruction files among the results, the newest reading of each; `reads` are the paths by call."""
+def find_instructions(entries: Sequence[Entry], reads: Mapping[str, CallLine]) -> dict[str, QuotedDocument]:
+    """Return the instruction files among the results, the newest reading of each; `reads` are the calls by id."""
     newest: dict[str, tuple[str, QuotedDocument]] = {}
     for entry in reversed(entries):
         call_id = entry.message.tool_call_id or ""
         if call_id not in reads or len(entry.message.text) < _LEAST_DOCUMENT_CHARS:
             continue
-        path = next((p for p in reads[call_id] if _INSTRUCTION_FILE.search(p)), "")
-        if (path or is_skill(entry.message.text)) and (path or call_id) not in newest:
+        line = reads[call_id]
+        path = next((p for p in line.facts.read_files if _INSTRUCTION_FILE.search(p)), "")
+        is_rules = bool(path) or is_skill(entry.message.text)
+        if is_rules and (path or call_id) not in newest and not is_log(line.line):
             rules = QuotedDocument(entry.memo("rules", _rules), is_instructions=True)
             newest[path or call_id] = call_id, rules
     return dict(newest.values())
@@ -374,7 +377,7 @@ def is_research(lines: Iterable[CallLine]) -> bool:
 
 
 def find_documents(
-    entries: Sequence[Entry], reads: Mapping[str, Sequence[str]], instructions: Mapping[str, QuotedDocument]
+    entries: Sequence[Entry], reads: Mapping[str, CallLine], instructions: Mapping[str, QuotedDocument]
 ) -> dict[str, QuotedDocument]:
     """Add the results that are prose to the instruction files, by the ids of their calls, newest within a bound.
 
@@ -387,7 +390,9 @@ def find_documents(
         if call_id not in reads or call_id in documents or chars > _MOST_DOCUMENT_CHARS:
             continue
         text = redacted(entry).text
-        if len(text) >= _LEAST_DOCUMENT_CHARS and is_prose(page_source(text)):
+        if len(text) < _LEAST_DOCUMENT_CHARS or is_log(reads[call_id].line):
+            continue
+        if is_prose(page_source(text)):
             chars += len(text)
             passages = entry.memo("document", _document)
             if any(p.worth > _LEAST_PASSAGE_WORTH for p in passages):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from perdure.context.record.call_logs import is_log
 from perdure.context.record.call_text import common_root
 from perdure.context.record.calls import describe_call, is_only_counted
 from perdure.context.record.dialogue import Dialogue, dialogue_share
@@ -62,7 +61,7 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
             entry.set_memo("call_lines", cached)
         seq = entry.seq
         for call, line in zip(calls, cached[1], strict=True):
-            if line.line:
+            if line.is_told:
                 lines[seq, call.id] = line
     return lines
 
@@ -103,7 +102,8 @@ def _describe_calls(
 
 def prepare(entries: Sequence[Entry]) -> None:
     """Compute what the record needs of each entry, ahead of a compaction."""
-    call_lines(entries)
+    for line in call_lines(entries).values():
+        _ = line.line, line.detail  # composed now rather than during the compaction
     for entry in entries:
         statement_of(entry)
         prepare_reading(entry)
@@ -196,15 +196,13 @@ class RecordSource:
         return is_research(self._lines.values())
 
     @cached_property
-    def _reads(self) -> Mapping[str, Sequence[str]]:
-        """The paths that each call of a text that was read names, by each id of the call."""
+    def _reads(self) -> Mapping[str, CallLine]:
+        """The calls that may have read a text, by each of their ids."""
         return {
-            i: line.facts.read_files
+            i: line
             for entry in self._entries
             for call in entry.message.tool_calls
-            if (line := self._lines.get((entry.seq, call.id))) is not None
-            and line.kind in _READING
-            and not is_log(line.line)
+            if (line := self._lines.get((entry.seq, call.id))) is not None and line.kind in _READING
             for i in call.ids
         }
 

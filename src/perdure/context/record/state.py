@@ -315,7 +315,7 @@ class _WorkFold:
     # Titles of created tasks by their ids.
     _tasks: dict[str, str] = field(default_factory=dict)
     # The newest change, which may have solved an error.
-    _change: str = ""
+    _change: CallLine | None = None
     # Indexes of the open errors.
     _open: list[int] = field(default_factory=list)
     # Kind of each error's call, parallel to `errors`.
@@ -477,9 +477,9 @@ class _WorkFold:
             if self._open:
                 solved = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
                 self._solve([i for i in solved if self._kinds[i] in _LOOKS], seq, "")
-                self._solve([i for i in solved if self._kinds[i] not in _LOOKS], seq, self._change or line.line)
+                self._solve([i for i in solved if self._kinds[i] not in _LOOKS], seq, (self._change or line).line)
             if line.kind in _CHANGES:
-                self._change = line.line
+                self._change = line
 
     def _solve(self, indexes: Sequence[int], seq: int, by: str) -> None:
         for i in indexes:
@@ -490,7 +490,7 @@ class _WorkFold:
         """At a final reply, forget failures that the work went past; a failed test stays where the reply admits it."""
         self._solve([i for i in self._open if self._kinds[i] in _LOOKS or not may_be_open], seq, "")
         self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
-        self._change = ""
+        self._change = None
 
 
 def _is_asked_again(topic: frozenset[str], later: Sequence[frozenset[str]]) -> bool:

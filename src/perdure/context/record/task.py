@@ -10,7 +10,7 @@ which tool, what came of it, for which subjects.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -106,6 +106,47 @@ class CallLine:
     facts: CallFacts = field(default_factory=CallFacts)
     repeatable: RepeatableCall | None = None
 
+    @property
+    def is_told(self) -> bool:
+        """Whether there is anything to tell of the call."""
+        return bool(self.line)
+
+
+class PendingCallLine(CallLine):
+    """A call that succeeded, whose texts are composed when they are first read: old looks and edits are never shown."""
+
+    __slots__ = ("_composed",)
+    _composed: CallLine | Callable[[], CallLine]
+
+    def __init__(
+        self, kind: CallKind, name: str, target: str, worth: float, facts: CallFacts, compose: Callable[[], CallLine]
+    ) -> None:
+        for field_name, value in zip(_PENDING_FIELDS, (kind, name, target, "ok", worth, facts, compose), strict=True):
+            object.__setattr__(self, field_name, value)
+        for field_name, empty in (("user_words", ""), ("report", ""), ("repeatable", None)):
+            object.__setattr__(self, field_name, empty)
+
+    @property
+    def line(self) -> str:
+        return self._texts().line
+
+    @property
+    def detail(self) -> str:
+        return self._texts().detail
+
+    @property
+    def is_told(self) -> bool:
+        return True
+
+    def _texts(self) -> CallLine:
+        composed = self._composed
+        if not isinstance(composed, CallLine):
+            composed = composed()
+            object.__setattr__(self, "_composed", composed)
+        return composed
+
+
+_PENDING_FIELDS = ("kind", "name", "target", "outcome", "worth", "facts", "_composed")
 
 # Kinds of calls that neither the files nor the commits of a task represent.
 _STEPS: frozenset[CallKind] = frozenset(("other", "shell", "test", "build"))

@@ -108,7 +108,7 @@ async def run_steps(steps: Steps[T], run: RunInThread = run_shielded) -> T:
     resume: Callable[[], Any] = partial(next, steps)
     try:
         while True:
-            step = await run(partial(_advance_in_thread, resume))
+            step = await run(partial(_advance_without_collections, resume))
             if isinstance(step, _Returned):
                 returned: T = step.value
                 return returned
@@ -127,7 +127,7 @@ def run_steps_here(steps: Steps[T]) -> T:
     """Run steps in the calling thread, with or without an event loop in it."""
     resume: Callable[[], Any] = partial(next, steps)
     while True:
-        step = _advance(resume)
+        step = _advance_without_collections(resume)
         if isinstance(step, _Returned):
             returned: T = step.value
             return returned
@@ -139,7 +139,7 @@ def run_steps_here(steps: Steps[T]) -> T:
             resume = partial(steps.send, answer)
 
 
-def _advance_in_thread(resume: Callable[[], Any]) -> Any:
+def _advance_without_collections(resume: Callable[[], Any]) -> Any:
     with _collections:
         return _advance(resume)
 

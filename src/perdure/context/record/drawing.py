@@ -17,7 +17,6 @@ from perdure.context.record.messages import CALL, LABELS, OPENING, Speaker, Stat
 from perdure.context.record.outline import (
     AGREED_FACTOR,
     BRIEF_CHARS,
-    NO_DIGITS,
     CallMoment,
     CarriedCall,
     Outline,
@@ -230,7 +229,7 @@ class Drawing:
         if statement.is_final and statement.speaker == "assistant":
             best = max(p.worth for p in statement.passages)
         # What an earlier record shows was selected before.
-        frequent = {} if is_carried else self.outline.frequent
+        frequency = None if is_carried else self.outline.frequency
         worths = []
         for passage in statement.passages:
             worth = passage.worth
@@ -241,7 +240,7 @@ class Drawing:
             if worth >= best:
                 total *= _BEST_FACTOR
                 best = math.inf
-            if frequent and (times := frequent.get(passage.text.translate(NO_DIGITS))):
+            if frequency and (times := frequency.of(passage.text)):
                 total /= math.sqrt(times)
             worths.append(total)
         return worths

@@ -30,7 +30,7 @@ BRIEF_CHARS = 90
 AGREED_FACTOR = 1.6
 # Sentences that differ only in their numbers count less each from this many on.
 _MOST_ALIKE = 4
-NO_DIGITS = str.maketrans("", "", "0123456789")
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 # Characters of the log after which text counts about 70% of the newest.
 _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
@@ -74,6 +74,31 @@ Moment = StatementMoment | CallMoment | CarriedCall
 
 
 @dataclass(frozen=True, slots=True)
+class PassageFrequency:
+    """How often passages of replies that differ only in their digits occur."""
+
+    _templates: Mapping[str, str]
+    _times: Mapping[str, int]
+
+    @classmethod
+    def count(cls, statements: Sequence[Statement]) -> PassageFrequency:
+        replies = (s for s in statements if s.is_final and s.speaker == "assistant")
+        texts = Counter(p.text for s in replies for p in s.passages)
+        templates = {text: text.translate(_NO_DIGITS) for text in texts}
+        times: Counter[str] = Counter()
+        for text, count in texts.items():
+            times[templates[text]] += count
+        return cls(templates, {template: count for template, count in times.items() if count > _MOST_ALIKE})
+
+    def __bool__(self) -> bool:
+        return bool(self._times)
+
+    def of(self, text: str) -> int | None:
+        """Return the number of occurrences of a frequent passage; None for others."""
+        return self._times.get(self._templates.get(text) or text.translate(_NO_DIGITS))
+
+
+@dataclass(frozen=True, slots=True)
 class Outline:
     """What a stretch states and does, in order, without a budget."""
 
@@ -84,8 +109,8 @@ class Outline:
     # Files that were edited or written.
     changed: frozenset[str]
     newest_plan: CallLine | None
-    # Passages of replies without their digits that occur often, and how often.
-    frequent: Mapping[str, int]
+    # How often a passage occurs, but for its digits.
+    frequency: PassageFrequency
 
     @classmethod
     def read(
@@ -133,7 +158,7 @@ class Outline:
             dialogue,
             frozenset(changed),
             newest_plan,
-            _frequent(statements),
+            PassageFrequency.count(statements),
         )
 
 
@@ -146,13 +171,6 @@ def _carried(record: str) -> Iterator[Moment]:
         else:
             statement = replace(carried_statement(label, text), title=title)
             yield StatementMoment(None, statement, _EARLIER_FACTOR)
-
-
-def _frequent(statements: Sequence[Statement]) -> dict[str, int]:
-    templates = Counter(
-        p.text.translate(NO_DIGITS) for s in statements if s.is_final and s.speaker == "assistant" for p in s.passages
-    )
-    return {text: times for text, times in templates.items() if times > _MOST_ALIKE}
 
 
 def _is_faint(message: Message) -> bool:

@@ -477,7 +477,8 @@ class _WorkFold:
             if self._open:
                 solved = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
                 self._solve([i for i in solved if self._kinds[i] in _LOOKS], seq, "")
-                self._solve([i for i in solved if self._kinds[i] not in _LOOKS], seq, (self._change or line).line)
+                if failures := [i for i in solved if self._kinds[i] not in _LOOKS]:
+                    self._solve(failures, seq, (self._change or line).line)
             if line.kind in _CHANGES:
                 self._change = line
 

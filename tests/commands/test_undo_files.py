@@ -91,7 +91,7 @@ def test_a_turn_is_taken_back_with_every_file_it_changed(project: Open) -> None:
         assert "Back to before “second”" in done.text
         assert f"restored  {chat.folder / 'old.py'}" in done.text
         assert "deleted   " in done.text
-        assert "What the 1 shell command of the turn changed is not covered." in done.text
+        assert "What the 1 shell command of the turn created" in done.text
         assert (chat.read("old.py"), chat.read("new/file.py")) == ("two\n", None)
         assert chat.questions == ["first"]
 
@@ -181,3 +181,42 @@ def test_a_file_too_large_to_copy_says_so_instead_of_being_lost(tmp_path: Path) 
         (change,) = store.checkpoints.changes(session.id)
         with pytest.raises(NotFound, match="too large"):
             store.checkpoints.content(change)
+
+
+def _shell(command: str) -> Say:
+    return Say(calls=(Call("terminal", {"command": command}),))
+
+
+def test_files_that_shell_commands_deleted_or_overwrote_come_back(project: Open) -> None:
+    script = [
+        _shell("git init -q . && git add kept.py && git -c user.name=a -c user.email=a@b commit -qm one"),
+        "Ready.",
+        _shell("rm notes.txt && rm -r deep && echo gone > kept.py && mv draft.txt moved.txt && echo new > made.txt"),
+        _shell("git checkout -q -- kept.py"),
+        "Done.",
+    ]
+    with project(*script) as chat:
+        (chat.folder / "deep" / "er").mkdir(parents=True)
+        (chat.folder / "kept.py").write_text("committed\n")
+        chat.surface.choose_mode("all")
+        chat.ask("begin")
+        uncommitted = {"notes.txt": "precious\n", "draft.txt": "mine\n", "deep/er/bytes": "x", "kept.py": "edited\n"}
+        for name, text in uncommitted.items():
+            (chat.folder / name).write_text(text)
+        chat.ask("clean up")
+        assert [chat.read(name) for name in uncommitted] == [None, None, None, "committed\n"]
+        offer = chat.do("/undo").text
+        assert "notes.txt" in offer
+        done = chat.do("/undo files")
+        assert {name: chat.read(name) for name in uncommitted} == uncommitted
+        assert f"restored  {chat.folder / 'notes.txt'}" in done.text
+        assert "2 shell commands of the turn created" in done.text
+        assert chat.read("made.txt") == "new\n"
+
+
+def test_commands_that_change_nothing_leave_nothing_to_undo(project: Open) -> None:
+    with project(_shell("cat notes.txt; ls"), "Read.") as chat:
+        (chat.folder / "notes.txt").write_text("precious\n")
+        chat.ask("look")
+        assert "/undo turn goes back to before the last question" in chat.do("/undo").text
+        assert not list(chat.surface.store.checkpoints.changes(chat.surface.session_id))

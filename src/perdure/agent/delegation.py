@@ -118,6 +118,7 @@ class Children:
             guard=parts.tools.guard,
             checkpoints=parts.tools.checkpoints,
             workspace=parts.tools.workspace,
+            copies=parts.tools.copies,
             deferred=parts.tools.deferred,
         )
         engine, routes = self._make_engine(), parts.routes.fork()

@@ -198,7 +198,7 @@ def _restore_lines(result: RestoreResult, count: str, commands: int) -> list[str
         lines.append(f"/undo files {count} overwrite puts back what was left, too.")
     if commands:
         ran = f"{commands} shell command{'s' if commands > 1 else ''}"
-        lines.append(f"What the {ran} of the turn changed is not covered.")
+        lines.append(f"What the {ran} of the turn created, or changed outside this folder, is left as it is.")
     return lines
 
 

@@ -41,6 +41,7 @@ from perdure.tools.tool import (
     validate_arguments,
 )
 from perdure.tools.workspace import Workspace
+from perdure.tools.workspace_copies import CommandSnapshot, WorkspaceCopies
 
 _log = logging.getLogger(__name__)
 # How long a cancelled async handler may take to clean up.
@@ -89,6 +90,7 @@ class ToolRuntime:
         permissions: Permissions | None = None,
         checkpoints: Checkpoints | None = None,
         workspace: Workspace | None = None,
+        copies: WorkspaceCopies | None = None,
         deferred: DeferredTools | None = None,
     ) -> None:
         self.registry = registry
@@ -105,6 +107,8 @@ class ToolRuntime:
         # Where files are copied to before they are changed, and the folder their paths are relative to.
         self.checkpoints = checkpoints
         self.workspace = workspace
+        # The files of that folder before a shell command; delegated agents share them.
+        self.copies = copies or (WorkspaceCopies(workspace.root) if workspace is not None else None)
         # Tools whose schemas are not sent; None: all are.
         self.deferred = deferred
 
@@ -292,11 +296,15 @@ class Batch:
             # Done, timed out or cancelled: nothing of this call may keep running.
             token.cancel()
 
-    async def _snapshot(self, tool: Tool, values: Mapping[str, Any]) -> FileSnapshot | None:
-        """Read the file that the call will change, for its checkpoint."""
-        checkpoints, workspace = self._runtime.checkpoints, self._runtime.workspace
+    async def _snapshot(self, tool: Tool, values: Mapping[str, Any]) -> FileSnapshot | CommandSnapshot | None:
+        """Read the file that the call will change, or those that a command could change, for a checkpoint."""
+        checkpoints, workspace, copies = self._runtime.checkpoints, self._runtime.workspace, self._runtime.copies
+        if checkpoints is None or workspace is None or not self._scope.conversation_id:
+            return None
+        if tool.command_parameter is not None and copies is not None:
+            return await asyncio.to_thread(CommandSnapshot, checkpoints, self._scope.conversation_id, copies)
         path = values.get(tool.written_path_parameter) if tool.written_path_parameter is not None else None
-        if checkpoints is None or workspace is None or not isinstance(path, str) or not self._scope.conversation_id:
+        if not isinstance(path, str):
             return None
         try:
             target = workspace.resolve(path)

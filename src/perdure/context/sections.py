@@ -355,8 +355,10 @@ _LEAST_RECORD_SHARE = 0.4
 # Of the messages it replaces: a short stretch is rendered nearly whole.
 _LARGEST_RECORD_SHARE = 0.5
 # Sections that code writes, as a share of the record's budget: the record has the details.
-_CODE_SHARE = 0.165
+_CODE_SHARE = 0.16
 _CODE_SHARE_IN_DIALOGUE = 0.1
+# Sections of a model may be longer before they cost the record anything.
+_PROSE_SHARE = 0.2
 _LEAST_CODE_CHARS = 2_000
 _INDEX_SHARE = 0.12
 _MOST_INDEX_CHARS = 2_400
@@ -388,9 +390,17 @@ class Shares:
     @property
     def code_chars(self) -> int:
         """Characters of the sections that code writes."""
+        return self._section_chars(_CODE_SHARE)
+
+    @property
+    def prose_chars(self) -> int:
+        """Characters of sections that cost the record nothing."""
+        return self._section_chars(_PROSE_SHARE)
+
+    def _section_chars(self, share: float) -> int:
         record_chars = int(self.record_tokens * CHARS_PER_TOKEN)
         most = int(self.summary_tokens * CHARS_PER_TOKEN)
-        share = _CODE_SHARE + (_CODE_SHARE_IN_DIALOGUE - _CODE_SHARE) * self.dialogue
+        share += (_CODE_SHARE_IN_DIALOGUE - share) * self.dialogue
         return min(most, max(int(record_chars * share), _LEAST_CODE_CHARS))
 
 
@@ -495,7 +505,7 @@ def _room(handoff: Handoff, shares: Shares) -> int:
         return 0
     # What the user laid down costs the record nothing.
     used = sum(estimate_text(text) for name, text in handoff.sections.items() if name not in _BY_USER)
-    unused = (shares.code_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used
+    unused = (shares.prose_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used
     part = _SHORT_SECTIONS + (_SHORT_SECTIONS_IN_DIALOGUE - _SHORT_SECTIONS) * shares.dialogue
     spare = int(unused * (part if unused > 0 else _LONG_SECTIONS))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)

@@ -54,7 +54,7 @@ class DiscoveredPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Started(Generic[T]):
-    """What was made, under which name, and the warning to show where that is not what was asked for."""
+    """Result of starting a plug-in: the object, its name, and a warning where it is not the one requested."""
 
     name: str
     value: T
@@ -107,7 +107,7 @@ class PluginRegistry:
         return other
 
     def register(self, name: str, factory: Factory | str) -> None:
-        """Makes `factory` available as `name`; doing it again replaces it. A built-in name is refused."""
+        """Make `factory` available as `name`, replacing an earlier registration. A built-in name is refused."""
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot name a {self.kind}; letters, digits, '_', '-' and '.' can")
         if name in self._builtins:
@@ -118,7 +118,7 @@ class PluginRegistry:
         self._loaded.pop(("code", name), None)
 
     def forget(self, name: str) -> None:
-        """Takes a registration by code back; nothing happens where there is none."""
+        """Remove a registration made by code; does nothing where there is none."""
         self._registered.pop(name, None)
         self._loaded.pop(("code", name), None)
 
@@ -170,7 +170,7 @@ class PluginRegistry:
         return Started(default, build(self.load(default)), f"{why}. Using {default!r} instead.")
 
     def _candidates(self) -> Iterator[tuple[str, Origin, str]]:
-        """In order of precedence, so that the first of a name wins."""
+        """Yield the plug-ins in order of precedence, so that the first of a name wins."""
         for name, target in self._builtins.items():
             yield name, "built-in", _location_of(target)
         for path in self._folders():

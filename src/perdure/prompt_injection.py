@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InjectionFinding:
-    """Why a text was held back, and the words that gave it away."""
+    """Reason why a text was held back, with the words that matched."""
 
     why: str
     excerpt: str

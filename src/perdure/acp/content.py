@@ -134,7 +134,7 @@ def message_blocks(message: Message) -> Iterator[TextContentBlock | ImageContent
 
 
 class CallPresenter:
-    """What an editor shows of tool calls: kind, title, files, diffs. Paths are absolute, as the protocol wants them."""
+    """Describe tool calls for an editor: kind, title, files and diffs. Paths are absolute, as the protocol requires."""
 
     def __init__(self, tools: ToolRegistry, folder: Path) -> None:
         self._tools = tools

@@ -262,7 +262,7 @@ _MERGED_CHARS = 8_000
 
 
 class UpdateQueue:
-    """Sends updates in order. `put` returns at once and belongs to the event loop; `flush` waits until all are sent."""
+    """Queue of session updates. `put` returns at once, on the event loop; `flush` waits until all are sent."""
 
     def __init__(self, send: Callable[[Any], Awaitable[None]]) -> None:
         self._send = send

@@ -126,7 +126,7 @@ def compaction_steps(
     focus_topic: str | None = None,
     hold: AbstractContextManager[None] | None = None,
 ) -> Steps[Compaction]:
-    """One compaction, top to bottom: plan, then store. Runs in worker threads; see `run_steps`.
+    """Compact the session: ask the engine for a plan, then store it. Runs in worker threads; see `run_steps`.
 
     `hold`, which holds the conversation's lease, is entered with the first stretch and left with the last.
     """
@@ -284,7 +284,7 @@ NEAR = 0.85
 
 @dataclass(frozen=True, slots=True)
 class _Preparation:
-    """One compaction, pending or finished."""
+    """A compaction prepared in the background, pending or finished."""
 
     snapshot: tuple[Entry, ...]
     task: asyncio.Task[Compaction | None]

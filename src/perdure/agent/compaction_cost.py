@@ -43,7 +43,7 @@ class TokenPrices:
 
 @dataclass(frozen=True, slots=True)
 class CostInputs:
-    """Everything that the decision depends on."""
+    """Inputs of the cost rule: prompt sizes, the state of the cache, expected calls and prices."""
 
     # The prompt that is judged, and the least and the largest one the rule decides about.
     prompt_tokens: int
@@ -63,7 +63,7 @@ class CostInputs:
 
     @property
     def cost_usd(self) -> float:
-        """What a compaction adds to the bill of the next request; negative where it makes that request cheaper."""
+        """Return what a compaction adds to the bill of the next request; negative where that gets cheaper."""
         if self.prices is None:
             return self.summary_usd
         read, write = self.prices.read_usd, self.prices.write_usd
@@ -74,7 +74,7 @@ class CostInputs:
 
     @property
     def saving_usd(self) -> float:
-        """What a compaction saves in the calls after the next one."""
+        """Return what a compaction saves in the calls after the next one."""
         return 0.0 if self.prices is None else self._freed_tokens * self.prices.read_usd * self.remaining_calls
 
     @property
@@ -224,7 +224,7 @@ class CostRule:
         return max(prompt_tokens, threshold) if decision.action == "compact" else min(prompt_tokens, threshold - 1)
 
     def is_advanced(self, prompt_tokens: int) -> bool:
-        """Whether a compaction of this prompt comes before the threshold, and before the window is full."""
+        """Whether the cost rule compacts this prompt now, below the threshold."""
         window, estimate = self._live.window, self._live.counter.estimate
         if not self.is_on or window is None:
             return False

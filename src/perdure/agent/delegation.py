@@ -30,7 +30,7 @@ from perdure.tools.runtime import ToolRuntime
 
 
 class StoredPlans:
-    """What the `todo` tool reads and writes."""
+    """Store of the plans that the `todo` tool reads and writes."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store

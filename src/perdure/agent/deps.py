@@ -60,7 +60,7 @@ class Models(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """Everything a turn depends on."""
+    """Dependencies of a turn: store, provider, engine, tools, settings, clock."""
 
     store: SessionStore
     send: Send
@@ -99,7 +99,7 @@ TOOLSET = "context_engine"
 
 
 def join_engine_tools(registry: ToolRegistry, engine: ContextEngine) -> list[str]:
-    """Adds what the engine offers; a tool of the user's keeps its name. Returns why any was left out."""
+    """Add the engine's tools to the registry; a tool of the user's keeps its name. Return why any was left out."""
     left_out = []
     for schema in engine.get_tool_schemas():
         function = schema.get("function", schema)

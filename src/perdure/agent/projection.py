@@ -29,7 +29,7 @@ _COUNTED_PARTS = frozenset({"image", "document", "file", "input_image", "input_f
 
 
 def surplus_images(entries: Sequence[Entry], most: int) -> dict[int, int]:
-    """How many of its first images each message loses, by seq, so that at most `most` images and documents are sent.
+    """Return how many of its first images each message loses, by seq, so that at most `most` are sent.
 
     They go in steps of half the limit, so that the cached beginning of the prompt changes once in many messages.
     """
@@ -240,7 +240,7 @@ class SentForms:
         return described
 
     def shorten_reasoning(self, up_to_seq: int) -> None:
-        """Of the reasoning that is sent, only the ends from now on, up to the message `up_to_seq`."""
+        """Send only the ends of the reasoning from now on, up to the message `up_to_seq`."""
         self._short_up_to = up_to_seq
 
 
@@ -284,7 +284,7 @@ class Projection:
             self.append(entry)
 
     def append(self, entry: Entry) -> None:
-        """Adds a message at the end of the history."""
+        """Append a message to the projected history."""
         sent = self._with_sidecar(entry)
         starts_turn = sent.message.role == "user" and self._is_clean and self._check.is_settled
         if self._is_clean and self._check.push(sent.message):
@@ -305,7 +305,7 @@ class Projection:
             self._is_clean = False
 
     def entries(self) -> Sequence[Entry]:
-        """What is sent, every history rule kept. Call it only between a turn's steps, when all results are in."""
+        """Return the messages to send, valid by every history rule. Call it when all results of a step are in."""
         if not self._is_clean or not self._check.is_settled:
             self._mend_turn()
         return self._sent

@@ -53,7 +53,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class PromptSources:
-    """Everything a system prompt is made of, read once."""
+    """Sources of a system prompt, read once: identity, memory, skills, context files and platform notes."""
 
     identity: str
     memory: MemorySnapshot = field(default_factory=lambda: MemorySnapshot("", ""))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SpendingLimit(PerdureError):
-    """A call was not made because it would pass a limit the user set."""
+    """Raised instead of making a call that would exceed a spending limit of the user's."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What has been spent, in US dollars, as far as prices are known."""
+    """Amounts spent so far in US dollars, as far as prices are known."""
 
     turn_usd: float = 0.0
     session_usd: float = 0.0
@@ -84,7 +84,7 @@ class RepeatedCalls:
 
     @property
     def notice(self) -> str:
-        """What the person reads."""
+        """Return the warning for the user."""
         return (
             f"The model seems to go in circles: {self._calls} with the same results {self.repeats} times in a row"
             f" ({', '.join(dict.fromkeys(self.tools))}). It has been told once. Interrupt it if this goes on, and say"
@@ -93,7 +93,7 @@ class RepeatedCalls:
 
     @property
     def note(self) -> str:
-        """What the model reads, behind the newest result."""
+        """Return the note for the model, which follows the newest result."""
         return (
             f"[Perdure: you have now made {self._calls} with the same arguments and the same results {self.repeats}"
             " times in a row. Repeating them will return the same again. Use what they returned, try something else, or"
@@ -114,7 +114,7 @@ class LoopGuard:
         self._reported: set[frozenset[bytes]] = set()
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> RepeatedCalls | None:
-        """Takes the calls of one reply with their results, in order; the loop they complete, once for each loop."""
+        """Record the calls of one reply with their results; return the loop they complete, once for each loop."""
         if not self._repeats:
             return None
         self._recent.extend((c.name, _digest(c, r.text)) for c, r in zip(calls, results, strict=False))

@@ -207,7 +207,7 @@ class Agent:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What could not be set up, such as a tool server that does not start."""
+        """Warnings of the set-up, such as a tool server that does not start."""
         return self._agent.warnings
 
     @property

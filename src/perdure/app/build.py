@@ -61,7 +61,7 @@ DEFAULT_TOOLS = "default"
 
 @dataclass(frozen=True, slots=True)
 class AgentUser:
-    """Who an agent talks with, and from where."""
+    """The user an agent works for: whose data it uses, the platform, and what they may do on this machine."""
 
     source: str = "library"
     # Whose conversations, memory and outputs it uses.
@@ -188,7 +188,7 @@ class Wiring:
         return GuardedMemory(self._built_in_memory(), report=report)
 
     def _built_in_memory(self) -> Memory:
-        """Files of this machine; with a database that several share, rows in it."""
+        """Return the default memory: files of this machine, or rows of the database where several machines share it."""
         limits = self.settings.memory.model_dump(include={"memory_max_chars", "user_max_chars"})
         files = FileMemory(self.shared.home / "memory", **limits)
         if not self.settings.store.url:

@@ -72,7 +72,7 @@ EMBEDDED_REPLY_TOKENS = 400
 
 
 def embedded_endpoint(model: str, api_mode: ApiMode = "chat_completions") -> Endpoint:
-    """Return the embedded model before it is started: naming it touches nothing."""
+    """Return the endpoint of the embedded model without starting its server."""
     return Endpoint(EMBEDDED_PROVIDER, UNSTARTED, api_mode, model)
 
 
@@ -176,7 +176,7 @@ class _SharedStore:
 
 
 class StoreHandle:
-    """One user's hold on a store. `release` may be called twice, from any thread, and by the garbage collector."""
+    """A reference to a shared store. `release` is idempotent and safe from any thread and finalizer."""
 
     def __init__(self, store: SessionStore, release: Callable[[], None] | None = None) -> None:
         self.store = store
@@ -447,7 +447,7 @@ class Shared:
 
     @property
     def is_embedded(self) -> bool:
-        """Nothing but the model that comes with Perdure answers."""
+        """Whether the model that comes with Perdure is the only one that is configured."""
         return self.route.main.base_url == UNSTARTED
 
     def price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
@@ -529,7 +529,7 @@ class SummaryRoute:
             unsubscribe()
 
     def _record(self, used: TaskUsage) -> None:
-        """Have a call stored with the next write of the conversation: this runs on the event loop."""
+        """Queue a call record, to be stored with the next write of its conversation: this runs on the event loop."""
         where = used.endpoint
         self._live.record(
             CallRecord(

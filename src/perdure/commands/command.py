@@ -15,7 +15,7 @@ from perdure.store.store import SessionStore
 
 
 class CommandContext(Protocol):
-    """What a surface lends a command: the conversation at hand, and how to open another."""
+    """Access of a command to its surface: the open conversation, and how to open another."""
 
     store: SessionStore
     # Whose conversations commands may list, search and open here.

@@ -99,7 +99,7 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _timing_lines(surface: CommandContext) -> list[str]:
-    """Why the next message would be compacted, or why not yet; nothing before the first message."""
+    """Return why the next message would be compacted, or why not yet; nothing before the first message."""
     agent = surface.agent
     if not agent.parts.settings.compression.enabled:
         return ["", f"{'compaction':<12} off (compression.enabled); /compress works"]
@@ -184,7 +184,7 @@ NOTHING_YET = "Nothing has been said yet."
 
 
 def usage(surface: CommandContext, argument: str) -> CommandResult:
-    """This conversation: tokens by class, cost, cache, gauge, compactions."""
+    """Show the usage of this conversation: tokens by class, cost, cache, context usage, compactions."""
     session_id = surface.agent.session_id
     if session_id is None:
         return CommandResult(NOTHING_YET)

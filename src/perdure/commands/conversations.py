@@ -124,7 +124,7 @@ def branch(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def retry(surface: CommandContext, argument: str) -> CommandResult:
-    """Asks the last question (or an earlier one) again, in a branch, so that the first answer is kept."""
+    """Ask the last question (or an earlier one) again in a branch, so that the first answer stays stored."""
     at = _turn_start(surface, argument or "1")
     if at is None:  # never: a number was given
         return CommandResult("There is nothing to retry.", "error")
@@ -133,7 +133,7 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _fork(surface: CommandContext, at: Entry | None) -> str:
-    """Continue in a branch that ends before `at`."""
+    """Continue in a branch that ends before the message `at`."""
     session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
     surface.open(session.id)
     return session.conversation_id

@@ -141,7 +141,7 @@ def _explain_errors(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked_home(home: Path) -> Iterator[None]:
-    """One writer at a time; where files cannot be locked the last one wins."""
+    """Lock the key file for one writer at a time; where files cannot be locked, the last writer wins."""
     handle = os.open(make_home(home), os.O_RDONLY)
     try:
         with contextlib.suppress(ImportError, OSError):

@@ -221,7 +221,7 @@ class EditResult:
 
 
 def set_value(home: Path, name: str, text: str) -> EditResult:
-    """Writes one setting, checked first. Wrong values elsewhere in the file are not held against it."""
+    """Validate and write one setting. Wrong values elsewhere in the file are ignored."""
     key = keys.find(name)
     name = key.name
     with _locked(make_home(home)):
@@ -310,7 +310,7 @@ def _alone(key: keys.Key, text: str) -> Any:
 
 
 def _write(file: Document, text: str, intended: dict[str, Any]) -> None:
-    """Only what reads back as meant is written: a user's file is never damaged by a corner of YAML."""
+    """Write the file if it parses back to the intended values: a corner of YAML must not damage it."""
     try:
         is_as_meant = filled(load.parse(text, file.path).data) == filled(intended)
     except ConfigError:
@@ -322,7 +322,7 @@ def _write(file: Document, text: str, intended: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    """One writer at a time, so that two `config set` at once both count."""
+    """Lock the file for one writer, so that two concurrent `config set` both count."""
     try:
         import fcntl
     except ImportError:  # Windows has none; there the last writer wins

@@ -158,7 +158,7 @@ def is_dumb(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def rewrapping(environ: Mapping[str, str] | None = None) -> Literal["no", "text", "cleared"]:
-    """What a terminal wraps anew on the screen when its width changes: the text, and in tmux also cells cleared since.
+    """Return what a terminal re-wraps when its width changes: the text, and in tmux also cells cleared since.
 
     Most do; xterm, rxvt, GNU screen and the Linux console do not.
     """

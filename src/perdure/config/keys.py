@@ -23,7 +23,7 @@ _PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting."""
+    """A setting with its path, type, default and description."""
 
     name: str
     default: Any

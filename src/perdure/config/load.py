@@ -29,7 +29,7 @@ _COMMAND_LINE = "the command line"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One wrong value or unknown name; `text` is a whole sentence about it."""
+    """An invalid value or unknown name in the configuration; `text` is a whole sentence about it."""
 
     location: tuple[str | int, ...]
     text: str
@@ -87,7 +87,7 @@ def _format_value(value: Any) -> str:
 
 
 def _origin(location: tuple[str | int, ...], origins: Origins) -> str:
-    """Of the place itself, or of the nearest thing around it."""
+    """Return where a value was set: its own origin, or that of the nearest enclosing section."""
     for end in range(len(location), 0, -1):
         if origin := origins.get(dotted(location[:end])):
             return origin
@@ -287,7 +287,7 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     home: Path | None = None,
 ) -> Settings:
-    """Only the settings of `load`."""
+    """Load and return the settings alone, without their origins and problems."""
     return load(environ=environ, flags=flags, home=home).settings
 
 

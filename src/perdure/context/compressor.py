@@ -292,7 +292,7 @@ class ContextCompressor(ContextEngine):
         return (yield from self.steps(messages, focus_topic=focus_topic, reason=reason))
 
     def steps(self, messages: Sequence[Item], *, focus_topic: str | None, reason: Reason) -> Steps[Compaction]:
-        """One compaction, top to bottom; what it yields is awaited on the event loop."""
+        """Compact a history, top to bottom; what it yields is awaited on the event loop."""
         focus_topic = None if focus_topic is None else clean(str(focus_topic))
         if reason in ON_REQUEST:
             self._throttle.end_pause()
@@ -457,7 +457,7 @@ class ContextCompressor(ContextEngine):
         )
 
     def _notes(self, history: CompactionHistory) -> WindowNotes | None:
-        """What the model wrote down with another engine is carried over."""
+        """Carry over the notes that the model wrote with another engine."""
         log = NotebookLog.read(history.entries)
         if not log.notebook.sections:
             return None

@@ -371,7 +371,7 @@ class Sightings:
         self.last = {fact: position for position, facts in reversed(self.occurrences) for fact in facts}
 
     def count(self) -> Counter[str]:
-        """How many messages have each fact."""
+        """Count the messages that hold each fact."""
         return Counter(chain.from_iterable(facts for _, facts in self.occurrences))
 
 

@@ -303,7 +303,7 @@ def is_merged(message: Message) -> bool:
 
 
 def _own_parts(parts: Sequence[Part]) -> int:
-    """How many of a message's parts belong to the handoff it begins with."""
+    """Return how many of a message's parts belong to the handoff it begins with."""
     first = parts[0] if parts else None
     if not isinstance(first, TextPart) or len(parts) < 2 or not isinstance(parts[1], ImagePart):
         return 1

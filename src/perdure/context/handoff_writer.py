@@ -195,7 +195,7 @@ class CompactionInput:
 
 @dataclass(frozen=True, slots=True)
 class HandoffWriter:
-    """Writes one handoff with the services of its session."""
+    """Writer of one handoff, with the services of its session."""
 
     services: EngineServices
     budgets: WindowBudgets

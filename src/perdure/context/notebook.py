@@ -146,7 +146,7 @@ def parse_notebook(text: str) -> Notebook:
 
 
 def limit_bytes(window_tokens: int) -> int:
-    """The largest notebook for a window."""
+    """Return the maximum size of a notebook for a window."""
     return min(MAX_BYTES, int(window_tokens * _BYTES_PER_TOKEN))
 
 
@@ -248,7 +248,7 @@ _LIST_TOKENS = 500
 
 @dataclass(frozen=True, slots=True)
 class WindowNotes:
-    """What a handoff has besides sections and record where the model keeps a notebook."""
+    """The notebook's part of a handoff, beside sections and record."""
 
     notebook: Notebook
     # The newest message that the notebook includes; None where the messages are in no log.
@@ -271,7 +271,7 @@ class WindowNotes:
         return replace(handoff, notebook=self._write_notebook(marked), windows=self._list_windows(state))
 
     def extra(self, handoff: Handoff, state: TaskState) -> Mapping[str, Any]:
-        """What the handoff's message stores besides its text: the whole notebook, where it shows a part."""
+        """Return the fields stored with the handoff's message: the whole notebook, where it shows a part."""
         marked = self._marked(state)
         if self.as_of_seq is None or marked.size <= self.max_bytes:
             return {}
@@ -308,7 +308,7 @@ class WindowNotes:
 
 
 def _title(state: TaskState, lo: int, hi: int) -> str:
-    """What the user first asked for in a window, as its title."""
+    """Return the user's first request of a window, as its title."""
     request = next((r for r in state.requests if lo <= r.seq <= hi), None)
     words = beginning(tidy(redact(request.own_words or request.text)), _TITLE_CHARS) if request is not None else ""
     return f": “{words}”" if words else ""

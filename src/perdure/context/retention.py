@@ -43,7 +43,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """Indexes into the history; `lead <= head_end <= … <= tail_start <= size`."""
+    """Where a history is cut, as indexes: `lead <= head_end <= … <= tail_start <= size`."""
 
     size: int
     lead: int

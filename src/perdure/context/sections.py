@@ -255,7 +255,7 @@ class _Piece:
 
     @property
     def stands_for(self) -> int:
-        """How many pieces it counts for: a note about an earlier cut counts for all it replaced."""
+        """Return how many pieces it counts for: a note about an earlier cut counts for all it replaced."""
         return int(match[1]) if (match := _NOTE.fullmatch(self.text)) else 1
 
 
@@ -278,7 +278,7 @@ class _Lines:
 
     @property
     def total(self) -> int:
-        """Size with the heading, and with the note once something was dropped."""
+        """Return the size with the heading, and with the note once something was dropped."""
         return _HEADING_SIZE + sum(p.size for p in self.pieces) + (self.note_size if self.dropped else 0)
 
     def drop(self, amount: int, *, least: int) -> int:
@@ -437,7 +437,7 @@ def share_out(
 
 @dataclass(frozen=True, slots=True)
 class HandoffParts:
-    """What a handoff is assembled from: the sections, and functions that draw record and index within a budget."""
+    """Parts of a handoff: the sections, and functions that draw record and index within a budget."""
 
     sections: Mapping[str, str]
     # Takes the characters available and the text of the sections, whose sentences it does not repeat.

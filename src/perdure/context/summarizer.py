@@ -175,7 +175,7 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class SummaryFailure:
-    """Why there is no summary: a failed request, or an invalid response."""
+    """Reason why there is no summary: a failed request, or an invalid response."""
 
     why: str
     verdict: ErrorVerdict | None = None

@@ -104,7 +104,7 @@ _MOST_ALTERNATIVES = 6
 
 @dataclass(frozen=True, slots=True)
 class GroundingFinding:
-    """One statement of a summary that its sources do not support."""
+    """A statement of a summary that its sources do not support."""
 
     section: str
     text: str
@@ -176,7 +176,7 @@ class GroundingSources:
         return not any(len(c) >= _LEAST_CLAUSE and c <= unmatched for c in clauses)
 
     def _unmatched(self, claim: str) -> frozenset[str]:
-        """The words of a claim that its best passages lack."""
+        """Return the words of a claim that are missing from the passages that match it best."""
         words = _stems(claim)
         for _ in range(len(words) // _WORDS_PER_PASSAGE):
             best = max(self._passages, key=lambda p: len(words & p), default=frozenset[str]())
@@ -333,7 +333,7 @@ def user_claims(checked: str) -> list[str]:
 
 
 def _passages_of(text: str) -> tuple[frozenset[str], ...]:
-    """The words of every two neighbouring sentences of a text."""
+    """Return the words of every two neighbouring sentences of a text."""
     pieces = [_stems(piece) for piece in _PIECES.split(text[:_LONGEST_PASSAGES])]
     return tuple(a | b for a, b in zip(pieces, [*pieces[1:], frozenset()], strict=True))
 

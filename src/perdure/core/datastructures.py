@@ -83,7 +83,7 @@ class Memo(dict[K, V]):
         return value
 
     def remember(self, key: K, value: V) -> None:
-        """Where an entry goes; a subclass may hold some of them elsewhere."""
+        """Store an entry; a subclass may hold some of them elsewhere."""
         self[key] = value
 
     def clear(self) -> None:
@@ -92,7 +92,7 @@ class Memo(dict[K, V]):
 
 
 class MappingAccess:
-    """Adds the reading methods of a mapping to a dataclass: its fields and its public properties are the keys.
+    """Mixin with the reading methods of a mapping for a dataclass: its fields and public properties are the keys.
 
     It is no `Mapping`: a result is never mistaken for a message, and it has no length, so that it is always true.
     """

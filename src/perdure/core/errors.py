@@ -44,7 +44,7 @@ ErrorKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ErrorVerdict:
-    """What an error body means: a kind, and the figures it states. Failure is a value."""
+    """Classification of an error body: a kind, and the limits it states."""
 
     kind: ErrorKind
     message: str = ""

@@ -112,4 +112,4 @@ class EventQueue(Generic[T]):
 
 
 def _ignore() -> None:
-    """Nothing waits for the queue yet."""
+    """Default wake-up callback: no consumer waits for the queue yet."""

@@ -23,7 +23,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A request is about to be sent; the figures are the gauge's."""
+    """Emitted before a request is sent; the figures are those of the context usage."""
 
     model: str
     estimate_tokens: int
@@ -85,7 +85,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a running tool has printed so far: the start and the end, bounded. The next one replaces it."""
+    """The output of a running tool so far, start and end, bounded. The next event replaces it."""
 
     call: ToolCall
     first: str
@@ -158,7 +158,7 @@ class ModelSwitched:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """An error was met and something was done about it."""
+    """Emitted when an error was met and something was done about it."""
 
     verdict: ErrorVerdict
     action: str

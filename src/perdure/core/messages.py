@@ -111,7 +111,7 @@ Content = str | tuple[Part, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call; `arguments` is the JSON text exactly as the model wrote it, valid or not."""
+    """A tool call of the model; `arguments` is the JSON text exactly as the model wrote it, valid or not."""
 
     id: str
     name: str
@@ -197,7 +197,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation. Change it with `dataclasses.replace`; nothing ever mutates it."""
+    """An immutable message of a conversation; change it with `dataclasses.replace`."""
 
     role: Role
     content: Content = None
@@ -234,7 +234,7 @@ class Message:
 
     @property
     def is_blank(self) -> bool:
-        """Nothing but white space: neither words nor a picture."""
+        """Whether the content is white space only: neither words nor an image."""
         if isinstance(self.content, str):
             return not self.content or self.content.isspace()
         return not any(not isinstance(p, TextPart) or p.text.strip() for p in self.content or ())
@@ -263,13 +263,13 @@ class Message:
 
     @property
     def refused_by(self) -> RefusedBy | None:
-        """Who declined to answer, for the refusal of a model or a filter that cut its reply off; None for an answer."""
+        """Who declined to answer: the model, or a filter that cut its reply off; None for an answer."""
         source = self.extra.get(REFUSED_BY) if self.role == "assistant" else None
         return "model" if source == "model" else "filter" if source == "filter" else None
 
     @property
     def cut_off(self) -> str | None:
-        """Why the call of this reply ended early: "interrupted" by a person, or the kind of error; None if it did not.
+        """The reason why the request of this reply ended early: "interrupted" or a kind of error, else None.
 
         A reply that was cut off answers nothing: the request before it is still open.
         """

@@ -425,13 +425,13 @@ class Memory(Protocol):
         ...
 
     def flush(self) -> None:
-        """Everything written is on disk when this returns."""
+        """Wait until everything written is on disk."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ContextReading:
-    """How full a window is; the window is None until it is known, the threshold also where compaction is off."""
+    """A reading of the context usage; the window is None until known, the threshold where compaction is off."""
 
     tokens: int
     window: int | None
@@ -455,7 +455,7 @@ class ContextControl(Protocol):
 
 
 class Approver(Protocol):
-    """Asks the person whether something dangerous may run."""
+    """Port that asks the user whether a dangerous call may run."""
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
         """Wait for the answer; "no" if no user is present."""
@@ -463,7 +463,7 @@ class Approver(Protocol):
 
 
 class Asker(Protocol):
-    """Asks the person a question for the `clarify` tool."""
+    """Port that asks the user a question of the `clarify` tool."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str: ...
 

@@ -47,7 +47,7 @@ _GC_THRESHOLDS = (1_000, 5, 1_000)
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """Everything a gateway process is built from."""
+    """Configuration that a gateway process is built from."""
 
     settings: Settings
     home: Path

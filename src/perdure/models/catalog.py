@@ -69,7 +69,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model on one provider; unknown values are None."""
+    """Catalogue entry of a model on a provider; unknown values are None."""
 
     provider: str
     model: str
@@ -235,7 +235,7 @@ def _overridden(facts: ModelFacts, override: ModelOverride | None) -> ModelFacts
 
 
 def _flat_cost(prices: Prices, usage: CanonicalUsage) -> float | None:
-    """By the user's own prices; a class without one is billed as fresh input, as services without a cache do."""
+    """Return the cost by the user's own prices; a class without one is billed as fresh input."""
     fresh = prices.input_per_mtok
     five_minute_writes = usage.cache_write_tokens - usage.cache_write_1h_tokens
     write = prices.cache_write_per_mtok if prices.cache_write_per_mtok is not None else fresh

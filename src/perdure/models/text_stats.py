@@ -213,7 +213,7 @@ class TokenFeatures:
         )
 
     def __sub__(self, other: TokenFeatures) -> TokenFeatures:
-        """What is left when a part of the sum is taken away again."""
+        """Return the features without those of a part."""
         return TokenFeatures(
             counts=tuple(a - b for a, b in zip(self.counts, other.counts, strict=True)),
             reasoning=tuple(a - b for a, b in zip(self.reasoning, other.reasoning, strict=True)),

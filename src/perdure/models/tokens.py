@@ -250,7 +250,7 @@ _RATIO_STEP = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How far off the estimate is for one model (real over estimated), and what an image costs there."""
+    """Correction of the estimate for one model (real over estimated), and what an image costs there."""
 
     ratio: float = 1.0
     image_tokens: float | None = None

@@ -37,7 +37,7 @@ _OUTPUT = range(16, 10_000_001)
 
 @dataclass(frozen=True, slots=True)
 class ModelKey:
-    """What a window belongs to: the same model may have another one elsewhere."""
+    """Key of a context window: the same model may have another one at another provider."""
 
     provider: str
     model: str
@@ -78,7 +78,7 @@ class LearnedLimits:
         return plausible_window(self._state.get(route.key))
 
     def learn(self, route: ModelKey, tokens: int) -> bool:
-        """Keeps a stated limit; False for a figure that cannot be a window."""
+        """Store a stated limit; return False for a figure that cannot be a window."""
         if plausible_window(tokens) is None:
             return False
         self._state.set(route.key, tokens)
@@ -89,7 +89,7 @@ class LearnedLimits:
         return _within(_OUTPUT, self._state.get(route.output_key))
 
     def learn_output_cap(self, route: ModelKey, tokens: int) -> bool:
-        """Keeps an output cap; False for a figure that cannot be one."""
+        """Store an output cap; return False for a figure that cannot be one."""
         if _within(_OUTPUT, tokens) is None:
             return False
         if self.output_cap(route) != tokens:
@@ -193,12 +193,12 @@ class WindowBudgets:
 
     @property
     def least_handoff_tokens(self) -> int:
-        """What the shortest handoff comes to, however little room there is."""
+        """Return the size of the shortest handoff, however little room there is."""
         return _LEAST_SHORT_TOKENS if self.handoff_cap_tokens is not None else _FRAME_TOKENS
 
     @property
     def handoff_tokens(self) -> int:
-        """What a whole handoff may come to: its cap, or else its parts and their frame."""
+        """Return the maximum size of a handoff: its cap, or else its parts and their frame."""
         if self.handoff_cap_tokens is None:
             return self.summary_cap_tokens + self.record_tokens + _FRAME_TOKENS
         return max(self.handoff_cap_tokens, _LEAST_SHORT_TOKENS)
@@ -225,7 +225,7 @@ class ContextWindow:
 
     @property
     def threshold_tokens(self) -> int:
-        """Where compaction fires."""
+        """Return the prompt size at which compaction starts."""
         return self.budgets.threshold_tokens
 
     @property

@@ -462,7 +462,7 @@ def _effort(effort: str | None, quirks: Quirks) -> dict[str, Any]:
 
 
 def _system(request: ModelRequest, control: CacheControl | None) -> bytes:
-    """Encode the system message, if any; with a mark its blocks are parts and the first one carries it."""
+    """Encode the system message, if any; with `cache_control` it is sent as parts, and the first part carries it."""
     texts = [b for b in request.system if b]
     if not texts:
         return b""

@@ -81,7 +81,7 @@ def _refuse(name: str) -> None:
 
 
 def wire_id(call_id: str, rule: CallIds) -> str:
-    """Return a call id the service accepts; of two ids joined by a bar, the first is the call's own."""
+    """Return the call id to send: one that the service accepts, and of two ids joined by a bar the first."""
     first = call_id.partition("|")[0]
     if _ID_RULES[rule].fullmatch(first):
         return first
@@ -128,7 +128,7 @@ def join_body(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One encoded message, with what is needed to join it to its neighbours."""
+    """An encoded message, with what is needed to join it to its neighbours."""
 
     role: str
     body: bytes

@@ -92,7 +92,7 @@ class CodexLogin:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """One sign-in: what is sent to the authorization server, and what its answer is checked against."""
+    """An OAuth authorization request: what is sent to the server, and what its response is validated against."""
 
     issuer: str
     client_id: str
@@ -409,7 +409,7 @@ class CodexLogins:
 
 @contextlib.contextmanager
 def _lock_file(home: Path) -> Iterator[None]:
-    """One process refreshes at a time; where files cannot be locked, the lock is left out."""
+    """Lock the token file, so that one process refreshes at a time; does nothing where files cannot be locked."""
     handle = os.open(make_home(home) / "codex-login.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         with contextlib.suppress(ImportError, OSError):

@@ -37,7 +37,7 @@ _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One query; `read` extracts the window from the response, or returns None."""
+    """A query for a model's window; `read` extracts it from the response, or returns None."""
 
     name: str
     base: Literal["api", "root"]

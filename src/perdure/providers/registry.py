@@ -21,7 +21,7 @@ from perdure.providers.types import NO_QUIRKS, ApiMode, Endpoint, Quirks
 
 @dataclass(frozen=True, slots=True)
 class ProviderSpec:
-    """One provider. `api_mode` None: inferred from the base URL; `base_url` "": required in the settings."""
+    """Registry row of a provider. `api_mode` None is inferred from the base URL; `base_url` "" must be set."""
 
     name: str
     api_mode: ApiMode | None

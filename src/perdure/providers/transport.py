@@ -61,7 +61,7 @@ _LAST_EVENTS = frozenset({"message_stop", "response.completed", "response.incomp
 
 
 class Transport:
-    """Sends requests to any provider. The first `send` opens a connection; construction does no I/O."""
+    """Sender of requests to any provider. The first `send` opens a connection; construction does no I/O."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Transport:
 
 
 class _Attempt:
-    """One attempt to send a request, and the state of its response."""
+    """An attempt to send a request, and the state of its response."""
 
     def __init__(
         self, endpoint: Endpoint, mode: ModuleType, *, body: bytes, is_streaming: bool, on_event: OnEvent | None

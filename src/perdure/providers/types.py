@@ -76,7 +76,7 @@ NO_QUIRKS = Quirks()
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model request. `entries` is a projected history: valid by `core.rules`, without a system message."""
+    """A request to a model. `entries` is a projected history: valid by `core.rules`, without a system message."""
 
     model: str
     entries: Sequence[Entry]
@@ -141,7 +141,7 @@ def overflow_verdict(reply: Reply, *, window: int | None = None) -> ErrorVerdict
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One server-sent event; `name` is "" where the service sends none."""
+    """A server-sent event; `name` is "" where the service sends none."""
 
     name: str
     data: str

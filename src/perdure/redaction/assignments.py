@@ -29,7 +29,7 @@ _EDGES = " \t\"'`*\\"
 
 
 class Columns:
-    """Reads every table once, from its header; a row of a table already read is never taken for a header."""
+    """Parser of tables: each is read once, from its header; a row already read is never taken for a header."""
 
     def __init__(self, page: ScanText) -> None:
         self._text = page.text

@@ -91,7 +91,7 @@ def is_identifier(value: str) -> bool:
 
 
 def _pairs(parts: list[str]) -> tuple[int, int]:
-    """How many pairs of letters the parts hold, and how many of those are common in words."""
+    """Count the pairs of letters in the parts, and those of them that are common in words."""
     pairs = [part[i : i + 2].lower() for part in parts for i in range(len(part) - 1) if part.isalpha()]
     return len(pairs), sum(_PAIRS.fullmatch(pair) is not None for pair in pairs)
 
@@ -104,7 +104,7 @@ def is_wordy(value: str) -> bool:
 
 
 def class_switches(value: str) -> int:
-    """How often a lower-case letter, a capital and a digit follow one of another class."""
+    """Count how often a lower-case letter, a capital and a digit follow one of another class."""
     return len(_CLASS_RUNS.findall(value)) - 1
 
 

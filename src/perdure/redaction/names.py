@@ -18,7 +18,7 @@ from perdure.redaction.entropy import (
 
 
 class Promise(Enum):
-    """How surely a name announces a secret, surest first."""
+    """Degree to which a name announces a secret, surest first."""
 
     PASSWORD = "password"
     PHRASE = "passphrase"
@@ -80,7 +80,7 @@ _OTHER_TOKENS = re.compile(
 
 
 def promise_of(name: str) -> Promise | None:
-    """What the name announces, or None."""
+    """Return how surely the name announces a secret, or None."""
     return _PROMISES[name]
 
 
@@ -136,7 +136,7 @@ _COMMON = re.compile(
 
 
 class Form(Enum):
-    """How the value is written, which limits how far it may be code or prose."""
+    """Notation of a value, which limits how far it may be code or prose."""
 
     QUOTED = "quoted"
     SETTING = "setting"

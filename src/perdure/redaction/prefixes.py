@@ -315,7 +315,7 @@ def issued_key(text: str, start: int, end: int) -> Secret | None:
 
 
 def _end_of_base64(text: str, end: int) -> int:
-    """Where the base64 ends that a run of letters and digits is part of; `end` where a path or a file name follows."""
+    """Return where the base64 text around a run ends; `end` where a path or a file name follows."""
     if text[end : end + 1] not in ("+", "/"):
         return end
     rest = _BASE64_REST.match(text, end)
@@ -430,7 +430,7 @@ _VARIANT_JOINTS = re.compile(r"[_+/=~.-]")
 
 @cache
 def _rows() -> dict[str, list[tuple[str, Format]]]:
-    """By head: the heads and rows to try there, the longest first (`sk-or-`, then `sk-`)."""
+    """Return the formats to try by head, the longest head first (`sk-or-`, then `sk-`)."""
     heads = sorted(((head, row) for row in FORMATS for head in row.heads.split()), key=lambda pair: -len(pair[0]))
     return {long: [(head, row) for head, row in heads if long.startswith(head)] for long, _ in heads}
 
@@ -550,7 +550,7 @@ def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
 
 
 def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
-    """How far was read, and the key if it is one."""
+    """Return how far was read, and the key if it is one."""
     read = head.end()
     for prefix, row in _rows()[head[0]]:
         body = _body(row.body).match(text, head.start() + len(prefix), head.end() + _keys_LONGEST)

@@ -362,7 +362,7 @@ _LARGEST_INT = 2**63 - 1
 
 
 def list_cursor(row: Row) -> str | None:
-    """Return the cursor after a row of CONVERSATION; None where only damaged rows follow.
+    """Return the cursor after a row of CONVERSATION; None where every further row is damaged.
 
     Damaged times sort before all others if they are not numbers, and after them if they are negative or NULL.
     """

@@ -45,7 +45,7 @@ class RouteCacheUsage:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSavings:
-    """One compaction: the tokens it removed from the prompt, and the later calls without them, by route."""
+    """Savings of a compaction: the tokens it removed from the prompt, and the later calls without them, by route."""
 
     removed_tokens: int
     cost_usd: float | None

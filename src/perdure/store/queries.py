@@ -388,7 +388,7 @@ def _by_prefix(tx: Transaction, prefix: str, *, user_key: str | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class StoreContext:
-    """What every store role needs."""
+    """Shared dependencies of the store's roles: database, text index, clock and ids."""
 
     database: Database
     index: TextIndex

@@ -192,7 +192,7 @@ class StoredHandoff:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One model call, main or auxiliary, with or without reported usage."""
+    """Record of a model call, main or auxiliary, with or without reported usage."""
 
     session_id: str
     task: str = "main"
@@ -240,7 +240,7 @@ class Totals:
 
     @property
     def least_cost_usd(self) -> float | None:
-        """What the calls cost at least; None where the priced ones were free and others have no known price."""
+        """Return the least that the calls cost; None where the priced ones were free and others have no known price."""
         return None if self.unpriced_calls and not self.cost_usd else self.cost_usd
 
 
@@ -264,7 +264,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    """One page of conversations, newest first, and the cursor of the next page."""
+    """A page of conversations, newest first, and the cursor of the next page."""
 
     conversations: tuple[Conversation, ...]
     next_cursor: str | None

@@ -96,7 +96,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """One run; without an outcome while its message is pending."""
+    """A run of a schedule; without an outcome while its message is pending."""
 
     schedule_id: str
     due_at_ms: int

@@ -51,7 +51,7 @@ _MAX_LOCATED_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class ApprovalItem:
-    """One risk that needs approval; an answer is stored under `key`."""
+    """A risk that needs approval; an answer is stored under `key`."""
 
     key: str
     kind: str

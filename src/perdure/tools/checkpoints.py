@@ -39,7 +39,7 @@ class FileSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What became of each file, by path."""
+    """Outcome of a restore for each file, by path."""
 
     restored: tuple[str, ...] = ()
     deleted: tuple[str, ...] = ()

@@ -54,7 +54,7 @@ _USE_SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class DeferredSize:
-    """What deferring saves: the tools that are not sent, their tokens, and those of the catalogue sent instead."""
+    """Tokens that deferring saves: those of the tools that are not sent, and of the catalogue sent instead."""
 
     tools: int
     whole_tokens: int

@@ -221,7 +221,7 @@ class _PooledServers:
 
 
 class McpPool:
-    """Lets the agents of one user share their servers: the first one starts them, the last one stops them.
+    """Pool of MCP servers that the agents of one user share: the first one starts them, the last one stops them.
 
     A gateway would otherwise start every server anew for each conversation.
     """

@@ -44,7 +44,7 @@ Verdict = Literal["deny", "ask", "allow"]
 
 @dataclass(frozen=True, slots=True)
 class PermissionRule:
-    """One rule; `pattern` None is about every call of the tool."""
+    """A permission rule; `pattern` None applies to every call of the tool."""
 
     text: str
     tool: str
@@ -64,7 +64,7 @@ class PermissionRule:
 
 @dataclass(frozen=True, slots=True)
 class CallProfile:
-    """What rules and modes decide by."""
+    """Properties of a call that rules and modes decide by."""
 
     tool_name: str
     effect: Effect

@@ -188,7 +188,7 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class OutputPreview:
-    """What a tool has printed so far: the start, the end where that is not all of it, and the number of lines."""
+    """Preview of a tool's output so far: the start, the end where that is not all of it, and the number of lines."""
 
     first: str
     last: str

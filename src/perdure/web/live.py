@@ -37,7 +37,7 @@ class ChangeSource(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Listener:
-    """One open stream and its pending changes, the newest per conversation."""
+    """An open stream and its pending changes, the newest per conversation."""
 
     visibility: Visibility
     waiting: dict[str, ConversationChanged] = field(default_factory=dict)

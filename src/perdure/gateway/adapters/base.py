@@ -45,7 +45,7 @@ class GatewayPort(Protocol):
 
 
 class Adapter(Protocol):
-    """One chat platform. It holds no persistent state: everything is in the store."""
+    """A chat platform. It holds no persistent state: all of it is in the store."""
 
     platform: str
 

@@ -31,7 +31,7 @@ class DeliveryState(Protocol):
 
 @dataclass
 class DeliveryReceipt:
-    """How far the delivery of a turn is, stored before and after each message: a process that takes over goes on there.
+    """Progress of a turn's delivery, stored before and after each message, so that another process can resume it.
 
     Between the two, the nonce makes sure that a message which was sent is not sent again, on platforms that take one.
     """
@@ -52,7 +52,7 @@ class DeliveryReceipt:
 
     @classmethod
     def load(cls, state: DeliveryState, turn_id: str) -> DeliveryReceipt:
-        """Return what a process that died has left, or an empty one. Blocks."""
+        """Return the receipt that a dead process left for a turn, or an empty one. Blocks."""
         match state.get(f"{_TURN}{turn_id}"):
             case {"nonce": str(nonce), "message": int() | None as message_id, "pieces": int(pieces)} as stored:
                 stored_questions: Any = stored.get("questions") or {}

@@ -81,7 +81,7 @@ def socket_router(hub: Hub) -> APIRouter:
 
 
 class _SocketSession:
-    """One connection: its subscriptions, and a lock that serializes writes."""
+    """A WebSocket connection: its subscriptions, and a lock that serializes writes."""
 
     def __init__(self, socket: WebSocket, principal: Principal, hub: Hub) -> None:
         self._socket = socket

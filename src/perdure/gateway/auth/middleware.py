@@ -125,7 +125,7 @@ class AuthMiddleware:
 
 
 class AuthenticatedRequest:
-    """One authenticated request: a stream ends when its token expires or is revoked."""
+    """An authenticated request; its stream ends when the token expires or is revoked."""
 
     def __init__(self, middleware: AuthMiddleware, scope: Scope, token: str | None, *, caller: tuple[str, str]) -> None:
         self._middleware = middleware

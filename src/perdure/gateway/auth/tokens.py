@@ -31,7 +31,7 @@ _ID_CHARS = 12
 
 
 class KeyValueStore(KeyValue, Protocol):
-    """One scope of the key-value store."""
+    """A scope of the key-value store."""
 
     def items(self) -> dict[str, Any]: ...
 

@@ -24,7 +24,7 @@ _MAX_TEXT = 2_000
 
 
 class LogWriter:
-    """Writes log lines as JSON or plain text. Thread-safe; never raises, since a full disk must not end a turn."""
+    """Writer of log lines, JSON or plain text. Thread-safe; never raises, since a full disk must not end a turn."""
 
     def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, warnings_only: bool = False) -> None:
         self._form = form

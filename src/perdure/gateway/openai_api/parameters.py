@@ -31,7 +31,7 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ParameterNames:
-    """Where an endpoint has the shared parameters."""
+    """Names of the shared request parameters on one endpoint."""
 
     max_tokens: tuple[str, ...]
     answer_format: str

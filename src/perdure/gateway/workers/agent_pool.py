@@ -54,7 +54,7 @@ class AgentSpec:
 
     @property
     def access(self) -> tuple[bool, Unattended | None]:
-        """What an agent may do: it is used again only for messages with the same access."""
+        """Return what an agent may do: a pooled agent is reused only for messages with the same access."""
         return self.has_shell, self.unattended
 
 

@@ -115,7 +115,7 @@ def remove_scratch() -> None:
 
 
 class _Replay:
-    """One replay in a folder of its own."""
+    """Run of a replay job, with a store and a folder of its own."""
 
     def __init__(
         self, job: ReplayJob, turns: Sequence[ReplayTurn], needs: Sequence[Sequence[Need]], folder: Path

@@ -103,7 +103,7 @@ _LEAST_WINDOW = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ErrorCase:
-    """One error with its status and our estimate of the prompt size."""
+    """An error body with its status and our estimate of the prompt size."""
 
     status: int | None
     error_text: ErrorText

@@ -45,7 +45,7 @@ class DatabaseCheck:
 
 
 class Transaction(Protocol):
-    """One transaction: consistent reads, atomic writes."""
+    """A transaction: consistent reads, atomic writes."""
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[Row]: ...
 
@@ -65,7 +65,7 @@ class Transaction(Protocol):
 
 
 class Database(Protocol):
-    """A database. Raises only StoreError and its subclasses, whatever the driver raised."""
+    """A connection pool with transactions. Raises only StoreError and its subclasses, whatever the driver raised."""
 
     @property
     def dialect(self) -> Dialect: ...

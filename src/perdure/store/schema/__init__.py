@@ -18,7 +18,7 @@ _RECORD = """CREATE TABLE IF NOT EXISTS migration (
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered migration with its SQL statements."""
+    """A numbered migration with its SQL statements."""
 
     version: int
     name: str

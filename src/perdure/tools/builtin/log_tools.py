@@ -18,7 +18,7 @@ _ITEMS = 100
 
 
 class LogTools:
-    """The three tools; results are paged, and each page has the cursor of the next one."""
+    """Tools that list, search and read the log; results are paged, and each page has the cursor of the next one."""
 
     def __init__(self, search: SessionSearch, log: LogBrowser, *, page_chars: int = PAGE_CHARS) -> None:
         self._search = search

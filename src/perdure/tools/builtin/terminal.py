@@ -177,7 +177,7 @@ class ShellState:
 
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """How a command ended, and the shell state after it."""
+    """Result of a command, and the shell state after it."""
 
     exit_code: int | None
     state: ShellState
@@ -316,7 +316,7 @@ class _BackgroundJob:
 
 
 class Terminal:
-    """One shell per conversation: folder and environment persist between calls; `close` stops every process."""
+    """A shell per conversation: folder and environment persist between calls; `close` stops every process."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], *, sandbox: Sandbox | None = None) -> None:
         self._sandbox = sandbox

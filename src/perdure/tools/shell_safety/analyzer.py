@@ -117,7 +117,7 @@ class ShellContext:
 
 @dataclass(frozen=True, slots=True)
 class CommandAnalysis:
-    """What a command does, as far as that can be read from it."""
+    """Analysis of a command: what it does, as far as that can be read from it."""
 
     dangers: tuple[Danger, ...]
     # Every program it runs, nested ones too, and its redirects and assignments; a program run by path has the path.

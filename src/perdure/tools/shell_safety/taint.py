@@ -127,7 +127,7 @@ def paths_of_find(run: Invocation) -> list[str]:
 
 
 def _process_ids(run: Invocation, files: Mapping[str, str]) -> str:
-    """Return a marker with the names of the processes, so that a later `kill` is known by them."""
+    """Return a marker with the names of the processes, so that a later `kill` can be matched to them."""
     names = [re.sub(r"[^\w.-]", "_", o[:60].strip("^$[]")) for o in run.operands[-3:]] or [""]
     return "".join(f"{PROGRAM}{name}\n" for name in names)
 

@@ -32,7 +32,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """One finding in a command that needs approval; `reason` says more than its kind."""
+    """A finding in a command that needs approval; `reason` says more than its kind."""
 
     kind: str
     what: str
@@ -42,7 +42,7 @@ class Danger:
 
     @property
     def key(self) -> str:
-        """What an answer is stored for."""
+        """The key that an answer is stored under."""
         return f"program:{self.program}" if self.program else self.kind
 
     @property

@@ -21,7 +21,7 @@ PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
 
 
 def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChart:
-    """Calls of the main task in order; auxiliary calls have prompts of their own and are only counted."""
+    """Return the calls of the main task in order; auxiliary calls have prompts of their own and are only counted."""
     store = scope.store
     every_call = store.ledger.calls(conversation.id)
     calls = [c for c in every_call if c.task == "main"]

@@ -78,7 +78,7 @@ def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
 
 
 def _size_since(store: SessionStore, conversation_id: str, last: CallRecord, tokens: int) -> int | None:
-    """Return the prompt's size after a compaction or undo since the last call; None without one."""
+    """Return the prompt's size after a compaction or undo since the last call; None where there was none."""
     events = [e for kind in ("compaction", "undo") for e in store.ledger.events(conversation_id, kind=kind)]
     changes = ((e.kind, e.payload, e.created_at_ms) for e in sorted(events, key=lambda e: e.id))
     return prompt_size_since(changes, since_ms=last.ended_at_ms, tokens=tokens)

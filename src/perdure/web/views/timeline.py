@@ -25,7 +25,7 @@ _PICTURE = re.compile(r"data:image/(?:png|jpeg|jpg|gif|webp);base64,[A-Za-z0-9+/
 
 
 class ImageRoom:
-    """The remaining size for images on one page."""
+    """Remaining byte budget for the images of one page."""
 
     def __init__(self, chars: int = _PAGE_CHARS) -> None:
         self._chars = chars
@@ -306,7 +306,7 @@ class _Caller:
 
 
 def _callers(entries: Sequence[TimelineEntry]) -> dict[int, _Caller]:
-    """For each result, the newest call before it that has its id."""
+    """Return for each result the newest call before it that has its id."""
     calls: dict[str, _Caller] = {}
     match: dict[int, _Caller] = {}
     for one in entries:

@@ -2191,6 +2191,23 @@ rake production:reset
 python -m app.cli delete-user --env prod 5
 go run ./cmd/migrate -env=prod up
 cargo run --bin migrate -- --env production
+gh issue create --title "x" --body "y"
+sudo systemctl restart nginx
+sudo nginx -t && sudo systemctl reload nginx
+alembic downgrade -1
+gh workflow run ci.yml
+sudo service nginx reload
+sudo systemctl daemon-reload
+sudo systemctl enable nginx
+echo $AWS_SECRET_ACCESS_KEY
+(echo $API_KEY)
+awk '{system("rm "$1)}' list
+docker run --cap-add=ALL app
+patch -R -p1 < x.patch
+fuser -k 5432/tcp
+rails credentials:show
+sam deploy --guided
+sudo service mysql restart
 """
 
 

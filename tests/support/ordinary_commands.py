@@ -84,7 +84,6 @@ kubectl apply -k overlays/dev
 helm repo add bitnami https://charts.bitnami.com/bitnami && helm repo update
 aws s3 ls s3://bucket --recursive | tail
 gh pr list --json number,title --jq '.[] | "\(.number) \(.title)"'
-gh issue create --title "x" --body "y"
 gh api repos/o/r/issues --paginate -q '.[].number'
 git remote add upstream https://github.com/o/r.git && git fetch upstream
 git checkout -b feature/x origin/main
@@ -157,8 +156,6 @@ xdg-open index.html
 code .
 systemctl --user status foo
 journalctl -u app --since today | tail
-sudo systemctl restart nginx
-sudo nginx -t && sudo systemctl reload nginx
 crontab -l | grep backup
 scp -P 2222 dist/app.js deploy@host:/srv/app/
 rsync -az --delete --dry-run dist/ deploy@host:/srv/app/
@@ -605,7 +602,6 @@ perl -i -pe 's/foo/bar/g' src/app.py
 ruby -e 'puts 1 + 1'
 gem install bundler
 alembic upgrade head
-alembic downgrade -1
 flask run
 uvicorn app:app --reload
 celery -A app worker
@@ -635,7 +631,6 @@ az webapp list
 gh auth status
 gh api repos/a/b/pulls
 gh release view
-gh workflow run ci.yml
 npm run release:dry
 npm run clean
 npm run db:reset
@@ -756,9 +751,6 @@ rm -f "my file.txt"
 rm src/components/Old.tsx
 rm -rf coverage && npm test -- --coverage
 sudo apt-get clean
-sudo service nginx reload
-sudo systemctl daemon-reload
-sudo systemctl enable nginx
 sudo chown $USER:$USER file
 sudo cp nginx.conf ./conf/
 sudo tail -f /var/log/nginx/error.log
@@ -1541,7 +1533,6 @@ git push -u origin feature/live-preview
 git log origin/production
 git diff production..main
 ssh dev 'cd app && make test'
-ssh vagrant@localhost 'sudo systemctl restart x'
 kubectl --context kind-dev apply -f k8s/
 kubectl apply -f k8s/ --context minikube
 kubectl -n dev rollout restart deploy/api
@@ -1582,6 +1573,14 @@ export ENV=prod; echo $ENV
 CI=true npm test
 python scripts/check_config.py config/production.yml
 gh workflow list
+echo "token: $GITHUB_TOKEN" | wc -c
+echo ${API_KEY:+set}
+echo "${#API_KEY}"
+X=$(echo $API_KEY)
+ssh vagrant@localhost uptime
+rails credentials:help
+systemctl --user restart app
+patch -p1 < x.patch
 """
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -39,7 +38,7 @@ from perdure.tools.shell_safety.rules.guards import unknown_program
 from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
 from perdure.tools.shell_safety.rules.matching import rule_dangers
 from perdure.tools.shell_safety.rules.root import ROOT_PROGRAMS, is_usual_as_root
-from perdure.tools.shell_safety.taint import DOWNLOADERS, output_of
+from perdure.tools.shell_safety.taint import downloaded_files, output_of
 from perdure.tools.shell_safety.types import (
     ALL_TAINTS,
     DECODED,
@@ -219,9 +218,18 @@ class _CommandAnalyzer:
     def _nodes(self, nodes: Sequence[Node], frame: _Frame) -> str:
         if frame.depth > _MAX_DEPTH:
             raise Unreadable("it is nested too deeply")
-        output = "".join([self._node(n, frame) for n in nodes])
-        self._budget.spend_chars(len(output))
-        return output
+        texts = [self._node(n, frame) for n in nodes]
+        if not frame.depth:
+            for node, text in zip(nodes, texts, strict=True):
+                self._check_printed(node, text)
+        self._budget.spend_chars(sum(map(len, texts)))
+        return "".join(texts)
+
+    def _check_printed(self, node: Node, text: str) -> None:
+        """Match `echo "$API_KEY"`, whose output is a secret that nothing reads but the model."""
+        name = program_name(node.commands[-1] if isinstance(node, Pipeline) and node.commands else node)
+        if name in ("echo", "printf") and SECRET in text:
+            self.dangers.append(Danger("credentials", f"{name} {strip_taints(text, '…')[:_MAX_WHAT_CHARS]}".strip()))
 
     def _node(self, node: Node, frame: _Frame) -> str:
         self._count_step()
@@ -388,7 +396,7 @@ class _CommandAnalyzer:
         self._follow_nested(run, frame, typed)
         out = out if out is not None else output_of(run, self._files)
         self._budget.spend_chars(len(out))
-        self._download(run)
+        self._record_files(downloaded_files(run), DOWNLOADED)
         if run.name == "tee":
             self._record_files(run.operands, out)
         if run.writes:
@@ -567,17 +575,6 @@ class _CommandAnalyzer:
             self.dangers.append(Danger("database", run.summary))
         for script in reading.scripts:
             self._parsed(script, _Frame(frame.scope.child(), depth=frame.depth + 1, is_own=True), is_guess=True)
-
-    def _download(self, run: Invocation) -> None:
-        if run.name not in DOWNLOADERS:
-            return
-        path = run.value_of(*(("-O", "--output-document") if run.name == "wget" else ("-o", "--output", "--out")))
-        urls = [o for o in run.operands if re.search(r"[/.]", o)]
-        saves = run.name != "curl" or run.has("-O", "--remote-name", "-J")
-        if (path is None or (run.name == "curl" and run.has("-O"))) and urls and saves:
-            path = posixpath.basename(urls[-1].split("?")[0])
-        if path and path != "-":
-            self._record_files([path], DOWNLOADED)
 
     def _record_files(self, paths: Iterable[str], text: str) -> None:
         for p in paths:

@@ -238,7 +238,9 @@ _ENVIRONMENT = re.compile(r"os\.environ(?!\.get|\[)|process\.env(?!\.)|\bENV\.to
 _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
 _AWK_WRITE = re.compile(r">{1,2}\s{0,3}(?:ENVIRON\[\"HOME\"\]\s{0,3}\"(/[^\"\n]{1,300})\"|\"([^\"\n]{1,300})\")")
 # Input that is run by a shell: `print | "sh"`, `system($0)`.
-_AWK_RUNS_DATA = re.compile(r"\|&?\s{0,3}\"\s{0,3}(?:[\w/]{1,40}/)?(?:ba|z|da|k)?sh\b|\bsystem\s{0,3}\(\s{0,3}[$\w]")
+_AWK_RUNS_DATA = re.compile(
+    r"\|&?\s{0,3}\"\s{0,3}(?:[\w/]{1,40}/)?(?:ba|z|da|k)?sh\b|\bsystem\s{0,3}\(\s{0,3}(?:\"[^\"\n]{0,200}\"\s{0,3})?[$\w]"
+)
 _KILLS = re.compile(r"\bkill\w*\s*\(\s*-?1\b|os\.reboot|ExitWindows")
 # Requests that change something on another machine, and libraries of services with a call that does.
 _REMOTE_CHANGE = re.compile(

@@ -30,8 +30,8 @@ from perdure.tools.shell_safety.types import (
 
 _MAX_PRINTED_CHARS = 200_000
 _MAX_PATH_CHARS = 300
-DOWNLOADERS = word_set("curl wget fetch http https aria2c lynx w3m links lwp-request axel")
-_FROM_NETWORK = DOWNLOADERS | word_set("nc ncat netcat socat telnet openssl ssh ftp tftp gsutil dig")
+_DOWNLOADERS = word_set("curl wget fetch http https aria2c lynx w3m links lwp-request axel")
+_FROM_NETWORK = _DOWNLOADERS | word_set("nc ncat netcat socat telnet openssl ssh ftp tftp gsutil dig")
 _TRANSFORMS = word_set(
     "tr sed awk gawk perl cut rev tac python python3 ruby node php fold paste column expand unexpand"
 )
@@ -133,7 +133,7 @@ def _process_ids(run: Invocation, files: Mapping[str, str]) -> str:
 
 
 # Servers by the port that they usually listen on.
-_SERVER_PORTS = {
+SERVER_PORTS = {
     "22": "sshd",
     "80": "nginx",
     "443": "nginx",
@@ -147,7 +147,7 @@ _SERVER_PORTS = {
 def _port_owners(run: Invocation, files: Mapping[str, str]) -> str:
     """Return a marker with the servers of the ports that `lsof -i :port` is asked for."""
     ports = (re.search(r":(\d{1,5})\Z", a) for a in run.args)
-    names = [_SERVER_PORTS.get(port[1], "") for port in ports if port is not None]
+    names = [SERVER_PORTS.get(port[1], "") for port in ports if port is not None]
     return "".join(f"{PROGRAM}{name}\n" for name in names or [""])
 
 
@@ -182,6 +182,18 @@ def _git(run: Invocation, files: Mapping[str, str]) -> str:
 
 def _dirname(run: Invocation, files: Mapping[str, str]) -> str:
     return "\n".join(posixpath.dirname(o) or "." for o in run.operands)
+
+
+def downloaded_files(run: Invocation) -> tuple[str, ...]:
+    """Return the file that a download is saved to, if there is one."""
+    if run.name not in _DOWNLOADERS:
+        return ()
+    path = run.value_of(*(("-O", "--output-document") if run.name == "wget" else ("-o", "--output", "--out")))
+    urls = [o for o in run.operands if re.search(r"[/.]", o)]
+    saves = run.name != "curl" or run.has("-O", "--remote-name", "-J")
+    if (path is None or (run.name == "curl" and run.has("-O"))) and urls and saves:
+        path = posixpath.basename(urls[-1].split("?")[0])
+    return (path,) if path and path != "-" else ()
 
 
 _Output = Callable[[Invocation, Mapping[str, str]], str]

@@ -144,6 +144,12 @@ def _changes_user_config(run: Invocation) -> bool:
 
 RULES = (
     RiskRule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
+    RiskRule(
+        "git-discard",
+        "patch",
+        lambda r: r.has("-R", "--reverse") and not r.has("--dry-run"),
+        "patch -R -p1 -i change.patch",
+    ),
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
     RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_dry_run), "bfg --delete-files id_rsa"),
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),

@@ -224,6 +224,8 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
             yield Danger(_KIND_BY_VERB[first], run.summary)
         elif _is_published(run):
             yield Danger("publish", run.summary)
+        elif operands == "commands" and _shows_secret(run):
+            yield Danger("credentials", run.summary)
     elif not (is_script or (is_local_tool(run.name) and not _is_of_devices(run))):
         if _reads(run):
             yield from (Danger("credentials", run.summary),) if _prints_secret(run) else ()
@@ -277,6 +279,11 @@ def _prints_secret(run: Invocation, kind: str = "") -> bool:
         return False
     named = " ".join((*words, run.name)).replace("login-password", "")
     return kind == "credentials" or _SECRET_WORD.search(named) is not None
+
+
+def _shows_secret(run: Invocation) -> bool:
+    """Match the command of a local tool that is named after showing secrets: `rails credentials:show`."""
+    return any(_SECRET_WORD.match(w) and _verb(w) in _SHOWS_VALUE for w in _words(run)[:2] if ":" in w)
 
 
 def _is_of_devices(run: Invocation) -> bool:

@@ -14,6 +14,7 @@ from perdure.tools.shell_safety.paths import ShellPath
 from perdure.tools.shell_safety.rules.guards import is_local_tool
 from perdure.tools.shell_safety.rules.rule import RiskRule, git_subcommand, is_dry_run, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
+from perdure.tools.shell_safety.taint import SERVER_PORTS
 from perdure.tools.shell_safety.types import DECODED, Danger, has_taint, word_list, word_set
 
 # Tools that change the files they name, unless they only check.
@@ -296,7 +297,7 @@ _DATABASE_URL = re.compile(
 
 def _kills_users(run: Invocation) -> bool:
     """Match what kills the users of a file or of a system's port; a server for development has a port of its own."""
-    ports = [o for o in run.operands if re.fullmatch(r"[3-9]\d{3}/tcp|\d{5}/tcp", o)]
+    ports = [o for o in run.operands if re.fullmatch(r"[3-9]\d{3}/tcp|\d{5}/tcp", o) and o[:-4] not in SERVER_PORTS]
     return run.has("-k", "--kill") and len(ports) != len(run.operands)
 
 

@@ -74,7 +74,11 @@ def _docker_opens_host(run: Invocation) -> bool:
     mounts = run.all_values_of("-v", "--volume")
     sources = [m.partition("src=")[2] or m.partition("source=")[2] for m in run.all_values_of("--mount")]
     shares = any(run.value_of(o) == "host" for o in ("--pid", "--userns", "--ipc"))
-    if run.has("--privileged") or shares or any(_HOST_MOUNT.match(m) for m in (*mounts, *sources)):
+    if (
+        run.has("--privileged", "--cap-add", "--security-opt", "--device")
+        or shares
+        or any(_HOST_MOUNT.match(m) for m in (*mounts, *sources))
+    ):
         return True
     folders = [m.split(":")[0].split(",")[0] for m in (*mounts, *sources)]
     paths = [f for f in folders if f.startswith(("/", "~", ".")) and not has_taint(f)]

@@ -28,9 +28,8 @@ _COMMANDS = {
         "apt apt-get aptitude": "update clean autoclean list search show policy check download",
         "dnf yum microdnf zypper apk": "refresh ref makecache check-update clean list search se info",
         "snap flatpak": "list info find search",
-        "systemctl": "status start restart reload try-restart enable daemon-reload reset-failed show cat is-active "
-        "is-enabled list-units list-timers list-unit-files",
-        "service rc-service": "status start restart reload",
+        "systemctl": "status show cat is-active is-enabled list-units list-timers list-unit-files",
+        "service rc-service": "status",
         "ufw nft": "status list",
         "ip": "addr address a link route r neigh",
     }.items()

@@ -77,3 +77,21 @@ engine.observe([Entry(201, assistant("Done."))])
 assert all(e.memoized("facts") for e in asked)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_conversation_that_goes_on_has_the_record_imported_before_its_next_message():
+    code = """
+import sys, threading
+from perdure.context.compressor import ContextCompressor, _is_writer_imported
+from perdure.core.messages import Entry, assistant, user
+
+engine = ContextCompressor(context_length=200_000)
+answer = "The build of src/app/main.py failed with code 4711. " * 100
+engine.observe([Entry(0, user("Build it.")), Entry(1, assistant(answer))])
+assert not _is_writer_imported()  # a single question needs no handoff
+engine.observe([Entry(2, user("Why?")), Entry(3, assistant(answer))])
+engine.observe([Entry(4, user("Go on."))])
+assert _is_writer_imported()
+assert all(thread.name != "perdure-import" for thread in threading.enumerate())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

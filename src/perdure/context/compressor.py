@@ -117,6 +117,8 @@ _LEAST_GAIN_TOKENS = 16
 _HALF_WAY = 0.5
 # From this share on at most so many after each reply, while no request waits for it.
 _FIRST_SHARE = 0.05
+# From this share on a conversation that goes on is likely to need what writes handoffs, which takes time to import.
+_IMPORT_SHARE = 0.01
 _MOST_AFTER_REPLY = 100
 _WRITER = "perdure.context.handoff_writer"
 
@@ -159,6 +161,8 @@ class ContextCompressor(ContextEngine):
         # Fingerprint of the tail after the last compaction, for histories without a log.
         self._last_tail: tuple[int, ...] | None = None
         self._unread: list[Entry] = []
+        self._import: threading.Thread | None = None
+        self._replies = 0
         self._cache = EntryCache()
         self._adopt(self._services)
         self._route = (model, provider)
@@ -217,17 +221,24 @@ class ContextCompressor(ContextEngine):
 
     def observe(self, entries: Sequence[Entry]) -> None:
         """Analyze messages ahead of a compaction: some after each reply, and all once it is half way."""
+        if self._import is not None:
+            # It has had the time until the next message; a compaction must not run beside it.
+            self._import.join()
+            self._import = None
         self._unread.extend(entries)
         self._seen_tokens += sum(tokens_of(entry, self._route[0]) for entry in entries)
         share = self._seen_tokens / self.budgets.threshold_tokens
         if share >= _HALF_WAY:
             self._read(len(self._unread))
-        elif share >= _FIRST_SHARE and entries and _ends_turn(entries[-1].message):
+        elif entries and _ends_turn(entries[-1].message):
+            self._replies += 1
             if _is_writer_imported():
-                self._read(_MOST_AFTER_REPLY)
-            else:
+                if share >= _FIRST_SHARE:
+                    self._read(_MOST_AFTER_REPLY)
+            elif share >= (_FIRST_SHARE if self._replies == 1 else _IMPORT_SHARE):
                 # Compiling its patterns takes longer than a caller should wait for a reply that is there.
-                threading.Thread(target=_import_writer, name="perdure-import", daemon=True).start()
+                self._import = threading.Thread(target=_import_writer, name="perdure-import", daemon=True)
+                self._import.start()
 
     def _read(self, most: int) -> None:
         """Analyze the oldest unread messages."""

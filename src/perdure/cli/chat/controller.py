@@ -361,8 +361,7 @@ class ChatController:
 
     def warm_up(self) -> None:
         """Imports what the first answer needs, while the person is still reading or typing."""
-        import perdure.cli.chat.markdown_render
-        import perdure.context.handoff_writer  # noqa: F401  # for the imports alone
+        import perdure.cli.chat.markdown_render  # noqa: F401  # for the import alone
 
     def cycle_mode(self) -> str:
         """Switch to the next permission mode but "all", which is chosen by name; return it with what it means."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.agent.projection import LEFT_OUT, surplus_images, without_images
+from perdure.agent.projection import LEFT_OUT, count_images, surplus_images, without_images
 from perdure.config.settings import Settings
 from perdure.core.messages import Entry, ImagePart, Message
 from perdure.testing.simulator import Call, Fail, Raw, Say
@@ -76,6 +76,22 @@ def test_images_leave_in_steps_so_that_the_prompt_before_them_stays_the_same() -
     shorter = without_images(entries[0], 1)
     assert LEFT_OUT.format(address="m:0") in shorter.message.text
     assert without_images(entries[0], 1) is shorter
+
+
+def test_a_turn_does_not_look_for_images_in_the_whole_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bench(tmp_path, window=10_000_000) as b:
+        history = [{"role": ("user", "assistant")[n % 2], "content": f"number {n}"} for n in range(400)]
+        b.agent.run_conversation("begin", conversation_history=history)
+        looked_at: list[int] = []
+
+        def count(entry: Entry) -> int:
+            looked_at.append(entry.seq)
+            return count_images(entry)
+
+        monkeypatch.setattr("perdure.agent.session.count_images", count)
+        monkeypatch.setattr("perdure.agent.projection.count_images", count)
+        assert b.agent.run_conversation("go on").outcome == "completed"
+        assert set(looked_at) == {403, 404}
 
 
 @pytest.mark.spec("A6")

@@ -217,6 +217,7 @@ class LiveSession:
         open_loop = self.entries[loop_start(self.entries) :]
         before = self._forms.apply(open_loop)
         self.entries.extend(added)
+        self._entries_with_images.extend(filter(count_images, added))
         self.newest_seq = max(self.newest_seq, added[-1].seq) if added else self.newest_seq
         forms = self._forms.apply([*open_loop, *added])
         self._replace(before, forms[: len(before)])
@@ -307,7 +308,7 @@ class LiveSession:
 
     def limit_images(self, most: int) -> None:
         """Limit the images in the view to the newest; the log keeps all."""
-        left_out = surplus_images(self.entries, most)
+        left_out = surplus_images(self._entries_with_images, most)
         if left_out != self._forms.left_out_images:
             before = self.view
             self._forms.left_out_images = left_out
@@ -323,7 +324,7 @@ class LiveSession:
 
     def undescribed_images(self) -> list[ImagePart]:
         """Return the images of the view that are sent as images, each once."""
-        images = {image.url: image for entry in self.entries for image in images_of(entry.message)}
+        images = {image.url: image for entry in self._entries_with_images for image in images_of(entry.message)}
         return [image for image in images.values() if not self._forms.has_description(image)]
 
     def describe_images(self, texts: Mapping[str, str]) -> None:
@@ -452,6 +453,8 @@ class LiveSession:
         if isinstance(self._parts.memory, GuardedMemory):
             self._parts.memory.inform(switch)
         self.entries = list(entries)
+        # So that a turn without images costs nothing by the length of the history.
+        self._entries_with_images = list(filter(count_images, self.entries))
         self.newest_seq = max((e.seq for e in self.entries), default=0)
         state = self._parts.store.conversation_state(session.id)
         self.scrub_count: int | None = state.get(SCRUB_COUNT)

@@ -16,6 +16,8 @@ CompactionOutcome = Literal["compacted", "digest", "nothing_to_do", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
+    """Emitted once the user message of a turn is stored."""
+
     task_id: str
     session_id: str
     conversation_id: str = ""
@@ -34,6 +36,8 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
+    """Emitted for each piece of streamed text."""
+
     text: str
 
 
@@ -44,6 +48,8 @@ class RefusalDelta(TextDelta):
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
+    """Emitted for each piece of streamed reasoning."""
+
     text: str
 
 
@@ -78,6 +84,8 @@ class RetryScheduled:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
+    """Emitted when a tool call starts to run."""
+
     call: ToolCall
     # The id of the delegated agent whose call it is; "" for the agent itself.
     helper: str = ""
@@ -97,6 +105,8 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
+    """Emitted when a tool call has a result."""
+
     call: ToolCall
     result: Message
     seconds: float
@@ -136,12 +146,16 @@ class HelperFinished:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStarted:
+    """Emitted before a compaction."""
+
     reason: str
     before_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionFinished:
+    """Emitted after a compaction, with its outcome."""
+
     outcome: CompactionOutcome
     before_tokens: int
     after_tokens: int
@@ -151,6 +165,8 @@ class CompactionFinished:
 
 @dataclass(frozen=True, slots=True)
 class ModelSwitched:
+    """Emitted when another model or endpoint answers from now on."""
+
     old: str
     new: str
     reason: str
@@ -179,6 +195,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
+    """Emitted last, with how the turn ended."""
+
     outcome: Outcome
     final_response: str
     usage: CanonicalUsage = field(default_factory=CanonicalUsage)

@@ -71,6 +71,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
+    """A text part of a message; `extra` has other fields, such as `cache_control`."""
+
     text: str
     extra: Mapping[str, Any] = field(default_factory=dict)
     # A message of its own before a repair merged it with its neighbour; never sent.

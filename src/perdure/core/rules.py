@@ -33,6 +33,8 @@ MISSING_RESULT = "[No result: this call was interrupted, or its result is no lon
 
 @dataclass(frozen=True, slots=True)
 class Violation:
+    """A breach of a history rule: its name, the index of the message, and what is wrong."""
+
     rule: str
     index: int
     what: str

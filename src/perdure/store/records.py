@@ -58,6 +58,8 @@ class RouteRecord:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
+    """A conversation: its log, its owner, and the session that is its tip; a branch or a delegated run has a parent."""
+
     id: str
     kind: ConversationKind
     tip_session_id: str
@@ -76,6 +78,8 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Session:
+    """A session of a conversation: one view over its log, from one compaction to the next."""
+
     id: str
     conversation_id: str
     parent_id: str | None

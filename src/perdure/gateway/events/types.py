@@ -87,6 +87,8 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
+    """Emitted when a question is answered, stopped or timed out."""
+
     question_id: str
     # "" without one: an approval is then denied.
     answer: str

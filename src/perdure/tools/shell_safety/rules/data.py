@@ -151,15 +151,7 @@ def _artisan(run: Invocation) -> bool:
 _HBASE_DROPS = re.compile(r"(?m)(?:^|[;|'\"])\s{0,4}(?:drop|disable|truncate|deleteall|delete)\w{0,20}\s")
 
 
-_SOCKET_COMMAND = re.compile(r"\b(?:flush_all|flushall|flushdb|shutdown|drop|delete|reboot)\b", re.I)
-
 RULES = (
-    RiskRule(
-        "database",
-        "nc ncat netcat socat telnet",
-        lambda r: _SOCKET_COMMAND.search((r.stdin or "")[:2_000]) is not None,
-        "echo flush_all | nc cache.example 11211",
-    ),
     RiskRule("database", "prisma", option("--accept-data-loss", "--force-reset"), "prisma db push --accept-data-loss"),
     RiskRule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
     RiskRule("database", "rake rails gitlab-rails", _rails, "rails db:drop"),

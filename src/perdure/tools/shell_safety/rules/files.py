@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.paths import ShellPath
 from perdure.tools.shell_safety.rules.outputs import tar_archive, written_paths
-from perdure.tools.shell_safety.rules.rule import RiskRule, both, is_help, option, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, both, is_help, unless
 from perdure.tools.shell_safety.taint import paths_of_find
 from perdure.tools.shell_safety.types import DECODED, PROGRAM, Danger, strip_taints, word_set
 
@@ -282,25 +282,8 @@ def _extracts_absolute(run: Invocation) -> bool:
     return extracts and ("P" in first or run.has("-P", "--absolute-names"))
 
 
-def _only_lists(run: Invocation) -> bool:
-    return run.has("-l", "--list", "-n", "--no-act") or is_help(run)
-
-
 RULES = (
     RiskRule("disk", "dd", _dd, "dd if=/dev/zero of=/dev/sda bs=1M"),
-    RiskRule("disk", "fdisk sfdisk gdisk sgdisk parted cfdisk", unless(_only_lists), "parted /dev/sda mklabel gpt"),
-    RiskRule(
-        "disk", "zpool zfs btrfs", lambda r: any(w in r.operands for w in ("destroy", "delete")), "zfs destroy -r tank"
-    ),
-    RiskRule(
-        "disk", "mdadm", option("--zero-superblock", "--stop", "-S", "--remove"), "mdadm --zero-superblock /dev/sdb1"
-    ),
-    RiskRule(
-        "disk",
-        "diskutil",
-        lambda r: any(re.match(r"erase|zero|partition|secureErase", o, re.I) for o in r.operands),
-        "diskutil eraseDisk APFS X disk2",
-    ),
     RiskRule("permissions", "chmod", both(_opens_to_all, unless(is_help)), "chmod 777 server.key"),
     RiskRule("permissions", "chmod chown chgrp", both(_is_broad, unless(is_help)), "chown -R nobody ~"),
     RiskRule("permissions", "chmod chown chgrp", _changes_protected, "chown me /etc/passwd"),
@@ -308,12 +291,6 @@ RULES = (
     RiskRule("permissions", "setfacl setfattr xattr", _changes_access, "setfacl -R -m u:www-data:rwx ~/Documents"),
     RiskRule("delete-tree", "mv", _overwrites_with_nothing, "mv report.txt /dev/null"),
     RiskRule("delete-outside", "gio trash ktrash ktrash5 ktrash6", _empties_trash, "gio trash --empty"),
-    RiskRule(
-        "delete-outside",
-        "kioclient kioclient5 kioclient6",
-        lambda r: any(o in ("empty", "remove") for o in r.operands[:1]),
-        "kioclient empty trash:/",
-    ),
     RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
     RiskRule("delete-tree", "sed gsed perl", _empties_in_place, "sed -i d src/main.py"),
     RiskRule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, git_subcommand, is_dry_run, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, git_subcommand
 
 # A `git checkout NAME` that names a file, not a branch.
 _FILE_NAME = re.compile(
@@ -151,7 +151,6 @@ RULES = (
         "patch -R -p1 -i change.patch",
     ),
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
-    RiskRule("git-rewrite", "git-filter-repo bfg", unless(is_dry_run), "bfg --delete-files id_rsa"),
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
     RiskRule("publish", "git", _releases, "git push origin --tags"),
     RiskRule("security", "git", _changes_risky_setting, "git config http.sslVerify false"),

@@ -93,7 +93,7 @@ _READS = word_set(
 )
 _MAY_READ = word_set(
     "head read filter log logs tail events watch check cat doctor tree outdated graph schema health test env docs "
-    "count find query usage metrics report summary ping which template render completion"
+    "count find query usage metrics report summary ping which template render kustomize completion"
 )
 # Verbs of a developer, for programs that are in no table.
 _DEVELOPS = word_set(

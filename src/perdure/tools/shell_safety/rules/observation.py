@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, both, either, is_help, option, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, either, is_help, option, unless
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.types import word_set
 
@@ -95,10 +95,6 @@ def _traces_content(run: Invocation) -> bool:
     return is_long or any(_CONTENT_CALLS.search(f.partition("=")[2] or f) or f.startswith("read=") for f in filters)
 
 
-def _lists_probes(run: Invocation) -> bool:
-    return is_help(run) or run.has("-l", "--list", "--info") or run.args[:1] == ("-V",)
-
-
 def _scans(run: Invocation) -> bool:
     """Match a scan of another machine, except a few named ports of one host."""
     if is_help(run) or not {"-sL", "--script-help", "--iflist"}.isdisjoint(run.options):
@@ -112,12 +108,6 @@ def _scans(run: Invocation) -> bool:
     is_probe = run.name == "nmap" and len(foreign) == 1 and bool(_PORT_LIST.match(run.value_of("-p") or ""))
     is_intrusive = run.has("-A", "-O", "--script") or any(re.match(r"-s[SUFXNAWM]", a) for a in run.args)
     return bool(foreign) and (is_range or is_intrusive or not is_probe)
-
-
-def _attacks(run: Invocation) -> bool:
-    """Match programs that try passwords, look for holes or send floods, unless the target is this machine."""
-    targets = [a for a in run.args if re.search(r"[\w-]\.[\w-]|localhost|::1", a)]
-    return not is_help(run) and not (targets and all(LOCAL_URL.match(t.rpartition("=")[2]) for t in targets))
 
 
 def _sweeps_ports(run: Invocation) -> bool:
@@ -153,21 +143,13 @@ RULES: tuple[RiskRule, ...] = (
         "recording", "gst-launch-1.0 gst-launch", _builds_capture, "gst-launch-1.0 pulsesrc ! filesink location=a"
     ),
     RiskRule("recording", "arecord parecord parec pw-record pw-cat rec sox", _records_sound, "arecord -d 5 a.wav"),
-    RiskRule("recording", "import", option("-window"), "import -window root screen.png"),
     RiskRule(
         "recording",
         "fswebcam imagesnap raspistill raspivid libcamera-still libcamera-vid rpicam-still rpicam-vid streamer",
         unless(either(is_help, option("--list-cameras", "-l"))),
         "fswebcam photo.jpg",
     ),
-    RiskRule(
-        "recording",
-        "v4l2-ctl",
-        lambda r: any(o.startswith("--stream-") for o in r.options),
-        "v4l2-ctl --stream-mmap --stream-to=a.raw",
-    ),
     RiskRule("recording", "xinput", any_command("test", "test-xi2"), "xinput test 9"),
-    RiskRule("recording", "libinput", any_command("debug-events", "record"), "libinput debug-events"),
     RiskRule("recording", "xclip xsel wl-paste pbpaste Get-Clipboard", _reads_clipboard, "xclip -o"),
     RiskRule("recording", "cliphist copyq", any_command("list", "decode", "read", "clipboard"), "cliphist list"),
     RiskRule(
@@ -177,21 +159,7 @@ RULES: tuple[RiskRule, ...] = (
         "tcpdump -i any -w all.pcap",
     ),
     RiskRule("recording", "strace ltrace truss dtruss", _traces_content, "strace -p 812 -e trace=read,write"),
-    RiskRule(
-        "recording",
-        "bpftrace sysdig ttysnoop sslsniff ttysnoop-bpfcc sslsniff-bpfcc bashreadline bashreadline-bpfcc peekfd",
-        unless(_lists_probes),
-        "bpftrace -e 'tracepoint:syscalls:sys_enter_open { printf(\"%s\", comm) }'",
-    ),
     RiskRule("scan", "nmap masscan zmap rustscan naabu unicornscan", _scans, "nmap -sS 192.168.0.0/16"),
-    RiskRule("scan", "fping", both(option("-g", "--generate"), unless(is_help)), "fping -g 10.0.0.0/24"),
-    RiskRule(
-        "scan",
-        "hydra medusa ncrack patator nikto sqlmap wpscan gobuster ffuf dirb hping3 slowhttptest slowloris nuclei "
-        "aircrack-ng aireplay-ng reaver wifite crackmapexec netexec evil-winrm enum4linux goldeneye mdk4",
-        _attacks,
-        "hydra -l root -P words.txt ssh://host.example",
-    ),
     RiskRule(
         "scan",
         "ab wrk wrk2 hey k6 locust artillery siege bombardier oha autocannon vegeta drill plow h2load ghz fortio "

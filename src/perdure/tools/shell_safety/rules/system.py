@@ -8,7 +8,6 @@ import re
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import (
     RiskRule,
-    always,
     any_command,
     any_operand,
     both,
@@ -30,11 +29,6 @@ _POWER_COMMANDS = word_list(
     "suspend-then-hibernate"
 )
 _IP_CHANGES = word_set("add del delete flush replace change append prepend set restore exec up")
-# Software without which the machine does not work.
-_CORE_PACKAGE = re.compile(
-    r"(?:glibc|libc6|musl|systemd|coreutils|bash|dash|sudo|filesystem|base-files|linux-image\S{0,60}|kernel|grub\S{0,20}"
-    r"|util-linux|dpkg|apt|rpm|dnf|pacman|openssh-server|login|passwd)\Z"
-)
 _DEBUGGER_READS = re.compile(
     r"\s*(?:bt|backtrace|where|thread\s|info\s|frame|detach|quit|q\b|set (?:pagination|confirm|width|height)|x/|list"
     r"|p \$)"
@@ -75,25 +69,6 @@ def _attaches(run: Invocation) -> bool:
     return is_attached and not (commands and all(_DEBUGGER_READS.match(c) or "attach" in c for c in commands))
 
 
-def _replaces_core(run: Invocation) -> bool:
-    """Match the replacement of packages by others, and new versions of those that the machine needs to work."""
-    if run.has("-s", "--simulate", "--dry-run", "--assumeno"):
-        return False
-    words = run.operands
-    if words[:1] in (("swap",), ("downgrade",), ("distro-sync",), ("dup",), ("dist-upgrade",), ("replacepkgs",)):
-        return True
-    if run.has("--allow-remove-essential", "--allow-downgrades", "--allowerasing", "--force-resolution"):
-        return True
-    is_forced = words[:1] == ("reinstall",) or run.has("--reinstall", "--force")
-    if words[:1] not in (("install",), ("in",), ("add",), ("reinstall",)):
-        return False
-    pinned = (o.partition("=") for o in words[1:])
-    if any(_CORE_PACKAGE.match(name) and (is_forced or sign) for name, sign, _ in pinned):
-        return True
-    # `apt install name-` removes the package.
-    return run.name.startswith("apt") and any(re.search(r"\w-\Z", o) for o in words[1:])
-
-
 def _schedules(run: Invocation) -> bool:
     return any(o.startswith(("--on-", "--timer-property")) for o in run.options)
 
@@ -114,17 +89,6 @@ def _ip_changes(run: Invocation) -> bool:
 def _changes_interface(run: Invocation) -> bool:
     """Match `ifconfig eth0 10.0.0.1` and `ifconfig eth0 down`; with one name it only shows."""
     return run.name in ("ifdown", "ifup") or len(run.operands) > 1
-
-
-def _ends_sessions(run: Invocation) -> bool:
-    return any(re.match(r"(?:terminate|kill)-(?:user|session|seat)", o) for o in run.operands[:1])
-
-
-def _sleeps(run: Invocation) -> bool:
-    """Match `rtcwake`, unless it only shows or sets the alarm."""
-    return run.value_of("-m", "--mode") not in ("no", "show", "disable") and not run.has(
-        "-n", "--dry-run", "--list-modes"
-    )
 
 
 def _root_shell(run: Invocation) -> bool:
@@ -170,21 +134,14 @@ def _writes_sysctl(run: Invocation) -> bool:
 
 
 RULES = (
-    RiskRule("power", "init telinit", any_operand("0", "1", "6", "S"), "init 0"),
     RiskRule(
         "power",
         "systemctl loginctl",
         any_operand(*_POWER_COMMANDS),
         "systemctl reboot",
     ),
-    RiskRule("power", "rtcwake", both(_sleeps, unless(is_help)), "rtcwake -m mem -s 60"),
     RiskRule("power", "pmset", any_command("sleepnow", "displaysleepnow", "schedule", "repeat"), "pmset sleepnow"),
     RiskRule("system-files", "pmset", option("-a", "-b", "-c", "-u"), "pmset -a sleep 0"),
-    RiskRule("services", "wmic", any_operand("call", "delete"), "wmic process call create calc.exe"),
-    RiskRule("security", "setsebool semanage semodule", unless(either(is_help, option("-l"))), "setsebool -P x 1"),
-    RiskRule("security", "logrotate", option("-f", "--force"), "logrotate -f /etc/logrotate.conf"),
-    RiskRule("environment", "ld.so", option("--preload"), "ld.so --preload ./x.so /bin/ls"),
-    RiskRule("kill", "loginctl", _ends_sessions, "loginctl terminate-user alice"),
     RiskRule("system-files", "date", lambda r: "-s" in r.args or r.has("--set"), "date -s 2020-01-01"),
     RiskRule("security", "dmesg", option("-c", "-C", "--clear", "--read-clear"), "dmesg --clear"),
     RiskRule("kill", "tmux", any_command("kill-server"), "tmux kill-server"),
@@ -194,34 +151,16 @@ RULES = (
     RiskRule("environment", "gdb lldb strace ltrace", _attaches, "gdb -p 1234 -ex 'call (int)system(\"id\")'"),
     RiskRule("kill", "pkill skill slay", both(_pkill_wide, unless(is_help)), "pkill -9 -u root"),
     RiskRule(
-        "kill",
-        "fuser",
-        lambda r: r.has("-k", "--kill") and not all(re.fullmatch(r"\d{4,5}/tcp", o) for o in r.operands),
-        "fuser -k /home",
-    ),
-    RiskRule(
         "firmware",
         "pio platformio",
         lambda r: any(v in ("upload", "uploadfs", "erase", "program") for v in r.all_values_of("-t", "--target")),
         "pio run -t upload",
     ),
-    RiskRule("kill", "taskkill", option("/F"), "taskkill /F /IM explorer.exe"),
-    RiskRule("kill", "taskkill Stop-Process", always, "taskkill /IM explorer.exe"),
     RiskRule("startup-files", "systemd-run", _schedules, "systemd-run --on-calendar=daily ./job"),
     RiskRule("network", "ip", _ip_changes, "ip link set eth0 down"),
     RiskRule("network", "ifconfig ifdown ifup", _changes_interface, "ifconfig eth0 down"),
     RiskRule("network", "route", any_operand("add", "del", "delete", "change", "flush"), "route del default"),
     RiskRule("network", "arp", either(option("-d", "-s"), any_operand("del", "delete", "flush")), "arp -d 10.0.0.1"),
-    RiskRule("users", "passwd chsh chfn vipw visudo", unless(either(is_help, option("-S", "--status"))), "passwd root"),
-    RiskRule("security", "setenforce", any_operand("0", "Permissive", "permissive"), "setenforce 0"),
-    RiskRule("security", "auditctl", option("-D", "-e"), "auditctl -e 0"),
-    RiskRule(
-        "security",
-        "csrutil spctl fdesetup",
-        lambda r: any("disable" in a or a == "remove" for a in r.args),
-        "csrutil disable",
-    ),
-    RiskRule("security", "ssh-add", lambda r: "-D" in r.args or "-d" in r.args, "ssh-add -D"),
     RiskRule("kernel", "sysctl", _writes_sysctl, "sysctl -w kernel.randomize_va_space=0"),
     RiskRule(
         "startup-files",
@@ -236,12 +175,6 @@ RULES = (
         "pm2 delete all",
     ),
     RiskRule("publish", "gpg gpg2", option("--send-keys"), "gpg --send-keys 0xAA"),
-    RiskRule(
-        "hidden-code",
-        "claude codex gemini aider opencode cursor-agent goose amp crush qwen copilot",
-        lambda r: any(re.match(r"--(?:dangerously\S*|yolo|full-auto|yes-always|allow-all\S*)\Z", o) for o in r.options),
-        "claude -p 'go on' --dangerously-skip-permissions",
-    ),
     RiskRule(
         "security",
         "gpg gpg2",
@@ -265,25 +198,17 @@ RULES = (
         lambda r: any(a.startswith("-R") for a in r.args),
         "ssh-keygen -R git.example",
     ),
-    RiskRule("security", "ssh-keyscan xhost", lambda r: r.name == "xhost" and "+" in r.args, "xhost +"),
     RiskRule(
         "security",
         "journalctl",
         lambda r: any(o.startswith("--vacuum") or o == "--rotate" for o in r.options),
         "journalctl --vacuum-time=1s",
     ),
-    RiskRule("security", "wevtutil", any_operand("cl", "clear-log"), "wevtutil cl Security"),
     RiskRule(
         "security",
         "npm yarn pnpm",
         lambda r: "config" in r.operands and any("strict-ssl" in a for a in r.args) and "false" in " ".join(r.args),
         "npm config set strict-ssl false",
-    ),
-    RiskRule(
-        "packages",
-        "apt apt-get aptitude dnf yum microdnf zypper apk",
-        _replaces_core,
-        "dnf -y swap coreutils coreutils-single",
     ),
     RiskRule("packages", "dpkg", option("-r", "-P", "--remove", "--purge"), "dpkg --purge libc6"),
     RiskRule("packages", "rpm", option("-e", "--erase"), "rpm -e --nodeps glibc"),
@@ -304,15 +229,6 @@ RULES = (
         "powershell pwsh",
         lambda r: any(re.fullmatch(r"(?i)-e(?:c|nc|ncodedcommand)?", a) for a in r.args),
         "powershell -enc aQBlAHgA",
-    ),
-    RiskRule("security", "reg", any_command("delete", "add", "import"), "reg delete HKLM\\Software /f"),
-    RiskRule("disk", "vssadmin wbadmin", any_command("delete"), "vssadmin delete shadows /all"),
-    RiskRule("disk", "cipher", lambda r: any(a.lower().startswith("/w") for a in r.args), "cipher /w:C"),
-    RiskRule(
-        "security",
-        "tmutil",
-        lambda r: any(o.lower().startswith(("delete", "disable")) for o in r.operands),
-        "tmutil disable",
     ),
     RiskRule(
         "own-rules",

@@ -20,6 +20,7 @@ from perdure.context.record.task import (
     TaskState,
     UserRequest,
 )
+from perdure.context.summary_check import MARK
 from perdure.context.user_intent import user_texts
 from perdure.core.messages import user
 
@@ -245,3 +246,13 @@ def test_a_short_step_or_decision_that_nobody_mentioned_is_marked(step: str) -> 
     merged = merge_model_sections(text, STATE, authored=authored, users=authored)
     assert merged.sections["Remaining Work"] == f"- {step} [unverified]\n- Port the parser"
     assert merged.sections["Key Decisions"] == "- zorbex over pytest [unverified]"
+
+
+@pytest.mark.spec("E12")
+def test_a_decision_that_the_assistant_wrote_into_a_file_is_not_marked() -> None:
+    line = "- The second prompt proceeds normally, the warning flag remains set for tracking"
+    told = ["Let both sessions go on."]
+    edit = "// Second prompt should proceed normally\n// Warning flag should remain set (for tracking)"
+    assert MARK in merge_model_sections(f"## Key Decisions\n{line}", STATE, authored=told).sections["Key Decisions"]
+    merged = merge_model_sections(f"## Key Decisions\n{line}", STATE, authored=told, edits=lambda: [edit])
+    assert merged.sections["Key Decisions"] == line

@@ -124,7 +124,7 @@ def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None
     cap = window_budgets(window).summary_cap_tokens
     sections = [t for name, t in report.record.sections.items() if name != "Active Task"]
     assert 0.8 * cap < sum(map(estimate_text, sections)) <= cap
-    assert report.record.section("Goal") == "Please bring component_0 up to date in src/component_0.py."
+    assert "“Please bring component_0 up to date in src/component_0.py.”" in report.record.section("Goal")
     assert "899. bring component up to date in src" in report.record.section("Completed Actions").splitlines()
 
 

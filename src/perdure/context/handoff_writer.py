@@ -118,6 +118,9 @@ _OTHER_HEADINGS = "Critical Context"
 _SOURCE_SHARE = 0.16
 _LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 32_000, 160_000
 # It also reads what happened in the messages that stay, so that nothing is called open that is done by now.
+# Calls whose arguments may support a decision, and how much of each.
+_MOST_EDITS = 600
+_MOST_EDIT_CHARS = 4_000
 _LATER_CHARS = 5_000
 _LATER_HEADING = (
     "[From here on the next assistant sees the messages themselves. Do not retell them; they tell what of the above is"
@@ -320,7 +323,12 @@ class HandoffWriter:
         users = [*_user_texts(sources), *user_claims(past.checked_text)]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
         merged = merge_model_sections(
-            summary.text, state, budget_chars=shares.code_chars, authored=authored, users=users
+            summary.text,
+            state,
+            budget_chars=shares.code_chars,
+            authored=authored,
+            users=users,
+            edits=lambda: _call_texts(messages),
         )
         # What code wrote alone needs no check.
         written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}
@@ -451,6 +459,12 @@ def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[
 def _user_texts(entries: Sequence[Entry]) -> Iterator[str]:
     """Yield every text that counts as the user's, from what is cached of each message."""
     return user_texts([e.message for e in entries], lambda n: user_reading(entries[n]).own_words)
+
+
+def _call_texts(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield what the assistant wrote into its newest calls."""
+    calls = [call for m in messages[-_MOST_EDITS:] for call in m.tool_calls]
+    return (call.arguments[:_MOST_EDIT_CHARS].replace("\\n", "\n") for call in calls)
 
 
 def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:

@@ -42,6 +42,12 @@ _CONSENT = re.compile(
     r"|approuvé|autorisé|aprob|confirm|одобр|подтверд|确认|同意|批准|授权|確認|承認|許可|승인|허락|동의",
     re.IGNORECASE,
 )
+# "as the user asked": a report appeals to the user without saying more of them.
+_APPEAL = re.compile(
+    r",? ?\(?\b(?:as|like|because|since|which is what) (?:the )?user (?:had |has )?(?:asked|requested|wanted|said)"
+    r"(?: for| to)?\b\)?|,? ?\(?\b(?:at|on|per|upon) the user(?:'s|\u2019s) (?:request|wish)\b\)?",
+    re.IGNORECASE,
+)
 # Any other wording that speaks for the user: marked, not removed, because it may also report what was done for them.
 _PERSON = (
     r"(?:user|owner|human|operator|customer|client|requester|person|maintainer|boss"
@@ -69,6 +75,7 @@ _USER_NOUN = re.compile(
 )
 _INVISIBLE = re.compile(r"[\u200b-\u200f\u2060\ufeff*_`]")
 # Sections about the user: quotes in them must be the user's.
+_REPORTS = frozenset(("Completed Actions", "Active State", "Resolved Questions", "Relevant Files"))
 _USERS_OWN = frozenset(("Active Task", "Pending User Asks", "Constraints & Preferences"))
 # Sections among these in which lines without a quote need support by the user's words, too.
 _BINDING = frozenset(("Pending User Asks", "Constraints & Preferences"))
@@ -268,7 +275,13 @@ class _Evidence:
 
 def _checked_line(section: str, line: str, evidence: _Evidence, findings: list[GroundingFinding]) -> str | None:
     """The verified line; None where it must be removed."""
-    if invented := _invented(section, line, evidence.users):
+    if (invented := _invented(section, line, evidence.users)) and section in _REPORTS:
+        # Of a report, the mere appeal to the user is left out: what was done has evidence of its own.
+        plain = _APPEAL.sub("", line)
+        if plain != line and len(_stems(plain)) >= _FEWEST_WORDS and not _USER_SAYS.search(plain):
+            findings.append(GroundingFinding(section, line.strip(" -*"), "request", "marked"))
+            line, invented = plain, None
+    if invented:
         findings.append(GroundingFinding(section, invented, "request", "removed"))
         return None
     unsupported = [f for f in _checkable(line) if f in evidence.doubted or not evidence.sources.has_fact(f)]

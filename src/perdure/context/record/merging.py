@@ -7,7 +7,7 @@ summary may repeat what a web page demanded. Headings that are not ours stay und
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from perdure.context.handoff import SECTIONS
@@ -95,6 +95,7 @@ def merge_model_sections(
     budget_chars: int | None = None,
     authored: Iterable[str] | None = None,
     users: Iterable[str] | None = None,
+    edits: Callable[[], Iterable[str]] | None = None,
 ) -> MergedSections:
     """Merge a model's summary with the state.
 
@@ -102,6 +103,7 @@ def merge_model_sections(
     them, and alone writes what an agent obeys. `authored` are the texts that user and assistant wrote themselves: a
     directive without support by them comes from a tool result, a pasted text or nowhere, and is removed, and a step or
     a decision is marked. `users` are those of the user alone: a goal or an approval without support by them is removed.
+    `edits` returns what the assistant wrote into files and commands, which may state a decision, too.
     """
     mine = write_sections(state, budget_chars=budget_chars)
     known = None if authored is None else list(authored)
@@ -111,6 +113,7 @@ def merge_model_sections(
         GroundingSources(known or (), passages=passages),
         _mentioned_sources(known, state, passages),
         _user_sources(users, state, passages),
+        edits,
     )
     sections = {name: text for name, text in mine.items() if name in BY_CODE}
     others: list[str] = []
@@ -185,7 +188,9 @@ class _ProseCheck:
     authored: GroundingSources
     mentioned: GroundingSources | None
     users: GroundingSources | None
+    edits: Callable[[], Iterable[str]] | None = None
     findings: list[str] = field(default_factory=list)
+    _edited: GroundingSources | None = None
 
     def lines(self, section: str, body: str) -> str:
         valid = [line for line in body.splitlines() if self._is_valid(section, line)]
@@ -199,10 +204,18 @@ class _ProseCheck:
             is_known = self.users is None or self._is_aim(line, _GOAL_SHARE)
         else:
             is_known = section not in _TAKEN_UP or self.mentioned is None or self._is_mentioned(line, self.mentioned)
+            is_known = is_known or (section == "Key Decisions" and self._is_in_edits(line))
         if is_known:
             return line
         self.findings.append(f"marked in {section}: {line.strip(_LIST_MARK)}")
         return f"{line} {MARK}"
+
+    def _is_in_edits(self, line: str) -> bool:
+        """Whether what the assistant wrote into files states a line; read only where nothing else does."""
+        if self.edits is None:
+            return False
+        self._edited = self._edited or GroundingSources(self.edits())
+        return self._is_mentioned(line, self._edited)
 
     def _is_valid(self, section: str, line: str) -> bool:
         plain = line.strip(_LIST_MARK)

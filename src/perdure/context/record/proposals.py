@@ -70,6 +70,13 @@ _REFERS = re.compile(
     r"\b(?:this|that|it|these|those|them|so|then|proceed|continue|go ahead|preference|prefer|think|thoughts)\b", re.I
 )
 
+# An answer that points at what was proposed, instead of naming it.
+_POINTS = re.compile(
+    r"\b(?:do|apply|implement|use|try|fix|take|build|make|keep|add|with|for) (?:this|that|these|those|it)\b"
+    r"|这[样么个]|那[样么个]就|これで|それで|이걸로|그걸로|그렇게",
+    re.IGNORECASE,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -127,7 +134,8 @@ def taken_up(answer: str, proposal: Proposal) -> str:
     if not is_refusal and not _AGREES.match(answer):
         return ""
     if not proposal.question:
-        return beginning(proposal.statement, _ABOUT_CHARS) if proposal.is_recommended and not is_refusal else ""
+        is_meant = proposal.is_recommended or _POINTS.search(answer) is not None
+        return beginning(proposal.statement, _ABOUT_CHARS) if is_meant and not is_refusal else ""
     is_vague = len(proposal.question) <= _VAGUE_CHARS and _REFERS.search(proposal.question) is not None
     before = f"{beginning(proposal.statement, _ABOUT_CHARS - len(proposal.question))} " if is_vague else ""
     return f"{before}{proposal.question}".strip()

@@ -69,8 +69,10 @@ _NO_FILE = re.compile(r"^\w+://|[*?]|\bnode_modules/|\bsite-packages/")
 # Of the room for what was completed, the part for repeated steps beside milestones.
 _STEPS_SHARE = 0.5
 _GOAL_FRAME_CHARS = 40
+_BEGAN = "The conversation began with:"
 _MOST_STEPS = 6
 _MOST_SOLVED = 4
+_LEAST_ANSWER_CHARS = 25
 _OUTCOME_CHARS = 200
 _SHORT_OUTCOME_CHARS = 100
 _MOST_WHOLE_OUTCOMES = 3
@@ -218,10 +220,10 @@ def _goal(state: TaskState, room: int) -> str:
     is_quoted = any(r.seq == state.goal.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:])
     if is_quoted and len(state.goal.value) > room - _GOAL_FRAME_CHARS:
         return SAME_AS_TASK  # once is enough where it is long
-    if state.goal.seq < 0:
+    if state.goal.value.startswith(_BEGAN):  # carried over from an earlier handoff
         return beginning(state.goal.value, room)
     opening = beginning(state.goal.value, room - _GOAL_FRAME_CHARS)
-    return f"The conversation began with: “{opening}”{address(state.goal.seq)}"
+    return f"{_BEGAN} “{opening}”{address(state.goal.seq)}"
 
 
 def _material(requests: Sequence[UserRequest], room: int) -> str:
@@ -371,6 +373,8 @@ def _resolved(state: TaskState, room: int) -> str:
     lines = [
         f"- “{beginning(_ATTACHED.sub('', q.question), 140)}” — {beginning(q.answer, 160)}{address(q.answer_seq)}"
         for q in reversed(state.questions)
+        # A bare "Done." answers nothing.
+        if size_of(q.answer) >= _LEAST_ANSWER_CHARS or q.question.rstrip().endswith(("?", "？"))
     ]
     return fit_lines(lines, room, newest_last=True)
 

@@ -88,6 +88,15 @@ def test_in_tmux_cells_that_were_cleared_are_wrapped_too(monkeypatch: pytest.Mon
     assert rows_up(drawn_then_resized(60, "a" * 80, "b")) == 2
 
 
+def test_in_tmux_the_screen_is_cleared_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Cleared whole from its first row on, it would be copied into the scrollback.
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    written = drawn_then_resized(60, ROWS)
+    assert "\x1b[J" not in written
+    assert written.count("\x1b[K\x1b[B") == 40
+    assert written.index("\x1b7") < written.index("\x1b[K") < written.index("\x1b8")
+
+
 def test_a_terminal_that_does_not_wrap_anew_keeps_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XTERM_VERSION", "XTerm(390)")
     assert rows_up(drawn_then_resized(60, ROWS)) == 3

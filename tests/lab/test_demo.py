@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from perdure.cli.demo import summary_lines
 from perdure.cli.main import cli
-from perdure.cli.style import Style
+from perdure.cli.style import Style, break_command
 from perdure.core.events import Event, ToolFinished
 from perdure.lab.demo.run import WINDOW, Demo, DemoSummary, QuizResult
 from perdure.lab.demo.script import QUIZ
@@ -46,7 +46,7 @@ def test_the_command_ends_with_hints_that_can_be_typed(tmp_path: Path) -> None:
     assert f"PERDURE_HOME={folder}/home" in hints
     assert "/handoff shows what the model reads now" in " ".join(hints.split())
     # A command stands alone on its line, so that it can be copied whole.
-    commands = [line.strip() for line in hints.splitlines() if "PERDURE_HOME=" in line]
+    commands = [line.strip() for line in hints.replace(" \\\n  ", " ").splitlines() if "PERDURE_HOME=" in line]
     assert [c.split(" ")[-1] for c in commands][:2] == ["last", "serve"]
     assert all(c.startswith("PERDURE_HOME=") for c in commands)
 
@@ -67,3 +67,10 @@ def test_an_existing_folder_is_not_overwritten(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["demo", "--folder", str(tmp_path)])
     assert result.exit_code == 2
     assert "exists already" in result.output
+
+
+def test_a_command_that_is_wider_than_the_terminal_is_broken_between_its_parts() -> None:
+    pieces = ("PERDURE_HOME=/tmp/perdure-demo-mvpjbxj5/home", ".venv/bin/perdure", "chat --resume last")
+    assert list(break_command(pieces, 100)) == [f"  {' '.join(pieces)}"]
+    narrow = list(break_command(pieces, 56))
+    assert narrow == [f"  {pieces[0]} \\", "  .venv/bin/perdure chat --resume last"]

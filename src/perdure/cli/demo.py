@@ -132,20 +132,21 @@ def _usage_lines(summary: DemoSummary) -> Iterator[str]:
 
 def _show_hints(ink: Style, home: Path, project: Path) -> None:
     """What to do next. A command has a line of its own, to be copied whole."""
-    from perdure.cli.style import program_name
+    from perdure.cli.style import break_command, program_name
 
-    command = f"PERDURE_HOME={home} {program_name()}"
-    for hint, typed in (
+    command = (f"PERDURE_HOME={home}", program_name())
+    for hint, pieces in (
         (
             "Open it; there, /handoff shows what the model reads now and /undo takes it back:",
-            f"{command} chat --resume last",
+            (*command, "chat --resume last"),
         ),
-        ("Look around in the browser:", f"{command} serve"),
-        ("Search it:", f"{command} sessions search exports"),
-        ("Remove it:", f"rm -r {project}"),
+        ("Look around in the browser:", (*command, "serve")),
+        ("Search it:", (*command, "sessions search exports")),
+        ("Remove it:", (f"rm -r {project}",)),
     ):
         _write_wrapped(f"\n{hint}")
-        _write(f"  {ink.key(typed)}\n")
+        # Two columns of indent, and a backslash where the line goes on.
+        _write("".join(f"{ink.key(line)}\n" for line in break_command(pieces, width() - 4)))
 
 
 def _show_question(request: ApprovalRequest, answer: str) -> None:

@@ -71,6 +71,17 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
         )
 
 
+def break_command(pieces: Iterable[str], width: int) -> Iterator[str]:
+    """Yield a command in lines that a shell joins again, broken between its pieces: a terminal would break words."""
+    lines = [""]
+    for piece in pieces:
+        if lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append("")
+        lines[-1] += f" {piece}" if lines[-1] else piece
+    yield from (f"  {line} \\" for line in lines[:-1])
+    yield f"  {lines[-1]}"
+
+
 def echo_wrapped(*lines: str) -> None:
     """Print lines, in a terminal wrapped between words; a pipe gets them as they are."""
     is_terminal = sys.stdout.isatty()

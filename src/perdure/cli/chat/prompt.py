@@ -52,6 +52,9 @@ _CHORD_S = 0.5
 _INPUT_ROWS = 10
 _ANSWER_ROWS = 2
 _MENU_ROWS = 8
+_SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
+# Clears a row and goes on to the next one, without scrolling.
+_CLEAR_ROW = "\x1b[K\x1b[B"
 _STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu": "noreverse"})
 
 
@@ -123,6 +126,7 @@ class PromptBox:
         self._rewrapping = rewrapping()
         # The width of each row that is drawn, as far as the terminal wraps it anew.
         self._drawn_widths: list[int] = []
+        screen = output or _quiet(create_output())
         self.app: Application[None] = _ResizableApplication(
             self._erase_resized,
             layout=self._layout(),
@@ -132,7 +136,7 @@ class PromptBox:
             erase_when_done=True,
             min_redraw_interval=0.02,
             input=source or _quick_paste(create_input()),
-            output=output or _quiet(create_output()),
+            output=_clear_by_rows(screen) if self._rewrapping == "cleared" else screen,
         )
         self.app.before_render += lambda _: self._erase_resized()
         self.app.after_render += lambda _: self._note_widths()
@@ -558,4 +562,14 @@ def _quiet(output: Output) -> Output:
     """Never asks the terminal where the cursor is: the answer would arrive among the keys, and is not needed."""
     if hasattr(output, "enable_cpr"):
         output.enable_cpr = False
+    return output
+
+
+def _clear_by_rows(output: Output) -> Output:
+    """Clears the screen row by row: tmux puts a copy of one that is cleared whole into its scrollback."""
+
+    def erase_down() -> None:
+        output.write_raw(_SAVE_CURSOR + _CLEAR_ROW * output.get_size().rows + _RESTORE_CURSOR)
+
+    output.erase_down = erase_down  # type: ignore[method-assign]
     return output

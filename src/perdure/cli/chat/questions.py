@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from perdure.cli.style import runnable
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Refusal
 
 _ANSWERS: dict[str, ApprovalAnswer] = {
@@ -64,7 +65,7 @@ class TerminalQuestions:
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
         """Anything but a clear yes is a no; other words go to the model with it."""
-        notes = tuple(note for note in (request.reason, request.covers) if note)
+        notes = tuple(note for note in (request.reason, runnable(request.covers)) if note)
         text = f"May this run?  {request.action}"
         question = PendingQuestion(
             text,

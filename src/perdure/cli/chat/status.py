@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
-from perdure.cli.style import program_name
+from perdure.cli.style import break_command, program_name
 from perdure.commands.format import bar, count, share, tokens, total_cost, usage_lines
 from perdure.config.env import is_secret_name, own_variables
 from perdure.models.windows import DEFAULT_WINDOW
@@ -123,13 +123,7 @@ def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator
         yield f"Go on with it:     {program_name()} {resume}"
         return
     yield "Go on with it:"
-    lines = [""]
-    for piece in (*variables, program_name(), *flags, resume):
-        if lines[-1] and len(lines[-1]) + len(piece) > _COMMAND_WIDTH:
-            lines.append("")
-        lines[-1] += f" {piece}" if lines[-1] else piece
-    yield from (f"  {line} \\" for line in lines[:-1])  # lines that a shell joins again
-    yield f"  {lines[-1]}"
+    yield from break_command((*variables, program_name(), *flags, resume), _COMMAND_WIDTH)
 
 
 def _flags(surface: ChatCommandContext, restored: Collection[str]) -> list[str]:
@@ -149,7 +143,7 @@ def status_line(surface: ChatCommandContext) -> str:
     is_unmeasured = not window or surface.needs_model
     if is_unmeasured and session_id is not None:  # resumed, no message yet: as the last call left it
         for call in surface.store.ledger.calls(session_id, limit=1):
-            used = call.usage.prompt_tokens or call.estimate_tokens or 0
+            used = gauge.tokens or call.usage.prompt_tokens or call.estimate_tokens or 0
             window, threshold = call.window_tokens, call.threshold_tokens
     has_model = not surface.unchosen_models and not surface.needs_model
     parts = [gauge.model if has_model else "no model chosen"]

@@ -196,6 +196,21 @@ async def run_shielded(work: Callable[[], T], executor: concurrent.futures.Execu
         raise
 
 
+async def run_abandonable(work: Callable[[], T], *, name: str) -> T:
+    """Run code that is not ours in a daemon thread of its own: cancelled, it is left behind and never delays exit."""
+    future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call_foreign(work))
+        except Exception as error:  # a thread's edge: it belongs to who waits
+            future.set_exception(error)
+
+    future.set_running_or_notify_cancel()
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return await asyncio.wrap_future(future)
+
+
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end from ordinary code: here, or in another thread where an event loop runs here."""
     try:

@@ -7,7 +7,6 @@ import inspect
 import json
 import logging
 import os
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -15,8 +14,8 @@ from typing import Any, Protocol
 from perdure.core.concurrency import (
     CancelToken,
     await_foreign,
-    call_foreign,
     describe_error,
+    run_abandonable,
     run_shielded,
 )
 from perdure.core.display import join_preview
@@ -384,7 +383,7 @@ def parse_arguments(call: ToolCall) -> dict[str, Any]:
 async def _call_handler(tool: Tool, values: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(tool.handler):
         return await _in_task(tool.handler(**values))
-    result = await _in_thread(lambda: tool.handler(**values))
+    result = await run_abandonable(lambda: tool.handler(**values), name="perdure-tool")
     return await _in_task(result) if inspect.isawaitable(result) else result
 
 
@@ -412,35 +411,6 @@ def _discard_result(task: asyncio.Task[Any]) -> None:
 
 async def _await_handler(work: Awaitable[Any]) -> Any:
     return await await_foreign(work)
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    """Run blocking work in a daemon thread: a hung handler can be abandoned and never delays process exit."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-
-    def body() -> None:
-        value: Any = None
-        error: BaseException | None = None
-        try:
-            value = call_foreign(work)
-        except StopIteration:  # a future cannot hold StopIteration
-            error = RuntimeError("the handler raised StopIteration")
-        except Exception as raised:
-            error = raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=body, name="perdure-tool", daemon=True).start()
-    return await future
 
 
 def _state_of(outcome: ToolOutcome | None) -> ToolState:

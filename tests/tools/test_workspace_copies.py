@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from perdure.tools.workspace_copies import WorkspaceCopies
+from perdure.tools.workspace_copies import WorkspaceCopies, WorkspacePool
 
 
 def test_the_newest_files_are_copied_as_far_as_there_is_room(tmp_path: Path) -> None:
@@ -38,3 +38,17 @@ def test_a_file_that_did_not_change_is_not_read_again(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("three")
     (changed,) = copies.refresh().values()
     assert changed[1] == b"three"
+
+
+def test_the_agents_of_a_folder_share_its_copies(tmp_path: Path) -> None:
+    pool = WorkspacePool(tmp_path / "home")
+    first = pool.copies_of(tmp_path / "home" / "project")
+    assert first is not None
+    assert pool.copies_of(tmp_path / "home" / "project") is first
+    assert pool.copies_of(tmp_path / "home" / "other") is not first
+
+
+def test_a_home_folder_is_not_copied_where_other_programs_write(tmp_path: Path) -> None:
+    pool = WorkspacePool(tmp_path / "home")
+    assert pool.copies_of(tmp_path / "home") is None
+    assert pool.copies_of(tmp_path) is None

@@ -271,6 +271,7 @@ class Wiring:
             permissions=permissions,
             checkpoints=shared.store.checkpoints,
             workspace=Workspace(self.folder),
+            copies=shared.workspaces.copies_of(self.folder),
             deferred=build_deferred(self.settings, score_documents),
         )
 
@@ -309,6 +310,7 @@ class Wiring:
                 approvals=shared.store.state("approvals"),
                 permissions=self._permissions(),
                 checkpoints=shared.store.checkpoints,
+                copies=shared.workspaces.copies_of(self.folder) if speaker.has_shell else None,
                 rank=score_documents,
                 auxiliary=self._auxiliary,
                 mcp=shared.mcp,

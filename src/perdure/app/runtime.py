@@ -59,6 +59,7 @@ from perdure.store.records import CallRecord
 from perdure.store.records import RouteRecord as StoredRoute
 from perdure.store.store import SessionStore, open_store, store_location
 from perdure.tools.mcp import McpPool
+from perdure.tools.workspace_copies import WorkspacePool
 
 EMBEDDED_PROVIDER = "local"
 # In the state of a conversation: the name of the model that was chosen for it, for every surface that resumes it.
@@ -412,6 +413,7 @@ class Shared:
         self.send = EmbeddedSend(signed_send, servers, n_ctx=settings.model.context_length, on_progress=on_progress)
         self.credentials = Credentials(settings.credentials.command)
         self.mcp = McpPool()
+        self.workspaces = WorkspacePool(Path.home())
         self.calibrations = Calibrations(self.store.state("calibrations"))
         self.knowledge = ModelInfo(
             Catalog(settings.model_overrides),

@@ -106,8 +106,8 @@ class ToolRuntime:
         # Where files are copied to before they are changed, and the folder their paths are relative to.
         self.checkpoints = checkpoints
         self.workspace = workspace
-        # The files of that folder before a shell command; delegated agents share them.
-        self.copies = copies or (WorkspaceCopies(workspace.root) if workspace is not None else None)
+        # The files of that folder before a shell command; the agents of a folder share them.
+        self.copies = copies
         # Tools whose schemas are not sent; None: all are.
         self.deferred = deferred
 

@@ -52,6 +52,7 @@ from perdure.tools.permissions import PermissionRules, Permissions, load_permiss
 from perdure.tools.runtime import ToolRuntime
 from perdure.tools.tool import Tool, ToolRegistry, suggest_name
 from perdure.tools.workspace import Workspace
+from perdure.tools.workspace_copies import WorkspaceCopies
 
 ENTRY_POINTS = "perdure.tools"
 FOLDER = Path("plugins") / "tools"
@@ -138,6 +139,7 @@ class ToolSources:
     approvals: KeyValue | None = None
     # Keeps files from before they are changed.
     checkpoints: Checkpoints | None = None
+    copies: WorkspaceCopies | None = None
     # The mode and rules; with None those of the settings.
     permissions: Permissions | None = None
     # Finds tools by what they do; with None all schemas are sent.
@@ -207,6 +209,7 @@ def build_toolbox(sources: ToolSources, own_tools: Iterable[Tool | Callable[...,
         permissions=permissions,
         checkpoints=sources.checkpoints,
         workspace=Workspace(sources.workspace) if sources.workspace is not None else None,
+        copies=sources.copies,
         deferred=build_deferred(settings, sources.rank),
     )
     return Toolbox(runtime, warnings, closers)

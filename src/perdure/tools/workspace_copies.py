@@ -101,6 +101,25 @@ class WorkspaceCopies:
                     continue
 
 
+class WorkspacePool:
+    """The copies of each workspace, shared by the agents that work in it. Thread-safe."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._lock = threading.Lock()
+        self._copies: dict[Path, WorkspaceCopies] = {}
+
+    def copies_of(self, root: Path) -> WorkspaceCopies | None:
+        """Return the copies of a folder; None for the user's home and above it.
+
+        Other programs write there all the time, and what they write is not a change of the command.
+        """
+        if self._home.is_relative_to(root):
+            return None
+        with self._lock:
+            return self._copies.setdefault(root, WorkspaceCopies(root))
+
+
 class CommandSnapshot:
     """The files of a workspace before a command; `record` stores those that it has deleted or changed."""
 

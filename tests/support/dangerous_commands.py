@@ -2208,6 +2208,23 @@ fuser -k 5432/tcp
 rails credentials:show
 sam deploy --guided
 sudo service mysql restart
+terraform refresh
+aws s3 mb s3://x
+aws lambda invoke --function-name f out.json
+gcloud builds submit
+npm run db:reset
+pkill node
+aws configure set region eu-west-1
+API_URL=https://api.acme.com node scripts/sync.js
+printf 'all:\n\trm -rf ~/x\n' > /tmp/m && make -f /tmp/m
+pkill node
+./scripts/wipe-db.sh
+python scripts/drop_tables.py
+npx semantic-release
+pg_dump -h db.acme.io app > x.sql
+gh repo fork
+cat src/x.py | llm review
+echo 'npm test' > .husky/pre-commit
 """
 
 

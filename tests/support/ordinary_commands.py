@@ -620,12 +620,8 @@ kubectl rollout history deploy/api
 helm lint
 helm dependency update
 terraform plan -destroy
-terraform refresh
 aws configure list
-aws s3 mb s3://x
 aws ecr get-login-password | docker login --username AWS --password-stdin x.dkr.ecr.us-east-1.amazonaws.com
-aws lambda invoke --function-name f out.json
-gcloud builds submit
 gsutil ls gs://b
 az webapp list
 gh auth status
@@ -633,7 +629,6 @@ gh api repos/a/b/pulls
 gh release view
 npm run release:dry
 npm run clean
-npm run db:reset
 npm run deploy
 npm view react version
 npm config get registry
@@ -840,7 +835,6 @@ kill -USR1 1234
 kill -15 1234 5678
 kill -s TERM 4242
 pkill -f webpack
-pkill node
 pgrep node | xargs kill
 ps aux | awk '{print $2}' | head
 time make -j8
@@ -1157,7 +1151,6 @@ ab -n 10 http://127.0.0.1:8000/
 curl https://slack.com/api/api.test
 gcloud config set project demo
 az account set -s dev
-aws configure set region eu-west-1
 aws iam list-attached-user-policies --user-name me
 gcloud projects get-iam-policy demo
 julia -e 'println(1)'
@@ -1581,6 +1574,13 @@ ssh vagrant@localhost uptime
 rails credentials:help
 systemctl --user restart app
 patch -p1 < x.patch
+VITE_API_URL=https://api.acme.com npm run build
+API_URL=https://api.acme.com npm test
+npm run db:reset:test
+make reset
+node scripts/list-users.js
+pg_dump -h localhost app > x.sql
+make -f build.mk all
 """
 
 

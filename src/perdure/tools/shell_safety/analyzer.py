@@ -38,7 +38,7 @@ from perdure.tools.shell_safety.rules.guards import unknown_program
 from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
 from perdure.tools.shell_safety.rules.matching import rule_dangers
 from perdure.tools.shell_safety.rules.root import ROOT_PROGRAMS, is_usual_as_root
-from perdure.tools.shell_safety.taint import downloaded_files, output_of
+from perdure.tools.shell_safety.taint import downloaded_files, is_computed, output_of
 from perdure.tools.shell_safety.types import (
     ALL_TAINTS,
     DECODED,
@@ -60,7 +60,7 @@ from perdure.tools.shell_safety.types import (
     strip_taints,
     word_set,
 )
-from perdure.tools.shell_safety.wrappers import nested_commands
+from perdure.tools.shell_safety.wrappers import nested_commands, recipes_of
 
 _DECLARING = ("export", "declare", "local", "readonly", "typeset")
 _READING = ("read", "mapfile", "readarray")
@@ -494,6 +494,8 @@ class _CommandAnalyzer:
             self._nested(inner, run, frame)
         if run.name in SHELLS:
             self._shell(run, frame)
+        elif run.name in ("make", "gmake"):
+            self._makefile(run, frame)
         elif (run.name in ("source", ".") and run.operands) or (run.operands and language_of(run.name) is not None):
             if not run.operands[0].strip(ALL_TAINTS.replace(FRESH, "")):
                 self.dangers.append(_unreadable(run.summary, _COMPUTED_CODE))
@@ -513,6 +515,12 @@ class _CommandAnalyzer:
                 self._nested(Script(run.stdin, (run.name, *run.operands)), run, frame)
         else:
             self._file_run(run.operands[0], run, frame)
+
+    def _makefile(self, run: Invocation, frame: _Frame) -> None:
+        """Analyze the recipes of a makefile that the same command has written."""
+        for path in run.all_values_of("-f", "--file", "--makefile") or ("Makefile", "makefile", "GNUmakefile"):
+            if (text := self._files.get(self._zones.classify(path).path)) is not None:
+                self._nested(Script(recipes_of(text)), run, frame)
 
     def _file_run(self, path: str, run: Invocation, frame: _Frame) -> None:
         text = self._files.get(path, self._files.get(self._zones.classify(path).path) if path else None)
@@ -545,7 +553,7 @@ class _CommandAnalyzer:
             self.dangers.append(Danger("remote-code", run.summary))
         elif DECODED in text:
             self.dangers.append(Danger("hidden-code", run.summary))
-        elif (run.name in SHELLS or run.name in ("eval", "source", ".")) and _is_computed(text):
+        elif (run.name in SHELLS or run.name in ("eval", "source", ".")) and is_computed(text):
             self.dangers.append(_unreadable(run.summary, _COMPUTED_CODE))
         scope = frame.scope if run.name == "eval" else frame.scope.child()
         scope.arguments = list(inner.arguments) or scope.arguments
@@ -584,11 +592,3 @@ class _CommandAnalyzer:
 
 def _is_word(body: Sequence[Node]) -> bool:
     return len(body) == 1 and isinstance(body[0], Simple) and len(body[0].words) == 1
-
-
-def _is_computed(text: str) -> bool:
-    """Whether the commands of a script, not only their arguments, are unknown."""
-    removal = str.maketrans("", "", SHELL_SETUP)
-    return not text.strip() or any(
-        has_taint(line.strip()[:1].translate(removal)) for line in re.split(r"[\n;|&]", text)
-    )

@@ -62,7 +62,7 @@ _STARTUP = re.compile(
 # Files of a project that an editor or an agent runs by itself, or that say what an agent may do.
 _RUN_BY_TOOLS = re.compile(
     r"/\.vscode/tasks\.json\Z|/\.(?:claude|gemini|codex|cursor)/(?:settings[\w.]{0,20}|config|hooks|mcp)\.(?:json|toml)\Z"
-    r"|/\.mcp\.json\Z"
+    r"|/\.mcp\.json\Z|/\.husky/[\w-]{3,40}\Z"
 )
 # Longer absolute paths are not resolved.
 _MAX_PATH_CHARS = 1_024

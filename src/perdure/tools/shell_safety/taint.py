@@ -24,6 +24,7 @@ from perdure.tools.shell_safety.types import (
     TOO_LONG,
     UNKNOWN,
     Unreadable,
+    has_taint,
     taints_of,
     word_set,
 )
@@ -182,6 +183,14 @@ def _git(run: Invocation, files: Mapping[str, str]) -> str:
 
 def _dirname(run: Invocation, files: Mapping[str, str]) -> str:
     return "\n".join(posixpath.dirname(o) or "." for o in run.operands)
+
+
+def is_computed(text: str) -> bool:
+    """Whether the commands of a script, not only their arguments, are unknown."""
+    removal = str.maketrans("", "", SHELL_SETUP)
+    return not text.strip() or any(
+        has_taint(line.strip()[:1].translate(removal)) for line in re.split(r"[\n;|&]", text)
+    )
 
 
 def downloaded_files(run: Invocation) -> tuple[str, ...]:

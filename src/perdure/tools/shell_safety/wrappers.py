@@ -389,12 +389,17 @@ def _sed(run: Invocation) -> Iterator[NestedCommand]:
             yield Script(re.sub(r"\\(.)", r"\1", match.group(2)))
 
 
+def recipes_of(makefile: str) -> str:
+    """Return the commands of a makefile, with its variables in the syntax of the shell."""
+    recipes = "\n".join(line for line in makefile.split("\n") if line.startswith("\t")) or makefile
+    recipes = re.sub(r"(?m)^\t[@+-]+", "\t", recipes)
+    return re.sub(r"\$\((\w{1,60})\)", r"${\1}", recipes).replace("$$", "$")
+
+
 def _make(run: Invocation) -> Iterator[NestedCommand]:
     if run.value_of("-f", "--file") in ("-", "/dev/stdin") and run.stdin:
-        recipes = "\n".join(line for line in run.stdin.split("\n") if line.startswith("\t")) or run.stdin
-        recipes = re.sub(r"(?m)^\t[@+-]+", "\t", recipes)
-        # Variables of make in the syntax of the shell.
-        yield Script(re.sub(r"\$\((\w{1,60})\)", r"${\1}", recipes).replace("$$", "$"))
+        yield Script(recipes_of(run.stdin))
+    yield from (Script(o[6:]) for o in run.operands if o.startswith("SHELL="))
     for text in run.all_values_of("--eval"):
         yield Script(re.sub(r"^\S*:\s*;?", "", text))
 

@@ -18,7 +18,7 @@ from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import is_dry_run, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.targets import MODE_VARIABLE, names_production
-from perdure.tools.shell_safety.types import KINDS, Danger, word_set
+from perdure.tools.shell_safety.types import KINDS, Danger, strip_taints, word_set
 
 # Names that end in what the tool does with files: `djlint`, `gofumpt`, `yaml-language-server`, `csv2json`.
 _SHAPES = re.compile(
@@ -131,7 +131,8 @@ _PUSHES = word_set("push retire redeploy undeploy")
 _LOCALLY = word_set(
     "local m2 dev check dry test tests status list logs help docs build plan preview minikube kind yalc"
 )
-# Tools whose command `release` uploads.
+# Tools that release without a command, and tools whose command `release` uploads.
+_RELEASES_ALONE = word_set("semantic-release np release-it release-please gh-pages")
 _RELEASERS = word_set("minil dzil sbt lein nx projen")
 _RUNS_TARGETS = word_set(
     "make gmake bmake just task doit inv invoke rake mage ninja bazel redo tup scons waf ant phing grunt gulp jake "
@@ -148,6 +149,8 @@ _BUILDS = _DEVELOPS | word_set(
     "tests spec specs start server dist bundle pack precompile assets digest preview plan status list show view logs "
     "log diff config types storybook typecheck help version ci clean deps routes info"
 )
+_EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush")
+_DATA = word_set("db database databases users user tables table data records cluster bucket buckets infra stack schema")
 _RUNS_PROGRAM = word_set("release index main worker")
 _COMMITS = word_set("send sendtoaddress sendmany sendrawtransaction pay purchase buy rent withdraw bid tweet reply")
 # Words that may name a thing as well: `payments list` only reads.
@@ -213,8 +216,11 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
     if is_help(run) or is_dry_run(run):
         return
     guard = guards().get(run.name)
-    if run.production_targets and _acts_on_target(run, is_script=is_script):
-        yield Danger("cloud", run.summary, f"it may change a system that others use ({run.production_targets[0]})")
+    targets = (*run.production_targets, *filter(_is_elsewhere, run.environment))
+    if targets and _acts_on_target(run, targets, is_script=is_script):
+        yield Danger("cloud", run.summary, f"it may change a system that others use ({strip_taints(targets[0])})")
+    elif _destroys_data(run, is_script=is_script):
+        yield Danger("database", run.summary, "it is named after deleting data")
     elif guard is not None:
         if not _is_harmless(run, guard):
             yield _guarded(run, guard)
@@ -235,12 +241,29 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
             yield unknown_program(run.name, run.summary)
 
 
-def _acts_on_target(run: Invocation, *, is_script: bool) -> bool:
+def _is_elsewhere(variable: str) -> bool:
+    """Return whether a variable such as `API_URL=https://api.example` is the address of another machine."""
+    address = variable.partition("=")[2]
+    return re.match(r"\w{2,20}://[\w-]", address) is not None and not LOCAL_URL.match(address)
+
+
+def _destroys_data(run: Invocation, *, is_script: bool) -> bool:
+    """Return whether code of the project is named after deleting data: `npm run db:reset`, `./wipe-users.sh`."""
+    if not (is_script or run.name in _RUNS_CODE or run.name in _RUNS_TARGETS):
+        return False
+    for word in (run.name, *_words(run)):
+        parts = {part.lower() for part in _PARTS.findall(word[:200])}
+        if parts & _EMPTIES and parts & _DATA and parts.isdisjoint(_LOCALLY):
+            return True
+    return False
+
+
+def _acts_on_target(run: Invocation, named: tuple[str, ...], *, is_script: bool) -> bool:
     """Return whether code of the project may change the system that is named, rather than build for it."""
     if not (is_script or run.name in _RUNS_CODE or run.name in _RUNS_TARGETS):
         return False
     # `npm ci --production` leaves packages out.
-    targets = [t for t in run.production_targets if not (t in ("--production", "--prod") and run.name in _MANAGERS)]
+    targets = [t for t in named if not (t in ("--production", "--prod") and run.name in _MANAGERS)]
     parts = {part.lower() for word in (run.name, *_words(run)) for part in _PARTS.findall(word[:200])}
     is_mode = all(MODE_VARIABLE.match(t) for t in targets)
     module = "".join(run.operands[:1]) if "-m" in run.args[:2] else ""
@@ -340,7 +363,7 @@ def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
         return True
     words = _words(run)
     if not words:
-        return guard.may_read and not run.args and run.stdin is None
+        return guard.may_read and run.name not in _RELEASES_ALONE and not run.args and run.stdin is None
     paths = [".".join(words[:n]) for n in range(1, len(words) + 1)]
     # A row is about many programs: what is a command of one may be the name of a thing for another.
     if guard.kind in _OF_OTHERS and not _DESTROYS.isdisjoint(words[1:2]):

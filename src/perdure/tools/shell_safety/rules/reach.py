@@ -92,10 +92,11 @@ _CLIENTS = word_set(
     "presto hive beeline spark-sql isql impala-shell cypher-shell ysqlsh ycqlsh mclient vsql bteq tsql osql arangosh "
     "cbq ksql surreal cockroach"
 )
-# Programs that fill or change a database as a whole.
+# Programs that fill, change or copy a database as a whole.
 _LOADERS = word_set(
     "pg_restore mongorestore mongoimport mysqlimport createdb createuser dropdb dropuser pgbench pgloader vacuumdb "
-    "reindexdb mysqladmin mysqlcheck sqlldr bcp ogr2ogr osm2pgsql mysqlslap"
+    "reindexdb mysqladmin mysqlcheck sqlldr bcp ogr2ogr osm2pgsql mysqlslap pg_dump pg_dumpall mysqldump mongodump "
+    "mongoexport"
 )
 _CACHES = word_set("redis-cli valkey-cli keydb-cli")
 _CACHE_READS = word_set(

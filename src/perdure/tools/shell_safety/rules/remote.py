@@ -141,7 +141,8 @@ def _gh(run: Invocation) -> bool:
     if words[:1] == ("api",):
         method = (run.value_of("-X", "--method") or "").upper()
         # Fields make it a POST, which of GraphQL most often is a query.
-        has_fields = run.has("-f", "-F", "--field", "--raw-field", "--input") and "graphql" not in words
+        is_query = "graphql" in words and not any("mutation" in a for a in run.args)
+        has_fields = run.has("-f", "-F", "--field", "--raw-field", "--input") and not is_query
         return method not in ("", "GET", "HEAD", "POST") or ((has_fields or method == "POST") and method != "GET")
     return (
         words[1:2] in (("delete",), ("archive",), ("transfer",))

@@ -24,6 +24,8 @@ _VITAL = re.compile(
 )
 # Servers that others on the machine may use too.
 _SERVERS = re.compile(r"^(?:postgres|postmaster|mysqld?|mariadbd?|mongod|redis-server|nginx|apache2|httpd|dockerd?)$")
+# Programs that run what others on the machine have started.
+_RUNTIMES = word_set("node python python3 java ruby php bash zsh sh ssh docker chrome firefox code")
 _POWER_COMMANDS = word_list(
     "poweroff reboot soft-reboot halt kexec rescue emergency sleep suspend hibernate hybrid-sleep "
     "suspend-then-hibernate"
@@ -75,7 +77,7 @@ def _schedules(run: Invocation) -> bool:
 
 def _pkill_wide(run: Invocation) -> bool:
     patterns = [o for o in run.operands if o]
-    if not patterns or any(len(p.strip(".*^$")) < 3 or _VITAL.match(p) for p in patterns):
+    if not patterns or any(len(p.strip(".*^$")) < 3 or _VITAL.match(p) or p in _RUNTIMES for p in patterns):
         return True
     return run.has("-u", "-U", "-G", "-g", "-t", "--euid", "--uid", "-v") or any(
         a in ("-9", "-KILL", "-SIGKILL", "-s9", "--signal") for a in run.args

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 from perdure.core.errors import NewerSchema
@@ -27,11 +28,16 @@ class Migration:
 
 def load_migrations(dialect: Dialect) -> tuple[Migration, ...]:
     """Load all migrations for a dialect, in order."""
+    return _load(dialect.name)
+
+
+@cache
+def _load(dialect_name: str) -> tuple[Migration, ...]:
     folder = files(__package__)
     numbers = sorted({f.name.split("_")[0] for f in folder.iterdir() if f.name.endswith(".sql")})
     steps = []
     for number in numbers:
-        names = (f"{number}_tables.sql", f"{number}_{dialect.name}.sql")
+        names = (f"{number}_tables.sql", f"{number}_{dialect_name}.sql")
         texts = [(folder / name).read_text("utf-8") for name in names if (folder / name).is_file()]
         steps.append(Migration(int(number), f"{number}_tables", tuple(s for t in texts for s in _statements(t))))
     return tuple(steps)

@@ -142,7 +142,8 @@ def test_a_stop_of_the_users_own_is_no_failure(page: Page, seeded: SeededSite) -
     assert "failure" not in page.text(".tabs")
     page.wait_text("■", inside=".event.partial .sign")  # the timeline may be drawn after the header
     page.open(server.link("/"))
-    page.wait(f"document.querySelector('[data-id={session.conversation_id}] .went-wrong')")
+    # A row that the browser has not laid out yet has no text.
+    page.wait_text("1 stopped", inside=f"[data-id={session.conversation_id}] .went-wrong")
     assert page.text(f"[data-id={session.conversation_id}] .went-wrong") == "1 stopped"
     assert page.count(f"[data-id={session.conversation_id}] .failed") == 0
 

@@ -181,6 +181,18 @@ def test_what_happens_elsewhere_appears_within_a_second(page: Page, seeded: Seed
     assert min(took_s) < 1.0
 
 
+def test_a_header_that_is_drawn_again_keeps_its_links_and_the_focus(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
+    session = server.store.create(title="Watched")
+    server.store.append(session.id, [user("one")])
+    page.open(server.link(f"/c/{session.conversation_id}"))
+    page.wait_text("1 message", inside=".head .facts")
+    page.run("self.watched = document.querySelectorAll('.tabs a')[1], watched.focus()")
+    server.store.append(session.id, [assistant("two")])
+    page.wait_text("2 messages", inside=".head .facts")
+    assert page.run("document.activeElement === watched")
+
+
 def test_usage_shows_each_class_of_tokens_and_what_was_saved(page: Page, seeded: SeededSite) -> None:
     server, _ = seeded
     page.open(server.link("/usage"))

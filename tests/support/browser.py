@@ -49,7 +49,13 @@ FLAGS = (
 # Nothing to compress on this machine; a tab that is gone answers no farewell.
 _ON_LOOPBACK: dict[str, Any] = {"max_size": None, "proxy": None, "compression": None, "close_timeout": 0.2}
 # Kept from before any script of the page runs: whatever the content security policy had to refuse.
-WATCH = "self.__refused = []; addEventListener('securitypolicyviolation', e => __refused.push(e.violatedDirective));"
+WATCH = """self.__refused = [];
+addEventListener('securitypolicyviolation', e => __refused.push(e.violatedDirective));
+const isIn = (one, other) => one.contains(other) || other.contains(one);
+addEventListener('click', e => { if (self.__aimed) __aimed.isHit = isIn(__aimed.element, e.target); }, true);
+"""
+# An element that is drawn again between the press and the release of the mouse gets no click.
+_CLICKS = 5
 KEYS = {
     "Enter": (13, "\r"),
     "Tab": (9, ""),
@@ -176,13 +182,18 @@ class Page:
         return told["result"].get("value")
 
     def wait(self, expression: str, *, timeout_s: float = 25) -> Any:
-        """Its value, as soon as JavaScript takes it for true; an element is an empty dict here."""
+        """Its value, as soon as JavaScript takes it for true; an element is an empty dict here.
+
+        What is not there yet has no properties: a TypeError is waited for, too.
+        """
         until = time.monotonic() + timeout_s
+        tried = f"try {{ return ({expression}) }} catch (e) {{ if (!(e instanceof TypeError)) throw e }}"
         while time.monotonic() < until:
-            value = self.run(expression)
+            value = self.run(f"(() => {{ {tried} }})()")
             if value or value == {}:
                 return value
             time.sleep(0.03)
+        self.run(expression)  # raises what was wrong with it
         raise BrowserError(f"waited {timeout_s} s for {expression}; the page says: {self.text('main')[:1500]}")
 
     def wait_text(self, words: str, *, inside: str = "main", timeout_s: float = 25) -> None:
@@ -201,9 +212,15 @@ class Page:
         while place != last:  # a list that still grows would move it from under the mouse
             time.sleep(0.05)
             last, place = place, self.wait(f"({_FIND})({json.dumps(selector)})")
-        x, y = place
-        for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        for _ in range(_CLICKS):
+            x, y = place
+            for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+                self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            # A page that the click has left knows nothing of it.
+            if self.run("!self.__aimed || __aimed.isHit"):
+                return
+            place = self.wait(f"({_FIND})({json.dumps(selector)})")
+        raise BrowserError(f"{selector} gets no click")
 
     def hover(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
@@ -254,5 +271,7 @@ _FIND = """async (selector) => {
   const box = found.getBoundingClientRect();
   const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
   const hit = document.elementFromPoint(x, y);
-  return box.y === before.y && hit && (found.contains(hit) || hit.contains(found)) ? [x, y] : null;
+  if (box.y !== before.y || !hit || !(found.contains(hit) || hit.contains(found))) return null;
+  self.__aimed = { element: found, isHit: false };
+  return [x, y];
 }"""

@@ -13,8 +13,25 @@ export function svg(tag, attributes, ...children) {
 }
 
 export function clear(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...present(children));
   return element;
+}
+
+// Replaces only the children that differ: what stays keeps the focus, and a click on it is not lost.
+export function update(element, ...children) {
+  const fresh = present(children);
+  for (const [i, child] of fresh.entries()) {
+    const there = element.childNodes[i];
+    if (there?.localName === "details" && child.localName === "details") child.open = there.open;
+    if (!there) element.append(child);
+    else if (there !== child && !there.isEqualNode(child)) there.replaceWith(child);
+  }
+  while (element.childNodes.length > fresh.length) element.lastChild.remove();
+  return element;
+}
+
+function present(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined);
 }
 
 // Children come first: an element with dir="auto" looks through all of its text for every child it gets.

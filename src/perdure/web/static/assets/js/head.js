@@ -1,6 +1,6 @@
 // The header of a conversation in each of its views: title, figures, gauge, and tabs that stay in view.
 
-import { clear, h } from "./dom.js";
+import { clear, h, update } from "./dom.js";
 import { failureButton, failureWords } from "./failures.js";
 import { Gauge } from "./gauge.js";
 import { linkTo, messageLink } from "./route.js";
@@ -40,7 +40,7 @@ export class Head {
     }
     this.titled = known;
     this.gauge.show(known.gauge);
-    clear(
+    update(
       this.facts,
       facts(known).map((words) => h("span", {}, words)),
       compactions(known),
@@ -48,7 +48,7 @@ export class Head {
       parent(known),
     );
     clear(this.brief, h("strong", {}, known.title || "Untitled"), briefly(known));
-    clear(this.tabs, tabs(known, this.view), failureButton(known), children(known), this.brief);
+    update(this.tabs, tabs(known, this.view), failureButton(known), children(known), this.brief);
   }
 }
 

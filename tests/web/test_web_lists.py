@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,8 +130,9 @@ def _spent(store: SessionStore, title: str, *costs: float | None, window: int = 
     session = store.create(user_key="ann", title=title)
     for cost in costs:
         usage = CanonicalUsage(input_tokens=80, cache_read_tokens=20, output_tokens=10)
-        call = CallRecord(session.id, usage=usage, cost_usd=cost, window_tokens=window, started_at_ms=1, ended_at_ms=2)
-        store.ledger.record_call(call)
+        route = RouteRecord("x", "m-9")  # chosen after the session had begun
+        call = CallRecord(session.id, route=route, usage=usage, cost_usd=cost, window_tokens=window)
+        store.ledger.record_call(replace(call, started_at_ms=1, ended_at_ms=2))
     return session.conversation_id
 
 
@@ -151,6 +153,7 @@ def test_a_row_has_cost_tokens_context_compactions_and_failures(tmp_path: Path) 
             "unreported_calls": 0,
             "context_tokens": 110,
             "window": 1_000,
+            "model": "m-9",
             "compactions": 0,
             "failed_turns": 1,
             "model_refusals": 0,
@@ -170,6 +173,7 @@ def test_the_context_of_a_row_is_what_the_gauge_shows(seeded: SeededStore) -> No
         head = seeded.api.get(f"/conversations/{row['id']}")
         assert row["figures"]["context_tokens"] == head["gauge"]["tokens"]
         assert row["figures"]["window"] == head["gauge"]["window"]
+        assert row["figures"]["model"] == head["gauge"]["model"]
         assert row["figures"]["compactions"] == head["totals"]["compactions"]
         assert row["figures"]["cost_usd"] == head["totals"]["cost_usd"]
 

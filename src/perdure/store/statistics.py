@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from perdure.store.db.database import Row, Transaction, to_optional_int, to_text, to_time_ms
 from perdure.store.encoding import load_payload
@@ -76,6 +76,8 @@ class ConversationFigures:
     # The size of the context after the newest call or compaction, and the model's window.
     context_tokens: int | None = None
     window_tokens: int | None = None
+    # The model of the newest call; "" before the first.
+    model: str = ""
     compactions: int = 0
     failed_turns: int = 0
     # Answers that the model or the provider's filter declined to give.
@@ -118,7 +120,8 @@ def load_figures(tx: Transaction, ids: Sequence[str]) -> dict[str, ConversationF
         ids,
     ):
         key = to_text(conversation)
-        figures[key] = replace(figures[key], **dict(zip(_FAILURES, map(_whole, amounts), strict=True)))
+        failures: dict[str, Any] = dict(zip(_FAILURES, map(_whole, amounts), strict=True))
+        figures[key] = replace(figures[key], **failures)
     return _with_context(tx, figures, among, ids)
 
 
@@ -128,13 +131,16 @@ def _with_context(
     """Add the context usage: the newest call's, or what a compaction or its undo has changed since."""
     newest = _NEWEST_MAIN.format(where=f" AND {among}")
     ended: dict[str, int] = {}
-    for conversation, tokens, estimate, window, ended_at in tx.rows(
-        f"SELECT conversation, {_TOKENS}, estimate_tokens, window_tokens, ended_at FROM call WHERE id IN ({newest})",
+    for conversation, tokens, estimate, window, ended_at, model in tx.rows(
+        f"SELECT conversation, {_TOKENS}, estimate_tokens, window_tokens, ended_at, model FROM call"
+        f" WHERE id IN ({newest})",
         ids,
     ):
         key = to_text(conversation)
         size = _whole(tokens) or to_optional_int(estimate)
-        figures[key] = replace(figures[key], context_tokens=size, window_tokens=to_optional_int(window))
+        figures[key] = replace(
+            figures[key], context_tokens=size, window_tokens=to_optional_int(window), model=to_text(model)
+        )
         ended[key] = to_time_ms(ended_at)
     changes: dict[str, list[Row]] = {}
     for row in tx.rows(

@@ -61,6 +61,8 @@ class FiguresRow(FailureCounts):
     unreported_calls: int
     context_tokens: int | None
     window: int | None = Field(validation_alias="window_tokens")
+    # The model of the newest call; "" before the first.
+    model: str
     compactions: int
 
 

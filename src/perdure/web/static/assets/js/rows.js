@@ -25,7 +25,7 @@ export function conversationRow(row, { isUnderDay }) {
         { class: "facts" },
         h("time", { datetime: new Date(row.updated_at).toISOString() }, when),
         h("span", {}, row.source || "unknown source"),
-        row.model ? h("span", {}, row.model) : null,
+        modelName(row) ? h("span", {}, modelName(row)) : null,
         h("span", {}, plural(row.messages, "message")),
         KINDS[row.kind] ? h("span", { class: "tag" }, KINDS[row.kind]) : null,
       ),
@@ -39,12 +39,24 @@ function figures(f) {
   return h(
     "p",
     { class: "figures" },
-    h("span", { class: "cost", title: costNote(f) || null }, f.calls ? cost(f) : ""),
+    costFigure(f),
     h("span", { title: `${count(f.tokens)} tokens in ${plural(f.calls, "call")}` }, f.calls ? `${short(f.tokens)} tokens` : ""),
     contextFill(f),
     h("span", {}, f.compactions ? plural(f.compactions, "compaction") : ""),
     failures(f),
   );
+}
+
+// As in the head of the conversation: the model that answered last, which a session may have begun without.
+function modelName(row) {
+  return row.figures?.model || row.model;
+}
+
+// What is not known is no figure to catch the eye.
+function costFigure(f) {
+  const isKnown = f.calls && f.cost_usd !== null && (f.cost_usd > 0 || !f.unpriced_calls);
+  const words = isKnown ? cost(f) : f.calls ? "no price" : "";
+  return h("span", { class: isKnown ? "cost" : "cost unknown", title: costNote(f) || null }, words);
 }
 
 // Every kind in words.

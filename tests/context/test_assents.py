@@ -7,7 +7,7 @@ import pytest
 from perdure.context.record.calls import describe_call
 from perdure.context.record.proposals import read_proposal, taken_up
 from perdure.context.record.record import call_lines
-from perdure.context.record.sections import write_sections
+from perdure.context.record.sections import REQUIREMENTS, parse_instructions, write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
@@ -152,3 +152,55 @@ def test_a_moved_file_is_not_deleted(command: str, moved: tuple[str, str]) -> No
     files = write_sections(state)["Relevant Files"]
     assert "Deleted" not in files
     assert "Moved: " in files
+
+
+@pytest.mark.spec("E1b")
+@pytest.mark.parametrize(
+    ("stated", "is_lasting"),
+    [
+        ("The title must be blue and centred.", False),
+        ("I'd like to generate an overview of the scenarios with diagrams:", False),
+        ("자세히 보기 말고 대시보드 화면에서 종목 비율 보이게 해줘", False),
+        ("The title must always be blue.", True),
+        ("I'd like to keep functions below 40 lines.", True),
+        ("Commit messages must be in English.", True),
+        ("Never touch the legacy folder.", True),
+    ],
+)
+def test_a_requirement_of_work_that_is_done_is_told_apart_from_rules(stated: str, is_lasting: bool) -> None:
+    state = _state(user(f"Please build the page. {stated}"), *EDIT, assistant("The page is built."), user("Thanks."))
+    quoted = write_sections(state)["Constraints & Preferences"]
+    assert f"“{stated}”" in quoted
+    assert (REQUIREMENTS not in quoted) == is_lasting
+    again = list(parse_instructions(quoted))
+    assert [i.kind for i in again if i.text == stated] == ["rule" if is_lasting else "requirement"]
+
+
+@pytest.mark.spec("E1b")
+def test_a_requirement_of_open_work_binds() -> None:
+    state = _state(user("Please build the page. The title must be blue and centred."), *EDIT)
+    assert REQUIREMENTS not in write_sections(state)["Constraints & Preferences"]
+
+
+def _git(call_id: str, command: str, output: str) -> tuple[Message, Message]:
+    call = ToolCall(call_id, "terminal", f'{{"command": "{command}"}}')
+    return assistant(None, (call,)), tool_result(call_id, output)
+
+
+@pytest.mark.spec("E1c")
+def test_the_active_state_names_what_was_changed_after_the_newest_commit() -> None:
+    commit = _git("g", "git commit -am 'Import'", "[main 1a2b3c4] Import\n 1 file changed, 1 insertion(+)")
+    read = (
+        assistant(None, (ToolCall("r", "read_file", '{"path": "/srv/shop/importer.py"}'),)),
+        tool_result("r", "x = 1"),
+    )
+    later = (
+        assistant(None, (ToolCall("w", "write_file", '{"path": "/srv/shop/report.py", "content": "y = 2"}'),)),
+        tool_result("w", "Wrote 1 line."),
+    )
+    state = write_sections(_state(user("Go on."), *EDIT, *commit, *read))["Active State"]
+    assert "Changed since" not in state
+    state = write_sections(_state(user("Go on."), *EDIT, *commit, *read, *later))["Active State"]
+    assert "Changed since that commit: report.py" in state
+    branch = _git("b", "git status", "On branch feature/x\nnothing to commit, working tree clean")
+    assert "Changed, no commit seen: importer.py" in write_sections(_state(user("Go."), *branch, *EDIT))["Active State"]

@@ -355,7 +355,7 @@ _LEAST_RECORD_SHARE = 0.4
 # Of the messages it replaces: a short stretch is rendered nearly whole.
 _LARGEST_RECORD_SHARE = 0.5
 # Sections that code writes, as a share of the record's budget: the record has the details.
-_CODE_SHARE = 0.16
+_CODE_SHARE = 0.155
 _CODE_SHARE_IN_DIALOGUE = 0.1
 # Sections of a model may be longer before they cost the record anything.
 _PROSE_SHARE = 0.2

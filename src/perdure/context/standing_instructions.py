@@ -379,6 +379,33 @@ def is_particular(sentence: str) -> bool:
     return _PARTICULAR.search(_BULLET.sub("", sentence)) is not None
 
 
+# A wish for a piece of work, or a property of one definite thing: "the button must be blue".
+_ONE_TASK = re.compile(
+    r"\b(?:I(?:['’]d| would) like (?:you )?to|I (?:want|need) (?:you )?to|we (?:should|need to|have to|could)"
+    r"|let['’]?s|can you|could you)\s+(?:also |now |then |first )*"
+    r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go)\b)\w+"
+    r"|^\W*(?:and |also |but |then |for \w+ )*(?:the|this|that|a|an) [^.,;:]{2,50}? (?:must|should|needs? to|has to)"
+    r" (?:be|have|show|say|read|look|open|contain|start|appear|link)\b"
+    r"|(?:해|봐|려|워|꿔|쳐|켜|게)\s?(?:줘|주세요|주라)[.!~]*$|(?:てください|てほしい(?:です)?)[。！]*$|^(?:请|帮我)[^，。]{2,40}[。！]?$",
+    re.IGNORECASE,
+)
+# Words of scope, of denial and of taste: a sentence with one of them may hold for all that follows.
+_LASTING = re.compile(
+    r"\b(?:always|never|every\w*|each|all|any\w*|whenever|from now|in (?:the )?future|going forward|next time|until"
+    r"|unless|before|after|while|don['’]?t|do not|not|no|nothing|only|without|prefer\w*|rather|instead|style"
+    r"|convention\w*|ever|english|german|french|spanish|language|short|brief|concise|ask me|call me|tell me"
+    r"|answer\w*|repl(?:y|ies)|commit\w*|push\w*|tests? first|TDD)\b"
+    r"|항상|앞으로|절대|반드시|매번|모든|마다|언제나|금지|꼭|한국어|영어|必ず|常に|今後|これから|毎回|絶対|だけ|のみ|ないで"
+    r"|总是|始终|以后|每|所有|一律|只|不|别|都|必须",
+    re.IGNORECASE,
+)
+
+
+def is_for_one_task(sentence: str) -> bool:
+    """Return whether a sentence that may bind asks for one piece of work, without a word that makes it last."""
+    return _ONE_TASK.search(sentence) is not None and _LASTING.search(sentence) is None
+
+
 # A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.
 @lru_cache(maxsize=1_024)
 def is_standing(sentence: str) -> bool:

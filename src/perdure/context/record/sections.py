@@ -21,7 +21,7 @@ from perdure.context.record.task import (
     TouchedFile,
     UserRequest,
 )
-from perdure.context.standing_instructions import is_small_talk
+from perdure.context.standing_instructions import is_for_one_task, is_small_talk
 from perdure.context.text import beginning, has_wide, size_of, tidy
 from perdure.context.user_intent import ALL_ANSWERED, LISTED_RULE, OPEN, quote
 from perdure.redaction import redact
@@ -29,11 +29,13 @@ from perdure.redaction import redact
 INSTRUCTIONS = "The user's standing instructions, word for word:"
 CORRECTIONS = "The user's corrections, word for word:"
 REFUSALS = "Calls the user refused, with the reason in their words:"
+REQUIREMENTS = "Stated with a request that is done, perhaps for that work alone, word for word:"
 REMARKS = "Remarks of the user that may bind, too, word for word:"
 _INSTRUCTION_KINDS: dict[str, InstructionKind] = {
     INSTRUCTIONS: "rule",
     CORRECTIONS: "correction",
     REFUSALS: "refusal",
+    REQUIREMENTS: "requirement",
     REMARKS: "remark",
 }
 SAME_AS_TASK = "What Active Task quotes."
@@ -168,10 +170,16 @@ def _answered(request: UserRequest) -> str:
 
 def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 5) -> str:
     """Quote what the user laid down: rules, corrections and reasons of refusals, each with its address."""
+
+    def is_done(i: StandingInstruction) -> bool:
+        is_one_off = i.kind == "rule" and i.seq in state.worked_on and is_for_one_task(i.text)
+        return is_one_off or i.kind == "requirement"
+
     groups = (
-        (INSTRUCTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "rule"]),
+        (INSTRUCTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "rule" and not is_done(i)]),
         (CORRECTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "correction"]),
         (REFUSALS, [_refusal_line(i) for i in state.instructions if i.kind == "refusal"]),
+        (REQUIREMENTS, [_instruction_line(i) for i in state.instructions if is_done(i)]),
         (REMARKS, _newest_remarks(state, remark_chars)),
     )
     return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
@@ -188,8 +196,9 @@ def parse_instructions(section: str) -> Iterator[StandingInstruction]:
 
 
 def _newest_remarks(state: TaskState, room: int) -> list[str]:
-    # A whole request that is open is quoted as the task.
+    # A whole request is no remark: an open one is quoted as the task, and one that was carried out binds no longer.
     requests = {r.own_words.strip() for r in state.open_requests}
+    requests |= {r.own_words.strip() for r in state.requests if r.seq in state.worked_on}
     # One that was taken back binds no longer.
     withdrawals = find_withdrawals(state.requests, state.stops)
     requests |= {
@@ -301,6 +310,8 @@ def _active_state(state: TaskState, room: int) -> str:
         lines.append(f"- Newest commit: {commit.hash} {beginning(commit.title, 100)} ({push_status(state)})")
     elif state.is_pushed is not None:
         lines.append(f"- {push_status(state).capitalize()}")
+    if changed := _uncommitted(state):
+        lines.append(f"- {'Changed since that commit' if state.commits else 'Changed, no commit seen'}: {changed}")
     if state.tests is not None:
         what = "Last tests" if state.tests.is_suite else "Last build or check"
         since = state.tests.changed_since
@@ -308,6 +319,15 @@ def _active_state(state: TaskState, room: int) -> str:
         lines.append(f"- {what}: {describe_tests(state.tests)}{later}{address(state.tests.seq)}")
     lines += [f"- Running: {beginning(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
     return fit_lines(lines, room)
+
+
+def _uncommitted(state: TaskState) -> str:
+    """Name the files that were changed after the newest commit, newest first; in a session without git none."""
+    if not state.commits and state.branch is None:
+        return ""
+    last = state.commits[-1].seq if state.commits else None
+    files = [f for f in reversed(state.files) if f.changed_seq is not None and (last is None or f.changed_seq > last)]
+    return _join_names([f.path.rpartition("/")[2] for f in files], _LINE)
 
 
 def push_status(state: TaskState) -> str:

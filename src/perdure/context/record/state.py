@@ -256,6 +256,7 @@ class _StateFold:
             decisions=self.decisions.decisions,
             questions=tuple(self._answers(is_work=False)),
             outcomes=tuple(self._answers(is_work=True)),
+            worked_on=frozenset(seq for seq, (_, _, is_work) in self.answered.items() if is_work),
             files=tuple(work.files.values()),
             commits=tuple(work.commits),
             created=tuple(work.created.values()),
@@ -432,7 +433,7 @@ class _WorkFold:
         origin = (before.moved_from if before else "") or source
         status: FileStatus = "moved" if origin and origin != target else "changed"
         seqs = (*(before.seqs if before else ()), seq)
-        self.files[target] = TouchedFile(target, status, seqs[-8:], origin if status == "moved" else "")
+        self.files[target] = TouchedFile(target, status, seqs[-8:], origin if status == "moved" else "", seq)
 
     def _known_name(self, path: str) -> str:
         """The name under which a file is known: a relative path may be the end of an absolute one; "" for scratch."""
@@ -447,12 +448,13 @@ class _WorkFold:
 
     def _touch(self, path: str, status: FileStatus, seq: int) -> None:
         before = self.files.pop(path, None)
+        changed_seq = (before.changed_seq if before else None) if status == "read" else seq
         if before is not None and status == "read":
             status = before.status
         seqs = (*(before.seqs if before else ()), seq)
         moved_from = before.moved_from if before is not None and status in ("changed", "moved") else ""
         # Re-inserted, so that the order is that of the last use.
-        self.files[path] = TouchedFile(path, "moved" if moved_from else status, seqs[-8:], moved_from)
+        self.files[path] = TouchedFile(path, "moved" if moved_from else status, seqs[-8:], moved_from, changed_seq)
 
     def _add_plan(self, seq: int, plan: Sequence[tuple[str, bool]]) -> None:
         """Replace the plan by a newer list; a call about a single item updates that item."""

@@ -349,7 +349,8 @@ def _elide(subjects: Sequence[str], room: int) -> Sequence[str]:
 BEFORE_LOG = -1
 RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
 # A remark may bind: neither a question nor a request for one step, but without a wording that shows it.
-InstructionKind = Literal["rule", "correction", "refusal", "remark"]
+# A requirement was stated with one piece of work, which is done.
+InstructionKind = Literal["rule", "correction", "refusal", "requirement", "remark"]
 FileStatus = Literal["changed", "moved", "deleted", "read"]
 
 
@@ -401,6 +402,8 @@ class TouchedFile:
     seqs: tuple[int, ...]
     # Where it was before it was moved.
     moved_from: str = ""
+    # Position of the newest call that changed it.
+    changed_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,6 +484,8 @@ class TaskState:
     questions: tuple[AnsweredQuestion, ...] = ()
     # Requests for work, with what the reply says came of them.
     outcomes: tuple[AnsweredQuestion, ...] = ()
+    # Positions of all requests for which work was done.
+    worked_on: frozenset[int] = frozenset()
     files: tuple[TouchedFile, ...] = ()
     commits: tuple[CommitRecord, ...] = ()
     created: tuple[SourcedValue, ...] = ()

@@ -15,6 +15,7 @@ from benchmarks.data import EVAL, Skip, sessions
 from perdure.redaction import find_secrets, redact
 from support.innocent_documents import drawn_texts, innocent_documents
 from support.innocent_identifiers import identifier_lines
+from support.innocent_keys import innocent_key_lines
 from support.innocent_text import innocent_lines
 
 LINES = [*innocent_lines(), *identifier_lines()]
@@ -39,6 +40,16 @@ def test_samples_of_code_logs_locks_ids_and_placeholders_are_left_alone() -> Non
     samples = [sample.partition("\n")[2] for sample in text.split("%%% ")[1:]]
     assert len(samples) >= 230
     assert [sample for sample in samples if redact(sample) != sample] == []
+
+
+@pytest.mark.spec("E9")
+@pytest.mark.parametrize("seed", range(3))
+def test_lines_that_speak_of_keys_beside_hashes_and_ids_are_left_alone(seed: int) -> None:
+    lines = list(innocent_key_lines(seed))
+    assert len(lines) >= 220
+    assert [line for line in lines if redact(line) != line] == []
+    text = "\n".join(lines)
+    assert [text[s.start : s.end] for s in find_secrets(text)] == []
 
 
 def test_all_of_them_together_are_left_alone() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from perdure.redaction.entropy import is_identifier
-from perdure.redaction.names import Form, Promise, is_drawn, is_secret, promise_of
+from perdure.redaction.names import Form, Promise, is_drawn, is_other_token, is_secret, promise_of
 from perdure.redaction.scan import ScanText, Secret
 
 _LINE_END = re.compile(r"\r?\n|(?:\\r)?\\n")
@@ -184,6 +184,10 @@ _OF = re.compile(
 )
 
 
+# A hash by its algorithm, and the address of an account.
+_MARKED = re.compile(r"-{0,2}(?:\w+[=:])?(?:sha\d+|md5)[:=-]|0x[0-9a-fA-F]{40}$")
+
+
 def nearby_value(page: ScanText, at: int) -> Secret | None:
     """Returns the secret in the cell or the sentence next to the name at this index."""
     raw = page.raw
@@ -316,7 +320,9 @@ def _value_before(text: str, start: int, name: str) -> Secret | None:
 def _judge(name: str, match: re.Match[str]) -> Secret | None:
     promise = promise_of(name)
     value = match["value"].rstrip(".,;:!?)*>")
-    if promise is None or _ABOUT.search(name.replace("_", " ")) or not is_drawn(name, promise, value):
+    if promise is None or _ABOUT.search(name.replace("_", " ")) or _MARKED.match(value):
+        return None
+    if not is_drawn(name, promise, value):
         return None
     return Secret(promise.value, match.start("value"), match.start("value") + len(value))
 
@@ -416,6 +422,10 @@ def _read(page: ScanText, at: int) -> _Reading | None:
     promise = promise_of(_unescaped(text, start, name))
     if promise is None or _is_qualified(text, start, to) or not _is_joined(text, start, to, name):
         return None
+    if name.lower() == "token" and is_other_token(
+        text[max(0, start - 40) : start].rpartition(" ")[0].rpartition(" ")[2]
+    ):
+        return None  # `next page token: …`
     form = _form(text, start, to, name)
     if form is Form.PROSE and is_about(text, start):
         return None

@@ -110,6 +110,42 @@ def _promise_of(name: str) -> Promise | None:
     return None
 
 
+_STATES = frozenset(("bad", "missing", "expected", "invalid", "use", "needs", "is", "has", "by", "client", "upload"))
+# Articles and the like, which say nothing of the noun behind them.
+_PLAIN_WORDS = frozenset(
+    (
+        "the",
+        "a",
+        "an",
+        "this",
+        "that",
+        "no",
+        "any",
+        "each",
+        "every",
+        "one",
+        "same",
+        "new",
+        "old",
+        "current",
+        "previous",
+        "last",
+        "first",
+        "next",
+    )
+)
+
+
+def is_other_key(word: str) -> bool:
+    """Whether the word before `key` makes it one that finds, orders or names something."""
+    return word.lower() in _OTHER_KEYS and word.lower() not in _PLAIN_WORDS
+
+
+def is_other_token(word: str) -> bool:
+    """Whether the word before `token` makes it a place in a list, a unit of text or a switch."""
+    return _OTHER_TOKENS.fullmatch(word.lower()) is not None and word.lower() not in _PLAIN_WORDS | _STATES
+
+
 def names_an_issuer(name: str) -> bool:
     """Whether the name identifies an issuer: only then may a UUID be a token rather than an id."""
     return len(_WORDS.findall(name)) > 1
@@ -159,7 +195,7 @@ def is_secret(name: str, promise: Promise, whole: str, form: Form) -> bool:
         return promise is Promise.SECRET or (promise is Promise.TOKEN and names_an_issuer(name)) or name.isupper()
     if promise is Promise.KEY:
         is_long = len(value) >= (20 if _HEX.fullmatch(value) or form is Form.CODE else 12)
-        return is_long and _is_random(value) and not (form is Form.CODE and "." in value)
+        return is_long and is_random(value) and not (form is Form.CODE and "." in value)
     if form is Form.CODE and is_identifier(value):
         return len(value) >= 16 and looks_random(value)
     if (
@@ -173,7 +209,7 @@ def is_secret(name: str, promise: Promise, whole: str, form: Form) -> bool:
         return len(value) >= 14 and "12345678" not in value
     if " " in value:
         return False
-    return looks_random(value) or _is_long_mix(value) or (len(value) >= 16 and _is_random(value))
+    return looks_random(value) or _is_long_mix(value) or (len(value) >= 16 and is_random(value))
 
 
 def _is_long_mix(value: str) -> bool:
@@ -221,10 +257,10 @@ def is_drawn(name: str, promise: Promise, value: str) -> bool:
         return False
     if promise is Promise.KEY and " " in name and _HEX.fullmatch(value):
         return False  # "the shard key is 9f86d081…": any word can precede `key` in prose
-    return len(value) >= 12 and _is_random(value)
+    return len(value) >= 12 and is_random(value)
 
 
-def _is_random(value: str) -> bool:
+def is_random(value: str) -> bool:
     """Whether the value looks drawn, be it as a whole because its parts are short."""
     return (looks_random(value) or _is_random_joined(value)) and not _has_words(value)
 

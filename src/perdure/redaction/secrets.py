@@ -1,14 +1,15 @@
 """Find secrets in a text and replace them.
 
-Three searches: for keys that carry their issuer's prefix (`prefixes.py`), for values of telling names
-(`assignments.py`), and, here, for contexts that hold a secret whatever its format: URLs, authorization headers,
-cookies, private key blocks.
+Four searches: for keys that carry their issuer's prefix (`prefixes.py`), for values of telling names
+(`assignments.py`), for random values in a sentence about a credential (`sentences.py`), and, here, for contexts that
+hold a secret whatever its format: URLs, authorization headers, cookies, private key blocks.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
@@ -16,6 +17,7 @@ from perdure.redaction.assignments import named_values
 from perdure.redaction.entropy import MARK, class_switches, is_identifier, is_stand_in, is_uuid, is_wordy, looks_random
 from perdure.redaction.prefixes import prefixed_keys
 from perdure.redaction.scan import ScanText, Secret, may_begin
+from perdure.redaction.sentences import spoken_secrets
 
 _URL_LOGIN = re.compile(
     r"://(?P<user>[^\s/:@\"'<>`\\()\[\]?#]{0,80}):(?P<password>[^\s/\"'<>`\\()?]{1,200})@(?=[\w\[.$\-{*<%])"
@@ -243,6 +245,9 @@ def find_secrets(text: str) -> list[Secret]:
     """Every secret in the text, in order and apart from each other; never raises."""
     page = ScanText(text)
     secrets = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
+    # The other searches know the kind of what they find, and where exactly it begins.
+    ends = sorted((s.end, s.start) for s in secrets)
+    secrets += [s for s in spoken_secrets(page) if not _overlaps(ends, s)]
     secrets.sort(key=lambda s: (s.start, -s.end, not s.visible_prefix))
     apart: list[Secret] = []
     for secret in secrets:
@@ -262,6 +267,12 @@ def find_secrets(text: str) -> list[Secret]:
             continue
         apart.append(secret)
     return apart
+
+
+def _overlaps(spans: list[tuple[int, int]], secret: Secret) -> bool:
+    """Whether a secret overlaps the first of some spans, each its end and its start, that ends behind its start."""
+    at = bisect_right(spans, (secret.start, len(spans) and spans[-1][0]))
+    return at < len(spans) and spans[at][1] < secret.end
 
 
 def redact(text: str) -> str:

@@ -17,7 +17,7 @@ from perdure.context.record.dialogue import dialogue_share
 from perdure.context.record.entries import EntryCache, count_chars
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.outline import CallLines
-from perdure.context.record.record import RecordSource, call_lines, draw_record
+from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, draw_record
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
@@ -322,6 +322,7 @@ class HandoffWriter:
         messages = [e.message for e in sources]
         users = [*_user_texts(sources), *user_claims(past.checked_text)]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
+        words = {e.message.text: w for e in sources if (w := e.memoized(PASSAGES_KEY)) is not None}
         merged = merge_model_sections(
             summary.text,
             state,
@@ -329,6 +330,7 @@ class HandoffWriter:
             authored=authored,
             users=users,
             edits=lambda: _call_texts(messages),
+            passages=words,
         )
         # What code wrote alone needs no check.
         written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}

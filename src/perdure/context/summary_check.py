@@ -127,6 +127,10 @@ class CheckResult:
     findings: tuple[GroundingFinding, ...] = ()
 
 
+# The words of the passages of each text.
+PassageWords = dict[str, tuple[frozenset[str], ...]]
+
+
 class GroundingSources:
     """The source texts of a summary, with their facts where those are cached."""
 
@@ -135,7 +139,7 @@ class GroundingSources:
         texts: Iterable[str],
         facts: Iterable[frozenset[str]] | None = None,
         *,
-        passages: dict[str, tuple[frozenset[str], ...]] | None = None,
+        passages: PassageWords | None = None,
     ) -> None:
         """Create sources; `passages` is shared by those that have texts in common, and filled when it is needed."""
         self._texts = tuple(texts)
@@ -204,7 +208,7 @@ class GroundingSources:
         """The words of every two neighbouring sentences."""
         known = self._known
         missing = dict.fromkeys(text for text in self._texts if text not in known)
-        known.update((text, _passages_of(text)) for text in missing)
+        known.update((text, words_of_passages(text)) for text in missing)
         return [passage for text in self._texts for passage in known[text]]
 
     def _has_words(self, words: str) -> bool:
@@ -345,7 +349,7 @@ def user_claims(checked: str) -> list[str]:
     return [line for line in checked.splitlines() if line.startswith((">", "- “")) or _USER_SAYS.search(line)]
 
 
-def _passages_of(text: str) -> tuple[frozenset[str], ...]:
+def words_of_passages(text: str) -> tuple[frozenset[str], ...]:
     """Return the words of every two neighbouring sentences of a text."""
     pieces = [_stems(piece) for piece in _PIECES.split(text[:_LONGEST_PASSAGES])]
     return tuple(a | b for a, b in zip(pieces, [*pieces[1:], frozenset()], strict=True))

@@ -24,7 +24,8 @@ from perdure.context.record.task import CallKind, CallLine, Outcome
 # A root that fewer paths share is not worth a line.
 _FEWEST_PATHS = 4
 _LONGEST_TARGET = 400
-_PATH = re.compile(r"(?<![\w./:])/(?:[\w.@+-]+/)+[\w.@+-]+")
+# Begins with the character that is searched for; what must not precede it is checked behind it.
+_PATH = re.compile(r"/(?<![\w./:]/)(?:[\w.@+-]+/)+[\w.@+-]+")
 _OPENING_LINES = 5
 _LONG_OPENING_CHARS = 600
 

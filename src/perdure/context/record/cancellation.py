@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from perdure.context.record.task import UserRequest
 
@@ -113,6 +114,8 @@ class Cancellation:
         return is_single or len(shared) >= _LEAST_SHARE * len(stems)
 
 
+# The same messages are looked at by the state and by the notes, in every compaction.
+@lru_cache(maxsize=1_024)
 def read_cancellation(text: str) -> Cancellation | None:
     """Parse a message of the user's; None where nothing is named that could be taken back."""
     if len(text) > _LONGEST_CHARS or text.rstrip().endswith(("?", "？")):

@@ -15,11 +15,8 @@ from perdure.context.record.decisions import given_up, topic_words
 from perdure.context.record.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
 from perdure.context.record.task import STEP_MARK, TaskState
 from perdure.context.sections import says_nothing, split_headings
-from perdure.context.summary_check import MARK, GroundingSources
+from perdure.context.summary_check import MARK, GroundingSources, PassageWords
 from perdure.context.user_intent import is_directive
-
-# The words of the passages of each text.
-_Passages = dict[str, tuple[frozenset[str], ...]]
 
 BY_CODE = frozenset(("Active Task", "Constraints & Preferences", "Pending User Asks"))
 # Headings of the user's rules and requests, whatever a model calls them.
@@ -96,6 +93,7 @@ def merge_model_sections(
     authored: Iterable[str] | None = None,
     users: Iterable[str] | None = None,
     edits: Callable[[], Iterable[str]] | None = None,
+    passages: PassageWords | None = None,
 ) -> MergedSections:
     """Merge a model's summary with the state.
 
@@ -104,10 +102,11 @@ def merge_model_sections(
     directive without support by them comes from a tool result, a pasted text or nowhere, and is removed, and a step or
     a decision is marked. `users` are those of the user alone: a goal or an approval without support by them is removed.
     `edits` returns what the assistant wrote into files and commands, which may state a decision, too.
+    `passages` are the words of texts, as far as they are cached.
     """
     mine = write_sections(state, budget_chars=budget_chars)
     known = None if authored is None else list(authored)
-    passages: _Passages = {}
+    passages = {} if passages is None else passages
     check = _ProseCheck(
         state,
         GroundingSources(known or (), passages=passages),
@@ -138,7 +137,7 @@ def merge_model_sections(
 
 
 def _mentioned_sources(
-    authored: Iterable[str] | None, state: TaskState, passages: _Passages
+    authored: Iterable[str] | None, state: TaskState, passages: PassageWords
 ) -> GroundingSources | None:
     """What user and assistant wrote, and the assistant's plan and commits."""
     if authored is None:
@@ -147,7 +146,7 @@ def _mentioned_sources(
     return GroundingSources(texts, passages=passages)
 
 
-def _user_sources(users: Iterable[str] | None, state: TaskState, passages: _Passages) -> GroundingSources | None:
+def _user_sources(users: Iterable[str] | None, state: TaskState, passages: PassageWords) -> GroundingSources | None:
     """The user's own words; a "yes" has the words of the question that it answers."""
     if users is None:
         return None

@@ -23,9 +23,12 @@ from perdure.context.record.pages import (
 )
 from perdure.context.record.requests import prepare_reading
 from perdure.context.record.task import CallLine
+from perdure.context.summary_check import words_of_passages
 from perdure.context.text import size_of
 from perdure.core.messages import Entry, ToolCall, ToolState
 
+# Memo key of the words of the passages of a message, with which a summary is compared.
+PASSAGES_KEY = "passage words"
 # A record that fills less than this share of its budget also quotes the documents that were read.
 _FULL_SHARE = 0.8
 # The share of pages in the record of a research session, at least.
@@ -107,6 +110,8 @@ def prepare(entries: Sequence[Entry]) -> None:
     for entry in entries:
         statement_of(entry)
         prepare_reading(entry)
+        if entry.message.kind == "assistant" and entry.message.text:
+            entry.memo(PASSAGES_KEY, lambda m: words_of_passages(m.text))
 
 
 def draw_record(

@@ -204,3 +204,12 @@ def test_the_active_state_names_what_was_changed_after_the_newest_commit() -> No
     assert "Changed since that commit: report.py" in state
     branch = _git("b", "git status", "On branch feature/x\nnothing to commit, working tree clean")
     assert "Changed, no commit seen: importer.py" in write_sections(_state(user("Go."), *branch, *EDIT))["Active State"]
+
+
+def test_a_file_with_a_long_path_is_named_rather_than_counted() -> None:
+    source, target = "/srv/" + "very-long-folder/" * 30 + "plan.md", "/srv/archive/" + "another-folder/" * 30
+    call = ToolCall("m", "terminal", f'{{"command": "mv {source} {target}"}}')
+    state = _state(user("Tidy up."), assistant(None, (call,)), tool_result("m", ""))
+    files = write_sections(state)["Relevant Files"]
+    assert "plan.md" in files
+    assert "Moved:  and" not in files

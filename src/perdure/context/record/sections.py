@@ -424,7 +424,8 @@ def _file_name(file: TouchedFile, root: str) -> str:
 def _join_names(names: Sequence[str], room: int) -> str:
     listed: list[str] = []
     for name in names:
-        if (room := room - len(name) - 2) < 0:
+        # A single long name is told whole: "and 1 more" alone says nothing.
+        if (room := room - len(name) - 2) < 0 and listed:
             break
         listed.append(name)
     more = len(names) - len(listed)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from perdure.tools.shell_safety.analyzer import ShellContext, find_dangers
 from perdure.tools.shell_safety.rules.guards import guards
-from perdure.tools.shell_safety.rules.matching import RULES
+from perdure.tools.shell_safety.rules.matching import all_rules
 from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.types import KINDS, has_taint
 from support.dangerous_commands import dangerous
@@ -67,7 +67,7 @@ def test_most_commands_that_no_rule_was_adjusted_to_are_classified() -> None:
     assert len(alarms) <= 0.01 * len(ordinary_held_out())
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.sample)
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda r: r.sample)
 def test_every_rule_matches_its_sample(rule: RiskRule) -> None:
     assert rule.kind in _kinds(rule.sample)
     assert rule.kind in KINDS

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, any_operand, option
+from perdure.tools.shell_safety.rules.rule import RiskRule
 from perdure.tools.shell_safety.types import Danger, has_taint, word_set
 
 _LINE_COMMENT = re.compile(r"--[^\n]*|^[ \t]*#[^\n]*", re.M)
@@ -152,8 +152,6 @@ _HBASE_DROPS = re.compile(r"(?m)(?:^|[;|'\"])\s{0,4}(?:drop|disable|truncate|del
 
 
 RULES = (
-    RiskRule("database", "prisma", option("--accept-data-loss", "--force-reset"), "prisma db push --accept-data-loss"),
-    RiskRule("database", "mysqladmin", any_operand("drop", "shutdown", "flush-logs"), "mysqladmin -f drop shop"),
     RiskRule("database", "rake rails gitlab-rails", _rails, "rails db:drop"),
     RiskRule(
         "database",
@@ -166,9 +164,4 @@ RULES = (
     RiskRule(
         "database", "hbase", lambda r: _HBASE_DROPS.search(r.stdin or "") is not None, "hbase shell <<< \"drop 't'\""
     ),
-    RiskRule("database", "alembic flask", lambda r: r.operands[-2:] == ("downgrade", "base"), "alembic downgrade base"),
-    RiskRule("database", "pg_restore", option("-c", "--clean"), "pg_restore --clean -d shop dump"),
-    RiskRule("database", "mongorestore", option("--drop"), "mongorestore --drop dump"),
-    RiskRule("database", "mix", any_command("ecto.drop", "ecto.reset"), "mix ecto.drop"),
-    RiskRule("database", "dotnet", lambda r: r.starts("ef", "database", "drop"), "dotnet ef database drop"),
 )

@@ -144,18 +144,11 @@ def _changes_user_config(run: Invocation) -> bool:
 
 RULES = (
     RiskRule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
-    RiskRule(
-        "git-discard",
-        "patch",
-        lambda r: r.has("-R", "--reverse") and not r.has("--dry-run"),
-        "patch -R -p1 -i change.patch",
-    ),
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),
     RiskRule("publish", "git", _releases, "git push origin --tags"),
     RiskRule("security", "git", _changes_risky_setting, "git config http.sslVerify false"),
     RiskRule("write-outside", "git", _changes_user_config, "git config --global alias.st status"),
-    RiskRule("git-push", "jj", lambda r: r.has("--deleted"), "jj git push --deleted"),
     RiskRule(
         "git-discard",
         "hg sl",

@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import islice, takewhile
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import is_dry_run, is_help
+from perdure.tools.shell_safety.rules.rule import is_dry_run, is_help, read_table, table_rows
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.targets import MODE_VARIABLE, names_production
 from perdure.tools.shell_safety.types import KINDS, Danger, strip_taints, word_set
@@ -34,22 +33,10 @@ _SHAPES = re.compile(
 )
 
 
-def _read_table(name: str) -> dict[str, list[str]]:
-    """Return the lines of each section of a table in this folder, without comments."""
-    sections: dict[str, list[str]] = {}
-    title = ""
-    for line in files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines():
-        if line.startswith("[") and line.endswith("]") and len(line) > 3:
-            title = line[1:-1]
-        elif line and not line.startswith("#"):
-            sections.setdefault(title, []).append(line)
-    return sections
-
-
 @cache
 def _names() -> dict[str, str]:
     """Return the programs, and what their operands are: `text`, `targets` or `commands`."""
-    table = _read_table("local_tools.txt").items()
+    table = read_table("local_tools.txt").items()
     return {name: title.split()[-1] for title, lines in table for line in lines for name in line.split()}
 
 
@@ -78,9 +65,8 @@ _OF_OTHERS = word_set("cloud database commitment credentials firmware")
 def guards() -> dict[str, GuardedProgram]:
     """Return the guarded programs by name, from `guarded_programs.txt`."""
     table: dict[str, GuardedProgram] = {}
-    for kind, lines in _read_table("guarded_programs.txt").items():
-        for row in "\n".join(("", *lines)).split("\n- ")[1:]:
-            names, _, free = row.partition("|")
+    for kind, lines in read_table("guarded_programs.txt").items():
+        for names, free in table_rows(lines):
             guard = GuardedProgram(kind, word_set(free), may_read=free.strip() != "never")
             table.update(dict.fromkeys(names.split(), guard))
     return table

@@ -20,10 +20,10 @@ from perdure.tools.shell_safety.rules import (
     system,
 )
 from perdure.tools.shell_safety.rules.guards import default_dangers
-from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help, listed_rules
 from perdure.tools.shell_safety.types import Danger
 
-RULES: tuple[RiskRule, ...] = (
+_RULES: tuple[RiskRule, ...] = (
     *files.RULES,
     *git.RULES,
     *system.RULES,
@@ -47,6 +47,12 @@ _READERS = (
 )
 
 
+@cache
+def all_rules() -> tuple[RiskRule, ...]:
+    """Return the rules of the modules and of the table."""
+    return (*_RULES, *listed_rules("risky_commands.txt"))
+
+
 def rule_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[Danger]:
     """Return the dangers of one invocation: those of its rules, or else that of a program not known to be harmless."""
     rules = _by_program().get(run.name, ())
@@ -62,7 +68,7 @@ def rule_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[
 @cache
 def _by_program() -> dict[str, tuple[RiskRule, ...]]:
     table: dict[str, tuple[RiskRule, ...]] = {}
-    for rule in RULES:
+    for rule in all_rules():
         for name in rule.programs.split():
             table[name] = (*table.get(name, ()), rule)
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, either, is_help, option, unless
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.types import word_set
 
@@ -143,15 +143,7 @@ RULES: tuple[RiskRule, ...] = (
         "recording", "gst-launch-1.0 gst-launch", _builds_capture, "gst-launch-1.0 pulsesrc ! filesink location=a"
     ),
     RiskRule("recording", "arecord parecord parec pw-record pw-cat rec sox", _records_sound, "arecord -d 5 a.wav"),
-    RiskRule(
-        "recording",
-        "fswebcam imagesnap raspistill raspivid libcamera-still libcamera-vid rpicam-still rpicam-vid streamer",
-        unless(either(is_help, option("--list-cameras", "-l"))),
-        "fswebcam photo.jpg",
-    ),
-    RiskRule("recording", "xinput", any_command("test", "test-xi2"), "xinput test 9"),
     RiskRule("recording", "xclip xsel wl-paste pbpaste Get-Clipboard", _reads_clipboard, "xclip -o"),
-    RiskRule("recording", "cliphist copyq", any_command("list", "decode", "read", "clipboard"), "cliphist list"),
     RiskRule(
         "recording",
         "tcpdump tshark dumpcap termshark ngrep tcpflow snoop",

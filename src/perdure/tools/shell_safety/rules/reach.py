@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.paths import ShellPath
+from perdure.tools.shell_safety.read_only import is_read_only
 from perdure.tools.shell_safety.rules.guards import is_local_tool
 from perdure.tools.shell_safety.rules.rule import RiskRule, git_subcommand, is_dry_run, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
@@ -53,7 +54,8 @@ def outside_dangers(run: Invocation) -> Iterator[Danger]:
     if run.name == "git":
         command, _ = git_subcommand(run)
         folder = run.value_of("-C") if run.args[:1] == ("-C",) else run.zones.folder
-        if command in _GIT_CHANGES and not is_dry_run(run) and folder and _is_elsewhere(run, run.classify(folder)):
+        is_change = command in _GIT_CHANGES and not (is_dry_run(run) or is_read_only(run))
+        if is_change and folder and _is_elsewhere(run, run.classify(folder)):
             yield Danger("write-outside", run.summary)
         return
     if not _changes_named(run):
@@ -340,15 +342,8 @@ RULES: tuple[RiskRule, ...] = (
         "commitment", "python python3 manage.py django-admin", _sends_mail, "python manage.py sendtestemail a@b.example"
     ),
     RiskRule("database", "export", _is_served_by_others, "export DATABASE_URL=postgres://app@db.shop.example/shop"),
-    RiskRule("packages", "nix", lambda r: r.starts("profile", "remove"), "nix profile remove hello"),
     RiskRule("kill", "fuser", _kills_users, "fuser -km /mnt/data"),
     RiskRule("git-discard", "git git-lfs", _prunes_lfs, "git lfs prune --force"),
-    RiskRule(
-        "git-internals",
-        "pre-commit prek lefthook husky simple-git-hooks overcommit",
-        lambda r: r.operands[:1] == ("uninstall",),
-        "pre-commit uninstall",
-    ),
     RiskRule(
         "publish", "crane gcrane skopeo oras regctl", _copies_image_away, "crane copy app:v1 registry.example/app:v2"
     ),

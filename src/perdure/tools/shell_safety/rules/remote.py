@@ -7,7 +7,6 @@ import re
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import (
     RiskRule,
-    any_command,
     is_dry_run,
     is_help,
 )
@@ -123,7 +122,8 @@ def _changes_cluster(run: Invocation, words: tuple[str, ...]) -> bool:
 
 def _helm(run: Invocation) -> bool:
     """Match a release in a cluster that is not known to be for development."""
-    return any_command("install", "upgrade", "test")(run) and not (run.is_for_development or is_dry_run(run))
+    is_release = run.operands[:1] in (("install",), ("upgrade",), ("test",))
+    return is_release and not (run.is_for_development or is_dry_run(run))
 
 
 def _makes_public(run: Invocation) -> bool:
@@ -231,12 +231,6 @@ RULES = (
     RiskRule("cloud", "gh glab hub", _gh, "gh repo delete me/shop --yes"),
     RiskRule("cloud", "ansible ansible-playbook", _ansible, "ansible all -m shell -a 'rm -rf /data'"),
     RiskRule("cloud", "curl wget http https xh", changes_service, "curl -X DELETE http://search:9200/_all"),
-    RiskRule(
-        "publish",
-        "cargo",
-        lambda r: r.operands[:1] in (("publish",), ("yank",), ("release",), ("owner",)) and not is_dry_run(r),
-        "cargo publish",
-    ),
     RiskRule(
         "publish",
         "docker podman nerdctl buildah skopeo",

@@ -1,9 +1,10 @@
-"""Rules: the programs they apply to, a condition, and a sample command that matches."""
+"""Rules: the programs they apply to, a condition, and a sample command that matches; rules of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 
 from perdure.tools.shell_safety.invocation import Invocation
 
@@ -20,37 +21,8 @@ class RiskRule:
     sample: str
 
 
-def always(run: Invocation) -> bool:
-    """Match every invocation."""
-    return True
-
-
-def option(*names: str) -> When:
-    """Match any of the options."""
-    return lambda run: run.has(*names)
-
-
-def command(*words: str) -> When:
-    """Match a sub-command, ignoring options before it."""
-    return lambda run: run.starts(*words)
-
-
-def any_command(*names: str) -> When:
-    """Match if the first operand is one of these."""
-    return lambda run: bool(run.operands) and run.operands[0] in names
-
-
-def any_operand(*names: str) -> When:
-    """Match if any operand is one of these."""
-    return lambda run: any(o in names for o in run.operands)
-
-
 def both(*conditions: When) -> When:
     return lambda run: all(c(run) for c in conditions)
-
-
-def either(*conditions: When) -> When:
-    return lambda run: any(c(run) for c in conditions)
 
 
 def unless(condition: When) -> When:
@@ -81,3 +53,47 @@ def git_subcommand(run: Invocation) -> tuple[str, Invocation]:
         at += 2 if args[at] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
     name = args[at] if at < len(args) else ""
     return name, Invocation(name, args[at + 1 :], run.zones, run.stdin)
+
+
+def read_table(name: str) -> dict[str, list[str]]:
+    """Return the lines of each section of a table in this folder, without comments."""
+    sections: dict[str, list[str]] = {}
+    title = ""
+    for line in files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("[") and line.endswith("]") and len(line) > 3:
+            title = line[1:-1]
+        elif line and not line.startswith("#"):
+            sections.setdefault(title, []).append(line)
+    return sections
+
+
+def table_rows(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield what is before and after the bar of each row; a row starts with a dash and may have several lines."""
+    for row in "\n".join(("", *lines)).split("\n- ")[1:]:
+        before, _, after = row.partition("|")
+        yield before, after
+
+
+def listed_rules(name: str) -> tuple[RiskRule, ...]:
+    """Return the rules of a table: programs, and the options and commands of theirs that need approval."""
+    return tuple(
+        RiskRule(
+            kind, programs, _has_any(words.split()), f"{programs.split()[0]} {words.split()[0].removeprefix('*.')}"
+        )
+        for kind, lines in read_table(name).items()
+        for programs, words in table_rows(lines)
+    )
+
+
+def _has_any(words: list[str]) -> When:
+    options = [w for w in words if w.startswith("-")]
+    commands = {w for w in words if not w.startswith(("-", "*."))}
+    anywhere = {w[2:] for w in words if w.startswith("*.")}
+
+    def matches(run: Invocation) -> bool:
+        paths = (".".join(run.operands[:n]) for n in range(1, 4))
+        return not is_dry_run(run) and (
+            run.has(*options) or any(p in commands for p in paths) or not anywhere.isdisjoint(run.operands)
+        )
+
+    return matches

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation, cluster_value
-from perdure.tools.shell_safety.rules.rule import RiskRule, any_command, is_help
+from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.types import FILE, PROGRAM, SECRET, word_list, word_set
 
 LOCAL_URL = re.compile(
@@ -99,9 +99,6 @@ _CHANGING_PATH = re.compile(
     r"(?:[/_:-]|\A)(?:delete|remove|purge|flush|reset|shutdown|restart|reboot|stop|kill|disable|terminate|destroy|drop|rollback"
     r"|invalidate|revoke|deactivate|suspend|quit|reload|off|wipe|clear)(?:[/_?-]|\Z)",
     re.I,
-)
-_LOGIN_HEADER = re.compile(
-    r"(?:authorization|proxy-authorization|cookie|[\w-]{0,40}(?:token|api-?key|secret|auth)[\w-]{0,20})\s*:", re.I
 )
 
 
@@ -224,7 +221,6 @@ def _looks_up_data(run: Invocation) -> bool:
 
 
 RULES: tuple[RiskRule, ...] = (
-    RiskRule("exposure", "code code-insiders", any_command("tunnel"), "code tunnel"),
     RiskRule("send-data", "curl wget http https xh", _uploads, "curl -F file=@report.pdf https://files.example"),
     RiskRule(
         "send-data",

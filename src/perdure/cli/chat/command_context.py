@@ -13,6 +13,7 @@ from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, choose_route, find_choices, unknown_model_notice
 from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, SCRIPTED_KEY, named_model, open_user_store, route_to
+from perdure.cli.style import runnable
 from perdure.commands.conversations import PROJECT_KEY
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
@@ -307,7 +308,8 @@ class ChatCommandContext:
         if not self.unchosen_models:
             return label
         self.unchosen_models = ()
-        return f"{label}; `perdure config set model.name {shlex.quote(route.main.model)}` chooses it for good"
+        command = f"`perdure config set model.name {shlex.quote(route.main.model)}`"
+        return f"{label}; {runnable(command)} chooses it for good"
 
     def close(self) -> None:
         """Leaves the conversation at hand; everything of it is kept."""

@@ -52,7 +52,10 @@ class ChoiceMenu:
         return self._typed_text.strip() in _COMMANDS
 
     def add_keys(self, keys: KeyBindings) -> None:
-        """What is typed filters the rows, also while one is selected."""
+        """What is typed filters the rows, also while one is selected; the arrow keys go round, past no row at all."""
+        is_open = Condition(lambda: self.is_open)
+        for key, step in (("down", 1), ("up", -1)):
+            keys.add(key, filter=is_open)(lambda event, step=step: self._move(step))
         is_selected = Condition(lambda: self.is_choosing and self._typed_text != self._buffer.text)
         is_filtered = Condition(lambda: self.is_choosing and bool(self._typed_text.partition(" ")[2]))
 
@@ -67,6 +70,13 @@ class ChoiceMenu:
             self._buffer.delete_before_cursor(1)
             if self.is_choosing:
                 self._buffer.start_completion(select_first=False)
+
+    def _move(self, step: int) -> None:
+        state = self._buffer.complete_state
+        if state is None or not state.completions:
+            return
+        before = state.complete_index if state.complete_index is not None else min(0, -step)
+        self._buffer.go_to_completion((before + step) % len(state.completions))
 
     @property
     def _typed_text(self) -> str:

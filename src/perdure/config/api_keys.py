@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
-from perdure.config.env import home_dir, make_home
+from perdure.config.env import home_dir, lock_home
 from perdure.core.errors import ConfigError
 from perdure.core.files import PRIVATE_MODE, replace_file
 
@@ -93,7 +93,7 @@ class StoredKeys:
                 backend.set_password(SERVICE, name, key)
             except Exception:  # locked, or refused by the user: the file is there for that
                 backend = None
-        with _locked_home(self._home):
+        with lock_home(self._home):
             entries: dict[str, dict[str, Any]] = {}
             with contextlib.suppress(ConfigError):  # a damaged file is replaced
                 entries = self._read()
@@ -110,7 +110,7 @@ class StoredKeys:
             with _explain_errors(name):
                 if backend.get_password(SERVICE, name) is not None:
                     backend.delete_password(SERVICE, name)
-        with _locked_home(self._home):
+        with lock_home(self._home):
             self._write({stored: entry for stored, entry in self._read().items() if stored != name})
         return True
 
@@ -137,20 +137,6 @@ def _explain_errors(name: str) -> Iterator[None]:
         yield
     except Exception as error:  # backends raise what their own libraries raise
         raise ConfigError(f"the system keyring did not give {name}: {type(error).__name__}; set the variable") from None
-
-
-@contextlib.contextmanager
-def _locked_home(home: Path) -> Iterator[None]:
-    """Lock the key file for one writer at a time; where files cannot be locked, the last writer wins."""
-    handle = os.open(make_home(home), os.O_RDONLY)
-    try:
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def origin_of(base_url: str) -> str | None:

@@ -8,9 +8,7 @@ and a new one was put below the comment of the next section. A check that refuse
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from perdure.config import keys, load
 from perdure.config.deprecated import former_names, paths_of, rename_settings
-from perdure.config.env import CONFIG_FILE, make_home
+from perdure.config.env import CONFIG_FILE, lock_home
 from perdure.config.load import Document, Problem, as_error, check, filled, from_text, put
 from perdure.core.errors import ConfigError
 from perdure.core.files import PRIVATE_MODE, replace_file
@@ -224,7 +222,7 @@ def set_value(home: Path, name: str, text: str) -> EditResult:
     """Validate and write one setting. Wrong values elsewhere in the file are ignored."""
     key = keys.find(name)
     name = key.name
-    with _locked(make_home(home)):
+    with lock_home(home):
         file = load.read(home / CONFIG_FILE)
         data = deepcopy(file.data)
         put(data, key.path, from_text(key, text))
@@ -245,7 +243,7 @@ def unset_value(home: Path, name: str) -> bool:
     paths = [key.path, *(path for old in former_names(key.name) for path in paths_of(old))]
     if not any(_holds(load.read(home / CONFIG_FILE).data, path) for path in paths):
         return False
-    with _locked(make_home(home)):
+    with lock_home(home):
         for path in paths:
             file = load.read(home / CONFIG_FILE)
             if not _holds(file.data, path):
@@ -318,22 +316,3 @@ def _write(file: Document, text: str, intended: dict[str, Any]) -> None:
     if not is_as_meant:
         raise ConfigError(f"{file.path} is written in a way that cannot be changed safely; use `perdure config edit`")
     write_private(file.path, text.replace("\n", "\r\n") if file.has_crlf else text)
-
-
-@contextlib.contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    """Lock the file for one writer, so that two concurrent `config set` both count."""
-    try:
-        import fcntl
-    except ImportError:  # Windows has none; there the last writer wins
-        yield
-        return
-    try:
-        handle = os.open(home, os.O_RDONLY)
-    except OSError as error:
-        raise ConfigError(f"cannot open the folder {home}: {error.strerror}; check its permissions") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -59,6 +60,33 @@ def make_home(home: Path) -> Path:
             f"cannot make the folder {home}: {error.strerror}; set PERDURE_HOME to a folder Perdure may write to"
         ) from None
     return home
+
+
+@contextlib.contextmanager
+def lock_home(home: Path, file_name: str | None = None) -> Iterator[None]:
+    """Hold the lock of the home folder, or of a lock file in it, so that one process writes at a time.
+
+    Where files cannot be locked (Windows, some network drives), the last writer wins. Raises ConfigError.
+    """
+    folder = make_home(home)
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    try:
+        if file_name is None:
+            handle = os.open(folder, os.O_RDONLY)
+        else:
+            handle = os.open(folder / file_name, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot open the folder {home}: {error.strerror}; check its permissions") from None
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def installation_key(home: Path) -> bytes:

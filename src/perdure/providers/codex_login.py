@@ -14,11 +14,10 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
 from perdure.config.api_keys import LOGIN_KEY, Keyring, Location, StoredKeys, system_keyring
-from perdure.config.env import make_home
+from perdure.config.env import lock_home
 from perdure.core.addresses import is_loopback_url
 from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
 from perdure.core.ports import Clock
@@ -363,7 +362,7 @@ class CodexLogins:
 
     def renew(self, refused: CodexLogin) -> CodexLogin:
         """Return another login than the refused one. Blocks. Raises ProviderError."""
-        with self._lock, _lock_file(self._home):
+        with self._lock, lock_home(self._home, "codex-login.lock"):
             stored = self._load()
             if stored.access_token != refused.access_token:  # another process was first
                 return stored
@@ -405,20 +404,6 @@ class CodexLogins:
         except OSError:
             return None
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-
-@contextlib.contextmanager
-def _lock_file(home: Path) -> Iterator[None]:
-    """Lock the token file, so that one process refreshes at a time; does nothing where files cannot be locked."""
-    handle = os.open(make_home(home) / "codex-login.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 class _Send(Protocol):

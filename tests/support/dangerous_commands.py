@@ -2225,6 +2225,18 @@ pg_dump -h db.acme.io app > x.sql
 gh repo fork
 cat src/x.py | llm review
 echo 'npm test' > .husky/pre-commit
+age -d -i key.txt notes.age
+git-crypt unlock
+declare -p | grep -i secret
+history | grep -i passw
+kubectl get cm,secret -o yaml
+aws s3 sync --delete dist/ s3://site
+rclone sync ./dist remote:site
+git push --all origin
+chmod +x .git/hooks/pre-commit
+php -S 0.0.0.0:8000 -t ~
+caddy file-server --root ~
+cat ~/Library/Messages/chat.db
 """
 
 

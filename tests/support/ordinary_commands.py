@@ -1581,6 +1581,10 @@ make reset
 node scripts/list-users.js
 pg_dump -h localhost app > x.sql
 make -f build.mk all
+php -S localhost:8000 -t public
+age -r age1x -o notes.age notes.txt
+history | tail
+aws s3 sync --delete --dryrun dist/ s3://site
 """
 
 

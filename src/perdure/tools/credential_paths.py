@@ -74,6 +74,12 @@ _HOME_FOLDERS = (
     ".config/gcloud",
     ".local/share/keyrings",
     "Library/Keychains",
+    # Messages, mail and what was browsed.
+    "Library/Messages",
+    "Library/Mail",
+    "Library/Cookies",
+    "Library/Safari",
+    ".thunderbird",
 )
 _SSH = r"/\.ssh/(?!(?:config|known_hosts|authorized_keys|environment|rc)[^/]*\Z|config\.d/|.*\.pub\Z)."
 # Files named after a credential, in a folder of a program below a home folder.

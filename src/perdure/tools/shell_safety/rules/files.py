@@ -254,7 +254,7 @@ def _changes_protected(run: Invocation) -> bool:
     ):
         # Restricting to the owner is the proper mode for keys.
         return any(run.classify(o).zone == "system" for o in run.operands[1:])
-    return any(run.classify(o).zone in ("system", "startup") for o in run.operands[1:])
+    return any(run.classify(o).zone in ("system", "startup", "git") for o in run.operands[1:])
 
 
 def _changes_access(run: Invocation) -> bool:

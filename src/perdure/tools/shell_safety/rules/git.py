@@ -99,12 +99,14 @@ _DEPLOYED = re.compile(
 
 
 def _releases(run: Invocation) -> bool:
-    """Match a push of every tag, which start releases, and one to a branch or remote that is deployed."""
+    """Match a push of every tag or branch, and one to a branch or remote that is deployed."""
     name, sub = git_subcommand(run)
     if name != "push" or sub.has("-n", "--dry-run"):
         return False
     refs = [o.rpartition(":")[2].removeprefix("refs/heads/") for o in sub.operands[1:]]
-    return sub.has("--tags", "--follow-tags") or any(_DEPLOYED.match(word) for word in (*sub.operands[:1], *refs))
+    return sub.has("--tags", "--follow-tags", "--all", "--branches") or any(
+        _DEPLOYED.match(word) for word in (*sub.operands[:1], *refs)
+    )
 
 
 # Settings that disable checks, or whose value Git runs or trusts.

@@ -167,10 +167,12 @@ def _prints_cluster_secret(run: Invocation) -> bool:
     words = run.operands
     if "view" in words and "config" in words:
         return run.has("--raw")
-    is_secret = any(re.match(r"secrets?(?:/|,|\Z)", w) for w in words[1:4])
+    is_secret = any(re.search(r"(?:^|,)secrets?(?:/|,|\Z)", w) for w in words[1:4])
     return "get" in words[:3] and is_secret and run.has("-o", "--output", "--template")
 
 
+# Programs that print variables or commands that were typed.
+_PRINT_VARIABLES = word_set("env printenv set export declare typeset compgen history")
 _SECRET_WORD = re.compile(r"(?:key|token|secret|passw|credential|auth)", re.I)
 
 
@@ -227,8 +229,7 @@ RULES = (
         "credentials",
         "grep egrep fgrep rg ag",
         lambda r: (
-            r.upstream[-1:] in (("env",), ("printenv",), ("set",), ("export",))
-            and any(_SECRET_WORD.search(o) for o in r.operands[:1])
+            bool(_PRINT_VARIABLES.intersection(r.upstream[-1:])) and any(_SECRET_WORD.search(o) for o in r.operands[:1])
         ),
         "printenv | grep -i token",
     ),

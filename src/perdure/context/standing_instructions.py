@@ -351,6 +351,7 @@ _LONGEST_REMARK = 200
 _FEWEST_CHARS = 12
 
 
+@lru_cache(maxsize=1_024)
 def may_bind(sentence: str) -> bool:
     """Return whether a sentence may lay something down, though no known wording shows it.
 
@@ -374,6 +375,7 @@ def is_small_talk(sentence: str) -> bool:
     return not sentence.isascii() and _CHATS.search(sentence) is not None and _ORDERS.search(sentence) is None
 
 
+@lru_cache(maxsize=1_024)
 def is_particular(sentence: str) -> bool:
     """Return whether a sentence asks for one step of work on something particular."""
     return _PARTICULAR.search(_BULLET.sub("", sentence)) is not None

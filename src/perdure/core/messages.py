@@ -303,7 +303,7 @@ class Message:
         role = raw.get("role")
         if role not in ROLES:
             raise InvalidMessage(f"unknown role {role!r}; allowed: {', '.join(ROLES)}")
-        extra = {} if raw.keys() <= _FIELDS else {k: v for k, v in raw.items() if k not in _FIELDS}
+        extra = {} if _FIELDS.issuperset(raw) else {k: v for k, v in raw.items() if k not in _FIELDS}
         calls = _take(raw, "tool_calls", extra) if "tool_calls" in raw else ()
         details = _take(raw, "reasoning_details", extra) if "reasoning_details" in raw else ()
         raw_content = raw.get("content")

@@ -410,12 +410,12 @@ def read_refusal(
     if state == "interrupted":
         return UnfinishedCall("interrupted", "interrupted before it finished")
     head = result[:_HEAD_CHARS].lower()
-    if state is None and any(hint in head for hint in _REFUSAL_HINTS) and not is_foreign():
+    if state is None and any(map(head.__contains__, _REFUSAL_HINTS)) and not is_foreign():
         refusal = _read_own(result, tool) or _read_other(result)
         if refusal is not None:
             return refusal
-    edges = (head[:80], result[-140:].lower())
-    if any(hint in edge for edge in edges for hint in _INTERRUPT_HINTS):
+    edges = f"{head[:80]}\n{result[-140:].lower()}"
+    if any(map(edges.__contains__, _INTERRUPT_HINTS)):
         start, end = result[:200].lstrip(), result[-140:].rstrip()
         match = _INTERRUPTED.match(start) or _INTERRUPTED.search(end, max(0, len(end) - 60))
         if match is not None:

@@ -291,12 +291,14 @@ def _without_interruption(message: Message) -> Message:
 def read_user(message: Message) -> UserReading:
     """Read a user message. Pure, so the result can be cached."""
     message = _without_interruption(message)
-    text = redact(request_text(message))
+    asked = request_text(message)
+    text = redact(asked)
     if not text:
         return UserReading("", "", is_bare=False)
     if is_bare(text):
         return UserReading(text, text, is_bare=True)
-    own = redact(own_words(message))
+    typed = own_words(message)
+    own = text if typed == asked else redact(typed)  # mostly the same
     user = read_sentences(own)
     if carries_text(message, own):
         return UserReading(text, own, is_bare=False, takes_back=takes_back(own), may_bind=bool(rules_among(user)))

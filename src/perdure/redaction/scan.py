@@ -12,6 +12,7 @@ _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _TOKEN = bytes(65 if i in _LETTERS + b"_-" else 32 for i in range(256))
 _CLASSES = bytes(48 if 48 <= i <= 57 else 65 if i in _LETTERS else 32 for i in range(256))
 _BASE64 = bytes(65 if i in _LETTERS + b"+/=" else 32 for i in range(256))
+_SHORTEST_RUN = b"A" * 16
 _NONE: tuple[re.Match[str], ...] = ()
 _BLOB = b"A" * 1024
 
@@ -70,12 +71,12 @@ class ScanText:
         return self.raw.translate(_CLASSES)
 
     def runs(self, shortest: int = 18) -> Iterator[tuple[int, int]]:
-        """Stretches of so many letters, digits, `_` and `-`: every key has one, most text has few."""
-        return _stretches(self._tokens, b"A" * shortest)
+        """Stretches of so many letters, digits, `_` and `-`, at least 16: every key has one, most text has few."""
+        return (run for run in self._runs if run[1] - run[0] >= shortest)
 
     @cached_property
-    def _tokens(self) -> bytes:
-        return self.raw.translate(_TOKEN)
+    def _runs(self) -> list[tuple[int, int]]:
+        return list(_stretches(self.raw.translate(_TOKEN), _SHORTEST_RUN))
 
     def is_inside_blob(self, at: int) -> bool:
         """Whether a stretch too long for anything but encoded data goes on here: in an image any short key occurs."""

@@ -350,12 +350,12 @@ _SHORT_SECTIONS_IN_DIALOGUE = 0.5
 # The sentences of a dialogue are its content: less can be left out of them than of the output of calls.
 _DIALOGUE_RECORD = 2.0
 _DIALOGUE_LEVEL = 0.5
-_FRAME_CHARS = 1_000
+_FRAME_CHARS = 900
 _LEAST_RECORD_SHARE = 0.4
 # Of the messages it replaces: a short stretch is rendered nearly whole.
 _LARGEST_RECORD_SHARE = 0.5
 # Sections that code writes, as a share of the record's budget: the record has the details.
-_CODE_SHARE = 0.155
+_CODE_SHARE = 0.145
 _CODE_SHARE_IN_DIALOGUE = 0.1
 # Sections of a model may be longer before they cost the record anything.
 _PROSE_SHARE = 0.2

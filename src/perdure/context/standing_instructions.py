@@ -391,6 +391,7 @@ _ONE_TASK = re.compile(
     r"|(?:해|봐|려|워|꿔|쳐|켜|게)\s?(?:줘|주세요|주라)[.!~]*$|(?:てください|てほしい(?:です)?)[。！]*$|^(?:请|帮我)[^，。]{2,40}[。！]?$",
     re.IGNORECASE,
 )
+_CODE = re.compile(r"`[^`]*`")
 # Words of scope, of denial and of taste: a sentence with one of them may hold for all that follows.
 _LASTING = re.compile(
     r"\b(?:always|never|every\w*|each|all|any\w*|whenever|from now|in (?:the )?future|going forward|next time|until"
@@ -405,7 +406,8 @@ _LASTING = re.compile(
 
 def is_for_one_task(sentence: str) -> bool:
     """Return whether a sentence that may bind asks for one piece of work, without a word that makes it last."""
-    return _ONE_TASK.search(sentence) is not None and _LASTING.search(sentence) is None
+    asks = _ONE_TASK.search(sentence) is not None or is_particular(sentence)
+    return asks and _LASTING.search(_CODE.sub("", sentence)) is None
 
 
 # A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.

@@ -29,7 +29,7 @@ from perdure.redaction import redact
 INSTRUCTIONS = "The user's standing instructions, word for word:"
 CORRECTIONS = "The user's corrections, word for word:"
 REFUSALS = "Calls the user refused, with the reason in their words:"
-REQUIREMENTS = "Stated with a request that is done, perhaps for that work alone, word for word:"
+REQUIREMENTS = "Stated for work that is done, word for word:"
 REMARKS = "Remarks of the user that may bind, too, word for word:"
 _INSTRUCTION_KINDS: dict[str, InstructionKind] = {
     INSTRUCTIONS: "rule",
@@ -74,7 +74,7 @@ _GOAL_FRAME_CHARS = 40
 _BEGAN = "The conversation began with:"
 _MOST_STEPS = 6
 _MOST_SOLVED = 4
-_LEAST_ANSWER_CHARS = 25
+_LEAST_REMARK_CHARS = 25
 _OUTCOME_CHARS = 200
 _SHORT_OUTCOME_CHARS = 100
 _MOST_WHOLE_OUTCOMES = 3
@@ -393,10 +393,15 @@ def _resolved(state: TaskState, room: int) -> str:
     lines = [
         f"- “{beginning(_ATTACHED.sub('', q.question), 140)}” — {beginning(q.answer, 160)}{address(q.answer_seq)}"
         for q in reversed(state.questions)
-        # A bare "Done." answers nothing.
-        if size_of(q.answer) >= _LEAST_ANSWER_CHARS or q.question.rstrip().endswith(("?", "？"))
+        if q.question.rstrip().endswith(("?", "？")) or _is_discussed(q)
     ]
     return fit_lines(lines, room, newest_last=True)
+
+
+def _is_discussed(remark: AnsweredQuestion) -> bool:
+    """Return whether a remark and the reply to it are more than small talk and "Done."."""
+    is_long = min(size_of(remark.question), size_of(remark.answer)) >= _LEAST_REMARK_CHARS
+    return is_long and not is_small_talk(remark.question)
 
 
 def _files(state: TaskState, room: int) -> str:

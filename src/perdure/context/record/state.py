@@ -41,7 +41,7 @@ from perdure.context.record.task import (
 )
 from perdure.context.summary_check import MARK
 from perdure.context.text import beginning, sentences, tidy
-from perdure.context.user_intent import parse_active_task
+from perdure.context.user_intent import is_directive, parse_active_task
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 
@@ -77,6 +77,7 @@ _SLIGHT_CHARS = 8
 # An item of a plan belongs to a request that has this share of its words.
 _SAME_ITEM_SHARE = 0.5
 _QUESTION = re.compile(r"[?？]\s*$")
+_FENCE = "\n```"
 # A question has this share of the words of an earlier one that it asks again.
 _SAME_QUESTION_SHARE = 0.75
 
@@ -231,7 +232,9 @@ class _StateFold:
             self.answered.pop(request.seq, None)
             is_question = _QUESTION.search(request.own_words) is not None
             changes, steps = self._counts_before
-            is_work = self.work.changes > changes or (not is_question and self.work.steps_taken > steps)
+            # Where no tool edits, the reply itself has the code.
+            has_steps = self.work.steps_taken > steps or _FENCE in entry.message.text
+            is_work = self.work.changes > changes or (not is_question and has_steps)
             self.answered[request.seq] = request, entry, is_work
             if not still_open and not reply.has_more_to_do:
                 self.work.plan.clear()
@@ -281,8 +284,8 @@ class _StateFold:
             if n < len(chosen) - _MOST_QUESTIONS or (not is_work and _is_asked_again(topics[n], topics[n + 1 :])):
                 continue
             is_disputed = request.seq in self.disputed
-            question = beginning(request.own_words, _QUESTION_CHARS)
-            if is_work or not is_disputed:
+            question = beginning(_without_demands(request.own_words), _QUESTION_CHARS)
+            if is_work or (question and not is_disputed):
                 yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq, is_disputed)
 
     def _planned(self) -> tuple[PlanItem, ...]:
@@ -494,6 +497,11 @@ class _WorkFold:
         self._solve([i for i in self._open if self._kinds[i] in _LOOKS or not may_be_open], seq, "")
         self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
         self._change = None
+
+
+def _without_demands(words: str) -> str:
+    """Return what a message asks, without a story in it and without demands: the user's rules are quoted as such."""
+    return " ".join(s for s in sentences(before_fiction(words)) if not is_directive(s))
 
 
 def _is_asked_again(topic: frozenset[str], later: Sequence[frozenset[str]]) -> bool:

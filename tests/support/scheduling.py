@@ -27,6 +27,13 @@ SLOW_S = 0.4
 GC_THRESHOLDS = (50_000, 20, 100)
 # Folders whose tests share something that takes long to make: a server, a browser, the syntax trees of the package.
 FOLDERS = ("tests/browser/", "tests/guards/", "tests/web/")
+# Modules that import the same official clients, which takes a worker two seconds.
+CLIENTS = "tests/official clients"
+_CLIENT_MODULES = (
+    "tests/conformance/test_adapters.py",
+    "tests/providers/test_sdk_client.py",
+    "tests/testing/test_simulator_clients.py",
+)
 
 
 @cache
@@ -46,10 +53,14 @@ def slow_functions() -> frozenset[str]:
 
 def unit_of(test_id: str) -> str:
     """Return the unit a test belongs to."""
-    folder = next((f for f in FOLDERS if test_id.startswith(f)), None)
-    if folder is not None:
-        return folder
-    return test_id if test_id in durations() else test_id.partition("::")[0]
+    return shared_unit_of(test_id) or (test_id if test_id in durations() else test_id.partition("::")[0])
+
+
+def shared_unit_of(test_id: str) -> str | None:
+    """Return the unit of several modules that a test belongs to, if any."""
+    if test_id.startswith(_CLIENT_MODULES):
+        return CLIENTS
+    return next((folder for folder in FOLDERS if test_id.startswith(folder)), None)
 
 
 # A browser or a terminal on a busy machine misses a deadline now and then: such a test may be tried once more.
@@ -134,9 +145,8 @@ class _Stopwatch:
         shared = _modules_with_shared_fixtures(self._seconds)
         for test_id, seconds in self._seconds.items():
             module = test_id.partition("::")[0]
-            folder = next((f for f in FOLDERS if test_id.startswith(f)), None)
             is_alone = seconds >= ALONE_S and module not in shared
-            units[folder or (test_id if is_alone else module)] += seconds
+            units[shared_unit_of(test_id) or (test_id if is_alone else module)] += seconds
         return units
 
 

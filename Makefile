@@ -42,8 +42,8 @@ $(VENV)/.dev: $(VENV)/.user
 run: $(VENV)/.user
 	$(BIN)/perdure chat $(ARGS)
 
-# Half of the suite's time is waiting, so that more workers than cores help.
-PYTEST := $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder
+# Most of the suite's time is waiting: with four workers a quarter of two cores was idle.
+PYTEST := $(BIN)/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder
 
 test: $(VENV)/.dev
 	$(PYTEST) $(ARGS)
@@ -52,7 +52,7 @@ test: $(VENV)/.dev
 FAST := tests/agent tests/commands tests/config tests/context tests/core tests/models tests/plugins \
   tests/prompts tests/providers tests/redaction tests/testing tests/test_app.py tests/test_startup.py
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m 'not soak and not slow' $(FAST) $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder -m 'not soak and not slow' $(FAST) $(ARGS)
 
 # Rewrites tests/durations.txt, by which the longest tests start first.
 durations: $(VENV)/.dev

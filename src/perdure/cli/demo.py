@@ -131,7 +131,7 @@ def _usage_lines(summary: DemoSummary) -> Iterator[str]:
 
 
 def _show_hints(ink: Style, home: Path, project: Path) -> None:
-    """What to do next. A command has a line of its own, to be copied whole."""
+    """Print what to do next. A command has a line of its own, to be copied whole."""
     from perdure.cli.style import break_command, program_name
 
     command = (f"PERDURE_HOME={home}", program_name())

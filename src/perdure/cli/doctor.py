@@ -46,7 +46,7 @@ _WINDOW_SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; `advice` is the next step."""
+    """A check with its result; `advice` is the next step."""
 
     name: str
     state: Literal["ok", "note", "broken"]
@@ -194,7 +194,7 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
 
 
 def _names(loaded: Loaded, store: SessionStore) -> Iterator[Check]:
-    """What a chat would warn about: names in the settings that no tool, plug-in, engine or provider has."""
+    """Check for names in the settings that no tool, plug-in, engine or provider has."""
     try:
         with trial_agent(loaded.settings, home=loaded.home, folder=Path.cwd(), store=store) as agent:
             warnings = list(agent.warnings)
@@ -215,7 +215,7 @@ def _weights(model: str) -> Check:
 
 
 def _answers(endpoint: Endpoint) -> Check:
-    """Asks for the list of models: free, and refused where the key is."""
+    """Request the list of models: it is free, and refused where the key is invalid."""
     try:
         listing = request_listing(endpoint, time_limit_s=_TIMEOUT_S)
     except ConfigError as error:

@@ -104,7 +104,7 @@ def claim_address(host: str, port: int) -> None:
 
 
 def address(host: str, port: int) -> str:
-    """As one would type it; all addresses of a machine are reached by its own name."""
+    """Return the address to open in a browser; a wildcard address becomes the machine's own name."""
     address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{address}:{port}"
 

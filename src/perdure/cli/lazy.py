@@ -17,7 +17,7 @@ _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """Where a command lives (`module:name`), and its line in the list of commands."""
+    """Location of a command (`module:name`), and its line in the list of commands."""
 
     target: str
     summary: str

@@ -121,7 +121,7 @@ def _write_report(path: Path, totals: list[PolicyTotals], results: Iterable[Repl
 
 
 class _LogReader:
-    """Reads the sessions of all logs, and collects what could not be read or is a copy of another session."""
+    """Reader of the sessions of all logs; collects what is unreadable or a copy of another session."""
 
     def __init__(self) -> None:
         # By reason.

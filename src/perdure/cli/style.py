@@ -186,7 +186,7 @@ def _with_shorter_bar(line: str, excess: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Puts escapes around text where colours are wanted."""
+    """Styler of terminal text; without colours it returns the text unchanged."""
 
     is_color: bool
 
@@ -213,5 +213,5 @@ class Style:
 
 
 def diff_colour(line: str, ink: Style) -> Callable[[str], str]:
-    """How a line of a diff is painted: what it adds, removes, or leaves as it is."""
+    """Return the style of a diff line: added, removed or unchanged."""
     return {"+": ink.good, "-": ink.bad, "@": ink.dim}.get(line[:1], str)

@@ -147,7 +147,7 @@ def _end(text: str, node: Node, key: Node) -> int:
 
 
 def _colon(text: str, key: Node) -> int:
-    """Just behind the key's colon."""
+    """Return the position behind the key's colon."""
     behind: int = key.end_mark.index
     return text.index(":", behind) + 1
 
@@ -184,7 +184,7 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _past_comments(text: str, index: int, column: int) -> int:
-    """Behind the comment lines that follow and are indented like the section they are a part of."""
+    """Return the position behind the following comment lines that belong to the same section."""
     position = index
     for line in text[index:].splitlines(keepends=True):
         body = line.lstrip(" ")

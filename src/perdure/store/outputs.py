@@ -48,7 +48,7 @@ class BlobWriter(Protocol):
 
 
 class BlobStore(Protocol):
-    """UTF-8 texts by path."""
+    """Store of UTF-8 texts by path."""
 
     def begin(self, conversation_id: str, name: str) -> BlobWriter: ...
 

@@ -52,7 +52,7 @@ class ChatUser:
 
 
 class ChatCommandContext:
-    """One person at one terminal. The agent is made when it is first needed."""
+    """Command context of a terminal chat; the agent is built when it is first needed."""
 
     # A terminal user has direct access to the database file, so commands show all of it.
     visibility: Visibility = Everyone()

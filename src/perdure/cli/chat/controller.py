@@ -45,7 +45,7 @@ from perdure.tools.permissions import MODE_MEANINGS, MODES
 
 
 def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """One screen, made without touching the network."""
+    """Return the first screen, without network access."""
     endpoint = surface.agent.endpoint
     named = keys_found()
     has_embedded = packaged_weights() is not None and has_runtime()
@@ -185,7 +185,7 @@ class Answer:
 
 
 class ChatController:
-    """One person's chat: its surface, its commands, and the words around them."""
+    """Controller of a chat: its command context, its commands, and the texts around them."""
 
     def __init__(
         self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False, can_copy: bool = False

@@ -95,7 +95,7 @@ class Pastes:
 
 
 class PasteParser(Vt100Parser):
-    """Reads a bracketed paste in time proportional to its length.
+    """Parser of a bracketed paste, in time proportional to its length.
 
     The parser it extends looks through all that was pasted so far with every kilobyte that comes.
     """
@@ -123,7 +123,7 @@ _ENTRY = re.compile(rf"^{_PASTED}(?P<pasted>.*)$|^(?P<lines>\+.*(?:\n\+.*)*)$", 
 
 
 class UnfoldedHistory(FileHistory):
-    """Keeps a line with its pastes in it, so that it means the same tomorrow; the very long ones stay folded."""
+    """Input history that stores a line with its pastes; very long ones stay folded."""
 
     def __init__(self, path: Path, pastes: Pastes) -> None:
         super().__init__(str(path))
@@ -332,7 +332,7 @@ class EventInbox:
         self._took_text_at_s = float("-inf")
 
     def put(self, item: Event | Work) -> None:
-        """Adds an event or some work; returns at once."""
+        """Add an event or a piece of work to the queue; return at once."""
         # In this order, and the flag cleared before anything is taken: no item is ever left behind.
         self._queue.put(item)
         if not self._is_due:
@@ -340,7 +340,7 @@ class EventInbox:
             self._call(self._empty)
 
     def _empty(self) -> None:
-        """Takes a slice of what waits, and asks to be called again for the rest."""
+        """Process a slice of the queue, and schedule the rest."""
         self._is_due = False
         until_s = time.monotonic() + _SLICE_S
         while len(self._queue):

@@ -23,7 +23,7 @@ class MarkdownBlock:
 
 
 class Blocks:
-    """Takes text as it comes; gives blocks as they are finished. Joined, their sources are the text."""
+    """Splitter of streamed text into finished blocks; joined, their sources are the text."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

@@ -97,7 +97,7 @@ class PlainScreen:
 
 
 class PlainQuestions:
-    """Asks on a line of its own and reads the answer there."""
+    """Prompter that asks on a line of its own and reads the answer there."""
 
     def __init__(self, read: Callable[[str], str]) -> None:
         self._read = read
@@ -124,7 +124,7 @@ class PlainMessage:
 
 
 def read_message(prompt: str = "> ") -> PlainMessage:
-    """One message: a line, those a trailing backslash goes on with, and all that a paste brought along with it."""
+    """Read one message: a line, those a trailing backslash continues with, and all that was pasted with it."""
     lines = [input(prompt)]
     while lines[-1].endswith("\\"):
         lines[-1] = lines[-1][:-1]
@@ -145,7 +145,7 @@ _WIDTH = 80
 
 
 class PlainChat:
-    """Ctrl-C stops a turn and keeps the session; twice at the prompt it leaves."""
+    """A chat by plain lines; Ctrl-C stops a turn and keeps the session, and twice at the prompt it leaves."""
 
     def __init__(
         self, desk: ChatController, screen: PlainScreen, *, read: Callable[[], PlainMessage] = read_message
@@ -167,7 +167,7 @@ class PlainChat:
         return 0
 
     def _turn(self) -> bool:
-        """One line read and answered; False when the person leaves."""
+        """Read one line and answer it; return False when the user leaves."""
         try:
             message = self._read()
             return self._answer(message) if message.text.strip() else True

@@ -31,7 +31,7 @@ _ERASE = "\r\x1b[K"
 
 
 class StatusRow:
-    """Shows a turn on a terminal's standard error; `close` leaves only the finished lines. Safe from any thread."""
+    """Progress of a turn on a terminal's standard error; `close` leaves the finished lines. Thread-safe."""
 
     def __init__(
         self,

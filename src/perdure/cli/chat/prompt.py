@@ -146,7 +146,7 @@ class PromptBox:
     # -- what a chat does with it ------------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
-        """Puts finished lines above the prompt, for good."""
+        """Print finished lines above the prompt."""
         if not self.app.is_running:
             self.app.output.write_raw(text)
             self.app.output.flush()
@@ -198,19 +198,19 @@ class PromptBox:
             self.app.loop.call_later(seconds, work)
 
     def hold(self) -> None:
-        """Puts what is being typed aside, for a question to be answered first."""
+        """Set aside what is being typed, so that a question can be answered first."""
         if self._draft is None:
             self._draft = self.buffer.document
             self.buffer.reset()
 
     def release(self) -> None:
-        """Brings back what was put aside."""
+        """Restore what `hold` set aside."""
         if self._draft is not None:
             self.buffer.reset(self._draft)
             self._draft = None
 
     def put_back(self, lines: Sequence[Line]) -> None:
-        """Puts submitted lines in front of what is being typed, to be edited and sent again."""
+        """Insert submitted lines before what is being typed, to be edited and sent again."""
         typed = self.buffer.document if self._draft is None else self._draft
         texts = [*(line.text for line in lines), *([typed.text] if typed.text else [])]
         self._pastes.restore(paste for line in lines for paste in line.pasted)

@@ -27,7 +27,7 @@ class _Row:
 
 
 class QuestionPanel:
-    """One question while it waits for its answer. Turned page by page where it does not fit."""
+    """Display of an open question, in pages where it does not fit."""
 
     def __init__(self, question: PendingQuestion) -> None:
         self.question = question
@@ -42,7 +42,7 @@ class QuestionPanel:
         self._wrapped: tuple[int, list[_Row]] = (0, [])
 
     def turn(self, pages: int) -> None:
-        """Shows a later page, or an earlier one."""
+        """Show a later page, or an earlier one."""
         self._first = max(0, self._first + pages * self._shown_rows)
 
     def lines(self, width: int, rows: int, ink: Style) -> list[str]:
@@ -87,7 +87,7 @@ class QuestionPanel:
         return any(start < row.end and row.start < end for start, end in self._spans)
 
     def _colour(self, row: _Row, ink: Style) -> Callable[[str], str]:
-        """How a row of a diff is painted, by the first character of its line."""
+        """Return the style of a diff row, by the first character of its line."""
         start = self._text.rfind("\n", 0, row.start) + 1
         return diff_colour(self._text[start : start + 2], ink) if self.question.has_diff and start else str
 

@@ -51,7 +51,7 @@ class PendingQuestion:
 
     @property
     def lasting_text(self) -> str:
-        """What stays on the screen: the diff of an edit that was allowed follows with its result."""
+        """Return what stays on the screen: the diff of an approved edit follows with its result."""
         is_granted = self.answer.done() and not self.answer.cancelled() and self.answer.result().lower() in _ANSWERS
         return self.text.partition("\n")[0] if self.has_diff and is_granted else self.text
 

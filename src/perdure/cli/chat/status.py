@@ -21,7 +21,7 @@ _RECENT_CALLS = 10
 
 
 def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """One line naming the model, plus hints for the first message."""
+    """Return a line that names the model, and hints for the first message."""
     endpoint = surface.agent.endpoint
     hint = "/help lists the commands, Alt-Enter makes a new line"
     if surface.needs_model:
@@ -53,7 +53,7 @@ def route_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Who answers where no key is set, and what to expect of it."""
+    """Return which model answers where no key is set, and what to expect of it."""
     endpoint = surface.agent.endpoint
     weights = packaged_weights() if endpoint.provider == EMBEDDED_PROVIDER else None
     if weights is not None and endpoint.model in (DEFAULT_MODEL, weights.stem, str(weights)):

@@ -142,7 +142,7 @@ class ChatApp:
     # -- life --------------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Until the person leaves; the exit code."""
+        """Run until the user leaves; return the exit code."""
         worker = threading.Thread(target=self._work, name="perdure-work", daemon=True)
         started = threading.Event()
 
@@ -200,7 +200,7 @@ class ChatApp:
             self._box.write(text)
 
     async def _tick(self) -> None:
-        """Keeps the clocks of what is going on moving, and stops it where that could not be done at once."""
+        """Redraw the clocks of what is running, and stop it where that could not be done at once."""
         while True:
             await asyncio.sleep(_TICK_S)
             if self._is_stopping and self._is_working and self._desk is not None:

@@ -236,7 +236,7 @@ def _go_remarks(lines: tuple[str, ...]) -> list[str]:
 
 
 def _go_messages(lines: tuple[str, ...]) -> dict[str, list[str]]:
-    """What each test logged, by its name; "" for lines before the first name."""
+    """Return what each test logged, by its name; "" for lines before the first name."""
     messages: dict[str, list[str]] = {}
     current = messages.setdefault("", [])
     for line in lines:

@@ -158,7 +158,7 @@ def is_definition(line: str) -> bool:
 
 
 def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
-    """One line for both sides: the first definition, or the first telling line, of each."""
+    """Return one line for both sides of an edit: the first definition, or the first telling line, of each."""
     old, new = _telling(removed), _telling(added)
     if not added:
         return f"− {one_line(old, 90)}" if old else "no change"

@@ -95,7 +95,7 @@ _GH_DONE = re.compile(r"^([✓X!] .+)$", re.M)
 
 
 def read_git(line: ShellLine, view: OutputView) -> CallFinding | None:
-    """What the git and gh commands of a line came to; None where nothing was recognised."""
+    """Return what the git and gh commands of a line came to; None where nothing was recognised."""
     commands = [c for c in line.commands if c.kind == "git"]
     findings = [
         f for c in commands if c.program in ("gh", "hub", "glab") and (f := _read_hub(c, line, view)) is not None

@@ -155,7 +155,7 @@ def _describe_shell(name: str, kind: CallKind, arguments: Mapping[str, Any], res
 
 
 def _code_label(code: str) -> str:
-    """What a program is for: its comments, its definitions and its last statements."""
+    """Return what a program is for: its comments, its definitions and its last statements."""
     lines = [x.strip() for x in code[:20_000].split("\n") if x.strip() and not x.startswith(("import ", "from "))]
     remarks = [x.lstrip("# ").strip('"') for x in lines if x.startswith(("# ", '"""'))]
     names = [x.rstrip(":") for x in lines if x.startswith(("def ", "class ", "async def ", "function "))]
@@ -407,7 +407,7 @@ def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], 
 
 
 def _delegated(arguments: Mapping[str, Any]) -> str:
-    """What another agent was asked to do."""
+    """Return what another agent was asked to do."""
     tasks = arguments.get("tasks")
     if isinstance(tasks, list) and tasks:
         names = [

@@ -139,7 +139,7 @@ def merge_model_sections(
 def _mentioned_sources(
     authored: Iterable[str] | None, state: TaskState, passages: PassageWords
 ) -> GroundingSources | None:
-    """What user and assistant wrote, and the assistant's plan and commits."""
+    """Return what user and assistant wrote, and the assistant's plan and commits."""
     if authored is None:
         return None
     texts = [*authored, *(i.text for i in state.plan), *(c.commit.title for c in state.commits)]
@@ -226,7 +226,7 @@ class _ProseCheck:
         return not why
 
     def _directive(self, section: str, line: str) -> str:
-        """Why a line may not stay that demands something of the reader; "" where it may."""
+        """Return why a line that demands something of the reader is dropped; "" where it may stay."""
         plain = _LABEL.sub("", line)
         if is_directive(plain):
             least = _SUPPORTED_SHARE
@@ -238,7 +238,7 @@ class _ProseCheck:
         return "" if share >= least else "a demand that neither user nor assistant wrote"
 
     def _invented(self, section: str, line: str) -> str:
-        """Why a line may not stay that speaks for the user without their words; "" where it may."""
+        """Return why a line that speaks for the user without their words is dropped; "" where it may stay."""
         if self.users is None or (section != "Goal" and section not in _TAKEN_UP):
             return ""
         if _CONSENT.search(line) and self.users.best_share(_CONSENT.sub(" ", line), fewest=0) < _SAME_SHARE:
@@ -259,7 +259,7 @@ class _ProseCheck:
         return sources.mentions(line) or _is_joint(line, sources)
 
     def _contradiction(self, section: str, line: str) -> str:
-        """What the state proves against a line; "" where nothing does."""
+        """Return what the state proves against a line; "" where nothing does."""
         if section in ("Active State", "In Progress"):
             return _wrong_state(line, self.state)
         if section == "Blocked":

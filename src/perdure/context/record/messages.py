@@ -27,7 +27,7 @@ _BARE_CHARS = 12
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What one message states."""
+    """The content of a message as passages to choose from, with its speaker."""
 
     speaker: Speaker
     passages: tuple[Passage, ...]
@@ -171,7 +171,7 @@ def _typed_long(text: str, own: str) -> Iterator[Passage]:
 
 
 def _wrapped(text: str) -> Statement | None:
-    """A message written by a program in the user's name: a command, its output, the report of a task."""
+    """Return the statement of a message that a program wrote in the user's name (a command, a report); else None."""
     if command := _COMMAND.search(text):
         arguments = _COMMAND_ARGUMENTS.search(text)
         words = arguments[1].strip() if arguments else ""

@@ -100,7 +100,7 @@ class PassageFrequency:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a stretch states and does, in order, without a budget."""
+    """Statements and calls of a stretch in order, before a budget chooses among them."""
 
     moments: Sequence[Moment]
     root: str

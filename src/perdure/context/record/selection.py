@@ -45,7 +45,7 @@ def score(worth: float, size: int) -> float:
 
 
 def age_factor(distance: float, half_life: float) -> float:
-    """How much text at a distance from the end counts: 1 at the end, falling slowly like a power of the distance."""
+    """Return the weight of text by its distance from the end: 1 at the end, falling like a power of it."""
     return 1.0 / math.sqrt(1.0 + distance / half_life)
 
 
@@ -89,7 +89,7 @@ def choose(options: Options, budget: int, order: Sequence[int] | None = None) ->
 
 
 def _untaken(needs: Sequence[int], index: int, chosen: set[int]) -> list[int]:
-    """An option and those it needs, as far as they are not taken yet."""
+    """Return an option and those it needs, as far as they are not chosen yet."""
     chain = []
     while index >= 0 and index not in chosen:
         chain.append(index)

@@ -42,7 +42,7 @@ class TestRun:
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """What a call changed or showed about the state of the work; empty where nothing of the kind was seen."""
+    """Facts about the state of the work that a call changed or showed; empty where there are none."""
 
     folder: str = ""
     branch: str = ""
@@ -85,7 +85,7 @@ class RepeatableCall:
 
 @dataclass(frozen=True, slots=True)
 class CallLine:
-    """One tool call and its result, as the record tells them."""
+    """A tool call and its result, as the record describes them."""
 
     kind: CallKind
     name: str
@@ -473,7 +473,7 @@ class AnsweredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """What is true of the task at the end of the log; lists are in the order of the log."""
+    """State of the task at the end of the log; lists are in the order of the log."""
 
     requests: tuple[UserRequest, ...] = ()
     # Positions of messages that take back what was under way without naming it.

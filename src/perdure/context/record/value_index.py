@@ -117,7 +117,7 @@ class _Labels:
         return _STATED
 
     def named(self, value: str) -> str:
-        """A number with the name of the argument that it was passed as: alone it could be anything."""
+        """Return a number with the name of the argument it was passed as: alone it could be anything."""
         if not value.lstrip("-+").isdigit() or (at := self._use.weights.calls.last.get(value)) is None:
             return value
         arguments = (call.parsed_arguments() or {} for call in self._use.messages[at].message.tool_calls)

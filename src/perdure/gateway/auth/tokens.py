@@ -205,7 +205,7 @@ class TokenAuthenticator:
 
 
 class ProcessTokenAuthenticator:
-    """Authenticates with one token that is valid as long as this process: `perdure serve`."""
+    """Authenticator of `perdure serve`: one token, valid as long as this process."""
 
     is_fresh = True
 

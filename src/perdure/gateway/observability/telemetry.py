@@ -33,7 +33,7 @@ _GATEWAY_EVENTS = (CommandAnswered, QuestionAsked, QuestionClosed, ContextUsageC
 
 
 class SpanObserver:
-    """Traces turns."""
+    """Observer that traces turns as OpenTelemetry spans."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

@@ -223,6 +223,18 @@ def test_an_allow_rule_covers_a_command_only_where_it_covers_every_part(tmp_path
     assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["a"]
 
 
+def test_an_allow_rule_for_a_program_does_not_cover_variables_that_decide_its_target(tmp_path: Path) -> None:
+    approver = CountingApprover("no")
+    run = _guarded(tmp_path, _with_rules(allow=("terminal(python3 *)",)), approver)
+    run("terminal", command="python3 backfill.py --stage prod")
+    assert approver.requests == []
+    run("terminal", command="STAGE=prod python3 backfill.py")
+    assert len(approver.requests) == 1
+    run = _guarded(tmp_path, _with_rules(allow=("terminal(python3 *)", "terminal(export STAGE=*)")), approver)
+    run("terminal", command="STAGE=prod python3 backfill.py")
+    assert len(approver.requests) == 1
+
+
 def test_an_ask_rule_beats_an_allow_rule_and_is_asked_every_time(tmp_path: Path) -> None:
     approver = CountingApprover("always")
     run = _guarded(tmp_path, _with_rules("all", allow=("terminal",), ask=("terminal(touch *)",)), approver)

@@ -118,3 +118,28 @@ def test_judging_takes_linear_time(unit: str) -> None:
     start = time.process_time()
     is_about("\n".join([text[:40_000], *INVENTED["another project"].splitlines()]), text)
     assert time.process_time() - start < 3.0
+
+
+SAME_PROJECT = """## Goal
+Deploy wren-api by a workflow on each push to main, and run the migrations before the deploy.
+## Completed Actions
+1. EDIT .github/workflows/nightly.yml: the app is wren-api-staging (51bd9f2), run 8790011 failed after 312 seconds.
+2. EDIT scripts/rollback_release.py so that a failed health check on /livez switches the traffic back.
+3. RUN python manage.py migrate: migration 0187_ledger_index took 96.4 seconds on the production database.
+4. ASK the user for FLY_ORG_SLUG; it is wren-eu-2.
+## Remaining Work
+Raise the timeout_minutes of the workflow to 25 and delete the app wren-api-old3."""
+
+
+def test_a_summary_of_another_session_of_the_project_is_told_by_its_values() -> None:
+    assert not is_about(SAME_PROJECT, DEPLOYMENT)
+    source = SAME_PROJECT.replace("## ", "USER: ").replace("EDIT", "ASSISTANT: I changed")
+    assert is_about(SAME_PROJECT, source)
+
+
+def test_values_that_a_summary_computes_are_allowed() -> None:
+    computed = TRUE["in the same language"][0] + (
+        "\n## Critical Context\nTwo of 2 runs (8812734, 8812790) took 74 and 12 seconds, 86s in all, on 2024-05-02,"
+        "\nwith .github/workflows/deploy.yml, fly.toml, manage.py and FLY_API_TOKEN; 77ab01e is pushed; 100% done."
+    )
+    assert is_about(computed, DEPLOYMENT)

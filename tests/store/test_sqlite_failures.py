@@ -357,6 +357,7 @@ MISHAPS = {
     "moved": lambda path: path.rename(path.with_name("moved.db")),
     "folder gone": lambda path: shutil.rmtree(path.parent),
     "replaced": lambda path: (remove_all(path), filled(path)),
+    "emptied": lambda path: path.write_bytes(b""),
     "wal deleted": lambda path: path.with_name(f"{path.name}-wal").unlink(),
 }
 

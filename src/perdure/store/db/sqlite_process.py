@@ -26,13 +26,18 @@ class OpenFile:
         self._path = path
         self._wal_path = path.with_name(f"{path.name}-wal")
         self._database = _identity(path)
+        self._has_pages = False
         # Set at the first commit; from then on the WAL exists as long as the database is open.
         self._wal: _Identity | None = None
 
     @property
     def is_in_place(self) -> bool:
-        if _identity(self._path) != self._database:
+        database = _stat(self._path)
+        if database is None or (database.st_dev, database.st_ino) != self._database:
             return False
+        if database.st_size == 0 and self._has_pages:  # emptied by another program
+            return False
+        self._has_pages = database.st_size > 0
         wal = _identity(self._wal_path)
         if self._wal is None:
             self._wal = wal
@@ -71,11 +76,15 @@ def require_descriptors(path: Path, count: int) -> None:
 
 
 def _identity(path: Path) -> _Identity | None:
+    stat = _stat(path)
+    return (stat.st_dev, stat.st_ino) if stat is not None else None
+
+
+def _stat(path: Path) -> os.stat_result | None:
     try:
-        stat = path.stat()
+        return path.stat()
     except OSError:
         return None
-    return stat.st_dev, stat.st_ino
 
 
 # A thread may wait longer inside SQLite, for another process's lock; it holds no global mutex meanwhile.

@@ -21,6 +21,8 @@ PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
     "rkJggg=="
 )
+# What the summary has from the conversation.
+FILES = "src/payments/lease.py, config/leases.yaml (LEASE_TTL_MS, 30000)"
 SUMMARY = """## Active Task
 User asked: "Why do workers lose their lease?"
 ## Goal
@@ -83,14 +85,14 @@ class Script:
         if self.faults:
             return self.faults.pop(0)
         if messages[-1]["role"] == "tool":
-            return Say(f"Seen. {EVIL} The value is 54321.", thinking="It must be the lease. " * 20 + EVIL)
+            return Say(f"Seen. {EVIL} The value is 54321. {FILES}", thinking="It must be the lease. " * 20 + EVIL)
         if "read" in newest:
             number = sum(m["role"] == "user" for m in messages)
             calls = tuple(Call("read_log", {"path": f"logs/worker-{n}.log"}) for n in (number, number + 3))
             return Say("Let me look.", thinking="Which log?", calls=calls)
         if "dump" in newest:
             return Say("", calls=(Call("dump_table", {"query": f"SELECT * FROM invoices -- {EVIL}"}),))
-        return Say(f"**Noted.** `{EVIL}` 明白了，端口是 54321。")
+        return Say(f"**Noted.** `{EVIL}` 明白了，端口是 54321。{FILES}")
 
 
 def tell(store: SessionStore, home: Path, *, turns: int = 24, others: int = 60) -> Story:

@@ -68,7 +68,7 @@ _TASK_ENDED = re.compile(r"\bstatus\W{1,3}(?:completed?|done|cancell?ed|deleted|
 # Commands that look and change nothing: their failure blocks nothing.
 _LOOKS = frozenset(("read", "search", "web"))
 _CHANGES = frozenset(("edit", "write", "delete"))
-_MOST_QUESTIONS = 20
+_MOST_QUESTIONS = 10
 _QUESTION_CHARS = 220
 _MOST_CHANGED = 4
 # Line numbers behind a path.

@@ -36,7 +36,7 @@ Never touch production; 部署之前先跑测试。
 ## Active State
 The database listens on port 54321; LEASE_TTL_MS is 30000.
 ## Key Decisions
-Renew at a third of LEASE_TTL_MS, kept in config/leases.yaml.
+Renew at a third of LEASE_TTL_MS, kept in config/leases.yaml; the database stays on port 54321.
 ## Relevant Files
 - src/payments/lease.py
 - logs/worker-3.log

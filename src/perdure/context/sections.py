@@ -114,8 +114,15 @@ _LEAST_FIRST = (
     "Constraints & Preferences",
     "Active Task",
 )
-# Minor sections are reduced to their minimum before the others, and emptied before those are.
-_PASSES = ((_LEAST_FIRST[:5], 0.4), (_LEAST_FIRST[:5], 0.3), (_LEAST_FIRST[:10], 0.4), (_LEAST_FIRST, 0.0))
+# Minor sections are reduced to their minimum before the others, and emptied before those are. Answers, which the record
+# has as well, go before a line of the state does.
+_PASSES = (
+    (_LEAST_FIRST[:5], 0.4),
+    (_LEAST_FIRST[:5], 0.3),
+    (_LEAST_FIRST[:1], 0.0),
+    (_LEAST_FIRST[:10], 0.4),
+    (_LEAST_FIRST, 0.0),
+)
 # A section larger than this share of all is shortened before the others.
 _MOST_SHARE = 0.75
 # Newest lines are last here, so the first are dropped first.

@@ -316,7 +316,7 @@ def _active_state(state: TaskState, room: int) -> str:
         what = "Last tests" if state.tests.is_suite else "Last build or check"
         since = state.tests.changed_since
         later = f"; not run since {', '.join(since)} changed" if since else ""
-        lines.append(f"- {what}: {describe_tests(state.tests)}{later}{address(state.tests.seq)}")
+        lines.append(f"- {what}: {describe_tests(state.tests, room // 2)}{later}{address(state.tests.seq)}")
     lines += [f"- Running: {beginning(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
     return fit_lines(lines, room)
 
@@ -337,11 +337,15 @@ def push_status(state: TaskState) -> str:
     return "the last push succeeded" if state.is_pushed else "the last push was rejected"
 
 
-def describe_tests(report: LastTestRun) -> str:
+def describe_tests(report: LastTestRun, room: int | None = None) -> str:
+    """Tell the totals of a run and its first failures, as many as there is room for, at least one."""
     run = report.run
     counts = [f"{n} {word}" for n, word in ((run.passed, "passed"), (run.failed, "failed")) if n is not None]
     totals = ", ".join(counts) if run.passed is not None or run.failed else "succeeded" if report.is_ok else "failed"
-    failures = f"; failing: {'; '.join(beginning(f, 120) for f in run.failures[:4])}" if run.failures else ""
+    named = [beginning(failure, 120) for failure in run.failures[:4]]
+    while len(named) > 1 and room is not None and sum(map(len, named)) > room:
+        named.pop()
+    failures = f"; failing: {'; '.join(named)}" if named else ""
     command = f"`{beginning(tidy(report.target), _COMMAND_CHARS)}` → " if report.target else ""
     return f"{command}{totals}{failures}"
 

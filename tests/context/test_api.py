@@ -415,3 +415,14 @@ def test_a_topic_of_any_kind_is_told_to_the_summariser() -> None:
     ask = Scripted(GOOD)
     perdure.compress(working_session(30), context_length=32_000, summarize=ask, focus_topic=404)  # type: ignore[arg-type]  # a slip
     assert "404" in ask.prompts[0]
+
+
+@pytest.mark.parametrize("turns", [3, 4, 6])
+def test_a_short_conversation_becomes_shorter(turns: int) -> None:
+    messages = []
+    for n in range(turns):
+        messages.append({"role": "user", "content": f"Note {n}: " + "the quay is wet. " * 100})
+        messages.append({"role": "assistant", "content": "Noted."})
+    report = perdure.compress(messages, context_length=8_000)
+    assert report.outcome == "digest"
+    assert report.after_tokens < 0.9 * report.before_tokens

@@ -777,3 +777,12 @@ def test_a_quiet_commit_has_the_hash_that_the_log_shows_beside_its_title() -> No
     )
     assert line.facts.commit is not None
     assert line.facts.commit.hash == "18196cd"
+
+
+def test_lines_of_a_log_with_their_file_and_line_are_no_failed_check() -> None:
+    log = "\n".join(f"logs/worker.log:{n}: worker-3 step {n} took {n * 3} ms" for n in range(60))
+    line = describe("read_log", log, path="logs/worker.log")
+    assert line.facts.tests is None
+    assert "FAILED" not in line.line
+    broken = log + "\nsrc/lease.go:14: undefined: renewAt"
+    assert describe("build_project", broken, path=".").facts.tests is not None

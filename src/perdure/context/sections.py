@@ -393,6 +393,8 @@ class Shares:
     is_short: bool = False
     # How much of what it covers is a dialogue, 0 to 1.
     dialogue: float = 0.0
+    # The most that the record may take with the room that short sections leave; it must stay shorter than the messages.
+    record_max_tokens: int | None = None
 
     @property
     def code_chars(self) -> int:
@@ -431,15 +433,16 @@ def share_out(
     summary_tokens = min(summary_cap_tokens, max(summary_min_tokens, int(middle_tokens * summary_ratio)))
     longer = int(record_tokens * (1 + (_DIALOGUE_RECORD - 1) * dialogue))
     record_tokens = max(record_tokens, min(longer, record_max_tokens or longer))
-    record = min(record_tokens, int(middle_tokens * _LARGEST_RECORD_SHARE))
+    largest = int(middle_tokens * _LARGEST_RECORD_SHARE)
+    record = min(record_tokens, largest)
     if whole_tokens is not None:
         summary_tokens = min(summary_tokens, whole_tokens)
         record = min(record, whole_tokens)
     if whole_chars is not None:
         total = max(1, int(whole_chars / CHARS_PER_TOKEN))
         summary_tokens = min(summary_tokens, max(1, int(total * _SECTIONS_SHARE)))
-        record = total
-    return Shares(summary_tokens, record, whole_tokens, whole_chars, is_short, dialogue)
+        record = largest = total
+    return Shares(summary_tokens, record, whole_tokens, whole_chars, is_short, dialogue, largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,7 +519,10 @@ def _room(handoff: Handoff, shares: Shares) -> int:
     part = _SHORT_SECTIONS + (_SHORT_SECTIONS_IN_DIALOGUE - _SHORT_SECTIONS) * shares.dialogue
     spare = int(unused * (part if unused > 0 else _LONG_SECTIONS))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
-    room = int(max(least, shares.record_tokens + spare) * CHARS_PER_TOKEN)
+    most = shares.record_tokens + spare
+    if shares.record_max_tokens is not None:
+        most = min(most, shares.record_max_tokens)
+    room = int(max(least, most) * CHARS_PER_TOKEN)
     text = render(handoff, is_short=shares.is_short)
     if shares.whole_chars is not None:
         room = min(room, shares.whole_chars - len(text) - 24)

@@ -44,6 +44,13 @@ _GO_SAYS = re.compile(
     r"timed? ?out|trace)"
 )
 
+# What a compiler or linter says of a line, whatever its language.
+_COMPLAINS = re.compile(
+    r"(?i)error|warn|fail|expect|undefined|undeclared|unused|unresolved|unknown|unreachable|invalid|illegal|missing|"
+    r"mismatch|incompatible|redeclared|redefin|duplicate|deprecated|syntax|cannot|can't|could not|not |no |must|should|"
+    r"does ?n't|is ?n't|has no|too (?:many|few|long)|assert|panic|exception|shadow|\b[A-Z]{1,4}\d{3,5}\b"
+)
+
 _CARGO_TOTAL = re.compile(r"^test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed", re.M)
 _CARGO_FAIL = re.compile(r"^test (\S+)(?: - .*?)? \.\.\. FAILED", re.M)
 _CARGO_PANIC = re.compile(r"^thread '([^']+)'.{0,30} panicked at (?:'(.*)', )?(\S+:\d+):\d+", re.M)
@@ -477,6 +484,9 @@ _GOOD_TOTAL = re.compile(
 def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
     """The errors of a build; with `is_strict` only lines with file:line count, for commands that may not be builds."""
     errors = _errors(view, is_strict=is_strict)
+    if is_strict and not view.exit_code and not any(map(_COMPLAINS.search, errors)):
+        # Lines of a log or of a search, with the file and line they are from.
+        errors = []
     totals = [m[1].strip() for m in _TOTAL.finditer(view.text)]
     if view.exit_code == 0:
         errors = [e for e in errors if "error" in e.lower() or not totals]

@@ -87,18 +87,36 @@ def test_a_chat_of_another_folder_is_gone_on_with_after_saying_so_and_never_by_a
         resumed = find_resumption({}, None, is_continued=True)
         assert resumed.session_id == first
         assert resumed.notes == (
-            f"No chat was in this folder yet: this is the newest one, of {one}. /new begins another.",
+            f"No chat was in this folder yet: this is the newest one, of {one}. Tools work in this folder all the same;"
+            " /new begins another chat.",
         )
         sent = len(sim.requests)
         refused = ask(flags, "-q", "hello", "--continue")
         assert (refused.exit_code, len(sim.requests)) == (2, sent)
         assert f"chat --resume {first} -q" in refused.output
-        # Gone on with here, it is a chat of this folder.
+        # Gone on with here, it stays a chat of its folder.
         surface = ChatCommandContext(flags, session_id=first, notes=resumed.notes)
         _ = surface.agent
         assert surface.resume_notes[:1] == resumed.notes
+        surface.store_choices()
         surface.close()
         surface.store.close()
+        os.chdir(one)
+        assert continued() == first
+
+
+def test_a_chat_whose_last_turn_was_taken_back_is_continued_without_it(folders: tuple[Path, Path]) -> None:
+    with Simulator() as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        first = talk(flags, "keep this")
+        surface = ChatCommandContext(flags, session_id=first)
+        _ = surface.agent
+        all_commands().dispatch(surface, "/undo turn")
+        branch = surface.store.conversations.get(surface.session_id or "").id
+        surface.close()
+        surface.store.close()
+        assert branch != first
+        assert continued() == branch
 
 
 def test_questions_alone_are_no_chat_to_go_on_with(folders: tuple[Path, Path]) -> None:

@@ -135,6 +135,9 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
 def _fork(surface: CommandContext, at: Entry | None) -> str:
     """Continue in a branch that ends before the message `at`."""
     session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
+    if surface.project is not None:
+        # It is a chat of this folder before anything is said in it.
+        surface.store.conversation_state(session.id).set(PROJECT_KEY, surface.project)
     surface.open(session.id)
     return session.conversation_id
 

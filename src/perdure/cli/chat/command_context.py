@@ -236,7 +236,8 @@ class ChatCommandContext:
         if choices != self._stored_choices:
             self._stored_choices = choices
             state = self.store.conversation_state(session_id)
-            state.set(PROJECT_KEY, self.project)
+            if state.get(PROJECT_KEY) is None:  # one that is resumed elsewhere stays with its folder
+                state.set(PROJECT_KEY, self.project)
             state.set(MODE_KEY, self.permissions.mode)
             if self._model_name is not None:
                 state.set(MODEL_KEY, self._model_name)

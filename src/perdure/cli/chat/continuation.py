@@ -76,5 +76,8 @@ def _elsewhere(store: SessionStore, *, is_question: bool) -> Resumption:
             f"there is no chat in this folder yet; the newest is in {folder}:"
             f" `perdure chat --resume {chat.id} -q …` asks there"
         )
-    note = f"No chat was in this folder yet: this is the newest one, of {folder}. /new begins another."
+    note = (
+        f"No chat was in this folder yet: this is the newest one, of {folder}. Tools work in this folder all the same;"
+        " /new begins another chat."
+    )
     return Resumption(chat.id, (note,))

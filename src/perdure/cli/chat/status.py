@@ -119,9 +119,7 @@ def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator
     restored = _RESTORED if surface.has_configured_window else (*_RESTORED, "model.context_length")
     flags = _flags(surface, restored)
     resume = f"chat --resume {conversation_id}"
-    if not variables and not flags:
-        yield f"Go on with it:     {program_name()} {resume}"
-        return
+    # On a line of its own, which a narrow terminal does not break.
     yield "Go on with it:"
     yield from break_command((*variables, program_name(), *flags, resume), _COMMAND_WIDTH)
 

@@ -21,7 +21,7 @@ FORKING = """
         try:
             store.create()
         except StoreError as error:
-            print(error)
+            print(error, flush=True)
         os._exit(0)
     os.wait()
     print("parent:", store.create().began_by)

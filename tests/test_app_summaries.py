@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from perdure import Agent
 from perdure.providers.routes import EndpointChain
+from perdure.store import open_store
 from perdure.testing.simulator import Fail, Say, ScriptRequest, Simulator
 from support.summarisers import GOOD
 
@@ -154,3 +156,25 @@ def test_a_main_model_whose_own_summary_was_refused_is_not_asked_twice(tmp_path:
         assert report.outcome == "digest"
         assert "refused" in report.message
         assert len(summaries_of(sim)) == 1
+
+
+def test_a_summary_that_is_under_way_when_the_agent_is_closed_is_in_the_ledger(tmp_path: Path) -> None:
+    def reply(asked: ScriptRequest) -> Say:
+        return Say("late", delay_s=20) if is_summary(asked) else Say("reply " + "word " * 400)
+
+    with Simulator(window=WINDOW, script=reply) as sim:
+        settings = {"model": {"context_length": WINDOW}}
+        agent = Agent("m", "custom", base_url=sim.base_url, store=tmp_path / "p.db", tools=(), settings=settings)
+        for n in range(12):
+            agent.chat(f"question {n} " + "blah " * 300)
+            give_up = time.monotonic() + 1
+            while not summaries_of(sim) and n >= 6 and time.monotonic() < give_up:
+                time.sleep(0.02)
+            if summaries_of(sim):
+                break
+        agent.close()
+        sent = len(sim.requests)
+        assert len(summaries_of(sim)) == 1
+    with closing(open_store(tmp_path / "p.db")) as store:
+        conversation = store.conversations.list().conversations[0]
+        assert store.ledger.totals(conversation.tip_session_id).calls == sent

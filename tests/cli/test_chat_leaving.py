@@ -145,6 +145,19 @@ def test_in_mid_answer_the_chat_is_left_at_once_and_the_terminal_set_right(
     assert "Go on with it:" in chat.shown
 
 
+def test_what_waits_behind_an_answer_is_not_sent_after_leaving(chats: list[Chat], home: Path) -> None:
+    with Simulator(script=[Say("late", delay_s=30), Say("never asked")]) as sim:
+        chat = started(chats, home, sim, "chat")
+        chat.type("go\r")
+        chat.see("thinking")
+        chat.type("the second message\r")
+        chat.see("then: the second message")
+        chat.type("\x04")
+        assert chat.status() == 0
+        assert not any("the second message" in str(request.body) for request in sim.requests)
+    assert "Not sent: the second message" in chat.shown
+
+
 def test_a_closed_window_ends_the_chat_and_what_its_tools_started(chats: list[Chat], home: Path) -> None:
     marker = f"8{os.getpid()}3"
     with Simulator(script=[Say(calls=(Call("terminal", {"command": f"sleep {marker}"}),))]) as sim:

@@ -426,3 +426,14 @@ def test_a_short_conversation_becomes_shorter(turns: int) -> None:
     report = perdure.compress(messages, context_length=8_000)
     assert report.outcome == "digest"
     assert report.after_tokens < 0.9 * report.before_tokens
+
+
+@pytest.mark.parametrize("turns", range(10, 34, 3))
+def test_a_requested_compaction_works_at_any_fill_level(turns: int) -> None:
+    messages = []
+    for n in range(turns):
+        messages.append({"role": "user", "content": f"question {n} about the harbour: " + f"pier {n} " * 60})
+        messages.append({"role": "assistant", "content": f"answer {n}: " + f"the tide at gate {n} is low " * 80})
+    report = perdure.compress(messages, context_length=128_000)
+    assert report.outcome == "digest", report.message
+    assert report.after_tokens < 0.8 * report.before_tokens

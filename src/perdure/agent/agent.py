@@ -223,6 +223,9 @@ class ConversationAgent:
     def close(self) -> None:
         """End the conversation for the engine and close its tools; leaves the store open."""
         if self._conversation is not None:
+            # A summary that is under way is billed: its call is stored before the store may close.
+            if (preparation := self._conversation.gate.forget_preparation()) is not None:
+                self._runner.wait_for(preparation)
             self._conversation.live.flush()
             self._wanted_id = self._conversation.live.id
             self._parts.engine.on_session_end(self._wanted_id)

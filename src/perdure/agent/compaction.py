@@ -303,15 +303,13 @@ class Background:
     ) -> None:
         self._engine = engine
         self._run = run
-        # Called in a worker thread once a preparation has ended, however it ended.
+        # Called in a worker thread: once a preparation has ended, however it ended, and when it begins, for its topic.
         self._on_end = on_end
-        # Called in a worker thread when a preparation begins: the topic to keep in detail, if any.
         self._focus = focus
         self._current: _Preparation | None = None
 
     @property
     def is_preparing(self) -> bool:
-        """Whether one is pending."""
         return self._current is not None and not self._current.task.done()
 
     @property
@@ -366,11 +364,13 @@ class Background:
             await asyncio.wait([self._current.task], timeout=timeout_s)
         return self.is_ready
 
-    def discard(self) -> None:
-        """Cancel the preparation, from any thread: the history or the model has changed."""
+    def discard(self) -> asyncio.Task[Compaction | None] | None:
+        """Cancel the preparation, from any thread: the history or the model has changed. Return it while it ends."""
         job, self._current = self._current, None
-        if job is not None and not job.task.done():
-            job.task.get_loop().call_soon_threadsafe(job.task.cancel)
+        if job is None or job.task.done():
+            return None
+        job.task.get_loop().call_soon_threadsafe(job.task.cancel)
+        return job.task
 
 
 def _with_later(compaction: Compaction, entries: Sequence[Entry], start: int, model: str) -> Compaction:
@@ -452,9 +452,9 @@ class CompactionGate:
         """Wait for a pending background preparation: afterwards its timing cannot affect the next turn."""
         await self._background.wait(_LONGEST_WAIT_S)
 
-    def forget_preparation(self) -> None:
-        """Discard the background preparation after a change of history or model."""
-        self._background.discard()
+    def forget_preparation(self) -> asyncio.Task[Compaction | None] | None:
+        """Discard the background preparation after a change of history or model; return it while it ends."""
+        return self._background.discard()
 
     # -- unread results ----------------------------------------------------------------------------------------------
 

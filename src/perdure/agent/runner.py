@@ -15,6 +15,7 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from perdure.agent.callbacks import Callbacks
@@ -339,6 +340,13 @@ class TurnRunner:
         current = self._current
         if current is not None and current.interrupt() and not self._loop_thread.is_own_thread:
             current.wait(_STOP_TIMEOUT_S)
+
+    def wait_for(self, task: asyncio.Task[Any]) -> None:
+        """Wait for the end of a task of the loop, not for ever, and not on its own event loop."""
+        if self._loop_thread.is_running and not self._loop_thread.is_own_thread:
+            ended = asyncio.run_coroutine_threadsafe(asyncio.wait([task], timeout=_STOP_TIMEOUT_S), task.get_loop())
+            with suppress(concurrent.futures.TimeoutError):
+                ended.result(2 * _STOP_TIMEOUT_S)
 
     def _claim(self, work: Coroutine[Any, Any, Any]) -> TurnCancellation:
         with self._lock:

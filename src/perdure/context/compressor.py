@@ -311,10 +311,12 @@ class ContextCompressor(ContextEngine):
         history = CompactionHistory.read(messages, self._route[0], key=self._handoff_key)
         before = sum(history.tokens)
         boundaries = self._boundaries(history)
-        if not boundaries.has_content and reason in ON_REQUEST and self._has_new_messages(history, boundaries):
-            # Requested at low context usage: scale the tail to the history, or there would be nothing to compact.
-            fresh = history.tokens if boundaries.previous is None else history.tokens[boundaries.previous + 1 :]
-            boundaries = self._boundaries(history, tail_tokens=int(sum(fresh) * self._settings.target_ratio))
+        if reason in ON_REQUEST and self._has_new_messages(history, boundaries):
+            # Requested at low context usage: scale the tail to the history, or there would be little to compact.
+            start = 0 if boundaries.previous is None else boundaries.previous + 1
+            fresh, covered = sum(history.tokens[start:]), sum(history.tokens[start : boundaries.tail_start])
+            if not boundaries.has_content or covered < fresh / 2:
+                boundaries = self._boundaries(history, tail_tokens=int(fresh * self._settings.target_ratio))
         rewrite = self._rewrite_source(history, boundaries, focus_topic) if reason in ON_REQUEST else None
         if not boundaries.has_content and rewrite is None:
             why = "There is nothing to compact: no messages lie between the first and the last ones that are kept."

@@ -156,9 +156,11 @@ class ChatApp:
         sys.setswitchinterval(_SWITCH_S)
         with logged_to(self._log_file):
             asyncio.run(self._until_left())
+        unsent = self._take_queued()
         self._lines.put(None)
         if started.is_set():
             self._finish(worker)
+        self._say(self._page(f"Not sent: {line.text}" for line in unsent))
         if self._failure:
             self._say(self._failure + "\n")
         return 1 if self._failure else 128 + self._signal if self._signal else 0
@@ -343,12 +345,17 @@ class ChatApp:
         if self._desk is not None:
             self._is_stopping = not self._desk.interrupt()
 
-    def _recall_waiting(self) -> None:
-        queued: list[Line | None] = []
+    def _take_queued(self) -> list[Line]:
+        """Take the lines out of the queue that the working thread has not begun."""
+        queued: list[Line] = []
         with contextlib.suppress(queue.Empty):
-            while True:
-                queued.append(self._lines.get_nowait())
-        recalled = [line for line in queued if line is not None and line in self._waiting]
+            while (line := self._lines.get_nowait()) is not None:
+                queued.append(line)
+        return queued
+
+    def _recall_waiting(self) -> None:
+        queued = self._take_queued()
+        recalled = [line for line in queued if line in self._waiting]
         for line in queued:
             if line not in recalled:  # shown as sent already
                 self._lines.put(line)

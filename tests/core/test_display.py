@@ -17,6 +17,7 @@ from perdure.core.messages import ToolCall
         ("r\u200bm\u00a0-rf\u2060", "r<U+200B>m<U+00A0>-rf<U+2060>"),
         ("\x1b[31m\x9b\r\x07\x7f", "<U+001B>[31m<U+009B><U+000D><U+0007><U+007F>"),
         ("tag\U000e0041 filler\u3164 soft\u00ad", "tag<U+E0041> filler<U+3164> soft<U+00AD>"),
+        ("r\u034fm\u180b\u180c\u180d\u180f", "r<U+034F>m<U+180B><U+180C><U+180D><U+180F>"),
         ("line\u2028sep \ud800 \ue000", "line<U+2028>sep <U+D800> <U+E000>"),
     ],
 )

@@ -19,7 +19,7 @@ from perdure.core.ports import SearchHit, SearchReport
 # Control, format, surrogate, private-use and unassigned characters; every separator but the plain space.
 _ODD_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 # Letters and symbols that are drawn as nothing at all.
-_BLANK = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _PLAIN = re.compile(r"[\t\n\x20-\x7e]*")
 # What can steer a terminal or turn the direction of a text, as opposed to what is merely invisible.
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -60,7 +60,7 @@ def call_target(call: ToolCall, *, max_chars: int) -> str:
     arguments = call.parsed_arguments() or {}
     value = next((v for k in _TARGET_KEYS if isinstance(v := arguments.get(k), str) and v.strip()), "")
     # Bounded before it is normalized: an argument may hold a whole file.
-    line = " ".join(clean(value[: 4 * max_chars]).split())
+    line = escape_invisible(" ".join(clean(value[: 4 * max_chars]).split()))
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 

@@ -571,5 +571,5 @@ def _clear_by_rows(output: Output) -> Output:
     def erase_down() -> None:
         output.write_raw(_SAVE_CURSOR + _CLEAR_ROW * output.get_size().rows + _RESTORE_CURSOR)
 
-    output.erase_down = erase_down  # type: ignore[method-assign]
+    output.erase_down = erase_down  # type: ignore[method-assign]  # of this one output only
     return output

@@ -174,11 +174,11 @@ def test_a_window_that_nobody_stated_is_shown_as_assumed() -> None:
 
 def test_a_hit_without_a_marked_word_says_why_it_is_listed() -> None:
     hit = SearchHit("c_1", "s_1", "s_1", "m:2", "user", 0, "the harbour")
-    assert hit_lines([hit])[0].endswith("(no title)\n    the harbour  [similar in meaning]")
+    assert hit_lines([hit])[1:] == ["    (no title)", "    the harbour  [similar in meaning]"]
     elsewhere = replace(hit, matched=("port",))
-    assert hit_lines([elsewhere])[0].endswith("the harbour  [port in another part of it]")
+    assert hit_lines([elsewhere])[-1].endswith("the harbour  [port in another part of it]")
     marked = replace(hit, snippet="the «port»", marks=((4, 8),))
-    assert hit_lines([marked])[0].endswith("the «port»")
+    assert hit_lines([marked])[-1].endswith("the «port»")
 
 
 @pytest.mark.parametrize("group", ["config", "sessions", "permissions", "approvals", "schedule"])

@@ -237,9 +237,9 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(chat_surf
 
 @pytest.mark.spec("I5")
 def test_a_find_in_another_conversation_is_opened_there(chat_surface: FakeSurface) -> None:
+    chat_surface.do("/new")
     found = chat_surface.do("/search 8003").text
     conversation, address = found.split()[0].split("/")
-    chat_surface.do("/new")
     assert chat_surface.do(f"/expand {address}").text == "Nothing has been said yet."
     assert "The port is 8003" in chat_surface.do(f"/expand {conversation} {address}").text
     assert "The port is 8003" in chat_surface.do(f"/expand {conversation}/{address}").text

@@ -106,7 +106,32 @@ def test_only_the_files_can_be_put_back_and_twice_does_nothing(project: Open) ->
         assert "deleted" in chat.do("/undo files").text
         assert chat.read("a.py") is None
         assert chat.questions == ["write it"]
-        assert "No file had to be put back." in chat.do("/undo files").text
+        assert "No file had to be put back: what the last turn changed" in chat.do("/undo files").text
+
+
+def test_every_undo_says_what_can_be_undone_next(project: Open) -> None:
+    script = [
+        Say(calls=(_write("a.py", "1"),)),
+        "One.",
+        "Two.",
+        Say(calls=(_write("b.py", "2"),)),
+        "Three.",
+    ]
+    with project(*script) as chat:
+        for question in ("write a", "only talk", "write b"):
+            chat.ask(question)
+        first = chat.do("/undo files").text
+        assert "“write a” changed" in first
+        assert "/undo files 3 puts that back, too." in first
+        again = chat.do("/undo files").text
+        assert "/undo files 3" in again, "repeated, it points at the turn before"
+        last = chat.do("/undo files 3").text
+        assert chat.read("a.py") is None
+        assert "/undo files" not in last
+        assert "No file was changed" not in last
+        back = chat.do("/undo turn").text
+        assert "/undo turn again goes back to before “only talk”." in back
+        assert "No file was changed in the last turn." in chat.do("/undo files").text
 
 
 def test_a_file_changed_since_by_something_else_is_not_overwritten_without_asking(project: Open) -> None:

@@ -154,6 +154,36 @@ def test_a_snippet_shows_the_part_that_answers(store: SessionStore) -> None:
     assert "«the»" not in hit.snippet.lower()
 
 
+def test_a_snippet_shows_no_key_of_the_message(store: SessionStore) -> None:
+    key = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0fG" + "hJ3kL6nM9"
+    padding = "We talked about the weather and the garden. " * 12
+    session = store.create(title="Keys")
+    store.append(session.id, [user(f"{padding}Use this key for deployments: {key} and tell nobody. {padding}")])
+    store.append(session.id, [assistant("Stored.")])
+    for query in ("key deployments", "tell nobody", key[8:24]):
+        (hit, *_) = store.search(query, limit=1)
+        shown = f"{hit.snippet} {hit.excerpt} {hit.answer}"
+        assert key[8:] not in shown, query
+        assert key[20:30] not in shown, "nor a piece where the snippet begins or ends inside the key"
+        assert "[REDACTED]" in hit.snippet, query
+        assert all(hit.excerpt[start:end].strip() for start, end in hit.marks)
+    assert key in store.open("m:1", conversation_id=session.id).text, "what is opened is as it was said"
+
+
+def test_the_newest_question_of_the_conversation_that_asks_comes_last(store: SessionStore, clock: FakeClock) -> None:
+    old = store.create(title="Plans")
+    store.append(old.id, [user("The greenhouse is 420 euros, paid in March."), assistant("Noted: greenhouse, 420.")])
+    clock.pass_ms(1_000)
+    here = store.create(title="Today")
+    store.append(here.id, [user("greenhouse"), assistant("A greenhouse?"), user("what about the greenhouse euros?")])
+    scope = {"asked_in": here.conversation_id}
+    hits = store.search("greenhouse euros", scope=scope, limit=10)
+    assert (hits[-1].conversation_id, hits[-1].address) == (here.conversation_id, "m:3")
+    assert len(hits) == len(store.search("greenhouse euros", limit=10)), "it is moved, not left out"
+    first = store.search_index.report("greenhouse euros", visibility=EVERYONE, scope=scope, limit=2)
+    assert all(h.address != "m:3" for h in first.hits)
+
+
 def test_an_empty_store_reports_every_word_as_missing(store: SessionStore) -> None:
     report = store.search_index.report("walrus report", visibility=EVERYONE)
     assert (report.hits, report.missing, report.texts) == ((), ("walrus", "report"), 0)

@@ -81,8 +81,18 @@ def test_only_the_newest_handoff_that_stands_can_be_undone(seeded: SeededStore) 
         seq == stored[-1] for seq in stored
     ]
     view = view_of(seeded, seeded.story.undone)
-    assert not view["can_undo"]
+    assert (view["can_undo"], view["standing"]) == (False, "undone")
     assert view["focus"] == "the lease"
+    views = [view_of(seeded, seeded.story.long, w) for w in range(len(stored))]
+    assert [v["standing"] for v in views] == [*["replaced"] * (len(stored) - 1), "current"]
+
+
+def test_a_handoff_has_one_number_of_messages_in_its_text_and_on_its_page(seeded: SeededStore) -> None:
+    for which, seq in enumerate(sorted(seeded.store.log.handoffs(seeded.story.long))):
+        text = seeded.store.log.read(seeded.story.long, Span(seq, seq))[0].message.text
+        written = re.search(r"^Source: ([\d,]+) messages", text, re.MULTILINE)
+        assert written
+        assert view_of(seeded, seeded.story.long, which)["message_count"] == int(written[1].replace(",", ""))
 
 
 def _compacted(store: SessionStore, messages: list[Message], sections: dict[str, str]) -> tuple[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
@@ -20,6 +20,8 @@ PROJECT_KEY = "terminal.folder"
 _LISTED = 20
 _SHOWN_CHARS = 60
 _MOST_DIGITS = 10
+# Files that are named one by one.
+_LISTED_PATHS = 5
 
 
 def new(surface: CommandContext, argument: str) -> CommandResult:
@@ -64,12 +66,13 @@ def _numbered(surface: CommandContext, number: int) -> str:
 
 def _newest_other(surface: CommandContext) -> str:
     """Return the id of the first conversation in `/sessions` that is not the present one, if any. Raises NotFound."""
-    present = _present_id(surface)
+    present = present_id(surface)
     rows = (c.id for group in _groups(surface) for c in group if c.id != present)
     return next(rows, None) or _numbered(surface, 1)
 
 
-def _present_id(surface: CommandContext) -> str | None:
+def present_id(surface: CommandContext) -> str | None:
+    """Return the id of the conversation at hand; None before its first message."""
     here = surface.agent.session_id
     return surface.store.conversations.get(here).id if here is not None else None
 
@@ -99,7 +102,7 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
     here, others = _groups(surface)
     if not here and not others:
         return CommandResult("There are no conversations yet.")
-    present, both = _present_id(surface), bool(here and others)
+    present, both = present_id(surface), bool(here and others)
     lines = ["In this folder"] if both else []
     for n, c in enumerate([*here, *others], 1):
         if both and n == len(here) + 1:
@@ -155,7 +158,16 @@ def undo(surface: CommandContext, argument: str) -> CommandResult:
     later = "The next one waits until the window is full."
     if is_full:
         later = "The window is full: your next message compacts again."
-    return CommandResult(f"The last compaction is undone; nothing was lost by it. {later}")
+    undone = f"The last compaction is undone; nothing was lost by it. {later}"
+    return CommandResult(f"{undone}\n{_next_compaction(surface)}")
+
+
+def _next_compaction(surface: CommandContext) -> str:
+    """Return what `/undo` takes back next, once a compaction is undone."""
+    entries = surface.store.history(_here(surface)).entries
+    if any(entry.message.kind == "handoff" for entry in entries):
+        return "/undo again takes back the compaction before it."
+    return "No other compaction is left to undo; /undo turn goes back to before the last question."
 
 
 _UNDO_USAGE = "/undo takes: turn [n], files [n], and overwrite behind them"
@@ -167,8 +179,8 @@ def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
     what, *number = words[:-1] if overwrites else words
     if what not in ("turn", "files") or len(number) > 1:
         return CommandResult(_UNDO_USAGE, "error")
-    count = number[0] if number else "1"
-    at = _turn_start(surface, count)
+    back = number[0] if number else "1"
+    at = _turn_start(surface, back)
     if at is None:  # never: a number was given
         return CommandResult(_UNDO_USAGE, "error")
     checkpoints = surface.store.checkpoints
@@ -178,27 +190,59 @@ def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
         listed = "\n".join(f"  {path}" for path in conflicts)
         return CommandResult(
             f"Nothing was undone: these files were changed since by something else.\n{listed}\n"
-            f"/undo turn {count} overwrite puts them back all the same; /branch {count} goes back without the files.",
+            f"/undo turn {back} overwrite puts them back all the same; /branch {back} goes back without the files.",
             "warning",
         )
     result = restore_files(changes, checkpoints.content, overwrites=overwrites)
-    lines = _restore_lines(result, count, _count_commands(surface, at.seq))
+    lines = _restore_lines(result, back, _count_commands(surface, at.seq))
+    if not changes:
+        lines[0] = "No file was changed in the last turn." if back == "1" else f"No file was changed in {back} turns."
     if what == "turn":
         question = _short(at)
         _fork(surface, at)
         lines.insert(0, f"Back to before “{question}”. The turn is kept in the conversation it was in.")
+        lines += _earlier_turn(surface)
+    else:
+        lines += _earlier_files(surface, at)
     return CommandResult("\n".join(lines), "warning" if result.changed_since or result.failed else "info")
 
 
-def _restore_lines(result: RestoreResult, count: str, commands: int) -> list[str]:
+def _earlier_files(surface: CommandContext, at: Entry) -> Iterator[str]:
+    """Return how to put back the files of the newest turn before `at` that changed any; nothing without one."""
+    earlier = [c for c in surface.store.checkpoints.changes(_here(surface)) if c.seq < at.seq]
+    requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
+    if not earlier:
+        return
+    back = next((n for n, e in enumerate(reversed(requests), 1) if e.seq <= earlier[-1].seq), None)
+    if back is not None:
+        turn_seq = requests[-back].seq
+        names = _some_names(dict.fromkeys(c.path for c in earlier if c.seq >= turn_seq))
+        yield f"“{_short(requests[-back])}” changed {names}: /undo files {back} puts that back, too."
+
+
+def _earlier_turn(surface: CommandContext) -> Iterator[str]:
+    """Return what `/undo turn` takes back next; nothing where no question is left."""
+    requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
+    if requests:
+        yield f"/undo turn again goes back to before “{_short(requests[-1])}”."
+
+
+def _some_names(paths: Collection[str]) -> str:
+    names = list(paths)
+    more = len(names) - _LISTED_PATHS
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:_LISTED_PATHS])} and {count(more, 'other file')}"
+
+
+def _restore_lines(result: RestoreResult, back: str, commands: int) -> list[str]:
     lines = [f"  restored  {path}" for path in result.restored]
     lines += [f"  deleted   {path} (it was new)" for path in result.deleted]
     lines += [f"  left      {path}: changed since by something else" for path in result.changed_since]
     lines += [f"  failed    {path}: {reason}" for path, reason in result.failed]
     if not lines:
-        lines = ["No file had to be put back."]
+        turns = "the last turn" if back == "1" else f"the last {back} turns"
+        lines = [f"No file had to be put back: what {turns} changed is as it was before."]
     if result.changed_since:
-        lines.append(f"/undo files {count} overwrite puts back what was left, too.")
+        lines.append(f"/undo files {back} overwrite puts back what was left, too.")
     if commands:
         ran = f"{commands} shell command{'s' if commands > 1 else ''}"
         lines.append(f"What the {ran} of the turn created, or changed outside this folder, is left as it is.")
@@ -214,10 +258,10 @@ def _offer_files(surface: CommandContext) -> str:
     """Return what `/undo` can do about the files of the last turn; "" where it changed none."""
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
     changes = surface.store.checkpoints.changes(_here(surface), from_seq=requests[-1].seq) if requests else ()
-    paths = list(dict.fromkeys(change.path for change in changes))
+    paths = dict.fromkeys(change.path for change in changes)
     if not paths:
         return " /undo turn goes back to before the last question."
-    changed = f"The last turn changed {', '.join(paths)}."
+    changed = f"The last turn changed {_some_names(paths)}."
     return f"\n{changed} /undo turn takes it back with its files, /undo files only the files."
 
 

@@ -30,7 +30,7 @@ def all_commands(own: Iterable[Command] = (), *, keys: str = "") -> Commands:
     """Return the commands of every surface, and those that one surface has of its own; `/help` ends with its keys."""
 
     def show_help(surface: CommandContext, argument: str) -> CommandResult:
-        return CommandResult("\n".join(filter(None, (commands.help(), keys))), is_document=True)
+        return CommandResult("\n".join(filter(None, (commands.help(), keys))))
 
     commands = Commands(
         [

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from perdure.commands.command import Command, CommandContext, CommandResult
+from perdure.commands.conversations import present_id
 from perdure.commands.format import when
 from perdure.core.display import answer_line, describe_report, full_address, split_address
 from perdure.core.ports import SearchHit
 from perdure.store.records import Span
 from perdure.store.store import SessionStore
 
-# As many as fit a terminal without the best ones scrolling away.
-_HITS = 8
+# As many as one looks through; a terminal opens them in a pager where they do not fit.
+_HITS = 12
 # Messages read at a time, from the end of the log backwards.
 _LOG_STEP = 200
 
@@ -20,20 +21,34 @@ _LOG_STEP = 200
 def search(surface: CommandContext, argument: str) -> CommandResult:
     if not argument:
         return CommandResult('/search takes a question, words, a "phrase", or a prefix*', "error")
-    report = surface.store.search_index.report(argument, visibility=surface.visibility, limit=_HITS)
+    present = present_id(surface)
+    report = surface.store.search_index.report(
+        argument, visibility=surface.visibility, scope={"asked_in": present}, limit=_HITS
+    )
     if not report.hits:
         return CommandResult(f"Nothing found for {argument!r}. {describe_report(report)}")
     opening = f"{describe_report(report)} Open one with /expand ADDRESS, its conversation with /resume ID."
-    return CommandResult("\n".join([*hit_lines(report.hits), "", opening]))
+    return CommandResult("\n".join([*hit_lines(report.hits, present), "", opening]), is_document=True)
 
 
-def hit_lines(hits: Sequence[SearchHit]) -> list[str]:
-    """Two lines per hit, its address and its snippet, and one for the answer to a question."""
-    return [
-        f"{full_address(h)}  {h.role}  {when(h.created_at_ms)}  {h.title or '(no title)'}\n"
-        f"    {_one_line(h.snippet)}{_why_listed(h)}" + (f"\n    {answer_line(h)}" if h.answer else "")
-        for h in hits
-    ]
+def hit_lines(hits: Sequence[SearchHit], present: str | None = None) -> list[str]:
+    """Return the lines of some hits: address, role and time; title; snippet; the answer to a question.
+
+    Hits of the conversation `present` have short addresses and no title. The title has a line of its own: an address
+    is not broken by a narrow terminal.
+    """
+    return [line for hit in hits for line in _hit_lines(hit, present)]
+
+
+def _hit_lines(hit: SearchHit, present: str | None) -> Iterator[str]:
+    is_here = hit.conversation_id == present
+    address = hit.address if is_here else full_address(hit)
+    yield f"{address} · {hit.role} · {when(hit.created_at_ms)}"
+    if not is_here:
+        yield f"    “{hit.title}”" if hit.title else "    (no title)"
+    yield f"    {_one_line(hit.snippet)}{_why_listed(hit)}"
+    if hit.answer:
+        yield f"    {answer_line(hit, present)}"
 
 
 def _why_listed(hit: SearchHit) -> str:

@@ -151,7 +151,8 @@ def pager(environ: Mapping[str, str] | None = None) -> list[str] | None:
     # A prompt of the user's own, in PAGER or LESS, stays.
     has_prompt = any(option.startswith(("-P", "--prompt")) for option in (*command, *environ.get("LESS", "").split()))
     prompt = [] if has_prompt else [_LESS_PROMPT]
-    return [*command, *prompt, *(["-R"] if "-R" not in command else [])]
+    # Without the alternate screen: what was read stays visible when the pager is closed.
+    return [*command, *prompt, *(option for option in ("-X", "-R") if option not in command)]
 
 
 def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iterable[str] = ()) -> dict[str, str]:

@@ -345,7 +345,7 @@ class ContextCompressor(ContextEngine):
             record=written.handoff,
             before_tokens=before,
             after_tokens=after,
-            message=self._describe(written, after, len((rewrite[1] if rewrite else boundaries).middle), unread),
+            message=self._describe(written, after, unread),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
@@ -404,13 +404,16 @@ class ContextCompressor(ContextEngine):
         """Whether a notice was not shown yet in this conversation."""
         return OneTimeNotices(self._services.state or MemoryState()).is_due(notice)
 
-    def _describe(self, written: WriteResult, after: int, count: int, unread: int) -> str:
+    def _describe(self, written: WriteResult, after: int, unread: int) -> str:
+        # As the handoff itself has it: what the handoffs before it covered is counted, too.
+        count = written.handoff.message_count
+        covered = f"covers {count:,} message{'' if count == 1 else 's'}"
         reason = f"the summary could not be used ({written.trouble})" if written.trouble else ""
         if written.handoff.is_digest:
             why = f", because {reason}" if reason else ""
-            text = f"Compacted without a model{why}: a digest written by code replaces {count:,} messages."
+            text = f"Compacted without a model{why}: a digest written by code {covered}."
         else:
-            text = f"Compacted {count:,} messages into a handoff written by {written.handoff.model}."
+            text = f"Compacted: a handoff written by {written.handoff.model} {covered}."
             text += f" At first {reason}." if reason else ""
         if after - unread > self.budgets.threshold_tokens:
             text += (

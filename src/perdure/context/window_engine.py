@@ -204,8 +204,8 @@ class WindowEngine(ContextCompressor):
     ) -> tuple[CompactionHistory, Boundaries] | None:
         return super()._rewrite_source(history, boundaries, focus_topic) if focus_topic is not None else None
 
-    def _describe(self, written: WriteResult, after: int, count: int, unread: int) -> str:
-        return f"A fresh window begins with the notebook. {super()._describe(written, after, count, unread)}"
+    def _describe(self, written: WriteResult, after: int, unread: int) -> str:
+        return f"A fresh window begins with the notebook. {super()._describe(written, after, unread)}"
 
 
 def _is_work(message: Message) -> bool:

@@ -7,6 +7,6 @@ a value is a placeholder, a word, or drawn at random; `scan.py` is the text as t
 """
 
 from perdure.redaction.scan import Secret
-from perdure.redaction.secrets import are_clean, find_secrets, redact
+from perdure.redaction.secrets import are_clean, find_secrets, redact, redact_part
 
-__all__ = ["Secret", "are_clean", "find_secrets", "redact"]
+__all__ = ["Secret", "are_clean", "find_secrets", "redact", "redact_part"]

@@ -288,6 +288,18 @@ def redact(text: str) -> str:
     return text
 
 
+def redact_part(text: str, start: int, end: int) -> str:
+    """Return [start, end) of a text without its secrets; one that begins or ends outside counts by its whole length."""
+    pieces, at = [], start
+    for secret in find_secrets(text):
+        if secret.end <= start or secret.start >= end:
+            continue
+        has_prefix = secret.visible_prefix and secret.start >= start
+        pieces += [text[at : max(at, secret.start)], f"{secret.visible_prefix}…{MARK}" if has_prefix else MARK]
+        at = min(end, secret.end)
+    return redact("".join(pieces) + text[at:end])
+
+
 def are_clean(texts: Iterable[str]) -> bool:
     """Whether none of some texts holds a secret; one look at many short ones is several times quicker than many.
 

@@ -357,7 +357,11 @@ class HandoffView(BaseModel):
     index: str
     facts: list[FactRow]
     covers: list[CoverRow]
+    # All messages it stands for, those of the handoffs it builds on included.
+    message_count: int
     findings: list[str]
+    # Whether the model reads it now, or did until another replaced it or an undo took it back.
+    standing: Literal["current", "replaced", "undone"]
     # The newest handoff, still in effect: "undo" is offered.
     can_undo: bool
 

@@ -142,6 +142,15 @@ def newest_messages(tx: Transaction, conversation_id: str, *, highest: int) -> l
     return [(ident, seq) for ident, seq in tx.rows(sql, (conversation_id, highest))]
 
 
+def question_last(tx: Transaction, matches: list[TextMatch], conversation_id: str | None) -> list[TextMatch]:
+    """Put the newest question of a conversation behind the other matches: who searches there has just asked it."""
+    sql = "SELECT id FROM message WHERE conversation = ? AND kind = 'user' ORDER BY seq DESC LIMIT 1"
+    row = tx.row(sql, (conversation_id,)) if conversation_id is not None else None
+    if row is None:
+        return matches
+    return sorted(matches, key=lambda m: m.is_message and m.row[0] == row[0])
+
+
 def with_newest(matches: Sequence[TextMatch], conversation_id: str, last_seq: int) -> list[TextMatch]:
     """Add to the messages of a conversation how near they are to its last one."""
     top = max((m.score for m in matches), default=0.0)

@@ -24,6 +24,7 @@ from perdure.store.search.matches import (
     TextMatch,
     message_ids,
     newest_messages,
+    question_last,
     sort_matches,
     turn_neighbours,
     with_conversations,
@@ -83,7 +84,8 @@ class SearchIndex:
         """Return the best matches first; every query text is valid.
 
         A phrase alone must occur; one in a question need not if nothing has it. `scope` may restrict `conversation`,
-        `session`, `role`, `since_ms` and `until_ms`. Raises StoreError for others.
+        `session`, `role`, `since_ms` and `until_ms`; the newest question of the conversation `asked_in` comes last.
+        Raises StoreError for others.
         """
         parsed = parse_query(query)
         hits = self._run(parsed, visibility, scope or {}, limit=limit, cursor=None).hits
@@ -160,7 +162,7 @@ class _Search:
 
         `highest` keeps pages of one search on the same messages.
         """
-        matches = self._rank(tx, scope, highest)
+        matches = question_last(tx, self._rank(tx, scope, highest), scope.asked_in)
         self._replies = read_replies(tx, matches[page], scope, highest=self.highest)
         return matches
 

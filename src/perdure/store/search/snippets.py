@@ -15,6 +15,8 @@ _SNIPPET_CHARS = 240
 # Longest run before the first match of a snippet.
 _LEAD_CHARS = 70
 _MAX_MATCHES = 4_000
+# What is read on either side of a snippet, so that a secret which begins or ends there is recognized.
+_AROUND_CHARS = 4_000
 
 
 class _Place(NamedTuple):
@@ -36,7 +38,10 @@ class Snippets:
         self._pattern = _pattern(terms)
 
     def excerpt(self, text: str) -> tuple[str, tuple[tuple[int, int], ...], int]:
-        """Return one line around the best matches, the [start, end) positions of all matches in it, and its offset."""
+        """Return one line around the best matches, the [start, end) positions of all matches in it, and its offset.
+
+        Secrets in it are redacted: who finds a message can open it.
+        """
         # The query may differ from the text in accents or full-width forms.
         for source in (text,) if text.isascii() else (text, strip_accents(text)):
             matches = self._matches(source)
@@ -98,7 +103,16 @@ def _line(source: str, first: int, last: int) -> str:
     start = max(0, first - lead)
     end = min(len(source), start + _SNIPPET_CHARS)
     start = max(0, min(start, end - _SNIPPET_CHARS))
-    return ("…" if start else "") + " ".join(source[start:end].split()) + ("…" if end < len(source) else "")
+    line = " ".join(_redacted(source, start, end).split())
+    return ("…" if start else "") + line + ("…" if end < len(source) else "")
+
+
+def _redacted(source: str, start: int, end: int) -> str:
+    """Return a part of a text with the secrets in it redacted, also those that it has only a piece of."""
+    from perdure.redaction import redact_part  # loaded with the first search
+
+    before = max(0, start - _AROUND_CHARS)
+    return redact_part(source[before : end + _AROUND_CHARS], start - before, end - before)
 
 
 def _pattern(terms: Sequence[Term]) -> re.Pattern[str]:

@@ -159,8 +159,7 @@ class SessionSearch:
 
     def _passages(self, context: ToolContext, query: str, here: bool) -> list[CitedPassage]:
         """Return the beginning of each of the best hits, under its address."""
-        scope = {"conversation": context.conversation_id} if here else None
-        hits = self._search.search(query, visibility=context.user, scope=scope, limit=_READ_HITS)
+        hits = self._search.search(query, visibility=context.user, scope=_scope(context, here=here), limit=_READ_HITS)
         passages = []
         for hit in filterfalse(_is_search_call, hits):
             address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
@@ -196,7 +195,7 @@ class SessionSearch:
             report = self._search.report(
                 query,
                 visibility=context.user,
-                scope={"conversation": context.conversation_id} if here else None,
+                scope=_scope(context, here=here),
                 limit=min(max(1, limit), 50),
                 cursor=cursor.strip() or None,
             )
@@ -222,6 +221,12 @@ class SessionSearch:
         if len(page.images) > len(images):
             text += f"\n[{len(page.images) - len(images)} more images: open the messages one by one]"
         return ToolReply(text, source=f"{address} (characters {page.offset:,}-{end:,})", parts=images)
+
+
+def _scope(context: ToolContext, *, here: bool) -> dict[str, str | None]:
+    """Return the scope of a search: the question that the model is answering is no answer to it."""
+    present = context.conversation_id or None
+    return {"conversation": present if here else None, "asked_in": present}
 
 
 def _is_search_call(hit: SearchHit) -> bool:

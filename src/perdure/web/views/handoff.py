@@ -6,6 +6,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from perdure.context.facts import FACT_DELIMITERS, kind_of, scan
 from perdure.context.handoff import Handoff, parse_handoff
@@ -246,6 +247,7 @@ def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> Ha
     # Kept messages are sources, too: a handoff may quote them.
     sources = store.timeline.bodies(conversation.id, Span(1, seq - 1))
     doubts = _chain_findings(handoff, handoffs)
+    view = store.log.view(conversation.id)
     return HandoffView(
         seq=seq,
         session_id=handoff.session_id,
@@ -263,8 +265,10 @@ def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> Ha
         index=parsed.index if parsed is not None else "",
         facts=[*quote_rows(sections, sources, doubts), *fact_rows(sections, Links(sources), doubts)],
         covers=[CoverRow(lo=s.lo, hi=s.hi, address=s.address, messages=len(s)) for s in handoff.covers],
+        message_count=_message_count(parsed, handoff),
         findings=findings,
-        can_undo=seq == _newest_standing(handoffs.values(), store.log.view(conversation.id)),
+        standing=_standing(seq, handoffs, view),
+        can_undo=seq == _newest_standing(handoffs.values(), view),
     )
 
 
@@ -289,6 +293,29 @@ def _event_of(handoff: StoredHandoff, events: Sequence[StoredEvent]) -> StoredEv
     """Return the compaction event that created it, recorded in the session it began."""
     compactions = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in COMPACTED]
     return compactions[0] if compactions else None
+
+
+def _message_count(parsed: Handoff | None, handoff: StoredHandoff) -> int:
+    """Return how many messages it stands for, as its own text has it; that of a plug-in's engine has no count."""
+    count = parsed.message_count if parsed is not None else 0
+    return count or sum(map(len, handoff.covers))
+
+
+def _standing(
+    seq: int, handoffs: Mapping[int, StoredHandoff], view: Sequence[Span]
+) -> Literal["current", "replaced", "undone"]:
+    """Return whether the model reads a handoff now, or read it before a later one; else its compaction was undone."""
+    if view_contains(view, seq):
+        return "current"
+    later = _newest_standing(handoffs.values(), view)
+    for _ in handoffs:  # a damaged handoff may claim to have replaced itself
+        if later is None:
+            break
+        replaced = handoffs[later].replaced
+        if view_contains(replaced, seq):
+            return "replaced"
+        later = _newest_standing(handoffs.values(), replaced)
+    return "undone"
 
 
 def _newest_standing(handoffs: Iterable[StoredHandoff], view: Sequence[Span]) -> int | None:

@@ -12,6 +12,12 @@ import { contents, indexElement, recordElement } from "./record.js";
 import { Sources } from "./sources.js";
 import { count, dollars, moment, plural } from "./format.js";
 
+const HEADINGS = {
+  current: "What the model reads now",
+  replaced: "What the model read until the next compaction",
+  undone: "What the model read until this compaction was undone",
+};
+
 export async function open({ place, route, signal }) {
   const known = await read(conversationPath(route.id), {}, signal);
   nameProperly(route, known.id);
@@ -37,7 +43,7 @@ export async function open({ place, route, signal }) {
       h(
         "section",
         { "aria-label": "The handoff" },
-        h("h2", {}, seq === known.handoffs.at(-1) ? "What the model reads now" : "What the model read from then on"),
+        h("h2", {}, HEADINGS[handoff.standing]),
         kept(handoff),
         legend(handoff),
         // Without a model, the record is most of it.
@@ -71,7 +77,6 @@ function about(handoff) {
   const shrunk = before === null ? "" : `${count(before)} → ${count(after)} tokens`;
   const why = handoff.reason ? `because ${reasonWords(handoff.reason)}` : "";
   const author = handoff.is_digest ? "written by code, without a model" : `written by ${handoff.model}`;
-  const standing = handoff.covers.reduce((sum, cover) => sum + cover.messages, 0);
   const cost = handoff.is_digest ? "" : handoff.cost_usd === null ? "" : `for ${dollars(handoff.cost_usd)}`;
   return h(
     "p",
@@ -80,7 +85,7 @@ function about(handoff) {
       moment(handoff.created_at),
       [shrunk, why].filter(Boolean).join(", "),
       `${author} ${cost}`.trim(),
-      `covers ${plural(standing, "message")}`,
+      `covers ${plural(handoff.message_count, "message")}`,
       handoff.focus ? `focus: ${handoff.focus}` : "",
     ]
       .filter(Boolean)
@@ -132,14 +137,17 @@ function legend(handoff) {
 
 // Messages that left the prompt have an address, which opens here and in the model's tools.
 function left(conversationId, handoff) {
+  const isUndone = handoff.standing === "undone";
   return h(
     "section",
     { class: "left-view" },
-    h("h2", {}, "What left the prompt"),
+    h("h2", {}, isUndone ? "What had left the prompt" : "What left the prompt"),
     h(
       "p",
       { class: "muted small" },
-      "The model no longer reads these messages; they are all stored. It can open them by their address, and so can you.",
+      isUndone
+        ? "The undo put these messages back into the prompt."
+        : "The model no longer reads these messages; they are all stored. It can open them by their address, and so can you.",
     ),
     h(
       "ul",

@@ -26,7 +26,9 @@ function undoForm(handoff, run) {
     return h(
       "p",
       { class: "muted small" },
-      "Only the newest compaction can be taken back, while the conversation still stands on it.",
+      handoff.standing === "undone"
+        ? "This compaction was taken back: the model reads the messages themselves again."
+        : "Only the newest compaction can be taken back, while the conversation still stands on it.",
     );
   const dialog = h(
     "dialog",

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from perdure.cli.output import echo
 from perdure.core.errors import ConfigError
 
 
@@ -39,6 +40,6 @@ def acp(flags: Mapping[str, Any]) -> None:
         raise ConfigError("the extra `acp` is not installed; run: pip install 'perdure[acp]'") from None
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="perdure: %(message)s")
     if sys.stdin.isatty():
-        click.echo("perdure: an editor starts this command; see docs/editors.md. Ctrl-D ends it.", err=True)
+        echo("perdure: an editor starts this command; see docs/editors.md. Ctrl-D ends it.", err=True)
     with claim_stdio() as (source, sink):
         asyncio.run(serve(flags, source, sink))

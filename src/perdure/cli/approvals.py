@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.output import echo, echo_table
 from perdure.core.visibility import user_from_key
 
 EPILOG = """\b
@@ -40,10 +41,10 @@ def list_(flags: dict[str, str] | None, user_key: str | None) -> None:
     user = user_from_key(user_key or "")
     with _stored(flags) as state:
         kinds = approved_kinds(state, user)
-    if not kinds:
-        click.echo("Nothing is allowed for good: every dangerous action is asked about.")
-    for kind in kinds:
-        click.echo(f"{kind:<20} {explain_kind(kind)}".rstrip())
+    if kinds:
+        echo_table([(f"{kind:<19}", explain_kind(kind)) for kind in kinds])
+    else:
+        echo("Nothing is allowed for good: every dangerous action is asked about.")
 
 
 @approvals.command()
@@ -74,7 +75,7 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
         left = [] if is_all else [kind for kind in before if kind not in kinds]
         state.set(user.stored_key, left or None)
     revoked = [kind for kind in before if kind not in left]
-    click.echo(f"Revoked: {', '.join(revoked)}" if revoked else "There was nothing to revoke.")
+    echo(f"Revoked: {', '.join(revoked)}" if revoked else "There was nothing to revoke.")
 
 
 @contextmanager

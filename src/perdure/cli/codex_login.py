@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import click
 
+from perdure.cli.output import echo
 from perdure.core.errors import ConfigError
 from perdure.core.ports import Clock
 from perdure.providers.codex_login import AuthorizationRequest, CodexLogin, CodexLogins, DeviceAuthorization
@@ -167,27 +168,25 @@ def login_codex(flags: Mapping[str, Any], *, way: Literal["browser", "by_hand", 
     credentials, clock, home = load(flags=flags).settings.credentials, SystemClock(), home_dir()
 
     def show(url: str) -> None:
-        click.echo("Sign in with your ChatGPT account in the browser. If it does not open, visit:")
-        click.echo(f"\n  {url}\n")
+        echo("Sign in with your ChatGPT account in the browser. If it does not open, visit:")
+        echo(f"\n  {url}\n")
         webbrowser.open(url)
 
     def ask(url: str) -> str:
-        click.echo("Open this address in a browser, on any machine, and sign in:")
-        click.echo(f"\n  {url}\n")
-        click.echo("It ends at an address that starts with http://localhost, where the browser shows an error.")
+        echo("Open this address in a browser, on any machine, and sign in:")
+        echo(f"\n  {url}\n")
+        echo("It ends at an address that starts with http://localhost, where the browser shows an error.")
         return str(click.prompt("Paste that address here (not shown)", hide_input=True))
 
     def show_code(device: DeviceAuthorization) -> None:
-        click.echo(f"Open {device.url} on any device, and enter the code:")
-        click.echo(f"\n  {device.user_code}\n")
+        echo(f"Open {device.url} on any device, and enter the code:")
+        echo(f"\n  {device.user_code}\n")
         if device.complete_url:
-            click.echo(f"Or open {device.complete_url}, which has the code in it.")
-        click.echo("Waiting for you to sign in there …")
+            echo(f"Or open {device.complete_url}, which has the code in it.")
+        echo("Waiting for you to sign in there …")
 
     def warn() -> None:
-        click.echo(
-            "An answer of another sign-in arrived and was ignored (its state differs). Still waiting …", err=True
-        )
+        echo("An answer of another sign-in arrived and was ignored (its state differs). Still waiting …", err=True)
 
     issuer, client_id = credentials.codex_issuer, credentials.codex_client_id
     match way:
@@ -200,8 +199,8 @@ def login_codex(flags: Mapping[str, Any], *, way: Literal["browser", "by_hand", 
             login = sign_in_by_device(issuer, client_id, path, show=show_code, clock=clock)
     location = CodexLogins(home, clock=clock).save(login)
     where = "the system keyring" if location == "keyring" else f"{StoredKeys(home).path}, which only you can read"
-    click.echo(f"Signed in to Codex. The login is in {where}.")
+    echo(f"Signed in to Codex. The login is in {where}.")
     if overrides_stored_key(VARIABLE):
-        click.echo(f"{VARIABLE} is set in the environment and goes before it.")
+        echo(f"{VARIABLE} is set in the environment and goes before it.")
     command = "perdure config set model.provider openai-codex"
-    click.echo(runnable(f"Use it with `perdure chat -p codex`, or from now on with `{command}`."))
+    echo(runnable(f"Use it with `perdure chat -p codex`, or from now on with `{command}`."))

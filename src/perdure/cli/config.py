@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.output import echo, echo_table
 from perdure.config.env import editor
 from perdure.core.errors import ConfigError
 
@@ -76,11 +77,12 @@ def list_(flags: dict[str, str], section: str | None, changed: bool) -> None:
         inside = section is None or name == section or name.startswith(f"{section}.")
         if inside and (origin or not changed):
             rows.append((name, keys.format_value(keys.value_of(loaded.settings, name)), origin, key.description))
-    width = max((len(name) for name, *_ in rows), default=0)
-    for name, value, origin, description in rows:
-        click.echo(f"{name:<{width}}  {value:<12}  {f'from {origin}' if origin else description}")
-    if not rows:
-        click.echo("everything is at its default")
+    if rows:
+        echo_table(
+            [(name, f"{value:<12}  {f'from {origin}' if origin else text}") for name, value, origin, text in rows]
+        )
+    else:
+        echo("everything is at its default")
 
 
 @config.command()
@@ -141,11 +143,11 @@ def write_setting(key: str, value: str) -> None:
     elif key.endswith(("fallback", "fallback_providers")):
         _check_fallbacks(key, value)
     written = edit.set_value(home_dir(), key, value)
-    click.echo(f"{key} = {keys.format_value(written.value)}")
+    echo(f"{key} = {keys.format_value(written.value)}")
     for problem in written.others:
-        click.echo(f"perdure: still wrong: {problem.text}", err=True)
+        echo(f"perdure: still wrong: {problem.text}", err=True)
     if variable := overriding_variable(keys.find(key)):
-        click.echo(f"perdure: the variable {variable} is set and wins over the file", err=True)
+        echo(f"perdure: the variable {variable} is set and wins over the file", err=True)
     section = key.rpartition(".")[0]
     if key.endswith((".provider", ".base_url")) and f"{section}.provider" in keys.all_keys():
         _report_other_address(section)
@@ -159,7 +161,6 @@ def _report_unknown_model() -> None:
     """Report that nothing here knows the configured model: a typing error shows at the first message otherwise."""
     from perdure.app.model_choices import unknown_model_notice, unlisted_notice
     from perdure.app.runtime import UNSTARTED, route_of
-    from perdure.cli.style import wrap_error
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
 
@@ -174,13 +175,12 @@ def _report_unknown_model() -> None:
     if notice is None and endpoint.base_url != UNSTARTED:
         notice = unlisted_notice(endpoint)
     if notice is not None:
-        click.echo(wrap_error(f"perdure: {notice}. It is stored all the same."), err=True)
+        echo(f"perdure: {notice}. It is stored all the same.", err=True)
 
 
 def _report_unknown_names() -> None:
     """Print what a chat would warn about: names that no tool, plug-in or engine has."""
     from perdure.app.build import trial_agent
-    from perdure.cli.style import wrap_error
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
 
@@ -191,12 +191,12 @@ def _report_unknown_names() -> None:
     except ConfigError as error:
         warnings = [str(error)]
     for warning in warnings:
-        click.echo(wrap_error(f"perdure: warning: {warning}"), err=True)
+        echo(f"perdure: warning: {warning}", err=True)
 
 
 def _report_other_address(section: str) -> None:
     """Report that the key of a provider will be sent to an address that is not its own."""
-    from perdure.cli.style import runnable, wrap_error
+    from perdure.cli.style import runnable
     from perdure.config import keys
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
@@ -216,7 +216,7 @@ def _report_other_address(section: str) -> None:
         f" If that is not what you want: `perdure config unset {section}.base_url` {own},"
         f" `perdure config unset {section}.provider` calls {base_url} without that key."
     )
-    click.echo(wrap_error(runnable(text)), err=True)
+    echo(runnable(text), err=True)
 
 
 def _check_fallbacks(key: str, value: str) -> None:
@@ -261,7 +261,7 @@ def _check_provider(key: str, value: str) -> None:
     if not has_address:
         raise ConfigError(f"{describe_unknown_provider(name)}. For one of your own set {base_url} first")
     if close := get_close_matches(name, [row.name for row in PROVIDERS], n=1, cutoff=0.8):
-        click.echo(f"perdure: {name!r} is not a known provider; did you mean {close[0]!r}?", err=True)
+        echo(f"perdure: {name!r} is not a known provider; did you mean {close[0]!r}?", err=True)
 
 
 @config.command()
@@ -278,9 +278,7 @@ def unset(key: str) -> None:
 
     was_set = edit.unset_value(home_dir(), key)
     default = keys.format_value(keys.find(key).default)
-    click.echo(
-        f"{key} = {default}, the default" if was_set else f"{key} was not in config.yaml; its default is {default}"
-    )
+    echo(f"{key} = {default}, the default" if was_set else f"{key} was not in config.yaml; its default is {default}")
 
 
 @config.command()
@@ -316,4 +314,4 @@ def edit_() -> None:
     edit_file(path)
     path.chmod(0o600)  # an editor may have written a new file in its place
     check_file(path)
-    click.echo(f"{path} is fine")
+    echo(f"{path} is fine")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +15,8 @@ import click
 from perdure.app.build import trial_agent
 from perdure.app.model_choices import unknown_model_notice
 from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
+from perdure.cli.output import columns
+from perdure.cli.style import Style, runnable, wrap_words
 from perdure.config.api_keys import StoredKeys, overrides_stored_key
 from perdure.config.env import make_home
 from perdure.config.load import Loaded, load
@@ -248,14 +248,18 @@ _MARKS = {"ok": "ok", "note": "note", "broken": "BROKEN"}
 
 # Where the details begin.
 _DETAIL_COLUMN = 20
+_NARROW_COLUMN = 4
 
 
 def _rows(text: str) -> list[str]:
     """Return the text in rows for its column, broken between words; in one where the output is no terminal."""
-    if not sys.stdout.isatty():
-        return [text]
-    width = max(_DETAIL_COLUMN, shutil.get_terminal_size().columns - _DETAIL_COLUMN)
-    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) or [""]
+    width = columns()
+    return [text] if width is None else list(wrap_words(text, width - _detail_column(width)))
+
+
+def _detail_column(width: int | None) -> int:
+    """Return where the details begin: in a narrow terminal below the name."""
+    return _DETAIL_COLUMN if width is None or width >= 2 * _DETAIL_COLUMN + 10 else _NARROW_COLUMN
 
 
 @click.command()
@@ -273,7 +277,6 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
       perdure doctor --offline
       perdure --set model.provider=anthropic doctor
     """
-    from perdure.cli.style import Style, runnable
     from perdure.config.env import wants_color
 
     ink = Style(sys.stdout.isatty() and wants_color("auto"))
@@ -283,8 +286,12 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
         is_broken |= check.state == "broken"
         rows = [*_rows(check.detail), *_rows(f"→ {runnable(check.advice)}")] if check.advice else _rows(check.detail)
         start = f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  "
+        column = _detail_column(columns())
+        if column < _DETAIL_COLUMN:
+            click.echo(start.rstrip())
+            start = " " * column
         for row in rows:
             click.echo(f"{start}{row}")
-            start = " " * _DETAIL_COLUMN
+            start = " " * column
     if is_broken:
         raise SystemExit(1)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.output import echo, echo_table
 from perdure.cli.style import runnable
 from perdure.config.keys import mask
 from perdure.config.load import Loaded
@@ -67,7 +68,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
 
     def ready(host: str, port: int) -> None:
         for line in say(address(host, port)):
-            click.echo(line)
+            echo(line)
 
     configure_logging(start.log_writer)
     adapters = make_adapters(settings.gateway, start.store)
@@ -265,7 +266,7 @@ def add(flags: dict[str, Any] | None, user: str | None, scopes: tuple[Any, ...],
     click.echo(created.text)
     until = f", until {_day(created.token.expires_at_ms)}" if created.token.expires_at_ms else ""
     whose = f"of {user}" if user else "your own"
-    click.echo(f"This is the only time it is shown. It is {whose} ({', '.join(sorted(scopes))}{until}).", err=True)
+    echo(f"This is the only time it is shown. It is {whose} ({', '.join(sorted(scopes))}{until}).", err=True)
 
 
 @token.command("list")
@@ -277,7 +278,6 @@ def list_(flags: dict[str, Any] | None) -> None:
     Examples:
       perdure gateway token list
     """
-    from perdure.cli.style import safe
     from perdure.cli.usage import open_cli_store
     from perdure.core.concurrency import SystemClock
     from perdure.gateway.auth.tokens import AccessTokens
@@ -287,12 +287,10 @@ def list_(flags: dict[str, Any] | None) -> None:
         tokens = AccessTokens(store, clock).all()
     if not tokens:
         text = "No token was made yet; the gateway serves this machine alone. `perdure gateway token add USER`"
-        click.echo(runnable(text))
+        echo(runnable(text))
         return
     rows = [("ID", "USER", "SCOPES", "MADE", "LAST USED", "STATE"), *(_row(t, clock.now_ms()) for t in tokens)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        click.echo(safe("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
+    echo_table(rows)
 
 
 @token.command()
@@ -316,9 +314,9 @@ def revoke(flags: dict[str, Any] | None, id_or_user: str) -> None:
         ended = tokens.revoke(id_or_user)
         valid = [t for t in tokens.all() if t.status(clock.now_ms()) == "valid"]
     for each in ended:
-        click.echo(f"revoked {each.id}  {_user_name(each)}")
+        echo(f"revoked {each.id}  {_user_name(each)}")
     if not valid:
-        click.echo("No valid token is left: nobody can enter until you add one.", err=True)
+        echo("No valid token is left: nobody can enter until you add one.", err=True)
 
 
 def _row(token: Token, now_ms: int) -> tuple[str, ...]:

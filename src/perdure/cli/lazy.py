@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,9 @@ from perdure.core.errors import InvalidFlag, PerdureError
 
 # A group called without a command: its help, not a mistake to point out. Older versions of click print it themselves.
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
+# More characters than the first sentence of any help.
+_NO_LIMIT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,10 @@ class CommandFailure(click.ClickException):
     """An error a person can act on: a plain line for each thing wrong, exit code 1, no traceback."""
 
     def show(self, file: Any = None) -> None:
-        from perdure.cli.style import wrap_error
+        from perdure.cli.output import fit
 
         for line in self.message.splitlines():
-            click.echo(wrap_error(f"perdure: {line}"), file=file, err=file is None)
+            click.echo(fit(f"perdure: {line}", err=True), file=file, err=file is None)
 
 
 class WrongCall(CommandFailure):
@@ -58,14 +61,52 @@ def _runnable(text: str) -> str:
     return runnable(text)
 
 
-def _wrap_usage(message: str) -> str:
-    from perdure.cli.style import wrap_error
+def _plain_usage_error(error: click.UsageError, ctx: click.Context) -> click.UsageError:
+    """Return an error of a call with its commands as they can be typed here, wrapped for the terminal."""
+    from perdure.cli.output import fit
 
-    return wrap_error(f"Error: {message}").removeprefix("Error: ")  # click adds the prefix again
+    message = _runnable(error.format_message())
+    ctx.find_root().info_name = _runnable("perdure chat").removesuffix(" chat")  # as in "Try 'perdure --help'"
+    if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
+        message += ". A question goes behind -q, in quotes."
+    shown = fit(f"Error: {message}", err=True).removeprefix("Error: ")  # click adds the prefix again
+    return click.UsageError(shown, error.ctx)
+
+
+class PlainContext(click.Context):
+    """Context of a command whose help is laid out for the terminal."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        from perdure.cli.help import HelpFormatter  # for help only; the others need not wait for it
+
+        return HelpFormatter(width=self.terminal_width)
 
 
 class PlainGroup(click.Group):
     """A group that offers the nearest name for a mistyped one."""
+
+    context_class = PlainContext
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            command.context_class = PlainContext
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.command_rows(ctx)))
+
+    def command_rows(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
+        """Yield each command with the first sentence of its help, never shortened for a narrow terminal."""
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                yield name, command.get_short_help_str(limit=_NO_LIMIT)
+
+    def default_command(self) -> click.Command | None:
+        """Return the command that runs where none is named; None where that is an error."""
+        return None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -73,11 +114,9 @@ class PlainGroup(click.Group):
         name = args[0] if args else ""
         names = self.list_commands(ctx)
         if name and not name.startswith("-") and name not in names:
-            from difflib import get_close_matches  # for the mistyped only; the others need not wait for it
+            from perdure.cli.help import suggestion  # for the mistyped only
 
-            close = [f"--{name}"] if name in ("version", "help") else get_close_matches(name, names, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
+            ctx.fail(f"No such command {name!r}.{suggestion(name, ctx, default=self.default_command())}")
         return super().resolve_command(ctx, args)
 
 
@@ -102,18 +141,41 @@ class LazyGroup(PlainGroup):
                 return super().parse_args(ctx, [*args[:n], self._default, *args[n:]])
             if not word.startswith("-") and (n == 0 or args[n - 1] != "--set"):
                 break
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from perdure.cli.help import option_names
+
+            commands = [command for command in (self, self.default_command()) if command is not None]
+            near = click.NoSuchOption(error.option_name, possibilities=option_names(*commands), ctx=error.ctx)
+            raise _plain_usage_error(near, ctx) from None
+        except click.UsageError as error:
+            raise error if isinstance(error, _HELP) else _plain_usage_error(error, ctx) from None
+
+    def default_command(self) -> click.Command | None:
+        return self._table[self._default].load() if self._default else None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self._table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         lazy = self._table.get(cmd_name)
-        return lazy.load() if lazy else None
+        if lazy is None:
+            return None
+        command = lazy.load()
+        command.context_class = PlainContext
+        return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.summary) for name, lazy in self._table.items()])
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if (command := self.default_command()) is not None:
+            from perdure.cli.help import option_rows
+
+            with formatter.section(f"Options of `{command.name}`, which runs where no command is named"):
+                formatter.write_dl(option_rows(command, ctx))
+        super().format_options(ctx, formatter)
+
+    def command_rows(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
+        yield from ((name, lazy.summary) for name, lazy in self._table.items())
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -124,10 +186,6 @@ class LazyGroup(PlainGroup):
         except click.UsageError as error:
             if isinstance(error, _HELP):
                 raise
-            message = _runnable(error.format_message())
-            ctx.find_root().info_name = _runnable("perdure chat").removesuffix(" chat")  # as in "Try 'perdure --help'"
-            if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
-                message += ". A question goes behind -q, in quotes."
-            raise click.UsageError(_wrap_usage(message), error.ctx) from error
+            raise _plain_usage_error(error, ctx) from error
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted("interrupted") from None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.cli.output import echo
+
 if TYPE_CHECKING:
     from perdure.config.api_keys import StoredKeys
     from perdure.providers.registry import ProviderSpec
@@ -96,9 +98,7 @@ def _find(name: str | None, flags: Mapping[str, Any]) -> ProviderSpec | str:
 
     names = [row.name for row in PROVIDERS if row.needs_key]
     if name is None and sys.stdin.isatty():
-        from perdure.cli.style import echo_wrapped
-
-        echo_wrapped(f"Providers that take a key: {', '.join(names)}")
+        echo(f"Providers that take a key: {', '.join(names)}")
         name = click.prompt("Which one").strip()
     if name is None:
         raise click.UsageError(f"name a provider: {', '.join(names)}.")
@@ -143,7 +143,7 @@ def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | str:
 
 
 def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any], *, url: str) -> None:
-    from perdure.cli.style import echo_wrapped, runnable
+    from perdure.cli.style import runnable
     from perdure.config.api_keys import SERVICE, overrides_stored_key
 
     label, variable = (target, target) if isinstance(target, str) else (target.name, target.key_variables[0])
@@ -152,23 +152,23 @@ def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any
         where = f"the system keyring (service {SERVICE!r}, name {variable!r})"
     else:
         where = f"{keys.path} (as plain text, readable by you alone)"
-    click.echo(f"Stored:  the key for {label}")
-    echo_wrapped(f"Where:   {where}")
-    click.echo(runnable(f"Remove:  perdure login --remove {label}"))
+    echo(f"Stored:  the key for {label}")
+    echo(f"Where:   {where}")
+    echo(runnable(f"Remove:  perdure login --remove {label}"))
     if isinstance(target, str):
-        click.echo("It is sent to that address and to no other.")
+        echo("It is sent to that address and to no other.")
         if "://" in url:
-            click.echo(_address_hints(target, url))
+            echo(_address_hints(target, url))
         return
     row = target
     if overrides_stored_key(variable):
-        click.echo(f"Note:    {variable} is set in the environment and is used instead of it.")
+        echo(f"Note:    {variable} is set in the environment and is used instead of it.")
     start = f"perdure chat -p {row.name}" if row.default_model else f"perdure chat -p {row.name} -m MODEL"
     commands = [f"perdure config set model.provider {row.name}"]
     if (address := _other_address(row, flags)) is not None:
-        echo_wrapped(f"Note:    model.base_url is {address}; “Always” takes it out, so that the key is not sent there.")
+        echo(f"Note:    model.base_url is {address}; “Always” takes it out, so that the key is not sent there.")
         commands = ["perdure config unset model.base_url", "perdure config unset model.name", *commands]
-    click.echo(runnable(f"Use it:  {start}\nAlways:  {' && '.join(commands)}"))
+    echo(runnable(f"Use it:  {start}\nAlways:  {' && '.join(commands)}"))
 
 
 def _address_hints(origin: str, url: str) -> str:
@@ -230,7 +230,7 @@ def _show(keys: StoredKeys) -> None:
     lines += [f"{'custom':<18} {name:<24} {', then '.join(sources[name])}" for name in sources if "://" in name]
     if lines:
         lines.append(runnable("Remove one with `perdure login --remove PROVIDER`."))
-    click.echo("\n".join(lines) if lines else runnable("No keys yet. `perdure login PROVIDER` stores one."))
+    echo("\n".join(lines) if lines else runnable("No keys yet. `perdure login PROVIDER` stores one."))
 
 
 def _login_note(keys: StoredKeys) -> str:
@@ -254,7 +254,7 @@ def _remove(keys: StoredKeys, target: ProviderSpec | str) -> None:
     removed = [name for name in names if keys.remove(name)]
     if not removed:
         raise click.UsageError(f"no key of {label} is stored; `perdure login --list` shows what is.")
-    click.echo(f"Removed the key for {label}.")
+    echo(f"Removed the key for {label}.")
     still = [name for name in names if overrides_stored_key(name)]
     if still:
-        click.echo(f"{still[0]} is still set in the environment, and is used.")
+        echo(f"{still[0]} is still set in the environment, and is used.")

@@ -49,12 +49,13 @@ CHAT_OPTIONS = frozenset(
     }
 )
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 EPILOG = """\b
 Examples:
-  perdure chat                                  talk; on the embedded model where no key is set
-  perdure chat -q "what is in @README.md?"      one question, one answer
+  perdure                                       talk; on the embedded model where no key is set
+  perdure --continue                            go on with the newest chat of this folder
+  perdure -q "what is in @README.md?"           one question, one answer
   perdure sessions search "connection refused"  find what was said, however long ago
   perdure doctor                                what works, what does not, what to do
   perdure config set compression.threshold 0.6  change a setting
@@ -120,7 +121,9 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Format a warning as one line, without its code location."""
-    click.echo(f"perdure: {message}", err=True)
+    from perdure.cli.output import echo
+
+    echo(f"perdure: {message}", err=True)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.output import echo, echo_hint
 
 # The weights' package declares dependencies that would compile llama.cpp; only its file is wanted.
 STEPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -50,7 +51,6 @@ def models(ctx: click.Context, is_local: bool) -> None:
 def _show_configured(flags: Mapping[str, str]) -> None:
     """Print the models that the configured endpoint lists, the chosen one marked. Raises ConfigError."""
     from perdure.app.runtime import UNSTARTED, key_problem, route_of
-    from perdure.cli.style import program_name
     from perdure.config.load import load
     from perdure.core.errors import ConfigError, ModelNotNamed
     from perdure.providers.model_probe import request_listing
@@ -59,42 +59,41 @@ def _show_configured(flags: Mapping[str, str]) -> None:
         endpoint = route_of(load(flags=flags).settings).main
         listing = request_listing(endpoint) if endpoint.base_url != UNSTARTED else None
     except ModelNotNamed as error:
-        click.echo(f"{error.base_url}, none is chosen yet")
+        echo(f"{error.base_url}, none is chosen yet")
         click.echo("".join(f"  {name}\n" for name in error.models), nl=False)
-        click.echo(f"choose one: {program_name()} config set model.name {shlex.quote(error.models[0])}")
+        echo_hint("choose one:", f"perdure config set model.name {shlex.quote(error.models[0])}")
         return
     if listing is None:
-        click.echo("No endpoint is configured: the embedded model answers.")
+        echo("No endpoint is configured: the embedded model answers.")
     elif listing.names:
-        click.echo(endpoint.base_url)
+        echo(endpoint.base_url)
         chosen = dict.fromkeys((endpoint.model, *listing.names))
         click.echo("".join(f"{'→' if name == endpoint.model else ' '} {name}\n" for name in chosen), nl=False)
     elif listing.status in (401, 403):
         raise ConfigError(key_problem(endpoint, listing.status))
     else:
-        click.echo(f"{endpoint.base_url} lists no models; {endpoint.model} is used.")
-    program = program_name()
-    click.echo(f"\nembedded: {program} models list\non this machine: {program} models --local")
+        echo(f"{endpoint.base_url} lists no models; {endpoint.model} is used.")
+    echo_hint("\nembedded:", "perdure models list")
+    echo_hint("on this machine:", "perdure models --local")
 
 
 def _show_local() -> None:
-    from perdure.cli.style import echo_wrapped, program_name
     from perdure.config.env import home_dir
     from perdure.providers.discovery import local_servers, model_files
 
     servers, files = local_servers(), model_files(Path.home(), home_dir())
     for server in servers:
-        click.echo(f"{server.name} at {server.base_url}")
+        echo(f"{server.name} at {server.base_url}")
         for name in server.models or ("(no model loaded)",):
-            click.echo(f"  {name}")
+            echo(f"  {name}")
         if server.models:
-            click.echo(f"  use it: {program_name()} chat -p {server.provider} -m {server.models[0]}")
+            echo_hint("  use it:", f"perdure chat -p {server.provider} -m {shlex.quote(server.models[0])}")
     for file in files:
-        click.echo(f"{file.size_bytes / 1e9:5.1f} GB  {file.path}")
+        echo(f"{file.size_bytes / 1e9:5.1f} GB  {file.path}")
     if files:
-        click.echo(f"  use it: {program_name()} chat -p local -m {shlex.quote(str(files[0].path))}")
+        echo_hint("  use it:", f"perdure chat -p local -m {shlex.quote(str(files[0].path))}")
     if not servers and not files:
-        echo_wrapped("No model server answers on the usual ports of this machine, and no GGUF files were found.")
+        echo("No model server answers on the usual ports of this machine, and no GGUF files were found.")
 
 
 @models.command("list")
@@ -107,7 +106,6 @@ def list_() -> None:
     """
     from importlib.metadata import PackageNotFoundError, version
 
-    from perdure.cli.style import echo_wrapped
     from perdure.config.env import home_dir
     from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, INSTALL, RUNTIME_PACKAGE, has_runtime, packaged_weights
 
@@ -115,15 +113,15 @@ def list_() -> None:
         runtime = f"{RUNTIME_PACKAGE} {version(RUNTIME_PACKAGE)}" if has_runtime() else "not installed"
     except PackageNotFoundError:
         runtime = RUNTIME_PACKAGE
-    click.echo(f"runtime  {runtime}")
+    echo(f"runtime  {runtime}")
     packaged = packaged_weights()
     if packaged is not None:
-        echo_wrapped(f"{DEFAULT_MODEL:<8} {_size(packaged)}  {packaged}", f"         {FIT_FOR}")
+        echo(f"{DEFAULT_MODEL:<8} {_size(packaged)}  {packaged}\n         {FIT_FOR}")
     own = sorted((home_dir() / "models").glob("*.gguf"))
     for path in own:
-        click.echo(f"file     {_size(path)}  {path}")
+        echo(f"file     {_size(path)}  {path}")
     if packaged is None and not own:
-        echo_wrapped(f"no embedded model is installed: {INSTALL}")
+        echo(f"no embedded model is installed: {INSTALL}")
 
 
 @models.command()
@@ -140,14 +138,14 @@ def install(python: str) -> None:
 
     installer = _installer(python)
     for what, packages in STEPS:
-        click.echo(f"installing {what} …")
+        echo(f"installing {what} …")
         output: list[str] = []
         for line in _lines([*installer, *packages], output):
-            click.echo(f"  {line}")
+            echo(f"  {line}")
         if output and output[-1] != "0":
             raise PerdureError(f"could not install {what}: {_reason(output[:-1])}")
     done = "done. `perdure models list` shows it; `perdure chat` uses it when nothing else is configured."
-    click.echo(runnable(done))
+    echo(runnable(done))
 
 
 def _installer(python: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.output import echo
 
 EPILOG = """\b
 Examples:
@@ -40,16 +41,14 @@ def show(flags: dict[str, str] | None) -> None:
         project = read_project(path, trusted) if path is not None else None
         is_never_asked = settings.tools.approval == "never"
         present = load_permissions(settings.permissions, is_never_asked=is_never_asked, project=project)
-    click.echo(f"mode   {present.mode}: {MODE_MEANINGS[present.mode]}")
+    echo(f"mode   {present.mode}: {MODE_MEANINGS[present.mode]}")
     for name in ("deny", "ask", "allow"):
         for rule in getattr(present.rules, name):
-            click.echo(f"{name:<6} {rule.text}  ({rule.origin})")
+            echo(f"{name:<6} {rule.text}  ({rule.origin})")
     if project is not None:
-        click.echo(
-            f"{project.path}: {'trusted' if project.is_trusted else 'not trusted, so it only makes rules stricter'}"
-        )
+        echo(f"{project.path}: {'trusted' if project.is_trusted else 'not trusted, so it only makes rules stricter'}")
     for warning in present.warnings:
-        click.echo(f"warning: {warning}")
+        echo(f"warning: {warning}")
 
 
 @permissions.command()
@@ -73,11 +72,11 @@ def trust(flags: dict[str, str] | None, is_sure: bool) -> None:
         project = read_project(path, trusted)
         if project.problem:
             raise click.ClickException(f"{path} cannot be read: {project.problem}")
-        click.echo(f"{path}:\n\n{escape_invisible(path.read_text('utf-8', errors='replace')).rstrip()}\n")
+        echo(f"{path}:\n\n{escape_invisible(path.read_text('utf-8', errors='replace')).rstrip()}\n")
         if not is_sure and not click.confirm("Trust these rules in this folder?"):
             raise click.ClickException("not trusted; nothing has changed.")
         trusted.set(str(path), project.digest)
-    click.echo("Trusted, as long as the file stays as it is.")
+    echo("Trusted, as long as the file stays as it is.")
 
 
 @permissions.command()
@@ -93,7 +92,7 @@ def untrust(flags: dict[str, str] | None) -> None:
     with _state(flags) as (_, trusted):
         is_known = trusted.get(str(path)) is not None
         trusted.set(str(path), None)
-    click.echo(f"{path} is no longer trusted." if is_known else f"{path} was not trusted.")
+    echo(f"{path} is no longer trusted." if is_known else f"{path} was not trusted.")
 
 
 def _project_file() -> Path | None:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.output import echo, echo_table
 
 
 @click.group(cls=PlainGroup, invoke_without_command=True)
@@ -45,14 +46,18 @@ def list_(flags: dict[str, str]) -> None:
     loaded = load(flags=flags)
     registry, active = engines(loaded.home), loaded.settings.context.engine
     available = registry.discover()
-    width = max(len(f.name) for f in available)
-    for f in available:
-        mark = "*" if f.name == active and not f.ignored else " "
-        click.echo(
-            f"{mark} {f.name:<{width}}  {f.origin:<8}  {f.location}{f'  (ignored: {f.ignored})' if f.ignored else ''}"
-        )
+    echo_table(
+        [
+            (
+                f"{'*' if f.name == active and not f.ignored else ' '} {f.name}",
+                f"{f.origin:<8}",
+                f"{f.location}{f'  (ignored: {f.ignored})' if f.ignored else ''}",
+            )
+            for f in available
+        ]
+    )
     if active not in registry.names():
-        click.echo(f"perdure: context.engine is {active!r}, which is not there; {BUILT_IN!r} is used instead", err=True)
+        echo(f"perdure: context.engine is {active!r}, which is not there; {BUILT_IN!r} is used instead", err=True)
 
 
 @plugins.command()

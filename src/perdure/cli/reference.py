@@ -43,7 +43,7 @@ def commands_page() -> str:
         "",
         "What `--help` prints, for every command. Written by `python -m perdure.cli.reference`.",
     ]
-    root = click.Context(cli, info_name="perdure", terminal_width=WIDTH, **cli.context_settings)
+    root = cli.context_class(cli, info_name="perdure", terminal_width=WIDTH, **cli.context_settings)
     for ctx in _contexts(root):
         lines += ["", f"## {ctx.command_path}", "", "```text", *_help(ctx), "```"]
     return "\n".join(lines) + "\n"
@@ -82,7 +82,9 @@ def _contexts(ctx: click.Context) -> Iterator[click.Context]:
         for name in ctx.command.list_commands(ctx):
             command = ctx.command.get_command(ctx, name)
             if command is not None and not command.hidden:
-                yield from _contexts(click.Context(command, info_name=name, parent=ctx, **command.context_settings))
+                yield from _contexts(
+                    command.context_class(command, info_name=name, parent=ctx, **command.context_settings)
+                )
 
 
 def _help(ctx: click.Context) -> list[str]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from perdure.cli.output import echo
+
 if TYPE_CHECKING:
     from perdure.lab.replay.batch import PolicyTotals, RecordedBill, ReplayResult
     from perdure.lab.replay.sessions import RecordedSession
@@ -102,9 +104,9 @@ def replay(
         click.echo(_as_json(totals, results, bill))
     elif totals:
         for line in table_lines(totals, bill):
-            click.echo(line)
+            echo(line)
         if report is not None:
-            click.echo(f"\nReport: {report}")
+            echo(f"\nReport: {report}")
     reader.show_notices()
     _show_failures(results, reader.unread)
 
@@ -148,12 +150,12 @@ class _LogReader:
         for path, lines in ((path, lines) for path, lines in self._skipped.items() if lines):
             numbers = ", ".join(map(str, lines[:_MOST_FAILURES])) + (", …" if len(lines) > _MOST_FAILURES else "")
             noun = "line" if len(lines) == 1 else "lines"
-            click.echo(f"perdure: {path}: skipped {len(lines):,} {noun} without a JSON object: {numbers}", err=True)
+            echo(f"perdure: {path}: skipped {len(lines):,} {noun} without a JSON object: {numbers}", err=True)
         if self._copies:
             names = ", ".join(list(self._copies)[:_MOST_FAILURES])
             more = len(self._copies) - _MOST_FAILURES
             end = f" and {more:,} more" if more > 0 else ""
-            click.echo(f"perdure: in the logs more than once, counted once: {names}{end}", err=True)
+            echo(f"perdure: in the logs more than once, counted once: {names}{end}", err=True)
 
 
 def _with_progress(results: Iterable[ReplayResult], total: int) -> Iterator[ReplayResult]:
@@ -269,9 +271,9 @@ def _show_failures(results: Iterable[ReplayResult], unread: Mapping[str, Sequenc
     every = list(results)
     lines = [*_unread_lines(unread), *failure_lines(every)]
     for line in lines[:_MOST_FAILURES]:
-        click.echo(f"perdure: not replayed: {line}", err=True)
+        echo(f"perdure: not replayed: {line}", err=True)
     more = len(lines) - _MOST_FAILURES
     if more > 0:
-        click.echo(f"perdure: and {more:,} more", err=True)
+        echo(f"perdure: and {more:,} more", err=True)
     if all(isinstance(r, FailedReplay) for r in every):
         raise SystemExit(1)

@@ -9,6 +9,7 @@ import click
 
 from perdure.cli.gateway import Duration, translate_import_errors
 from perdure.cli.lazy import PlainGroup
+from perdure.cli.output import echo
 from perdure.cli.style import runnable
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def add(
     new = NewSchedule(prompt, zone, next_at_ms, every_ms, recurrence.cron, name, model, allowed, folder=folder)
     with open_cli_store(flags) as store:
         added = store.schedules.add(new)
-    click.echo(f"Added {added.name}: {_recurrence(added)}, first at {format_time(next_at_ms, zone)}.")
-    click.echo(runnable("It runs while `perdure gateway` or `perdure serve` is running."))
+    echo(f"Added {added.name}: {_recurrence(added)}, first at {format_time(next_at_ms, zone)}.")
+    echo(runnable("It runs while `perdure gateway` or `perdure serve` is running."))
 
 
 def _check(prompt: str, name: str | None, allowed: tuple[str, ...]) -> None:
@@ -172,7 +173,7 @@ def list_(flags: dict[str, Any] | None, name: str | None) -> None:
     with open_cli_store(flags) as store:
         record_outcomes(store)
         lines = list(_schedule_lines(store) if name is None else _run_lines(store, store.schedules.get(name)))
-    click.echo(safe("\n".join(lines)))
+    echo(safe("\n".join(lines)))
 
 
 def _schedule_lines(store: SessionStore) -> Iterator[str]:
@@ -244,7 +245,7 @@ def remove(flags: dict[str, Any] | None, name: str) -> None:
     with open_cli_store(flags) as store:
         removed = store.schedules.get(name)
         store.schedules.remove(removed)
-    click.echo(safe(f"Removed {removed.name}."))
+    echo(safe(f"Removed {removed.name}."))
 
 
 @schedule.command()
@@ -277,8 +278,8 @@ def run(flags: dict[str, Any] | None, name: str) -> None:
         record = finished_run(store, chosen, finished)
     result = finished.result or {}
     if text := str(result.get("text") or ""):
-        click.echo(safe(text))
-    click.echo(safe("\n".join(_describe(record, chosen))), err=True)
+        echo(safe(text))
+    echo(safe("\n".join(_describe(record, chosen))), err=True)
     if not (record.outcome or "").startswith("completed"):
         raise CommandFailure(f"the run of {chosen.name} was not completed")
 

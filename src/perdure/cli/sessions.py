@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli.lazy import Lazy, LazyGroup
+from perdure.cli.output import columns, echo, echo_hint, echo_json, echo_pages, table_lines
 from perdure.cli.style import runnable
 
 if TYPE_CHECKING:
@@ -42,24 +42,20 @@ def list_(flags: dict[str, str], limit: int, source: str | None, as_json: bool) 
       perdure sessions list --json
     """
     from perdure.cli.usage import open_cli_store
-    from perdure.commands.format import when
 
     with open_cli_store(flags) as store:
         page = store.conversations.list(source=source, limit=limit)
-    for c in page.conversations:
-        if as_json:
-            click.echo(json.dumps(asdict(c), ensure_ascii=False))
-        else:
-            kind = "" if c.kind == "main" else f" ({c.kind})"
-            _print(f"{c.id}  {when(c.updated_at_ms)}  {c.last_seq:>6,} {_messages(c.last_seq)}  {c.title or '–'}{kind}")
     if as_json:
+        for c in page.conversations:
+            echo_json(asdict(c))
         return
-    if not page.conversations and source is not None:
-        click.echo(f"There are no conversations of {source!r}.")
-    elif not page.conversations:
-        click.echo(runnable("There are no conversations yet; `perdure chat` begins one."))
-    elif page.next_cursor:
-        click.echo(f"… and older ones; -n {min(1_000, limit * 5)} shows more.")
+    if page.conversations:
+        more = [f"… and older ones; -n {min(1_000, limit * 5)} shows more."] if page.next_cursor else []
+        echo_pages([*table_lines([_row(c) for c in page.conversations], columns()), *more])
+    elif source is not None:
+        echo(f"There are no conversations of {source!r}.")
+    else:
+        echo(runnable("There are no conversations yet; `perdure chat` begins one."))
 
 
 @click.command()
@@ -97,9 +93,9 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         size = f"{len(entries):,} {_messages(len(entries)).strip()}"
         failures = {} if view else _failures(store, conversation)
         head = f"{conversation.id}  {conversation.title or '–'}  ({size})\n"
-        _print_pages([head, *("\n".join([*_entry_lines(e), *failures.get(e.seq, ())]) for e in entries)])
+        echo_pages([head, *(line for e in entries for line in (*_entry_lines(e), *failures.get(e.seq, ())))])
         if damage := store.verifier.conversation(conversation.id):
-            click.echo(f"\n{damage_notice(damage)}", err=True)
+            echo(f"\n{damage_notice(damage)}", err=True)
 
 
 @click.command()
@@ -128,13 +124,12 @@ def search(flags: dict[str, str], words: tuple[str, ...], limit: int, as_json: b
         report = store.search_index.report(" ".join(words), visibility=EVERYONE, limit=limit)
     if as_json:
         for hit in report.hits:
-            click.echo(json.dumps(asdict(hit), ensure_ascii=False))
+            echo_json(asdict(hit))
     elif report.hits:
-        _print("\n".join(hit_lines(report.hits)))
-        hint = runnable("Open one with: perdure sessions show ADDRESS")
-        click.echo(f"\n{describe_report(report)} {hint}", err=True)
+        echo_pages(hit_lines(report.hits), hanging="    ")
+        echo_hint(f"\n{describe_report(report)} Open one with:", "perdure sessions show ADDRESS", err=True)
     else:
-        click.echo(f"Nothing found for {' '.join(words)!r}. {describe_report(report)}", err=True)
+        echo(f"Nothing found for {' '.join(words)!r}. {describe_report(report)}", err=True)
     if not report.hits:
         raise SystemExit(1)
 
@@ -143,37 +138,31 @@ def _messages(count: int) -> str:
     return "message " if count == 1 else "messages"
 
 
-def _print(text: str, *, ends: bool = True) -> None:
-    """Print text unchanged to files and pipes, without control sequences to a terminal."""
-    from perdure.cli.style import safe
+def _row(conversation: Conversation) -> tuple[str, str, str, str]:
+    from perdure.commands.format import when
 
-    click.echo(safe(text) if sys.stdout.isatty() else text, nl=ends)
-
-
-def _print_pages(parts: Sequence[str]) -> None:
-    """Print a long text; on a terminal that it does not fit, in the user's pager."""
-    from perdure.cli.style import safe
-    from perdure.config.env import pager
-
-    text = "\n".join(parts)
-    command = pager() if sys.stdout.isatty() and sys.stdin.isatty() else None
-    if command is None or text.count("\n") < get_terminal_size().lines:
-        _print(text)
-        return
-    subprocess.run(command, input=safe(text).encode("utf-8", "replace"), check=False)
+    c = conversation
+    kind = "" if c.kind == "main" else f" ({c.kind})"
+    return c.id, when(c.updated_at_ms), f"{c.last_seq:>6,} {_messages(c.last_seq)}", f"{c.title or '–'}{kind}"
 
 
 def _print_address(store: SessionStore, any_id: str, address: str) -> None:
     from perdure.commands.format import local_times
 
-    offset, rest = 0, ""  # type: int | None, str
     is_output = address.startswith("output:")
+    lines = _address_lines(store, any_id, address)
+    echo_pages(lines if is_output else map(local_times, lines))
+
+
+def _address_lines(store: SessionStore, any_id: str, address: str) -> Iterator[str]:
+    """Yield the lines behind an address, read page by page; a page may end within a line."""
+    offset, rest = 0, ""  # type: int | None, str
     while offset is not None:
         page = store.open(address, conversation_id=any_id, offset=offset, limit=_PAGE_CHARS)
         offset = page.next_offset
-        # A page may end within the header of a message: whole lines are printed.
-        lines, newline, rest = (rest + page.text).rpartition("\n") if offset is not None else (rest + page.text, "", "")
-        _print(f"{lines if is_output else local_times(lines)}{newline}", ends=offset is None)
+        *lines, rest = (rest + page.text).split("\n")
+        yield from lines
+    yield rest
 
 
 _OUTCOMES = {
@@ -255,7 +244,7 @@ def export(flags: dict[str, str], any_id: str, output: Path | None, messages: bo
                     file.write(f"{line}\n".encode())
         except OSError as error:
             raise click.ClickException(f"cannot write {output}: {error.strerror}") from None
-        click.echo(f"{conversation.id} written to {output}", err=True)
+        echo(f"{conversation.id} written to {output}", err=True)
 
 
 @click.command("import")
@@ -290,7 +279,7 @@ def import_(flags: dict[str, str], files: tuple[Path, ...], as_copy: bool, title
             before_seq = _stored_seq(store, text) if not as_copy else None
             any_id = _imported(store, text, path, as_copy=as_copy, title=title)
             is_same = before_seq == store.conversations.get(any_id).last_seq
-            click.echo(f"{any_id}  from {path}{': it was there already' if is_same else ''}")
+            echo(f"{any_id}  from {path}{': it was there already' if is_same else ''}")
 
 
 @click.command()
@@ -306,9 +295,9 @@ def backup(flags: dict[str, str], path: Path) -> None:
     from perdure.cli.usage import open_cli_store
 
     with open_cli_store(flags) as store:
-        click.echo("copying … (Ctrl-C cancels)", err=True)
+        echo("copying … (Ctrl-C cancels)", err=True)
         store.backup(path)
-    click.echo(f"copied to {path}; use it with: perdure --set store.path={path} sessions list")
+    echo(f"copied to {path}; use it with: perdure --set store.path={path} sessions list")
 
 
 def _read_text(path: Path) -> str:
@@ -346,11 +335,11 @@ def _import_logs(store: SessionStore, text: str, path: Path, *, title: str | Non
         earlier = imported.get(key)
         with suppress(NotFound):
             if isinstance(earlier, str) and not as_copy:
-                click.echo(f"{store.conversations.get(earlier).id}  from {path}: it was there already")
+                echo(f"{store.conversations.get(earlier).id}  from {path}: it was there already")
                 continue
         new = store.transfer.import_messages(messages, source=session.source, title=title or _title(messages))
         imported.set(key, new.conversation_id)
-        click.echo(
+        echo(
             f"{new.conversation_id}  from {path}: {len(messages):,} messages of a {session.source} log, with tool calls"
             f" and results, without reasoning and images.\n"
             f"  {runnable('To remove it: perdure sessions delete')} {new.conversation_id}"
@@ -432,10 +421,10 @@ def delete(flags: dict[str, str], ids: tuple[str, ...], yes: bool) -> None:
         for c in failures:
             named = f" “{c.title}”" if c.title else ""
             if not yes and not click.confirm(f"Delete {c.id}{named}, {c.last_seq:,} messages, for good?", err=True):
-                click.echo(f"{c.id} was kept")
+                echo(f"{c.id} was kept")
                 continue
             deleted = store.delete(c.id)
-            click.echo(f"{c.id} deleted: {deleted.messages:,} messages, {deleted.outputs:,} tool outputs")
+            echo(f"{c.id} deleted: {deleted.messages:,} messages, {deleted.outputs:,} tool outputs")
 
 
 @click.command()
@@ -461,11 +450,11 @@ def scrub(flags: dict[str, str], ids: tuple[str, ...], every: bool, yes: bool) -
     with open_cli_store(flags) as store:
         selected = [store.conversations.get(any_id).id for any_id in ids] if ids else list(_all_ids(store))
         if not yes and not click.confirm(f"Redact {len(selected)} conversation(s) for good?", err=True):
-            click.echo("nothing was changed")
+            echo("nothing was changed")
             return
         for any_id in selected:
             done = store.scrub(any_id, redact)
-            click.echo(f"{any_id}: {done.messages:,} messages and {done.outputs:,} tool outputs held secrets")
+            echo(f"{any_id}: {done.messages:,} messages and {done.outputs:,} tool outputs held secrets")
 
 
 def _all_ids(store: SessionStore) -> Iterator[str]:
@@ -503,15 +492,15 @@ def verify(flags: dict[str, str], ids: tuple[str, ...]) -> None:
         else:
             what, problems = _verify_everything(store)
     for problem in problems:
-        _print(problem)
+        echo(problem)
     if problems:
         advice = (
             "Copy the database (`perdure sessions backup`), check the disk, and restore these rows from an older"
             " backup. `perdure sessions show` and `export` open the rest."
         )
-        click.echo(runnable(advice), err=True)
+        echo(runnable(advice), err=True)
         raise SystemExit(1)
-    click.echo(f"{what}: no damage found")
+    echo(f"{what}: no damage found")
 
 
 def _verify_everything(store: SessionStore) -> tuple[str, list[str]]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from perdure.cli.output import echo
+
 
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=8089, show_default=True, help="0 takes a free one.")
@@ -45,9 +47,9 @@ def simulate(
     simulator = Simulator(rules, script=steps, port=port)
 
     def say_where() -> None:
-        click.echo(f"OpenAI-style base URL   {simulator.base_url}")
-        click.echo(f"Anthropic base URL      {simulator.root_url}")
-        click.echo(f"What happened so far    {simulator.root_url}/simulator/report")
-        click.echo("Stop with Ctrl-C.")
+        echo(f"OpenAI-style base URL   {simulator.base_url}")
+        echo(f"Anthropic base URL      {simulator.root_url}")
+        echo(f"What happened so far    {simulator.root_url}/simulator/report")
+        echo("Stop with Ctrl-C.")
 
     simulator.serve_forever(say_where)

@@ -24,6 +24,8 @@ _LEAST_CUT = 12
 # A name of up to three words, a gap, and text without another gap.
 _TWO_COLUMNS = re.compile(r"(?:/\S.{0,30}?|[ →]{0,3}\S{1,16}(?: \S{1,10}){0,2})\s{2,}(?=\S)(?!.*\S {3,}\S)")
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
+# The blanks before a word, and the word; what stands between backticks is one.
+_WORD = re.compile(r"(\s*)((?:`[^`]*`|\S)+)")
 # A command of ours in a hint: the program and one of its commands.
 _OWN_COMMAND = re.compile(
     r"(?<![\w./~-])perdure(?= (?:chat|demo|sessions|usage|insights|doctor|login|config|approvals|permissions|plugins"
@@ -50,25 +52,59 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
     """Wrap lines between words with a hanging indent; in lists of two columns the second keeps its own."""
     width = max(_LEAST_WIDTH, width)
     for line in lines:
-        if len(line) <= width:
+        if column_count(line) <= width:
             yield line
             continue
         if (columns := _TWO_COLUMNS.match(line)) and width - columns.end() >= _LEAST_WIDTH:
             # A list of names and what they are: the second column stays one.
-            rest = textwrap.wrap(line[columns.end() :], width - columns.end(), break_on_hyphens=False)
-            yield line[: columns.end()] + rest[0]
-            yield from (" " * columns.end() + more for more in rest[1:])
+            yield from wrap_words(line[columns.end() :], width, first=columns[0], rest=" " * columns.end())
             continue
         # What is set out in columns gives up its blanks before it is wrapped.
         line = _GAP.sub("  ", _with_shorter_bar(line, len(line) - width))
-        if len(line) <= width:
+        if column_count(line) <= width:
             yield line
             continue
         column = _COLUMN.match(line)
         indent = " " * min(column.end() if column else 0, width // 3)
-        yield from textwrap.wrap(
-            line, width, initial_indent="", subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
-        )
+        yield from wrap_words(line, width, rest=indent)
+
+
+def wrap_words(text: str, width: int, *, first: str = "", rest: str = "") -> Iterator[str]:
+    """Wrap a line between words, behind an indent for its first row and one for the others.
+
+    A command in backticks stays in one row where it fits one. A word longer than a row is left whole, so that an
+    address can be copied; only text in a script without blanks is broken between its characters.
+    """
+    row, room = first, width - column_count(first)
+    is_empty = True
+    for gap, word in _words(text, width - len(rest)):
+        needed = column_count(gap) + column_count(word)
+        if not is_empty and needed > room:
+            yield row.rstrip()
+            row, room, gap, is_empty = rest, width - len(rest), "", True
+            needed = column_count(word)
+        row, room, is_empty = row + gap + word, room - needed, False
+    yield row.rstrip()
+
+
+def _words(text: str, width: int) -> Iterator[tuple[str, str]]:
+    """Yield the pieces a line may be broken between, each with the blanks before it."""
+    for match in _WORD.finditer(text):
+        gap, word = match.groups()
+        if column_count(word) <= width:
+            yield gap, word
+            continue
+        for n, piece in enumerate(word.split(" ")):  # a command in backticks that is wider than a row
+            space = " " if n else gap
+            if column_count(piece) == len(piece):
+                yield space, piece
+            else:
+                yield from ((space if i == 0 else "", character) for i, character in enumerate(piece))
+
+
+def column_count(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def break_command(pieces: Iterable[str], width: int) -> Iterator[str]:
@@ -80,20 +116,6 @@ def break_command(pieces: Iterable[str], width: int) -> Iterator[str]:
         lines[-1] += f" {piece}" if lines[-1] else piece
     yield from (f"  {line} \\" for line in lines[:-1])
     yield f"  {lines[-1]}"
-
-
-def echo_wrapped(*lines: str) -> None:
-    """Print lines, in a terminal wrapped between words; a pipe gets them as they are."""
-    is_terminal = sys.stdout.isatty()
-    for line in fit_lines(lines, shutil.get_terminal_size().columns) if is_terminal else lines:
-        print(line)
-
-
-def wrap_error(text: str) -> str:
-    """Return an error wrapped between words where stderr is a terminal, and unchanged for a pipe or a file."""
-    if not sys.stderr.isatty():
-        return text
-    return "\n".join(fit_lines(text.split("\n"), shutil.get_terminal_size().columns))
 
 
 @cache

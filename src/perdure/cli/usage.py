@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from perdure.app.runtime import open_user_store
+from perdure.cli.output import echo
 from perdure.cli.style import runnable
 from perdure.config.load import load
 from perdure.store.store import SessionStore
@@ -39,12 +40,12 @@ def usage(flags: dict[str, str], any_id: str | None) -> None:
         if any_id is None:
             newest = store.conversations.list(limit=1).conversations
             if not newest:
-                click.echo(runnable("There are no conversations yet; `perdure chat` begins one."))
+                echo(runnable("There are no conversations yet; `perdure chat` begins one."))
                 return
             any_id = newest[0].id
         conversation = store.conversations.get(any_id)
-        click.echo(f"{conversation.id}  {conversation.title or '–'}")
-        click.echo("\n".join(totals_lines(store.ledger.totals(conversation.id))))
+        echo(f"{conversation.id}  {conversation.title or '–'}")
+        echo("\n".join(totals_lines(store.ledger.totals(conversation.id))))
 
 
 @click.command()
@@ -65,4 +66,4 @@ def insights(flags: dict[str, str], days: int) -> None:
     from perdure.core.visibility import Everyone
 
     with open_cli_store(flags) as store:
-        click.echo(insights_text(store, days, visibility=Everyone()))
+        echo(insights_text(store, days, visibility=Everyone()))

@@ -17,7 +17,8 @@ from perdure.cli.chat.command_context import SCRIPT_ENDED, ChatCommandContext, C
 from perdure.cli.chat.input import Attached, attach
 from perdure.cli.chat.progress import StatusRow
 from perdure.cli.chat.status import embedded_lines
-from perdure.cli.style import runnable, wrap_error
+from perdure.cli.output import fit
+from perdure.cli.style import runnable
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.config.env import is_dumb
@@ -155,7 +156,7 @@ def _print(text: str, stream: TextIO | None = None) -> None:
     """A terminal gets no control characters of a model's; a pipe or a file gets the text as it is."""
     stream = stream or sys.stdout
     text = strip_controls(text) if stream.isatty() else text
-    print(wrap_error(text) if stream is sys.stderr else text, file=stream)
+    print(fit(text, err=True) if stream is sys.stderr else text, file=stream)
 
 
 def _plain(value: Any) -> Any:

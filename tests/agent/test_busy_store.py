@@ -24,7 +24,7 @@ from perdure.context.engine import Compaction, EngineServices, Reason, RunInThre
 from perdure.core import concurrency
 from perdure.core.concurrency import SystemClock
 from perdure.core.events import CallStarted
-from perdure.gateway.executor import run_shielded
+from perdure.gateway.executor import run_store_write
 from perdure.store.db.database import Dialect, Row, Transaction, Value
 from perdure.store.db.sqlite import open_sqlite
 from perdure.store.encoding import TimeIds
@@ -86,7 +86,7 @@ class WatchedDatabase:
 
 @contextmanager
 def sharing(
-    b: Bench, path: Path, settings: Settings | None = None, run: RunInThread = run_shielded
+    b: Bench, path: Path, settings: Settings | None = None, run: RunInThread = run_store_write
 ) -> Iterator[tuple[ConversationAgent, WatchedDatabase]]:
     """An agent as in a gateway: it stores in threads, and whoever runs its turns holds the lease already."""
     database, clock = WatchedDatabase(path), SystemClock()

@@ -94,8 +94,8 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def _end(gateway: Running) -> None:
     gateway.tokens.revoke("revoked")
     row = next(t for t in gateway.tokens.all() if t.user == User("expired"))
-    run_shielded = gateway.store.state("gateway:tokens")
-    run_shielded.set(row.digest, {**run_shielded.get(row.digest), "expires_at": 1})
+    stored = gateway.store.state("gateway:tokens")
+    stored.set(row.digest, {**stored.get(row.digest), "expires_at": 1})
 
 
 def _lived_in(house: House) -> House:

@@ -61,9 +61,9 @@ def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
 def test_a_message_is_stored_before_the_ticket_is_returned(gateway: Running, ann: httpx.Client) -> None:
     ticket = ann.post("/api/messages", json={"chat": "disk", "content": "slowly one two three four five"})
     assert ticket.status_code == 202
-    run_shielded = gateway.store.inbox.get(ticket.json()["turn_id"])
-    assert run_shielded.inbound.content == "slowly one two three four five"
-    assert run_shielded.inbound.user == User("ann")
+    stored = gateway.store.inbox.get(ticket.json()["turn_id"])
+    assert stored.inbound.content == "slowly one two three four five"
+    assert stored.inbound.user == User("ann")
 
 
 def test_a_chat_goes_on_with_its_own_conversation(ann: httpx.Client) -> None:

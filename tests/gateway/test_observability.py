@@ -116,10 +116,10 @@ def test_hygiene_compactions_are_labelled_by_reason() -> None:
 
 
 def test_external_totals_are_read_at_scrape_time() -> None:
-    metrics, run_shielded = Metrics(), {"waiting": 3, "done": 0}
-    metrics.gauge("queue_depth", "How much waits.", lambda: run_shielded["waiting"])
-    metrics.total("done", "Done.", lambda: run_shielded["done"], outcome="well")
-    run_shielded["waiting"], run_shielded["done"] = 7, 2
+    metrics, counts = Metrics(), {"waiting": 3, "done": 0}
+    metrics.gauge("queue_depth", "How much waits.", lambda: counts["waiting"])
+    metrics.total("done", "Done.", lambda: counts["done"], outcome="well")
+    counts["waiting"], counts["done"] = 7, 2
     found = figures(metrics)
     assert found["perdure_queue_depth"] == 7
     assert found["perdure_done_total{outcome=well}"] == 2
@@ -167,8 +167,8 @@ def log_writer() -> tuple[LogWriter, io.StringIO]:
 
 
 def test_a_turn_is_one_log_line() -> None:
-    run_shielded, stream = log_writer()
-    play([LogObserver(run_shielded)], TURN)
+    log, stream = log_writer()
+    play([LogObserver(log)], TURN)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["event"] for line in lines] == ["compaction", "recovery", "turn"]
     turn = lines[-1]
@@ -181,11 +181,11 @@ def test_a_turn_is_one_log_line() -> None:
 
 
 def test_no_message_text_is_in_logs_metrics_or_spans() -> None:
-    run_shielded, stream = log_writer()
+    log, stream = log_writer()
     metrics, (provider, exporter) = Metrics(), traced()
     traces = make_span_observer(provider)
     assert traces is not None
-    play([LogObserver(run_shielded), metrics, traces], (*TURN, CommandAnswered("hunter2")))
+    play([LogObserver(log), metrics, traces], (*TURN, CommandAnswered("hunter2")))
     everything_told = (
         stream.getvalue() + metrics.render().decode() + "".join(s.to_json() for s in exporter.get_finished_spans())
     )
@@ -194,8 +194,8 @@ def test_no_message_text_is_in_logs_metrics_or_spans() -> None:
 
 
 def test_requests_are_logged_by_route_without_query_or_path() -> None:
-    run_shielded, stream = log_writer()
-    app = make_app(FixedTokens(good=everything("alice")), observers=[LogObserver(run_shielded)])
+    log, stream = log_writer()
+    app = make_app(FixedTokens(good=everything("alice")), observers=[LogObserver(log)])
     ask(app, "/who?token=hunter2&q=hunter2", [("authorization", "Bearer good"), ("x-request-id", "proxy-1234567")])
     ask(app, "/hunter2", [("authorization", "Bearer good"), ("cookie", "hunter2"), ("x-request-id", 'hunter2"\\n')])
     ask(app, "/who", [("authorization", "Bearer hunter2")])
@@ -208,9 +208,9 @@ def test_requests_are_logged_by_route_without_query_or_path() -> None:
 
 
 def test_an_unexpected_error_is_answered_and_logged_by_type_and_location(caplog: pytest.LogCaptureFixture) -> None:
-    run_shielded, stream = log_writer()
-    app = make_app(FixedTokens(good=everything("alice")), observers=[LogObserver(run_shielded)])
-    logger, handler = logging.getLogger("perdure"), LogWriterHandler(run_shielded)
+    log, stream = log_writer()
+    app = make_app(FixedTokens(good=everything("alice")), observers=[LogObserver(log)])
+    logger, handler = logging.getLogger("perdure"), LogWriterHandler(log)
     logger.addHandler(handler)
     try:
         answer = ask(app, "/boom", [("authorization", "Bearer good")])
@@ -226,9 +226,9 @@ def test_an_unexpected_error_is_answered_and_logged_by_type_and_location(caplog:
 
 
 def test_what_libraries_log_is_redacted() -> None:
-    run_shielded, stream = log_writer()
+    log, stream = log_writer()
     logger = logging.Logger("some.library")
-    logger.addHandler(LogWriterHandler(run_shielded))
+    logger.addHandler(LogWriterHandler(log))
     logger.warning(
         "called https://bob:hunter2secret@host/ with %s", "Authorization: Bearer pdr_" + "a1B2c3D4e5" * 4 + "xyz"
     )
@@ -241,10 +241,10 @@ def test_what_libraries_log_is_redacted() -> None:
 
 def test_a_closed_stream_disables_the_log_only() -> None:
     stream = io.StringIO()
-    run_shielded = LogWriter("json", FakeClock(), stream)
+    log = LogWriter("json", FakeClock(), stream)
     stream.close()
-    run_shielded.write("request", {})
-    run_shielded.write("request", {})
+    log.write("request", {})
+    log.write("request", {})
 
 
 def test_plain_lines_stay_lines() -> None:

@@ -19,7 +19,7 @@ from perdure.core.messages import user
 from perdure.core.visibility import User
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage, CommandAnswered, QuestionClosed, Ticket
-from perdure.gateway.executor import run_shielded
+from perdure.gateway.executor import run_store_write
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
 from perdure.store.inbox import InboundMessage, InboxFull, conversation_queue_key
@@ -36,7 +36,7 @@ async def hub_without_sweep(folder: Path, sim: Simulator, store: SessionStore, *
     """A hub whose periodic tasks do not run: a message its queues forget is never found again."""
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
     settings = validate_settings({"model": model, "gateway": gateway})
-    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_shielded)
+    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_store_write)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     try:
         yield hub

@@ -16,7 +16,7 @@ from perdure.config.load import validate_settings
 from perdure.core.visibility import Owner
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage
-from perdure.gateway.executor import run_shielded
+from perdure.gateway.executor import run_store_write
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
 from perdure.gateway.workers.routing import SCOPE as CHATS
@@ -39,7 +39,7 @@ async def hub_on(folder: Path, sim: Simulator, store: SessionStore, clock: FakeC
     """A hub whose periodic tasks run only when the test calls them."""
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
     settings = validate_settings({"model": model, "permissions": {"mode": "ask"}})
-    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_shielded)
+    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_store_write)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=clock, ids=shared.ids)
     try:
         yield hub

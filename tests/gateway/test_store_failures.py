@@ -17,7 +17,7 @@ from perdure.core.events import TurnFinished
 from perdure.core.visibility import User
 from perdure.gateway.auth.principal import Principal
 from perdure.gateway.events.types import ChatKey, ChatMessage
-from perdure.gateway.executor import run_shielded
+from perdure.gateway.executor import run_store_write
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
 from perdure.store.inbox import MessageInbox, QueuedMessage
@@ -57,7 +57,7 @@ class FlakyInbox(MessageInbox):
 async def talk(folder: Path, sim: Simulator, store: SessionStore) -> list[str]:
     model = {"name": "m-1", "provider": "custom", "base_url": sim.base_url, "context_length": 32_000}
     settings = validate_settings({"model": model})
-    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_shielded)
+    shared = Shared(settings, home=folder, store=store, loop_thread=RunningLoop(), run_blocking=run_store_write)
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     await hub.start()
     chat = ChatKey("http", User("ann"))

@@ -49,10 +49,10 @@ def test_no_two_tokens_are_alike_and_each_holds_256_bits(tokens: AccessTokens) -
 
 def test_the_database_holds_only_a_hash(tokens: AccessTokens, backend: Backend) -> None:
     made = tokens.add(User("alice"), ["chat"])
-    run_shielded = json.dumps(backend.execute("SELECT scope, key, value FROM state"))
-    assert made.text not in run_shielded
-    assert made.text.removeprefix("pdr_") not in run_shielded
-    assert digest_of(made.text) in run_shielded
+    stored = json.dumps(backend.execute("SELECT scope, key, value FROM state"))
+    assert made.text not in stored
+    assert made.text.removeprefix("pdr_") not in stored
+    assert digest_of(made.text) in stored
 
 
 @pytest.mark.parametrize("wrong", ["", "pdr_", "pdr_x", "x" * 10_000, "\udcff", "é", "pdr_" + "A" * 43])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,15 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.source)
+        # Up to Python 3.11.7 a collection in mid-parse may run code of another thread that parses as well, and then the
+        # parser fails with "AST constructor recursion depth mismatch".
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return ast.parse(self.source)
+        finally:
+            if was_enabled:
+                gc.enable()
 
     @property
     def classes(self) -> list[str]:

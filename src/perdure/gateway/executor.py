@@ -31,6 +31,6 @@ async def run_blocking(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
     return await asyncio.get_running_loop().run_in_executor(_store_threads(), partial(work, *args, **kwargs))
 
 
-async def run_shielded(work: Callable[[], T]) -> T:
+async def run_store_write(work: Callable[[], T]) -> T:
     """Run a store write that is always awaited to completion, even when the calling task is cancelled."""
     return await concurrency.run_shielded(work, _store_threads())

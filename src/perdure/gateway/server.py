@@ -28,7 +28,7 @@ from perdure.gateway.api.connections import bounded_protocol
 from perdure.gateway.auth.principal import Authenticator
 from perdure.gateway.events.broker import OnEvent
 from perdure.gateway.events.types import ChatKey, Ticket
-from perdure.gateway.executor import run_blocking, run_shielded
+from perdure.gateway.executor import run_blocking, run_store_write
 from perdure.gateway.observability.base import Observer
 from perdure.gateway.workers.agent_pool import WiredAgentFactory
 from perdure.gateway.workers.hub import Hub
@@ -98,7 +98,7 @@ async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) 
         store=config.store,
         loop_thread=RunningLoop(),
         http_client=_http_client(),
-        run_blocking=run_shielded,
+        run_blocking=run_store_write,
     )
     gateway = config.settings.gateway
     hub = Hub(
@@ -147,7 +147,7 @@ async def run_schedule(settings: Settings, home: Path, store: SessionStore, sche
         store=store,
         loop_thread=RunningLoop(),
         http_client=_http_client(),
-        run_blocking=run_shielded,
+        run_blocking=run_store_write,
     )
     hub = Hub(WiredAgentFactory(shared), store, settings=settings.gateway, clock=shared.clock, ids=shared.ids)
     hub.start_alone()
@@ -218,15 +218,15 @@ def stop_signals() -> list[int]:
 @contextlib.contextmanager
 def _handle_signals(stopped: asyncio.Event) -> Iterator[None]:
     """Set the event on SIGTERM, Ctrl-C or SIGHUP, where this thread can handle signals."""
-    loop, run_shielded = asyncio.get_running_loop(), []
+    loop, handled = asyncio.get_running_loop(), []
     for number in stop_signals():
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread
             loop.add_signal_handler(number, stopped.set)
-            run_shielded.append(number)
+            handled.append(number)
     try:
         yield
     finally:
-        for number in run_shielded:
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

@@ -74,6 +74,24 @@ def test_after_a_fallback_the_model_that_answers_is_asked_for_summaries(tmp_path
         assert not summaries_of(broken)
 
 
+@pytest.mark.spec("F2", "J10")
+def test_a_compaction_asks_the_fallback_when_the_main_model_has_just_died(tmp_path: Path) -> None:
+    is_dead = False
+
+    def main(asked: ScriptRequest) -> Fail | str:
+        return Fail(status=500, body={"error": {"message": "gone"}}) if is_dead else good(asked)
+
+    with Simulator(script=main) as sim, Simulator(script=good) as spare:
+        fallback = {"provider": "custom", "model": "m-2", "base_url": spare.base_url}
+        with agent_at(sim, tmp_path, fallback_providers=[fallback]) as agent:
+            agent.run_conversation("And now?", conversation_history=HISTORY[:24])
+            is_dead = True
+            report = agent.compress()
+        assert report.outcome == "compacted", report.message
+        assert summaries_of(sim), "the main model comes first"
+        assert summaries_of(spare, "m-2")
+
+
 @pytest.mark.spec("F2")
 def test_after_a_switch_no_history_goes_to_the_model_before(tmp_path: Path) -> None:
     with Simulator(script=good) as old, Simulator(script=good) as new, agent_at(old, tmp_path) as agent:

@@ -455,3 +455,63 @@ def test_a_scripted_conversation_sends_nothing_before_a_model_is_chosen(home: Pa
             chat.type("go on\r")
             chat.see("Two.")
         assert len([request for request in sim.requests if request.body]) == 2
+
+
+def test_a_conversation_whose_model_is_not_chosen_has_one_reading_everywhere(home: Path) -> None:
+    with Simulator(models=("m-1",), window=20_000, script=["One. " * 800, "Two."]) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        surface = ChatCommandContext(flags | {"model.context_length": "20000"})
+        surface.agent.chat("hello " * 900)
+        session_id = surface.session_id or ""
+        surface.store.conversation_state(session_id).set(SCRIPTED_KEY, True)
+        surface.close()
+        surface.store.close()
+
+        # Resumed where other settings hold: nobody has chosen them for this conversation.
+        other = {"model.base_url": sim.base_url, "model.context_length": "9000"}
+        surface = ChatCommandContext(other, session_id=session_id)
+        commands = all_commands()
+        stored = surface.store.ledger.context_usage(session_id)
+        assert stored is not None
+        assert stored.window == 20_000
+        reading = f"{stored.tokens:,}/20,000"
+        assert reading in status_line(surface)
+        context = commands.dispatch(surface, "/context")
+        assert context is not None
+        assert f" {stored.tokens:,} of 20,000 tokens" in context.text
+        assert "compaction " not in context.text, "nothing is known of a model that is not chosen"
+        assert reading in status_line(surface), "looking does not change it"
+        assert "would cost" in status_line(surface)
+
+        commands.dispatch(surface, "/compress")
+        stored = surface.store.ledger.context_usage(session_id)
+        assert stored is not None
+        assert f"{stored.tokens:,}/20,000" in status_line(surface)
+        context = commands.dispatch(surface, "/context")
+        assert context is not None
+        assert f" {stored.tokens:,} of 20,000 tokens" in context.text
+        assert len([request for request in sim.requests if request.body]) == 1
+        surface.close()
+        surface.store.close()
+
+
+def test_the_first_choice_of_a_model_is_no_switch(home: Path) -> None:
+    with (
+        Simulator(models=("m-1", "m-2"), window=32_000, script=["Fine."]) as sim,
+        chatting(home, {"model.base_url": sim.base_url}) as chat,
+    ):
+        chat.see("no model is chosen yet")
+        chat.wait_for(lambda: chat.line.startswith("/model"))
+        chat.type("\x15")
+        chat.type("/model m-2\r")
+        chat.see("Going on with m-2")
+        chat.type("hello\r")
+        chat.see("Fine.")
+        assert "m-1 →" not in chat.shown
+        chat.type("/model m-1\r")
+        chat.see("Going on with m-1")
+        assert "m-2 → m-1" not in chat.shown, "told once, by the command's answer"
+        assert chat.chat._desk is not None
+        surface = chat.chat._desk.surface
+        events = surface.store.ledger.events(surface.session_id or "", kind="model_switch")
+        assert [e.payload["new"] for e in events] == ["m-1"]

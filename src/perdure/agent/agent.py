@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.agent.callbacks import Callbacks
 from perdure.agent.compaction import compact_on_request, edit_plan
-from perdure.agent.context_usage import ContextUsage, usage_before_first_message
+from perdure.agent.context_usage import ContextUsage, last_usage, usage_before_first_message
 from perdure.agent.deps import AgentDeps, join_engine_tools
 from perdure.agent.prompt import assemble
 from perdure.agent.runner import EventBus, LoopThread, TurnRunner
@@ -54,6 +54,8 @@ class ConversationAgent:
         # Idempotent functions that release what was opened for this agent, such as tool servers.
         self._closers = tuple(closers)
         self._first_reading: ContextUsage | None = None
+        # Nobody has chosen the model yet that is to answer.
+        self.has_open_model = False
 
     # -- talking -----------------------------------------------------------------------------------------------------
 
@@ -150,7 +152,11 @@ class ConversationAgent:
         return await self._runner.arun(self._compress(focus_topic))
 
     def switch_model(self, route: RouteToModel) -> None:
-        """Switch to another model; the gate makes the history fit before the next call."""
+        """Switch to another model; the gate makes the history fit before the next call.
+
+        The first choice of a model is no switch: it is not announced.
+        """
+        is_first, self.has_open_model = self.has_open_model, False
         old = self._parts.routes.endpoint.model
         self._parts.routes.switch_to(route)
         self._first_reading = None
@@ -158,7 +164,8 @@ class ConversationAgent:
         if self._conversation is not None:
             self._conversation.caller.model_changed()
             emit = self._conversation.emit
-        emit(ModelSwitched(old, route.main.model, "chosen"))
+        if not is_first:
+            emit(ModelSwitched(old, route.main.model, "chosen"))
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -174,10 +181,12 @@ class ConversationAgent:
 
     @property
     def gauge(self) -> ContextUsage:
-        """Context usage, from the same counter as the gate."""
+        """Context usage, from the same counter as the gate; with `has_open_model`, as the last call left it."""
+        usage = self._first_reading or ContextUsage(self.endpoint.model)
         if self._conversation is not None:
-            return self._conversation.live.usage
-        return self._first_reading if self._first_reading is not None else ContextUsage(self.endpoint.model)
+            usage = self._conversation.live.usage
+        session_id = self.session_id if self.has_open_model else None
+        return last_usage(self._parts.store, session_id, usage) if session_id is not None else usage
 
     def measure(self) -> ContextUsage:
         """Context usage with the window resolved, also before the first message; may query the endpoint once."""

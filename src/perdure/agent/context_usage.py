@@ -17,9 +17,12 @@ from perdure.tools.output_limits import OutputLimits
 
 if TYPE_CHECKING:
     from perdure.config.settings import Settings
+    from perdure.store.store import SessionStore
 
 
 PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
+# What is in the prompt beside the messages.
+_FIXED_PARTS = PARTS[:3]
 
 
 class Composition:
@@ -56,21 +59,26 @@ class Composition:
 
     def as_dict(self, total: int | None = None) -> dict[str, int]:
         """Return the parts; with `total`, scaled so that they sum to the counter's total."""
-        whole = sum(self._parts.values())
-        if total is None or not whole:
-            return dict(self._parts)
-        # Rounded at the running sum: the parts then add up exactly, and none is off by more than one.
-        shared, cumulative, assigned = {}, 0, 0
-        for name, tokens in self._parts.items():
-            cumulative += tokens
-            shared[name] = round(total * cumulative / whole) - assigned
-            assigned += shared[name]
-        return shared
+        return dict(self._parts) if total is None else _scaled(self._parts, total)
 
     def _add(self, entry: Entry, *, is_head: bool, sign: int = 1) -> None:
         kind = entry.message.kind
         part = "handoff" if kind == "handoff" else "head" if is_head else "outputs" if kind == "tool" else "tail"
         self._parts[part] += sign * tokens_of(entry)
+
+
+def _scaled(parts: Mapping[str, int], total: int) -> dict[str, int]:
+    """Return parts that sum to a total; empty parts stay as they are."""
+    whole = sum(parts.values())
+    if not whole:
+        return dict(parts)
+    # Rounded at the running sum: the parts then add up exactly, and none is off by more than one.
+    shared, cumulative, assigned = {}, 0, 0
+    for name, tokens in parts.items():
+        cumulative += tokens
+        shared[name] = round(total * cumulative / whole) - assigned
+        assigned += shared[name]
+    return shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,22 @@ class ContextUsage:
     composition: Mapping[str, int] = field(default_factory=dict)
     # Neither the endpoint, the catalogue nor a setting has the window: a default is used.
     is_assumed: bool = False
+
+
+def last_usage(store: SessionStore, session_id: str, measured: ContextUsage) -> ContextUsage:
+    """Return context usage as the last call and the compactions since left it; `measured` where there was no call.
+
+    After a compaction or an undo the messages have the shares of `measured`.
+    """
+    stored = store.ledger.context_usage(session_id)
+    if stored is None:
+        return measured
+    composition = _scaled(stored.composition, stored.tokens)
+    if stored.is_changed:
+        fixed = {part: stored.composition.get(part, 0) for part in _FIXED_PARTS}
+        said = {part: n for part, n in measured.composition.items() if part not in _FIXED_PARTS}
+        composition = fixed | _scaled(said, max(0, stored.tokens - sum(fixed.values())))
+    return ContextUsage(stored.model, stored.tokens, stored.window, stored.threshold, composition)
 
 
 async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None) -> ContextUsage:

@@ -477,7 +477,7 @@ class SummaryRoute:
 
     @property
     def main(self) -> Summarizer:
-        """The main model, unless the auxiliary chain has it already."""
+        """The main model and its fallbacks, as for a turn, less those that the auxiliary chain has already."""
         return self._summarizer(self._main_chain)
 
     def window_tokens(self) -> int | None:
@@ -499,10 +499,11 @@ class SummaryRoute:
         return chain[:-1] if len(chain) > 1 and chain[-1] == main else chain
 
     def _main_chain(self) -> tuple[Endpoint, ...]:
-        main = self._live.routes.endpoint
-        if main in self._side_chain():
+        asked = self._side_chain()
+        chain = tuple(e for e in self._live.routes.ahead if e not in asked and e.base_url != UNSTARTED)
+        if not chain:
             raise NoSummaryModel("the main model was asked already")
-        return (main,)
+        return chain
 
     def _summarizer(self, chain: Callable[[], tuple[Endpoint, ...]]) -> Summarizer:
         shared = self._shared

@@ -115,7 +115,7 @@ def _quiz_rows(question: str, answer: str, room: int, ink: Style) -> list[str]:
 
 def _usage_lines(summary: DemoSummary) -> Iterator[str]:
     from perdure.commands.format import money, share
-    from perdure.lab.demo.run import WINDOW
+    from perdure.lab.demo.run import MODEL, WINDOW
 
     outputs = "output" if summary.spilled == 1 else "outputs"
     counts = f"{summary.turns} turns, {summary.compactions} compactions, {summary.spilled} {outputs}"
@@ -125,8 +125,8 @@ def _usage_lines(summary: DemoSummary) -> Iterator[str]:
         f" window; the last prompt had {summary.context_tokens:,}."
     )
     yield (
-        f"{summary.prompt_tokens:,} prompt tokens in all, {share(summary.cache_hit_rate)} of them from the cache;"
-        f" they would have cost {money(summary.cost_usd)}."
+        f"{summary.prompt_tokens:,} prompt tokens in all, {share(summary.cache_hit_rate)} of them from the cache."
+        f" The demo cost nothing; at the provider's prices for {MODEL} it would have been {money(summary.cost_usd)}."
     )
 
 
@@ -137,7 +137,8 @@ def _show_hints(ink: Style, home: Path, project: Path) -> None:
     command = (f"PERDURE_HOME={home}", program_name())
     for hint, pieces in (
         (
-            "Open it; there, /handoff shows what the model reads now and /undo takes it back:",
+            "Open it: /handoff shows what the model reads now, /undo takes a compaction back, /search finds what was"
+            " said. The script is over, so it asks you to choose a model (/model) before it answers:",
             (*command, "chat --resume last"),
         ),
         ("Look around in the browser:", (*command, "serve")),

@@ -103,7 +103,8 @@ def _timing_lines(surface: CommandContext) -> list[str]:
     agent = surface.agent
     if not agent.parts.settings.compression.enabled:
         return ["", f"{'compaction':<12} off (compression.enabled); /compress works"]
-    decision = agent.open().gate.cost.explain() if agent.session_id is not None else None
+    is_measured = agent.session_id is not None and not agent.has_open_model
+    decision = agent.open().gate.cost.explain() if is_measured else None
     if decision is None:
         return []
     when = "with the next message" if decision.action == "compact" else "not due"

@@ -84,8 +84,9 @@ def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> 
 
 
 def measured(agent: ConversationAgent) -> ContextUsage:
-    """Return the gauge, its window looked up where it is not known yet; may ask the endpoint, briefly, once."""
-    if agent.gauge.window is None:
+    """Return the gauge, looked up as far as it is not known yet; may ask the endpoint, briefly, once."""
+    gauge = agent.gauge
+    if gauge.window is None or sum(gauge.composition.values()) != gauge.tokens:
         with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown
             return agent.measure()
     return agent.gauge

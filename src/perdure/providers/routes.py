@@ -78,6 +78,11 @@ class RouteCursor:
             for listener in tuple(self._listeners):
                 listener()
 
+    @property
+    def ahead(self) -> tuple[Endpoint, ...]:
+        """The endpoint of the next call and the fallbacks behind it."""
+        return (self._endpoint, *self.route.endpoints[self._index + 1 :])
+
     def on_move(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener`, from any thread, when the model or provider changes; returns a function to unsubscribe."""
         self._listeners.append(listener)

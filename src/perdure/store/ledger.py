@@ -26,12 +26,14 @@ from perdure.store.db.database import (
 )
 from perdure.store.encoding import load_payload
 from perdure.store.queries import StoreContext, conversation_id_of
-from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, Totals, UsageRow
+from perdure.store.records import CallRecord, Grouping, RouteRecord, StoredEvent, StoredUsage, Totals, UsageRow
 
 _CLASSES = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 # Outcomes of compaction events that changed the prompt.
 COMPACTED = ("compacted", "digest")
 _BATCH = 400
+# The last main call is among these; the others are summaries and the like.
+_LAST_CALLS = 50
 _NEVER = 2**62
 
 
@@ -237,6 +239,25 @@ class Ledger:
             return tx.rows(sql if limit is not None else f"{sql} ORDER BY id DESC", values)
 
         return [_call(r) for r in reversed(self._context.database.read(load))]
+
+    def context_usage(self, any_id: str) -> StoredUsage | None:
+        """Return how full the context is by what was stored of it; None before the first main call."""
+        calls = self.calls(any_id, limit=_LAST_CALLS)
+        last = next((c for c in reversed(calls) if c.task == "main"), None)
+        if last is None:
+            return None
+        tokens = last.usage.total_tokens or last.estimate_tokens or 0
+        events = [e for kind in ("compaction", "undo") for e in self.events(any_id, kind=kind)]
+        changes = ((e.kind, e.payload, e.created_at_ms) for e in sorted(events, key=lambda e: e.id))
+        since = prompt_size_since(changes, since_ms=last.ended_at_ms, tokens=tokens)
+        return StoredUsage(
+            last.route.model,
+            tokens if since is None else since,
+            last.window_tokens,
+            last.threshold_tokens,
+            last.composition,
+            is_changed=since is not None,
+        )
 
     def events(
         self, any_id: str, *, kind: str | None = None, after_id: int = 0, limit: int = 1000

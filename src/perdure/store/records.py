@@ -218,6 +218,19 @@ class CallRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredUsage:
+    """Context usage after the newest main call, or after a compaction or an undo since."""
+
+    model: str
+    tokens: int
+    window: int | None
+    threshold: int | None
+    # Of the prompt of that call; a compaction or an undo since has changed all but system, tools and memory.
+    composition: Mapping[str, int]
+    is_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StoredEvent:
     """An event worth showing: compaction, spill, model switch, recovery, notice."""
 

@@ -130,6 +130,7 @@ class ChatCommandContext:
                 self.resume_notes = (*self._notes, *self._restore(self._next_id))
             elif self._model_name is not None:
                 self._agent.conversation.switch_model(route_to(self.settings, self._model_name))
+            self._agent.conversation.has_open_model = self.needs_model or bool(self.unchosen_models)
             self._stop_hearing = self._agent.events.listen(self.person.hear)
         return self._agent.conversation
 

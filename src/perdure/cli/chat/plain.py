@@ -63,6 +63,8 @@ class PlainScreen:
                 self.line(f"[{status_text(event)}]")
             case CompactionFinished() | Notice() if self._is_answered:
                 pass
+            case ModelSwitched(reason="chosen"):
+                pass  # the answer to the user's command names the model
             case CompactionFinished() | Recovered() | RetryScheduled() | ModelSwitched() | Notice():
                 self.line(f"[{status_text(event)}]")
             case TurnFinished(outcome=outcome, error=error):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
+from perdure.agent.context_usage import last_usage
 from perdure.app.runtime import EMBEDDED_PROVIDER
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.style import break_command, program_name
@@ -104,7 +106,7 @@ def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield f"Conversation {conversation.id}{named}"
     yield from _resume_lines(surface, conversation.id)
     yield from usage_lines(totals.usage)
-    yield f"{'cost':<18} {total_cost(totals):>12}"
+    yield f"{'would have cost' if surface.needs_model else 'cost':<18} {total_cost(totals):>12}"
 
 
 # A command is broken by itself, where a shell joins the lines again, before the terminal wraps it.
@@ -136,22 +138,19 @@ def _flags(surface: ChatCommandContext, restored: Collection[str]) -> list[str]:
 def status_line(surface: ChatCommandContext) -> str:
     """Most important first: model, gauge with its threshold mark, permission mode, cost, cache hit rate, title."""
     gauge = surface.agent.gauge
-    used, window, threshold = gauge.tokens, gauge.window, gauge.threshold
     session_id = surface.session_id
-    is_unmeasured = not window or surface.needs_model
-    if is_unmeasured and session_id is not None:  # resumed, no message yet: as the last call left it
-        for call in surface.store.ledger.calls(session_id, limit=1):
-            used = gauge.tokens or call.usage.prompt_tokens or call.estimate_tokens or 0
-            window, threshold = call.window_tokens, call.threshold_tokens
+    if not gauge.window and session_id is not None:  # resumed, not measured yet
+        gauge = replace(last_usage(surface.store, session_id, gauge), model=gauge.model)
     has_model = not surface.unchosen_models and not surface.needs_model
     parts = [gauge.model if has_model else "no model chosen"]
-    if window:
-        drawn = bar(used, window, width=_GAUGE_CELLS, mark=threshold)
-        parts.append(f"{drawn} {tokens(used)}/{'~' if gauge.is_assumed else ''}{tokens(window)}")
+    if gauge.window:
+        drawn = bar(gauge.tokens, gauge.window, width=_GAUGE_CELLS, mark=gauge.threshold)
+        parts.append(f"{drawn} {tokens(gauge.tokens)}/{'~' if gauge.is_assumed else ''}{tokens(gauge.window)}")
     parts.append(surface.permissions.mode)
     if session_id is not None:
         totals = surface.store.ledger.totals(session_id)
-        parts += [f"cost {total_cost(totals)}", f"cache {share(totals.usage.cache_hit_rate)}"]
+        cost = "would cost" if surface.needs_model else "cost"  # a script cost nothing
+        parts += [f"{cost} {total_cost(totals)}", f"cache {share(totals.usage.cache_hit_rate)}"]
         if title := surface.store.conversations.get(session_id).title:
             parts.append(title)
     return " · ".join(parts)

@@ -178,6 +178,8 @@ class ChatTranscript:
                 self.busy(f"compacting about {before:,} tokens")
             case TurnFinished():
                 self._finish(event)
+            case ModelSwitched(reason="chosen"):
+                pass  # the answer to the user's command names the model
             case CompactionFinished() | Recovered() | RetryScheduled() | ModelSwitched() | Notice():
                 self._tell(event)
             case _:

@@ -9,9 +9,8 @@ from perdure.commands.titles import title_of
 from perdure.core.display import describe_report
 from perdure.core.errors import NotFound
 from perdure.core.ports import SearchAnswer, SearchHit, SearchReport
-from perdure.store.ledger import prompt_size_since
 from perdure.store.listing import NEWEST_FIRST, ConversationFilter, ListedConversation, ListOrder
-from perdure.store.records import CallRecord, Conversation
+from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
 from perdure.web.schemas import (
     ConversationHead,
@@ -30,7 +29,6 @@ from perdure.web.schemas import (
 from perdure.web.scoped_store import ScopedStore
 
 _MOST_CHILDREN = 200
-_LAST_CALLS = 50
 
 
 def conversation_head(scoped: ScopedStore, conversation: Conversation) -> ConversationHead:
@@ -61,27 +59,18 @@ def conversation_head(scoped: ScopedStore, conversation: Conversation) -> Conver
 
 
 def _gauge(store: SessionStore, conversation_id: str) -> GaugeRow | None:
-    """Context usage after the newest main call, or after a compaction or undo since; then without its composition."""
-    calls = store.ledger.calls(conversation_id, limit=_LAST_CALLS)
-    last = next((c for c in reversed(calls) if c.task == "main"), None)
-    if last is None:
+    """Context usage as it was stored; without a composition where a compaction or an undo has changed it since."""
+    usage = store.ledger.context_usage(conversation_id)
+    if usage is None:
         return None
-    tokens = last.usage.total_tokens or last.estimate_tokens or 0
-    since = _size_since(store, conversation_id, last, tokens)
+    composition = {} if usage.is_changed else dict(usage.composition)
     return GaugeRow(
-        model=last.route.model,
-        tokens=since if since is not None else tokens,
-        window=last.window_tokens,
-        threshold=last.threshold_tokens,
-        composition={} if since is not None else dict(last.composition),
+        model=usage.model,
+        tokens=usage.tokens,
+        window=usage.window,
+        threshold=usage.threshold,
+        composition=composition,
     )
-
-
-def _size_since(store: SessionStore, conversation_id: str, last: CallRecord, tokens: int) -> int | None:
-    """Return the prompt's size after a compaction or undo since the last call; None where there was none."""
-    events = [e for kind in ("compaction", "undo") for e in store.ledger.events(conversation_id, kind=kind)]
-    changes = ((e.kind, e.payload, e.created_at_ms) for e in sorted(events, key=lambda e: e.id))
-    return prompt_size_since(changes, since_ms=last.ended_at_ms, tokens=tokens)
 
 
 # A search that lists conversations groups this many of the best hits.

@@ -98,9 +98,9 @@ def measure(talks: Sequence[Talk], settings: RecallSettings | None = None) -> _T
                 passages = provider.passages(RecallQuery(question.text, "", OWNER))
                 tally.times_ms.append((time.perf_counter() - started) * 1_000)
                 block = frame_background("\n\n".join(text for _, text in passages), max_tokens=limits.max_tokens)
-                hits: set[Hashable] = {
-                    places[h.conversation_id, h.address] for h, _ in passages if h.address[:2] == "m:"
-                }
+                answers = ((h.conversation_id, h.answer.address) for h, _ in passages if h.answer is not None)
+                addresses = [*((h.conversation_id, h.address) for h, _ in passages if h.address[:2] == "m:"), *answers]
+                hits: set[Hashable] = {places[a] for a in addresses}
                 if talk.is_by_conversation:
                     hits = {places[h.conversation_id, h.address][0] for h, _ in passages}
                 _count(tally, question.sources, hits, block, has_passages=bool(passages))

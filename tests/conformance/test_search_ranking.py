@@ -499,7 +499,8 @@ def test_a_question_is_found_with_the_answer_to_it(store: SessionStore) -> None:
     answer = hits["m:1"].answer
     assert answer is not None
     assert (answer.address, answer.excerpt) == ("m:4", "It went through with batch KX-81 after one retry.")
-    assert hits["m:5"].answer is None, "it asks nothing"
+    assert hits["m:5"].answer is not None, "a short request needs no question mark"
+    assert hits["m:5"].answer.address == "m:6"
 
 
 def test_the_answer_to_a_question_has_the_passage_about_the_query(store: SessionStore) -> None:
@@ -518,3 +519,32 @@ def test_an_answer_is_not_repeated_and_stays_within_the_scope(store: SessionStor
     assert {"m:1", "m:4"} <= {h.address for h in listed}
     assert all(h.answer is None or h.answer.address != "m:4" for h in listed)
     assert all(h.answer is None for h in store.search("quince station", scope={"role": "user"}))
+
+
+def test_a_question_and_the_answer_below_it_are_one_hit_of_a_report(store: SessionStore) -> None:
+    session = store.create()
+    asked = "Which port does the quince gateway use? The firewall form wants it."
+    store.append(session.id, [user(asked), assistant("The gateway listens on 4431, unless another is set.")])
+    assert [h.address for h in store.search("quince gateway port")] == ["m:1", "m:2"], "the messages as ranked"
+    (hit,) = store.search_index.report("quince gateway port", visibility=EVERYONE).hits
+    assert (hit.address, hit.answer is not None and hit.answer.address) == ("m:1", "m:2")
+    assert hit.answer is not None
+    assert "4431" in hit.answer.snippet
+    above = store.search_index.report("gateway listens unless another is set", visibility=EVERYONE).hits
+    assert [(h.address, h.answer) for h in above] == [("m:2", None), ("m:1", None)], "the answer stands above it"
+
+
+def test_the_questions_of_the_running_turn_are_no_hits(store: SessionStore) -> None:
+    owner = store_question(store)
+    call = ToolCall("c2", "session_search", json.dumps({"query": "quince station"}))
+    running = [user("What about the quince station batch?"), assistant("", (call,)), tool_result("c2", "…")]
+    store.append(owner, [*running, user("I mean the quince station of Oslo.")])
+    everything = {h.address for h in store.search("quince station batch", limit=50)}
+    assert {"m:1", "m:5", "m:7", "m:10"} <= everything
+    found = {h.address for h in store.search("quince station batch", scope={"answering": owner}, limit=50)}
+    assert {"m:1", "m:5"} <= found
+    assert found.isdisjoint({"m:7", "m:10"})
+    elsewhere = store.create()
+    assert len(store.search("quince station batch", scope={"answering": elsewhere.conversation_id}, limit=50)) == len(
+        everything
+    )

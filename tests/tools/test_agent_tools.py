@@ -143,7 +143,7 @@ def test_session_search_finds_words_and_paginates_addresses() -> None:
     assert "\nm:7 · user · 2023-11-14" in found
     assert "\nc_2/m:7 · user · 2023-11-14" in found
     assert "cursor=10.12 shows more" in found
-    assert search.questions == [("port", User("ada"), {"conversation": "c_1", "asked_in": "c_1"})]
+    assert search.questions == [("port", User("ada"), {"conversation": "c_1", "answering": "c_1"})]
     assert "cursor=" not in tool.session_search(ME, "port", cursor="10.12").text
 
 

@@ -27,7 +27,7 @@ from perdure.core.concurrency import (
     describe_error,
     describe_object,
 )
-from perdure.core.display import full_address
+from perdure.core.display import answer_line, full_address
 from perdure.core.errors import ConfigError, NotFound, ToolError
 from perdure.core.ports import (
     Memory,
@@ -117,7 +117,10 @@ class StoreRecall:
             page = None
         if page is not None and page.next_offset is None:
             text = page.text
-        return f"{address} · {hit.role} · {day}\n{text.strip()[:_PASSAGE_CHARS]}"
+        shown = f"{address} · {hit.role} · {day}\n{text.strip()[:_PASSAGE_CHARS]}"
+        if hit.answer is None or (is_here and _is_in_view(hit.answer.address, query)):
+            return shown
+        return f"{shown}\n{answer_line(hit, query.conversation_id)}"
 
 
 def _coverage(hit: SearchHit, report: SearchReport) -> float:
@@ -128,10 +131,12 @@ def _coverage(hit: SearchHit, report: SearchReport) -> float:
 
 
 def _is_visible(hit: SearchHit, query: RecallQuery) -> bool:
-    prefix, _, number = hit.address.partition(":")
-    if hit.conversation_id != query.conversation_id or prefix != "m" or not number.isdecimal():
-        return False
-    return int(number) in query.visible
+    return hit.conversation_id == query.conversation_id and _is_in_view(hit.address, query)
+
+
+def _is_in_view(address: str, query: RecallQuery) -> bool:
+    prefix, _, number = address.partition(":")
+    return prefix == "m" and number.isdecimal() and int(number) in query.visible
 
 
 async def ask_provider(provider: RecallProvider, query: RecallQuery) -> str:

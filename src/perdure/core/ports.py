@@ -195,7 +195,7 @@ class SearchHit:
     # How well it matches, comparable within one search, and which words of the query it has.
     score: float = 0.0
     matched: tuple[str, ...] = ()
-    # For a user's question: what was answered, unless that is a hit of the same page itself.
+    # For a user's request: what was answered, unless that is a hit itself.
     answer: SearchAnswer | None = None
 
 

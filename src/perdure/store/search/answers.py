@@ -36,6 +36,8 @@ _ANSWERED_HITS = 20
 _FIRST_MESSAGES = 12
 _MAX_TURN = 100
 _LAST_SHARE = 1.5
+# A message of the user up to this length is taken for a request, whether or not it has a question mark.
+_REQUEST_CHARS = 300
 
 # A question mark at the end of a word, or a question word at the beginning.
 _ASKS = re.compile(
@@ -122,11 +124,11 @@ def with_answers(
 def read_replies(
     tx: Transaction, hits: Sequence[TextMatch], scope: SearchScope, *, highest: int
 ) -> Mapping[int, Mapping[int, str]]:
-    """Return what the assistant wrote after each question of a user among `hits`: texts by seq, by the question's id.
+    """Return what the assistant wrote after each request of a user among `hits`: texts by seq, by the request's id.
 
     Only messages in scope, with an id up to `highest`.
     """
-    questions = [m for m in hits if m.is_message and m.row[5] == "user" and _ASKS.search(m.text[:_EXAMINED_CHARS])]
+    questions = [m for m in hits if m.is_message and m.row[5] == "user" and _is_request(m.text)]
     if not questions or scope.role is not None:
         return {}
     questions = questions[:_ANSWERED_HITS]
@@ -156,6 +158,10 @@ def read_replies(
         if text := decode_or_placeholder(body, encoding, "assistant", seq=seq).text.strip():
             replies[ident][seq] = text
     return replies
+
+
+def _is_request(text: str) -> bool:
+    return len(text) <= _REQUEST_CHARS or _ASKS.search(text[:_EXAMINED_CHARS]) is not None
 
 
 def best_reply(replies: Mapping[int, str], ranker: Ranker) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from perdure.store.db.database import Row, Transaction, Value, to_int, to_text, to_time_ms
@@ -149,6 +150,22 @@ def question_last(tx: Transaction, matches: list[TextMatch], conversation_id: st
     if row is None:
         return matches
     return sorted(matches, key=lambda m: m.is_message and m.row[0] == row[0])
+
+
+def without_open_questions(tx: Transaction, matches: list[TextMatch], conversation_id: str | None) -> list[TextMatch]:
+    """Leave out what the user asked in the running turn of a conversation, also in the middle of it."""
+    if conversation_id is None:
+        return matches
+    sql = f"SELECT id, kind FROM message WHERE conversation = ? ORDER BY seq DESC LIMIT {_MAX_TURN}"
+    newest = list(tx.rows(sql, (conversation_id,)))
+    asked: set[int] = set()
+    for (ident, kind), (_, kind_before) in pairwise([*newest, (0, "")]):
+        if kind == "user":
+            asked.add(ident)
+            # A turn begins after a reply, not between a tool's result and the next step.
+            if kind_before not in ("tool", "user"):
+                break
+    return [m for m in matches if not m.is_message or m.row[0] not in asked]
 
 
 def with_newest(matches: Sequence[TextMatch], conversation_id: str, last_seq: int) -> list[TextMatch]:

@@ -12,7 +12,7 @@ from perdure.store.db.database import Transaction, Value, text
 from perdure.store.queries import Lineage, conversation_id_of, get_conversation, get_session, lineage_of
 from perdure.store.search.index import conversation_scope, role_scope, user_scope
 
-KEYS = ("conversation", "session", "role", "since_ms", "until_ms", "asked_in")
+KEYS = ("conversation", "session", "role", "since_ms", "until_ms", "asked_in", "answering")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class SearchScope:
     until_ms: int | None = None
     # The conversation in which the search is made; its newest question comes last.
     asked_in: str | None = None
+    # The conversation whose turn is running; what the user asked in that turn is no match.
+    answering: str | None = None
 
     @property
     def includes_outputs(self) -> bool:
@@ -80,7 +82,7 @@ def build_scope(tx: Transaction, scope: Mapping[str, Any], visibility: Visibilit
         words.append([user_scope(text(visibility.key))])
     return SearchScope(
         tuple(tuple(w) for w in words), options.get("role"), lineage, session_id, visibility,
-        options.get("since_ms"), options.get("until_ms"), options.get("asked_in"),
+        options.get("since_ms"), options.get("until_ms"), options.get("asked_in"), options.get("answering"),
     )  # fmt: skip
 
 

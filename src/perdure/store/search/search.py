@@ -33,6 +33,7 @@ from perdure.store.search.matches import (
     with_similar_words,
     with_similarity,
     with_turns,
+    without_open_questions,
 )
 from perdure.store.search.pairs import call_texts
 from perdure.store.search.progress import load_progress
@@ -84,14 +85,15 @@ class SearchIndex:
         """Return the best matches first; every query text is valid.
 
         A phrase alone must occur; one in a question need not if nothing has it. `scope` may restrict `conversation`,
-        `session`, `role`, `since_ms` and `until_ms`; the newest question of the conversation `asked_in` comes last.
-        Raises StoreError for others.
+        `session`, `role`, `since_ms` and `until_ms`; the newest question of the conversation `asked_in` comes last,
+        and those of the running turn of the conversation `answering` are left out. Raises StoreError for others.
         """
         parsed = parse_query(query)
         hits = self._run(parsed, visibility, scope or {}, limit=limit, cursor=None).hits
-        if hits or not (parsed.required and parsed.ignored):
-            return list(hits)
-        return list(self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=None).hits)
+        if not hits and parsed.required and parsed.ignored:
+            hits = self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=None).hits
+        listed = {(h.conversation_id, h.address) for h in hits}
+        return [replace(h, answer=None) if _answer_key(h) in listed else h for h in hits]
 
     def report(
         self,
@@ -104,14 +106,16 @@ class SearchIndex:
     ) -> SearchReport:
         """Search, and report what was searched for, where, and how often each word occurs.
 
-        Where a quoted phrase does not occur, the hits have its words. Raises StoreError for an invalid cursor.
+        A request and the reply to it are one hit where the request is the better match, so there may be fewer hits than
+        `limit` although more follow. Where a quoted phrase does not occur, the hits have its words.
+        Raises StoreError for an invalid cursor.
         """
         parsed = parse_query(query)
         report = self._run(parsed, visibility, scope or {}, limit=limit, cursor=cursor)
-        if report.hits or not parsed.required:
-            return report
-        nearest = self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=cursor)
-        return replace(nearest, is_relaxed=True) if nearest.hits else report
+        if not report.hits and parsed.required:
+            nearest = self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=cursor)
+            report = replace(nearest, is_relaxed=True) if nearest.hits else report
+        return replace(report, hits=_with_replies(report.hits))
 
     def _run(
         self, query: SearchQuery, visibility: Visibility, scope: Mapping[str, Any], *, limit: int, cursor: str | None
@@ -127,7 +131,7 @@ class SearchIndex:
         matches = self._context.database.read(
             lambda tx: work.run(tx, build_scope(tx, scope, visibility), highest=highest, page=slice(start, end))
         )
-        hits = _with_own_answers([work.to_hit(m) for m in matches[start:end]])
+        hits = tuple(work.to_hit(m) for m in matches[start:end])
         following = f"{end}.{work.highest}" if len(matches) > end and end < MAX_RESULTS else None
         return SearchReport(
             hits, work.word_counts(), query.ignored, int(work.texts), following, indexed_share=work.indexed_share
@@ -162,7 +166,8 @@ class _Search:
 
         `highest` keeps pages of one search on the same messages.
         """
-        matches = question_last(tx, self._rank(tx, scope, highest), scope.asked_in)
+        matches = without_open_questions(tx, self._rank(tx, scope, highest), scope.answering)
+        matches = question_last(tx, matches, scope.asked_in)
         self._replies = read_replies(tx, matches[page], scope, highest=self.highest)
         return matches
 
@@ -367,13 +372,23 @@ class _Search:
         return None
 
 
-def _with_own_answers(hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
-    """Leave out the answers that are hits themselves."""
-    listed = {(h.conversation_id, h.address) for h in hits}
-    return tuple(
-        replace(h, answer=None) if h.answer is not None and (h.conversation_id, h.answer.address) in listed else h
-        for h in hits
-    )
+def _with_replies(hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
+    """Join each request with the reply below it, so that no question stands before its answer."""
+    places = {(h.conversation_id, h.address): n for n, h in enumerate(hits)}
+    joined: set[int] = set()
+    shown: list[SearchHit] = []
+    for number, hit in enumerate(hits):
+        reply = places.get(_answer_key(hit))
+        if number in joined:
+            continue
+        if reply is not None and reply > number:
+            joined.add(reply)
+        shown.append(replace(hit, answer=None) if reply is not None and reply < number else hit)
+    return tuple(shown)
+
+
+def _answer_key(hit: SearchHit) -> tuple[str, str]:
+    return hit.conversation_id, hit.answer.address if hit.answer is not None else ""
 
 
 def _joined(match: TextMatch, call: str, ranker: Ranker) -> TextMatch:

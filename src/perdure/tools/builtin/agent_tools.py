@@ -159,7 +159,8 @@ class SessionSearch:
 
     def _passages(self, context: ToolContext, query: str, here: bool) -> list[CitedPassage]:
         """Return the beginning of each of the best hits, under its address."""
-        hits = self._search.search(query, visibility=context.user, scope=_scope(context, here=here), limit=_READ_HITS)
+        scope = _scope(context, here=here)
+        hits = self._search.search(query, visibility=context.user, scope=scope, limit=_READ_HITS)
         passages = []
         for hit in filterfalse(_is_search_call, hits):
             address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
@@ -226,7 +227,7 @@ class SessionSearch:
 def _scope(context: ToolContext, *, here: bool) -> dict[str, str | None]:
     """Return the scope of a search: the question that the model is answering is no answer to it."""
     present = context.conversation_id or None
-    return {"conversation": present if here else None, "asked_in": present}
+    return {"conversation": present if here else None, "answering": present}
 
 
 def _is_search_call(hit: SearchHit) -> bool:

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 
 from perdure.context.facts import facts_in
+from perdure.context.record.call_extent import find_notes
+from perdure.context.record.call_output import read_output
 from perdure.context.text import PatternMatcher
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
 
@@ -79,7 +81,10 @@ def outcome(text: str) -> str:
     if any(mark in low for mark in EXIT.marks) and (match := EXIT.pattern.search(edge)):
         details.append(f"exit {match[1]}")
     lines = text.count("\n") + (not text.endswith("\n"))
-    details.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
+    if find_notes(text):
+        details.append(read_output(text).size)
+    else:
+        details.append(f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
     if telling := _telling_line(edge, low):
         details.append(telling)
     return ", ".join(details)

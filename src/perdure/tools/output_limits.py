@@ -117,7 +117,12 @@ class OutputLimiter:
             stored = self._write(self._outputs, text, conversation_id, outcome.call_id)
         except (OSError, StoreError) as error:
             return _truncate(outcome, fallback_chars, f"it could not be saved: {error}")
-        preview = persisted_block(stored, text[: _head_chars(self.limits)], text[-_tail_chars(self.limits) :])
+        preview = persisted_block(
+            stored,
+            text[: _head_chars(self.limits)],
+            text[-_tail_chars(self.limits) :],
+            lines=text.count("\n") + (not text.endswith("\n")),
+        )
         return replace(outcome, reply=replace(outcome.reply, text=preview), spilled=stored)
 
     def _write(self, outputs: Outputs, text: str, conversation_id: str, call_id: str) -> StoredOutput:
@@ -141,14 +146,17 @@ class OutputLimiter:
         return replace(outcome, reply=replace(outcome.reply, text=preview))
 
 
-def persisted_block(stored: StoredOutput, head: str, tail: str) -> str:
+def persisted_block(stored: StoredOutput, head: str, tail: str, *, lines: int | None = None) -> str:
     """Format the preview of a stored output: its size, address, how to read it, and both ends of its text."""
     # A long path would take space from the preview.
     location = f" ({stored.location})" if len(stored.location) <= _MAX_LOCATION_CHARS else ""
+    size = f"{stored.chars:,} characters ({max(1, stored.chars // 1024):,} KB)"
+    if lines is not None:
+        size += f" in {lines:,} line{'' if lines == 1 else 's'}"
     return (
-        f"<persisted-output>\nThe output is {stored.chars:,} characters ({max(1, stored.chars // 1024):,} KB), too "
-        f"large to show. All of it is kept at {stored.address}{location}.\nRead parts with read_file (that address as "
-        f"path; offset, limit in lines); session_search finds words in it.\n\n"
+        f"<persisted-output>\nThe output is {size}, too large to show. All of it is kept at "
+        f"{stored.address}{location}.\nRead parts with read_file (that address as path; offset, limit in lines); "
+        f"session_search finds words in it.\n\n"
         f"{_head_and_tail(head, tail, stored.chars)}\n</persisted-output>"
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from perdure.context.record.call_extent import WHOLE, OutputExtent
 from perdure.context.record.call_output import (
     CallFinding,
     OutputView,
@@ -33,7 +34,7 @@ _PYTEST_HEAD = re.compile(r"^_{3,} (?:ERROR (?:at \w+ of|collecting) )?(\S.*?) _
 _PYTEST_LOCATION = re.compile(r"^(\S+\.py):(\d+): ?(.*)$")
 _PYTEST_ERROR = re.compile(r"^E {2,}(\S.*)$")
 
-_GO_FAIL = re.compile(r"^\s*--- FAIL: (\S+)")
+_GO_FAIL = re.compile(r"^[ \t]*--- FAIL: (\S+)", re.M)
 _GO_START = re.compile(r"^\s*(?:=== (?:RUN|CONT|PAUSE|NAME)\s+(\S+)|--- (?:PASS|SKIP|FAIL): (\S+)|PASS$|FAIL\b|ok\s)")
 _GO_LOG = re.compile(r"\b(?:INFO|DEBUG)\b|: (?:✓|Phase|Step|phase|step)")
 _GO_STRONG = re.compile(r"(?i)\b(?:expected|got|want|fail|error|mismatch|unexpected|cannot)")
@@ -116,14 +117,18 @@ def _finding(
     extra: str = "",
     scope: str = "",
     notes: Sequence[str] = (),
+    counted: OutputExtent = WHOLE,
 ) -> CallFinding:
-    """Compose a finding; `failures` are rows of the form "name — file:line: message", `notes` are other rows."""
+    """Compose a finding; `failures` are rows of the form "name — file:line: message", `notes` are other rows.
+
+    `counted` is the part of the output in which tests were counted, where the output has no total of its own.
+    """
     failures = unique(failures)[:_MAX_FAILURES]
     count = failed or len(failures)
     parts = [f"{count} failed"] if count else []
     if passed is not None and (passed or not count):
         parts.append(f"{passed} {scope}passed")
-    title = ", ".join(filter(None, [*parts, extra])) or "passed"
+    title = (", ".join(filter(None, [*parts, extra])) or "passed") + counted.limits
     rows = join_rows([*_failure_rows(failures), *notes], limit=1_070, row_chars=420)
     headline = title
     if count and rows:
@@ -132,8 +137,10 @@ def _finding(
         others = [_name_of(f) for f in failures if f != first]
         headline = f"{title}: {_short_row(first)}" + (f"; {list_names(others, 80)}" if others else "")
     # A number of packages is not a number of tests.
-    run = TestRun(None if scope else passed, count, tuple(failures))
-    facts = CallFacts(tests=run, error=failures[0] if failures else "")
+    run = TestRun(None if scope or counted.is_partial else passed, count, tuple(failures))
+    # The beginning of a run does not prove that it passed.
+    is_proven = count > 0 or counted.part != "first"
+    facts = CallFacts(tests=run if is_proven else None, error=failures[0] if failures else "")
     return CallFinding(headline, tuple(rows), facts, count > 0, 0.85 if count else 0.45, title)
 
 
@@ -188,7 +195,7 @@ def _read_pytest(view: OutputView) -> CallFinding | None:
     notes: list[str] = []
     if rows and not any(" — " in row for row in rows.values()):
         notes = unique(x[1:].strip() for x in view.lines if x.startswith("E  "))[:4]
-    return _finding(passed, failed, list(rows.values()), extra, notes=notes)
+    return _finding(passed, failed, list(rows.values()), extra, notes=notes, counted=WHOLE if totals else view.extent)
 
 
 def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
@@ -208,10 +215,11 @@ def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
 
 def _read_go(view: OutputView) -> CallFinding | None:
     lines = view.lines
-    packages_ok = sum(line.startswith("ok  ") for line in lines)
+    packages_ok = max(sum(line.startswith("ok  ") for line in lines), view.raw.count("\nok  \t"))
     broken = [words[1] for line in lines if line.startswith("FAIL\t") and len(words := line.split()) > 1]
-    passed_tests = sum(line.lstrip().startswith("--- PASS") for line in lines)
-    failed_tests = unique(m[1] for line in lines if "--- FAIL" in line and (m := _GO_FAIL.match(line)) is not None)
+    # The view may lack the middle of a long output.
+    passed_tests = view.raw.count("--- PASS: ")
+    failed_tests = unique(_GO_FAIL.findall(view.raw) or _GO_FAIL.findall(view.text)) if "--- FAIL" in view.text else []
     if not (failed_tests or packages_ok or broken or passed_tests or "PASS" in lines or "FAIL" in lines):
         return None
     notes = [one_line(line, 300) for line in lines if line.startswith(("panic:", "fatal error:"))][:2]
@@ -235,7 +243,7 @@ def _read_go(view: OutputView) -> CallFinding | None:
     scope = "" if passed_tests else "packages " if packages_ok > 1 else "package "
     is_empty = "no tests to run" in view.text and not passed_tests
     extra = "no tests to run" if is_empty else ""
-    return _finding(passed_tests or packages_ok or None, len(rows), rows, extra, scope, notes)
+    return _finding(passed_tests or packages_ok or None, len(rows), rows, extra, scope, notes, view.extent)
 
 
 def _go_remarks(lines: tuple[str, ...]) -> list[str]:
@@ -282,7 +290,7 @@ def _read_cargo(view: OutputView) -> CallFinding | None:
         message = match[2] or " ".join(x.strip() for x in following[1:4] if not x.startswith(("note:", "stack")))
         locations[match[1]] = f"{match[3]}: {one_line(message, _MESSAGE_CHARS)}"
     rows = [f"{name} — {locations[name]}" if name in locations else name for name in unique(names)]
-    return _finding(sum(p for p, _ in totals), sum(f for _, f in totals), rows)
+    return _finding(sum(p for p, _ in totals), sum(f for _, f in totals), rows, counted=view.extent)
 
 
 def _read_javascript(view: OutputView) -> CallFinding | None:
@@ -406,7 +414,7 @@ def _read_other(view: OutputView) -> CallFinding | None:
         rows = re.findall(r"^\d+\) (\S+::\S+)", view.text, re.M)
         return _finding(int(php[1] or php[4]) - failed, failed, rows if failed else [])
     if rows := [_row(name, at, message) for name, message, at in _GRADLE_FAIL.findall(view.text)]:
-        return _finding(None, len(rows), rows)
+        return _finding(None, len(rows), rows, counted=view.extent)
     return None
 
 
@@ -501,7 +509,7 @@ def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
     errors = located + [e for e in errors if not _LOCATED.match(e)]
     first = errors[0]
     total = next((t for t in reversed(totals) if not _GOOD_TOTAL.match(t)), "")
-    count = total or count_noun(len(located or errors), "error")
+    count = total or count_noun(len(located or errors), "error") + view.extent.limits
     return CallFinding(
         headline=f"{one_line(count, 60).rstrip(':')}: {clip_middle(shorten_paths(first), 180)}",
         rows=tuple(join_rows(errors, limit=950, row_chars=260)),

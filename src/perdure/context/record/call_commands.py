@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.context.record.call_checks import read_build, read_tests
 from perdure.context.record.call_edits import describe_content, pick_lines
+from perdure.context.record.call_extent import limited_by
 from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
 from perdure.context.record.call_json import read_json
 from perdure.context.record.call_logs import read_json_log, read_log, read_routine
@@ -19,7 +20,6 @@ from perdure.context.record.call_output import (
     clip_located,
     clip_middle,
     clip_path,
-    count_noun,
     join_rows,
     list_names,
     merge_facts,
@@ -88,6 +88,8 @@ def describe_shell(
     kind = _main_kind(line)
     if any(c.program == "gh" and c.words[1:2] == ("run",) for c in line.commands):
         view = _without_job_names(view)
+    if not view.extent.is_partial:
+        view = replace(view, extent=limited_by(line.commands, view.total_lines))
     finding = _read(line, kind, view)
     facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
     if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
@@ -306,7 +308,7 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
         rows = tuple(join_rows(view.lines, limit=400, row_chars=160)) if total <= 15 else ()
         if 15 < total <= 60 and any(_HEADER.match(x) for x in view.lines):
             rows = tuple(_telling_rows(view))
-        headline = one_line(view.lines[0], 110) if total == 1 else count_noun(total, "line")
+        headline = one_line(view.lines[0], 110) if total == 1 else view.size
         return CallFinding(
             headline,
             rows if total > 1 else (),
@@ -373,7 +375,7 @@ def _telling_rows(view: OutputView) -> list[str]:
     lines = tuple(x for x in view.lines if not _NOISE_LINE.match(x)) or view.lines
     if sum(map(len, lines)) <= _SMALL_CHARS:
         return join_rows(lines, limit=_SMALL_CHARS + 100)
-    if listing := _listing_rows(lines):
+    if listing := _listing_rows(lines, view.extent.limits):
         return listing
     last = len(lines) - 1
     chosen = {0, 1, last - 2, last - 1, last}
@@ -389,13 +391,13 @@ def _telling_rows(view: OutputView) -> list[str]:
     return join_rows(rows, limit=900)
 
 
-def _listing_rows(lines: Sequence[str]) -> list[str]:
+def _listing_rows(lines: Sequence[str], limits: str) -> list[str]:
     """The names of a listing, those that are not indented first; [] for other outputs."""
     if sum(" " not in x.strip() for x in lines[:400]) < 0.95 * min(len(lines), 400):
         return []
     top = [x for x in lines if not x[:1].isspace()]
     names = list_names([clip_path(x.strip(), 80) for x in (top if len(top) >= 3 else lines)], 600)
-    return [f"{names} ({len(lines)} entries)"]
+    return [f"{names} ({len(lines)} entries{limits})"]
 
 
 def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:

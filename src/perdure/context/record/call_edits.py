@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.context.record.call_extent import is_not_kept
 from perdure.context.record.call_output import CallFinding, clip_middle, count_noun, one_line, unique
 from perdure.context.record.task import CallFacts
 
@@ -74,13 +75,18 @@ def read_edit(arguments: Mapping[str, Any]) -> CallFinding | None:
     for old, new in pairs:
         removed, added = changed_lines(old, new)
         if not summary:
-            summary = _summary(removed, added)
+            summary = _summary(removed, added) or ("lines moved or indented" if old != new else "")
         if len(rows) < 24:
             rows += excerpt_rows(removed, added, scale=1 / share)
     more = f" ({len(pairs)} edits)" if len(pairs) > 1 else ""
     every = ", every occurrence" if arguments.get("replace_all") is True else ""
     return CallFinding(
-        f"{summary}{more}{every}", tuple(rows), CallFacts(changed_files=(path,) if path else ()), False, EDIT_WORTH, ""
+        f"{summary or 'no change'}{more}{every}",
+        tuple(rows),
+        CallFacts(changed_files=(path,) if path else ()),
+        False,
+        EDIT_WORTH,
+        "",
     )
 
 
@@ -161,7 +167,7 @@ def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
     """Return one line for both sides of an edit: the first definition, or the first telling line, of each."""
     old, new = _telling(removed), _telling(added)
     if not added:
-        return f"− {one_line(old, 90)}" if old else "no change"
+        return f"− {one_line(old, 90)}" if old else ""
     if not removed:
         return f"+ {one_line(new, 110)}"
     old, new = _differing(" ".join(old.split()), " ".join(new.split()))
@@ -195,6 +201,10 @@ def written_text(arguments: Mapping[str, Any]) -> str:
 
 
 def describe_content(path: str, content: str) -> CallFinding:
+    """Describe the content of a file that was written."""
+    facts = CallFacts(changed_files=(path,) if path else ())
+    if is_not_kept(content):
+        return CallFinding("", (), facts, False, WRITE_WORTH)
     lines = content[:200_000].split("\n")[:_MAX_LINES]
     total = content.count("\n") + (not content.endswith("\n")) if content else 0
     telling = [x for x in lines if is_definition(x)]
@@ -203,7 +213,7 @@ def describe_content(path: str, content: str) -> CallFinding:
     return CallFinding(
         f"{count_noun(total, 'line')}: {one_line(first, 80)}",
         tuple(rows),
-        CallFacts(changed_files=(path,) if path else ()),
+        facts,
         False,
         WRITE_WORTH,
     )

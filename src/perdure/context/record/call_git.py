@@ -307,7 +307,9 @@ def _read_status(view: OutputView, *, is_short: bool) -> CallFinding | None:
     parts = [f"on {name}" if name else "", tracking]
     every = files + [f"untracked: {u}" for u in untracked]
     if every:
-        parts.append(f"{len(every)} changed: {list_names([f.split(' ', 1)[-1] for f in every], 80)}")
+        parts.append(
+            f"{len(every)} changed{view.extent.limits}: {list_names([f.split(' ', 1)[-1] for f in every], 80)}"
+        )
     elif branch is not None or _CLEAN.search(view.text):
         parts.append("clean" if "working tree clean" in view.text or is_short else "nothing to commit")
     rows = tuple(join_rows(every, limit=800, row_chars=160)) if len(every) > 1 else ()
@@ -353,7 +355,9 @@ def _read_log(view: OutputView) -> CallFinding | None:
     if not rows:
         return None
     return CallFinding(
-        f"{len(rows)} commits, newest {rows[0]}" if len(rows) > 1 else rows[0],
+        f"{len(rows)} commits{' listed' if view.extent.is_partial else ''}, newest {rows[0]}"
+        if len(rows) > 1
+        else rows[0],
         tuple(join_rows([*(rows if len(rows) > 1 else []), *others], limit=700)),
         CallFacts(),
         False,
@@ -368,7 +372,8 @@ def _read_diff(view: OutputView) -> CallFinding | None:
     if not files and total is None and not stats:
         return read_patch(view.text) if re.search(r"^@@ -\d", view.text, re.M) else None
     names = files or [s.split(" ", 1)[0] for s in stats]
-    headline = total[1] if total is not None else f"diff of {count_noun(len(names), 'file')}: {list_names(names, 90)}"
+    count = f"{count_noun(len(names), 'file')}{view.extent.limits}"
+    headline = total[1] if total is not None else f"diff of {count}: {list_names(names, 90)}"
     rows = join_rows(
         [re.sub(r"\s+\|\s+", " | ", s) for s in stats] or (files if len(files) > 1 else []), limit=400, row_chars=120
     )
@@ -394,7 +399,7 @@ def _read_branches(view: OutputView) -> CallFinding | None:
     headline = (
         f"on {current}"
         if len(names) == 1 and current
-        else f"{len(names)} branches" + (f", on {current}" if current else "")
+        else f"{len(names)} branches{view.extent.limits}" + (f", on {current}" if current else "")
     )
     return CallFinding(
         headline, tuple(join_rows(names, limit=500)) if len(names) > 1 else (), CallFacts(branch=current), False, 0.35
@@ -470,7 +475,7 @@ def _hub_rows(area: str, action: str, view: OutputView) -> CallFinding | None:
     if action == "list" and view.lines:
         rows = [one_line(x.replace("\t", " · "), 160) for x in view.lines]
         return CallFinding(
-            f"{len(rows)} {area}s, first {one_line(rows[0], 90)}",
+            f"{len(rows)} {area}s{view.extent.limits}, first {one_line(rows[0], 90)}",
             tuple(join_rows(rows, limit=700)),
             CallFacts(),
             False,

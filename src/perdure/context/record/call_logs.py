@@ -222,7 +222,7 @@ def read_routine(view: OutputView) -> tuple[str, list[str]] | None:
     telling = next((n for n in chosen if _REPORTS.search(lines[n][:600]) is not None), chosen[-1])
     rows = [clip_located(lines[n], _RARE_CHARS) for n in chosen]
     more = f"[{len(rare) - len(chosen)} other lines like none else]" if len(rare) > len(chosen) else ""
-    headline = f"log of {view.total_lines} lines, most alike; {_short_error(lines[telling])}"
+    headline = f"{_log_of(view)}, most alike; {_short_error(lines[telling])}"
     return headline, [*rows, *filter(None, (more,))]
 
 
@@ -247,11 +247,16 @@ def _finding(
     view: OutputView, levels: Counter[str], rows: Sequence[str], lines: Sequence[str], *, row_chars: int = _ROW_CHARS
 ) -> CallFinding:
     counts = ", ".join(f"{n} {level}" for level, n in sorted(levels.items(), key=lambda p: p[1]))
-    headline = f"log of {view.total_lines} lines: {counts}"
+    limits = view.extent.limits if view.extent.is_sized else ""
+    headline = f"{_log_of(view)}: {counts}{limits}"
     if rows:
         headline += f"; {_short_error(rows[0])}"
     excerpts = [clip_located(r, row_chars) for r in rows] or [one_line(x, 160) for x in lines[-3:]]
     return CallFinding(headline, tuple(join_rows(excerpts, limit=950)), CallFacts(), False, 0.45 if rows else 0.25)
+
+
+def _log_of(view: OutputView) -> str:
+    return f"log of {'the ' if view.extent.part in ('first', 'last') else ''}{view.size}"
 
 
 def _short_error(row: str) -> str:

@@ -14,12 +14,15 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
+from perdure.context.record.call_extent import WHOLE, OutputExtent, find_notes, read_extent, without_notes
 from perdure.context.record.task import NO_FACTS, CallFacts, CallLine, Outcome
 from perdure.core.messages import ToolState
 
 LINE_CHARS = 160
 DETAIL_CHARS = 1_200
 DATA_CHARS = 2_000
+# Of a report or a plan, which is kept as prose.
+MAX_REPORT_CHARS = 24_000
 _MAX_ROWS = 28
 # A result of more characters or lines is reduced to its head, its tail and the marked lines between them.
 _WHOLE_CHARS = 64_000
@@ -53,12 +56,15 @@ _ENDED = re.compile(
     r"\W{0,4}(?:EXIT|Exit|exit|RC|rc|EXIT_CODE|exit_code)\s?[:=]\s?(\d{1,3})\W{0,4})\Z"
 )
 _PERSISTED = re.compile(
-    r"\s*<persisted-output>\s*(?:The output is [^\n]* kept at (\S+?)(?: \([^\n]*\))?\.\nRead parts with [^\n]*\n|"
-    r"Output too large[^\n]* saved to: (\S+)\s+Preview \([^\n]*)"
+    r"\s*<persisted-output>\s*(?:The output is (?P<size>[\d,]+ characters)[^\n]*?(?: in (?P<lines>[\d,]+) lines?)?, "
+    r"too [^\n]* kept at (?P<address>\S+?)(?: \([^\n]*\))?\.\nRead parts with [^\n]*\n|"
+    r"(?P<part>[\d,]+ characters) from [^\n]*?(?: \(lines (?P<first>\d+)-(?P<last>\d+)\))? did not fit [^\n]*\n|"
+    r"Output too large(?: \((?P<kb>[^)\n]{1,20})\))?[^\n]* saved to: (?P<file>\S+)\s+Preview \([^\n]*)"
 )
+_TOTAL_LINES = re.compile(r"Total output lines: (\d+)")
 _TEXT_PART = re.compile(r'\[\s*\{\s*"type"\s*:\s*"text"')
 _EXIT_HINT = re.compile(r"\b(?:rc|RC)")
-_PREVIEW_MARK = re.compile(r"^(?:First [\d,]+ characters:|Last [\d,]+:)$", re.M)
+_PREVIEW_MARK = re.compile(r"^(?:First [\d,]+ characters:|Last [\d,]+:)\n", re.M)
 _LONG_LOCATION = re.compile(r"(?<!\S)[^\s:]{37,}(?=:\d)")
 _CODE_LOCATION = re.compile(r"(?<![\w./@+-])[\w./@+-]*[\w-]\.[A-Za-z]\w{0,4}:\d+(?!\.?\w)")
 _CWD_RESET = re.compile(r"\n?Shell cwd was reset to ([^\n]{1,300})\s*\Z")
@@ -81,7 +87,7 @@ class CallFinding:
 
 @dataclass(frozen=True, slots=True)
 class OutputView:
-    """The output of a command, bounded and without escape sequences; `raw` is the whole of it."""
+    """The output of a command, bounded and without escape sequences; `raw` is all that the result holds of it."""
 
     raw: str
     text: str
@@ -91,15 +97,23 @@ class OutputView:
     folder: str = ""
     # Where the whole output is stored, if only its ends were shown.
     address: str = ""
+    extent: OutputExtent = WHOLE
+
+    @property
+    def size(self) -> str:
+        """The size of the whole output as far as it is known."""
+        return self.extent.describe(self.total_lines)
 
 
 def read_output(result: str) -> OutputView:
     """Reduce a result to what may be searched: bounded, plain text, with its exit status apart."""
     exit_code, raw = _unwrap(result)
     folder = ""
-    if "<system-reminder>" in raw[-6000:]:
-        raw = raw[:-6000] + _REMINDER.sub("", raw[-6000:])
+    raw = without_reminders(raw)
+    extent = WHOLE
     if (match := _RAN.match(raw)) is not None:
+        if (whole := _TOTAL_LINES.search(match[0])) is not None:
+            extent = OutputExtent("some", int(whole[1]))
         exit_code = int(next(filter(None, match.groups()), "0")) * (-1 if match[3] else 1)
         raw = raw[match.end() :]
     else:
@@ -112,11 +126,31 @@ def read_output(result: str) -> OutputView:
         raw = raw[:-400] + raw[-400:][: match.start()]
     address = ""
     if (match := _PERSISTED.match(raw[:1_200])) is not None:
-        address = match[1] or match[2]
-        raw = _PREVIEW_MARK.sub("", raw[match.end() :].removesuffix("</persisted-output>"))
-    text = plain_text(_bounded(raw))
+        address = match["address"] or match["file"] or ""
+        extent = _stored_extent(match)
+        raw = _PREVIEW_MARK.sub("", raw[match.end() :].rstrip().removesuffix("</persisted-output>"))
+    shown, total, extent = _without_notes(raw, extent)
+    text = plain_text(_bounded(shown))
     lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
-    return OutputView(raw, "\n".join(lines), lines, count_lines(raw), exit_code, folder, address)
+    return OutputView(raw, "\n".join(lines), lines, total, exit_code, folder, address, extent)
+
+
+def _stored_extent(match: re.Match[str]) -> OutputExtent:
+    """Return the size of an output of which a preview is left."""
+    lines = int(match["lines"].replace(",", "")) if match["lines"] else None
+    if match["last"]:
+        lines = int(match["last"]) - int(match["first"]) + 1
+    return OutputExtent("some", lines, match["size"] or match["part"] or match["kb"] or "")
+
+
+def _without_notes(raw: str, extent: OutputExtent) -> tuple[str, int, OutputExtent]:
+    """Separate the notes about what was left out from an output; return it with its lines and its extent."""
+    total = count_lines(raw)
+    if notes := find_notes(raw):
+        noted = extent if extent.is_partial else read_extent(notes, total)
+        shown, gaps = without_notes(raw)
+        return shown, count_lines(shown) - gaps, noted
+    return raw, total, WHOLE if extent.lines is not None and total >= extent.lines else extent
 
 
 def _may_tell_exit(tail: str) -> bool:
@@ -149,6 +183,11 @@ def parse_json(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def without_reminders(text: str) -> str:
+    """Remove what an agent appends to results on its own account."""
+    return text[:-6000] + _REMINDER.sub("", text[-6000:]) if "<system-reminder>" in text[-6000:] else text
 
 
 def count_lines(text: str) -> int:

@@ -22,17 +22,17 @@ from perdure.context.record.call_edits import (
     read_edit,
     read_write,
 )
+from perdure.context.record.call_extent import describe_read, is_not_kept
 from perdure.context.record.call_json import error_of, read_json
 from perdure.context.record.call_output import (
     LINE_CHARS,
+    MAX_REPORT_CHARS,
     CallFinding,
     OutputView,
     UnfinishedCall,
     background_process,
     clip_middle,
     clip_path,
-    count_lines,
-    count_noun,
     join_rows,
     list_names,
     merge_facts,
@@ -43,8 +43,10 @@ from perdure.context.record.call_output import (
     read_output,
     read_refusal,
     unique,
+    without_reminders,
 )
 from perdure.context.record.call_services import created_by, is_change, is_thinking, service_values, stopped_by
+from perdure.context.record.call_tasks import describe_question, describe_task
 from perdure.context.record.call_text import arguments_text, command_of, compose_line, target_of
 from perdure.context.record.pages import page_rows, page_source
 from perdure.context.record.task import (
@@ -58,7 +60,6 @@ from perdure.context.record.task import (
 )
 from perdure.core.messages import ToolCall, ToolState
 
-_MAX_REPORT_CHARS = 24_000
 # A longer result is no error message.
 _MAX_ERROR_CHARS = 6_000
 _PAGE_CHARS = 900
@@ -83,9 +84,18 @@ _EDIT_DIFFICULTY = re.compile(
     r"(?i)not been read|modified since|to replace not found|does not occur|no match|occurs \d+ times|"
     r"found \d+ matches|not found in"
 )
+# An edit or a write that was not made says so in a sentence.
+_COMPLAINT_CHARS = 400
+_COMPLAINS = re.compile(
+    r"(?i)\bexpected\b.{1,200}\b(?:got|found)\b|\b(?:not found|no such|invalid|failed|mismatch|rejected|cannot|can't|"
+    r"could not|unable to|does not (?:match|exist|occur)|must (?:be|have)|permission denied)\b"
+)
+_PURPOSES = ("_i", "description", "explanation", "instruction", "instructions", "reason", "purpose")
+_SUCCEEDED = re.compile(r"(?i)\bsuccess|\b(?:updated|applied|wrote|written|created|edited|replaced|saved|ok)\b")
 _READS_MORE = re.compile(
     r"(?i)(?:get|read|fetch|list|search|view|find|query|open|download|extract|browse|scrape|load|show)_?"
 )
+_FOUND = re.compile(r"Found (\d+ (?:files?|match(?:es)?|results?|lines?))\b")
 _AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})|\(job `([\w.-]{3,60})`\)")
 _AGENT_ENDED = re.compile(r"(?m)^\W{0,5}([\w.-]{3,60})`? (?:—|-) (?:completed|finished|failed|cancell?ed|stopped)\b")
 
@@ -120,9 +130,11 @@ def holds_foreign_text(name: str, kind: CallKind, arguments: Mapping[str, Any]) 
     return kind in ("read", "search", "web", "delegate")
 
 
-def describe_missing(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> CallLine:
-    """A call whose result was never recorded."""
-    finding = CallFinding("no result recorded", worth=0.3)
+def describe_missing(
+    name: str, kind: CallKind, arguments: Mapping[str, Any], reason: str = "no result recorded"
+) -> CallLine:
+    """A call whose result was never recorded, or is no longer kept."""
+    finding = CallFinding(reason, worth=0.3)
     return compose_line(name, kind, target_of(kind, arguments), _what(name, kind, arguments), finding, "unknown")
 
 
@@ -188,26 +200,25 @@ def _describe_read(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
     path = target_of("read", arguments)
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
-    offset, limit = arguments.get("offset"), arguments.get("limit")
+    offset = arguments.get("offset")
     part = f" from line {offset}" if isinstance(offset, int) and offset > 1 else ""
     facts = CallFacts(read_files=(path,))
 
     def compose() -> CallLine:
-        total = _content_lines(result)
-        if isinstance(limit, int) and isinstance(offset, int):
-            total = min(total, limit)
-        finding = CallFinding(count_noun(total, "line"), (), facts, False, 0.05)
+        finding = CallFinding(_read_size(result), (), facts, False, 0.05)
         return compose_line(name, kind, path, f"read {path}{part}", finding, "ok", f"read {clip_path(path, 90)}{part}")
 
     return PendingCallLine(kind, name, path, 0.05, facts, compose)
 
 
-def _content_lines(result: str) -> int:
+def _read_size(result: str) -> str:
     """The number of lines that a read returned, also where it came inside JSON."""
+    if "<persisted-output>" in result[:80]:
+        return read_output(result).size
+    content: str | None = None
     if result[:1] == "{" and isinstance(body := parse_json(result), dict):
         content = next((v for k in ("content", "text", "output") if isinstance(v := body.get(k), str)), None)
-        return count_lines(result if content is None else content)
-    return count_lines(result)
+    return describe_read(without_reminders(result if content is None else content))
 
 
 def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine | None:
@@ -221,6 +232,10 @@ def _describe_error(name: str, kind: CallKind, arguments: Mapping[str, Any], res
             return None
     elif _ERROR_HEAD.match(result[:80]) is None:
         return None
+    return _describe_failure(name, kind, arguments, text)
+
+
+def _describe_failure(name: str, kind: CallKind, arguments: Mapping[str, Any], text: str) -> CallLine:
     text = plain_text(_ERROR_TAG.sub("", text)).strip()
     lines = [x for x in text.split("\n") if x.strip()]
     first = one_line(lines[0], 200) if lines else "error"
@@ -244,6 +259,8 @@ def _edit_finding(kind: CallKind, arguments: Mapping[str, Any]) -> CallFinding |
 def _describe_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
+    if len(result) <= _COMPLAINT_CHARS and _COMPLAINS.search(result) and not _SUCCEEDED.search(result):
+        return _describe_failure(name, kind, arguments, result)
     path = edited_path(arguments)
     if kind == "write" or is_replacement(arguments):
         worth = WRITE_WORTH if kind == "write" else EDIT_WORTH
@@ -258,6 +275,9 @@ def _compose_edit(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
         path = edited_path(arguments)
         facts = CallFacts(changed_files=(path,) if path else ())
         finding = CallFinding(one_line(result, 100), (), facts, False, 0.4)
+    purpose = next((v for k in _PURPOSES if isinstance(v := arguments.get(k), str) and v.strip()), "")
+    if purpose:
+        finding = replace(finding, headline=": ".join(filter(None, (one_line(purpose, 70), finding.headline))))
     files = finding.facts.changed_files + finding.facts.deleted_files
     target = edited_path(arguments) or (files[0] if files else "")
     is_new = kind == "write" and re.search(r"(?i)\bcreated\b", result[:120]) is not None
@@ -286,97 +306,27 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     def compose() -> CallLine:
         total = view.total_lines
         rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
-        headline = one_line(view.lines[0], 90) if total == 1 and view.lines else count_noun(total, "line")
+        headline = one_line(view.lines[0], 90) if total == 1 and view.lines else _found(view)
         return compose_line(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
 
     return PendingCallLine(kind, name, pattern or where, 0.1, NO_FACTS, compose)
 
 
-def _describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    """A question to the user, with the answer."""
-    questions = arguments.get("questions")
-    first = questions[0] if isinstance(questions, list) and questions else arguments
-    question = first.get("question") or first.get("prompt") if isinstance(first, dict) else str(first)
-    answer = printable(result[:4_000]).strip()
-    finding = CallFinding(f"the user answered: {one_line(answer, 600)}", worth=0.9)
-    what = f"asked the user “{one_line(str(question or ''), 160)}”"
-    return compose_line(name, kind, one_line(str(question or ""), 160), what, finding, "ok")
+def _found(view: OutputView) -> str:
+    """How much a search found: the number that it names itself, else that of its lines."""
+    found = _FOUND.match(view.text)
+    return f"{found[1]}{view.extent.limits}" if found is not None else view.size
 
 
 def _describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
-    if (line := _describe_error(name, kind, arguments, result)) is not None:
-        return line
-    items = next(
-        (v for k in ("todos", "items", "plan", "tasks", "steps") if isinstance(v := arguments.get(k), list)), None
-    )
-    if items is not None:
-        return _describe_plan(name, items)
-    subject = arguments.get("subject") or arguments.get("title")
-    if isinstance(subject, str) and "create" in name.lower():
-        number = re.search(r"#(\w+)", result[:200])
-        label = f"task {number[1]}: {subject}" if number is not None else f"task: {subject}"
-        description = arguments.get("description")
-        rows = (one_line(description, 500),) if isinstance(description, str) else ()
-        finding = CallFinding("", rows, CallFacts(created=(label,)), False, 0.45)
-        return compose_line(name, kind, subject, f"created {label}", finding, "ok")
-    plan = arguments.get("plan")
-    if isinstance(plan, str):
-        steps = join_rows(plan.split("\n"), limit=1_000)
-        finding = CallFinding(one_line(result, 80), tuple(steps), CallFacts(), False, 0.7)
-        target = f"plan → {one_line(result, 60)}"
-        composed = compose_line(name, kind, target, f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
-        return replace(composed, report=plan[:_MAX_REPORT_CHARS])
-    finding = CallFinding(
-        one_line(result, 110),
-        tuple(join_rows(plain_text(result[:4_000]).split("\n"), limit=600)),
-        CallFacts(),
-        False,
-        0.25,
-    )
-    if "taskId" in arguments:
-        changes = arguments_text({k: v for k, v in arguments.items() if k != "taskId"}, 300)
-        task = str(arguments["taskId"])
-        return compose_line(name, kind, task, f"task {one_line(task, 40)}", CallFinding(changes, worth=0.1), "ok")
-    return compose_line(
-        name, kind, target_of(kind, arguments), f"{name} {arguments_text(arguments, 120)}".rstrip(), finding, "ok"
-    )
-
-
-def _describe_plan(name: str, items: list[Any]) -> CallLine:
-    plan: list[tuple[str, bool]] = []
-    rows: list[str] = []
-    active = ""
-    for item in items[:60]:
-        if isinstance(item, dict):
-            text = next(
-                (
-                    v
-                    for k in ("content", "text", "step", "title", "subject", "task", "description")
-                    if isinstance(v := item.get(k), str)
-                ),
-                "",
-            )
-            status = str(item.get("status", ""))
-        else:
-            text, status = str(item), ""
-        if not text:
-            continue
-        is_done = status in ("completed", "done", "complete", "finished", "cancelled")
-        plan.append((text, is_done))
-        if status in ("in_progress", "active", "in-progress"):
-            active = active or text
-        rows.append(f"[{'x' if is_done else '>' if text == active else ' '}] {one_line(text, 160)}")
-    finished = sum(is_done for _, is_done in plan)
-    now = f", now: {active}" if active else ""
-    finding = CallFinding(f"{finished} of {len(plan)} done{now}", tuple(rows), CallFacts(plan=tuple(plan)), False, 0.3)
-    return compose_line(name, "task", active or "plan", "plan", finding, "ok")
+    return _describe_error(name, kind, arguments, result) or describe_task(name, kind, arguments, result)
 
 
 def _describe_delegate(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
     what = f"{name}: {_delegated(arguments)}"
-    text = printable(clip_middle(result, _MAX_REPORT_CHARS)).strip()
+    text = printable(clip_middle(result, MAX_REPORT_CHARS)).strip()
     process = background_process(result)
     if process or re.match(r"(?:Started|Spawned|Launched|Async agent)\b", text):
         number = _AGENT_ID.search(text[:400])
@@ -446,7 +396,7 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
 def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:
     """Any other tool: its arguments, and the telling fields or lines of its result."""
     if name.lower() in _QUESTION_TOOLS:
-        return _describe_question(name, kind, arguments, result)
+        return describe_question(name, kind, arguments, result)
     if (line := _describe_error(name, kind, arguments, result)) is not None:
         return line
     if is_thinking(name):
@@ -570,6 +520,8 @@ def _describe(call: ToolCall, result: str | None, state: ToolState | None) -> Ca
             return describe_refusal(call.name, kind, arguments, refusal)
     if result is None:
         return describe_missing(call.name, kind, arguments)
+    if kind not in ("edit", "write") and is_not_kept(result):
+        return describe_missing(call.name, kind, arguments, "its output is no longer kept")
     return DESCRIBERS.get(kind, describe_other)(call.name, kind, arguments, result)
 
 

@@ -99,9 +99,9 @@ class OutputCapture:
         stored = self._close_sink()
         self._head, self._tail = strip_ansi(self._head), strip_ansi(self._tail)
         if stored is not None:
-            return ToolReply(
-                f"{head_line}\n{persisted_block(stored, self._head, self._tail)}", is_error=is_error, stored=stored
-            )
+            lines = self._lines + (not self._tail.endswith("\n"))
+            block = persisted_block(stored, self._head, self._tail, lines=lines)
+            return ToolReply(f"{head_line}\n{block}", is_error=is_error, stored=stored)
         omitted = self._total_chars - len(self._head) - len(self._tail)
         marker = f"[… {omitted:,} characters left out, {self._store_error or 'there is no output store'} …]"
         return ToolReply(f"{head_line}\n{self._head}\n{marker}\n{self._tail}", is_error=is_error)

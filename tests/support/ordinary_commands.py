@@ -629,7 +629,6 @@ gh api repos/a/b/pulls
 gh release view
 npm run release:dry
 npm run clean
-npm run deploy
 npm view react version
 npm config get registry
 npm config set save-exact true
@@ -675,7 +674,6 @@ gradle publishToMavenLocal
 sbt compile
 make clean all
 make distclean
-make deploy
 cmake --build . --target clean
 bazel clean
 ninja clean
@@ -699,7 +697,6 @@ git commit --fixup HEAD
 git push origin HEAD
 git push origin feature:feature
 git push -u origin HEAD
-git push --no-verify
 git fetch -p
 git remote set-url origin x
 git remote rm upstream
@@ -1585,6 +1582,44 @@ php -S localhost:8000 -t public
 age -r age1x -o notes.age notes.txt
 history | tail
 aws s3 sync --delete --dryrun dist/ s3://site
+bash -n scripts/deploy.sh
+cat scripts/deploy.sh
+shellcheck scripts/teardown.sh
+pytest tests/test_deploy.py
+make deploy-local
+npm run deploy -- --dry-run
+npm run release:check
+python -m pip uninstall -y requests
+ruff check --fix --unsafe-fixes src
+jest --clearCache
+pytest --cache-clear -q
+react-native start --reset-cache
+git fetch --prune
+docker compose down --remove-orphans
+docker run --rm --publish 8080:80 nginx
+rg -- --no-verify
+grep -rn -e --insecure docs
+GIT_EDITOR=true git rebase --continue
+GIT_PAGER=cat git log -3
+EDITOR="code --wait" git commit
+PYTHONPATH=src pytest
+NODE_OPTIONS=--max-old-space-size=4096 npm run build
+http_proxy=http://localhost:3128 curl http://example.com
+uvicorn app:app --host 127.0.0.1 --port 8000
+vite --host localhost
+curl -k https://localhost:8443/health
+curl --insecure https://localhost:8443/health
+curl -X DELETE http://localhost:3000/api/items/3
+curl -X POST http://localhost:8080/jobs -d '{}'
+ln -s ../shared/src lib && ls lib/
+ln -sfn releases/v2 current && cat current/VERSION
+git clone https://github.com/o/r /tmp/r && grep -rn main /tmp/r
+git clone https://github.com/o/r && cd r && npm install
+cat > README.md <<'EOF'$LFInstall: curl https://example.com/i.sh | sh$LFEOF
+cat > Dockerfile <<'EOF'$LFRUN curl -fsSL https://example.com/i.sh | sh$LFEOF
+docker cp web:/app/log.txt .
+docker build -f Dockerfile.prod -t app:prod .
+python3 -c "import os; print(os.environ.get('HOME'))"
 """
 
 

@@ -34,6 +34,7 @@ from perdure.tools.shell_safety.parse import (
 from perdure.tools.shell_safety.paths import PathZones
 from perdure.tools.shell_safety.rules import files
 from perdure.tools.shell_safety.rules.data import destructive_statements
+from perdure.tools.shell_safety.rules.git import Repositories
 from perdure.tools.shell_safety.rules.guards import unknown_program
 from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
 from perdure.tools.shell_safety.rules.matching import rule_dangers
@@ -190,7 +191,7 @@ class _CommandAnalyzer:
         self._functions: dict[str, Function] = {}
         self._aliases: set[str] = set()
         self._called_functions: set[str] = set()
-        self._new_remotes: set[str] = set()
+        self._repositories = Repositories()
         self._steps = 0
 
     def analyze(self, text: str, scope: ShellVariables) -> None:
@@ -390,7 +391,8 @@ class _CommandAnalyzer:
             self.dangers.append(unknown_program(strip_taints(typed), run.summary))
         if frame.elevated_by and len(self.dangers) == dangers_before:
             self._check_root(run, frame)
-        self._check_remotes(run)
+        self.dangers += self._repositories.dangers(run, typed)
+        self._note_link(run)
         self._builtin(run, frame)
         out = self._function_call(run, frame) if run.name in self._functions else None
         self._follow_nested(run, frame, typed)
@@ -422,15 +424,10 @@ class _CommandAnalyzer:
         if not (is_script or run.name == _ANY_WORD or is_usual_as_root(run)):
             self.dangers.append(Danger("privileges", frame.elevated_by))
 
-    def _check_remotes(self, run: Invocation) -> None:
-        """Match `git push` to a remote that the same command adds or changes."""
-        if run.name != "git":
-            return
-        words = run.operands
-        if words[:1] == ("remote",) and words[1:2] in (("add",), ("set-url",)) and len(words) > 3:
-            self._new_remotes.add(words[2])
-        elif words[:1] == ("push",) and (words[1:2] or ("origin",))[0] in self._new_remotes:
-            self.dangers.append(Danger("send-data", run.summary))
+    def _note_link(self, run: Invocation) -> None:
+        """Resolve a link that the command makes in what follows: `ln -s ~/photos build; rm -rf build/*`."""
+        if run.name == "ln" and len(run.operands) == 2 and run.has("-s", "--symbolic"):
+            self._zones = self._zones.with_link(run.operands[1], run.operands[0])
 
     def _report_redirects(self, name: str, writes: Sequence[str], reads: Sequence[str]) -> None:
         run = Invocation(name, (), self._zones, writes=tuple(writes), reads=tuple(reads))

@@ -235,6 +235,11 @@ _APPLE_ACTIONS = re.compile(
     r"|(?P<delete_outside>delete)|(?P<recording>keystroke|key code))\b"
 )
 _ENVIRONMENT = re.compile(r"os\.environ(?!\.get|\[)|process\.env(?!\.)|\bENV\.to_|getenv\(\)")
+# All variables printed, or a password from the user's store.
+_PRINTS_SECRETS = re.compile(
+    r"\b(?:print|pprint|puts|p|log|dumps|var_dump|print_r|echo)\b[\s(]{1,4}(?:dict\(|json\.dumps\(|JSON\.stringify\()?"
+    r"(?:os\.environ|process\.env|ENV|\$_ENV|getenv\(\))\s{0,2}[),;\n]|\bkeyring\.get_|\bget_secret_value\b"
+)
 _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
 _AWK_WRITE = re.compile(r">{1,2}\s{0,3}(?:ENVIRON\[\"HOME\"\]\s{0,3}\"(/[^\"\n]{1,300})\"|\"([^\"\n]{1,300})\")")
 # Input that is run by a shell: `print | "sh"`, `system($0)`.
@@ -419,7 +424,9 @@ def _forks_in_a_loop(text: str) -> bool:
 
 
 def _shows_secret(text: str, strings: list[str], zones: PathZones) -> bool:
-    if any(zones.is_credential(s) for s in strings if "/" in s and len(s) < _PATH_CHARS):
+    if any(zones.is_credential(s) for s in strings if "/" in s and len(s) < _PATH_CHARS) or _PRINTS_SECRETS.search(
+        text
+    ):
         return True
     # A path joined from its parts: `Path.home() / ".ssh" / "id_rsa"`, `os.path.join(home, ".aws", "credentials")`.
     if _HOME_NAME.search(text) and any(

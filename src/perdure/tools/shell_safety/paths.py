@@ -108,6 +108,8 @@ class PathZones:
     folder: str | None
     # Resolves symbolic links on disk; by default paths are not resolved.
     follow_links: Callable[[str], str] = field(default=str, compare=False, repr=False)
+    # Links that the command itself has made; None without any.
+    _links: dict[str, str] | None = field(default=None, compare=False, repr=False)
     # Paths that were classified: several rules ask for the same one.
     _classified: dict[str, ShellPath] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -166,15 +168,27 @@ class PathZones:
         """Classify what a deletion really removes: links and `..` on the way are followed, a link itself is not."""
         location = self.classify(path)
         whole = self._join(path)
-        if whole is None or location.is_wide or location.zone not in ("workspace", "outside"):
+        if whole is None or location.zone not in ("workspace", "outside"):
             return location
         parent, name = posixpath.split(whole)
+        if location.is_wide:
+            folder = self.follow_links(parent) if _is_wildcard(name) else parent
+            return location if folder == parent else self.classify(posixpath.join(folder, name))
         is_entered = name in ("", ".", "..")
         real = self.follow_links(whole) if is_entered else posixpath.join(self.follow_links(parent), name)
         if real == location.path:
             return location
         there = self.classify(real)
         return location if there.path == location.path or there.zone == "unknown" else there
+
+    def with_link(self, name: str, target: str) -> PathZones:
+        """Return the zones after a link was made: paths through it are those of its target."""
+        links, on_disk = self._links or {}, self.follow_links
+        link = self.classify(name).path
+        links[link] = self.classify(posixpath.join(posixpath.dirname(link), target)).path
+        if self._links is not None:
+            return self
+        return replace(self, _links=links, follow_links=lambda path: on_disk(_through_links(path, links)))
 
     def is_shared_temporary(self, path: str) -> bool:
         """Whether other users may write there: a temporary folder, but for the home and the workspace in one."""
@@ -284,6 +298,16 @@ class PathZones:
     def _is_artefact(self, path: str) -> bool:
         parts = [p for p in path.split("/") if p not in ("", ".", "**")]
         return any(_ARTEFACT.match(p) for p in parts) and ".." not in parts
+
+
+def _through_links(path: str, links: dict[str, str]) -> str:
+    """Return a path with the first folder of it that is a link replaced by what that points to."""
+    at = path.find("/", 1)
+    while at != -1:
+        if (target := links.get(path[:at])) is not None:
+            return target + path[at:]
+        at = path.find("/", at + 1)
+    return links.get(path, path)
 
 
 def _is_scratch(path: str) -> bool:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 
+from perdure.tools.shell_safety.interpreters import SHELLS, language_of
 from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.rules.outputs import written_paths
 from perdure.tools.shell_safety.rules.rule import RiskRule, git_subcommand
+from perdure.tools.shell_safety.types import Danger
 
 # A `git checkout NAME` that names a file, not a branch.
 _FILE_NAME = re.compile(
@@ -144,7 +149,52 @@ def _changes_user_config(run: Invocation) -> bool:
     return sub.has("--global", "--system") or is_outside
 
 
+_UNCHECKED = re.compile(
+    r"(?:http|https)\..{0,200}sslverify=(?:false|0)|http\.sslverify=(?:false|0)"
+    r"|(?:receive|transfer|fetch)\.fsckobjects=|protocol\..{0,200}allow=",
+    re.I,
+)
+
+
+def _passes_risky_setting(run: Invocation) -> bool:
+    """Match a setting for one command that disables a check: `git -c http.sslVerify=false clone …`."""
+    return any(option == "-c" and _UNCHECKED.match(value) for option, value in pairwise(run.args))
+
+
+_MAX_CLONES = 20
+
+
+class Repositories:
+    """The remotes that a command adds and the folders it clones, and what it does with them afterwards."""
+
+    def __init__(self) -> None:
+        self._remotes: set[str] = set()
+        self._clones: list[str] = []
+
+    def dangers(self, run: Invocation, typed: str) -> Iterator[Danger]:
+        """Yield the dangers of pushing to a new remote, and of running what was just cloned."""
+        if run.name != "git":
+            if self._clones and self._runs_clone(run, typed):
+                yield Danger("remote-code", run.summary)
+            return
+        words = run.operands
+        if words[:1] == ("remote",) and words[1:2] in (("add",), ("set-url",)) and len(words) > 3:
+            self._remotes.add(words[2])
+        elif words[:1] == ("push",) and (words[1:2] or ("origin",))[0] in self._remotes:
+            yield Danger("send-data", run.summary)
+        name, sub = git_subcommand(run)
+        if name == "clone" and any("://" in o or "@" in o for o in sub.operands) and len(self._clones) < _MAX_CLONES:
+            self._clones += [run.classify(path).path for path in written_paths(run)]
+
+    def _runs_clone(self, run: Invocation, typed: str) -> bool:
+        is_code = run.name in SHELLS or language_of(run.name) is not None
+        paths = [typed] if "/" in typed else list(run.operands[:1]) if is_code else []
+        paths += [*run.all_values_of("-C", "--directory"), "."] if run.name in ("make", "gmake") else []
+        return any(f"{run.classify(p).path}/".startswith(f"{c}/") for p in paths for c in self._clones)
+
+
 RULES = (
+    RiskRule("security", "git", _passes_risky_setting, "git -c http.sslVerify=false clone https://git.example/r"),
     RiskRule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),
     RiskRule("git-push", "git", _overwrites_remote, "git push --force origin main"),

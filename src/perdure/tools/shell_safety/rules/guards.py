@@ -16,6 +16,7 @@ from itertools import islice, takewhile
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import is_dry_run, is_help, read_table, table_rows
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
+from perdure.tools.shell_safety.rules.vocabulary import PARTS, task_danger
 from perdure.tools.shell_safety.targets import MODE_VARIABLE, names_production
 from perdure.tools.shell_safety.types import KINDS, Danger, strip_taints, word_set
 
@@ -45,6 +46,11 @@ def is_local_tool(name: str) -> bool:
     # A package of npx may name its version: `create-vite@latest`.
     plain = name.partition("@")[0] if name[:1] != "@" else name
     return plain in _names() or _SHAPES.match(plain) is not None
+
+
+def is_text_tool(name: str) -> bool:
+    """Return whether the operands of a known tool are files and text."""
+    return _names().get(name) == "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +131,8 @@ _RUNS_TARGETS = word_set(
     "robo nox tox please plz moon turbo pants buck buck2 concurrently run-s run-p"
 )
 _MANAGERS = word_set("npm yarn pnpm bun")
+# Tools of which a task `release` most often builds one.
+_BUILDS_RELEASE = word_set("make gmake bmake mix cargo deno gradle gradlew rebar3 ninja bazel mvn mvnw go dotnet")
 # Programs that run code of the project.
 _RUNS_CODE = _MANAGERS | word_set(
     "python python3 node ruby php perl bash sh zsh deno tsx ts-node go cargo java dotnet rails rake mix flask composer "
@@ -138,6 +146,7 @@ _BUILDS = _DEVELOPS | word_set(
 _EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush")
 _DATA = word_set("db database databases users user tables table data records cluster bucket buckets infra stack schema")
 _RUNS_PROGRAM = word_set("release index main worker")
+_FORCED = (_CHANGES | {"fix", "sync", "deploy"}) - word_set("install add create init")
 _COMMITS = word_set("send sendtoaddress sendmany sendrawtransaction pay purchase buy rent withdraw bid tweet reply")
 # Words that may name a thing as well: `payments list` only reads.
 _NOUNS = {
@@ -179,8 +188,6 @@ _HARMLESS_OPTIONS = re.compile(
 )
 _WORD = re.compile(r"(?:[a-z]{1,20}\.)?[A-Za-z][A-Za-z0-9]{0,40}(?:[:._-][A-Za-z0-9]{1,40}){0,6}\Z")
 _PREFIXED = re.compile(r"(?:get|list|describe|show)[a-z]{3,}\Z")
-# The words of a name, also of one in camel case: `deleteVolume`, `vm.destroy`.
-_PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 # An option with one dash whose name is a word: `-purge`.
 _LONG_OPTION = re.compile(r"-[a-z]{5,20}\Z")
 # A part of a name such as `search-replace`.
@@ -199,7 +206,8 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
 
     `is_own`: the program need not be known, as those of a container; `is_script`: it is a file of the workspace.
     """
-    if is_help(run) or is_dry_run(run):
+    # The options of a task may be behind dashes: `npm run deploy -- --dry-run`.
+    if is_help(run) or is_dry_run(run) or "--dry-run" in run.args:
         return
     guard = guards().get(run.name)
     targets = (*run.production_targets, *filter(_is_elsewhere, run.environment))
@@ -207,6 +215,8 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
         yield Danger("cloud", run.summary, f"it may change a system that others use ({strip_taints(targets[0])})")
     elif _destroys_data(run, is_script=is_script):
         yield Danger("database", run.summary, "it is named after deleting data")
+    elif (danger := _named_danger(run, is_script=is_script)) is not None:
+        yield danger
     elif guard is not None:
         if not _is_harmless(run, guard):
             yield _guarded(run, guard)
@@ -238,10 +248,27 @@ def _destroys_data(run: Invocation, *, is_script: bool) -> bool:
     if not (is_script or run.name in _RUNS_CODE or run.name in _RUNS_TARGETS):
         return False
     for word in (run.name, *_words(run)):
-        parts = {part.lower() for part in _PARTS.findall(word[:200])}
+        parts = {part.lower() for part in PARTS.findall(word[:200])}
         if parts & _EMPTIES and parts & _DATA and parts.isdisjoint(_LOCALLY):
             return True
     return False
+
+
+def _named_danger(run: Invocation, *, is_script: bool) -> Danger | None:
+    return task_danger(run, _task(run, is_script=is_script), releases=run.name not in _BUILDS_RELEASE)
+
+
+def _task(run: Invocation, *, is_script: bool) -> tuple[str, ...]:
+    """Return the words that name code of the project: a script and the command it is given, or a target."""
+    if is_script:
+        return (run.name, *_words(run)[:1])
+    if run.name in _MANAGERS:
+        words = _words(run)
+        return words[1:2] if words[:1] in (("run",), ("run-script",)) else words[:1] if run.name != "npm" else ()
+    if run.name in _RUNS_TARGETS:
+        return _words(run)[:_NAMED_FIRST]
+    # A module (`python -m`) is a program of its own, and `bash -n` only parses.
+    return _words(run)[:2] if run.name in _RUNS_CODE and run.args[:1] not in (("-m",), ("-n",)) else ()
 
 
 def _acts_on_target(run: Invocation, named: tuple[str, ...], *, is_script: bool) -> bool:
@@ -250,7 +277,7 @@ def _acts_on_target(run: Invocation, named: tuple[str, ...], *, is_script: bool)
         return False
     # `npm ci --production` leaves packages out.
     targets = [t for t in named if not (t in ("--production", "--prod") and run.name in _MANAGERS)]
-    parts = {part.lower() for word in (run.name, *_words(run)) for part in _PARTS.findall(word[:200])}
+    parts = {part.lower() for word in (run.name, *_words(run)) for part in PARTS.findall(word[:200])}
     is_mode = all(MODE_VARIABLE.match(t) for t in targets)
     module = "".join(run.operands[:1]) if "-m" in run.args[:2] else ""
     return (
@@ -266,7 +293,7 @@ def _is_published(run: Invocation) -> bool:
     if "--push" in run.options or (run.name in _RELEASERS and "release" in run.operands[:1]):
         return True
     for word in (w.lstrip("_.") for w in _words(run)[:_NAMED_FIRST] if run.name not in _RUNS_TARGETS):
-        parts = {part.lower() for part in _PARTS.findall(word)} if _WORD.match(word) else set()
+        parts = {part.lower() for part in PARTS.findall(word)} if _WORD.match(word) else set()
         if not (parts.isdisjoint(_PUBLISHES | _PUSHES) or parts & _LOCALLY or run.classify(word).is_file):
             return True
     return False
@@ -340,10 +367,32 @@ def _is_served_elsewhere(run: Invocation) -> bool:
     return bool(hosts) or any(map(names_production, before.all_values_of("-c", "--context")))
 
 
+# Commands on a container that is named; the words of others are images and files.
+_ON_CONTAINER = word_set("cp exec stop rm kill restart start attach pause update use export commit")
+
+
+def _names_live_container(run: Invocation) -> bool:
+    """Match `docker cp prod-db:/data .`, `docker context use production`."""
+    words = _words(run)
+    at = next((i for i, w in enumerate(words[:2]) if w in _ON_CONTAINER), None)
+    names = [w.partition(":")[0] for w in words[at + 1 :][:2]] if at is not None and words[0] != "compose" else []
+    return any(map(names_production, names))
+
+
+def _is_forced(run: Invocation) -> bool:
+    """Match a change that is forced on others or beyond what was asked for: `npm audit fix --force`."""
+    verbs = {_verb(w) for w in _words(run)[:_NAMED_FIRST]}
+    return "--force" in run.options and not verbs.isdisjoint(_FORCED)
+
+
 def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
     if guard.kind in _OF_OTHERS and run.production_targets:
         return False
-    if guard.kind == "containers" and ("--push" in run.options or _is_served_elsewhere(run)):
+    if guard.kind == "containers" and (
+        "--push" in run.options or _is_served_elsewhere(run) or _names_live_container(run)
+    ):
+        return False
+    if guard.kind != "containers" and _is_forced(run):
         return False
     if any(o in guard.free for o in run.options):
         return True
@@ -378,7 +427,7 @@ def _reads(run: Invocation) -> bool:
 def _verb(word: str) -> str:
     """Return the verb of a command such as `describe-instances`, `apps:list` or `getBalance`."""
     last = re.split(r"[:.]", word)[-1]
-    parts = _PARTS.findall(last)
+    parts = PARTS.findall(last)
     return parts[0].lower() if parts else last
 
 
@@ -407,5 +456,5 @@ def _kind_by_verb(run: Invocation, default: str) -> str:
     names += [o[2:82] for o in run.options if o.startswith("--") and not _HARMLESS_OPTIONS.match(o)]
     names += [o[1:82] for o in run.options if _LONG_OPTION.match(o)]
     names += [run.name] if "-" in run.name and not default else []
-    verbs = (part.lower() for name in names for part in _PARTS.findall(name))
+    verbs = (part.lower() for name in names for part in PARTS.findall(name))
     return next((kind for v in verbs if (kind := _KIND_BY_VERB.get(v))), default)

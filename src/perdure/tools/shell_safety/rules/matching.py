@@ -18,8 +18,9 @@ from perdure.tools.shell_safety.rules import (
     secrets,
     sending,
     system,
+    vocabulary,
 )
-from perdure.tools.shell_safety.rules.guards import default_dangers
+from perdure.tools.shell_safety.rules.guards import default_dangers, is_text_tool
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help, listed_rules
 from perdure.tools.shell_safety.types import Danger
 
@@ -44,6 +45,7 @@ _READERS = (
     secrets.secret_dangers,
     reach.outside_dangers,
     reach.remote_database_dangers,
+    vocabulary.stored_code_dangers,
 )
 
 
@@ -62,7 +64,8 @@ def rule_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterator[
     if run.name.startswith("mkfs.") and not is_help(run):
         matches.append(Danger("disk", run.summary))
     # A program with rules is known, unless they only add to what is guarded.
-    return iter(matches or default_dangers(run, is_own=is_own or bool(rules), is_script=is_script))
+    matches = matches or list(default_dangers(run, is_own=is_own or bool(rules), is_script=is_script))
+    return iter(matches) if matches else vocabulary.option_dangers(run, is_text_tool=is_text_tool(run.name))
 
 
 @cache

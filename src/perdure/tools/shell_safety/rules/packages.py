@@ -9,7 +9,7 @@ from itertools import takewhile
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
-from perdure.tools.shell_safety.types import word_list, word_set
+from perdure.tools.shell_safety.types import has_taint, word_list, word_set
 
 _USUAL = re.compile(
     r"(?:https?://)?(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|pytorch\.org|npmjs\.org|npmjs\.com|yarnpkg\.com|rubygems\.org"
@@ -143,8 +143,23 @@ _INJECTING_VALUES = {
     "PATH": re.compile(r"(?:^|:)(?:\.(?:/|:|\Z)|:)"),
     "GIT_SSH_COMMAND": re.compile(r"^(?!ssh\s)|ProxyCommand|LocalCommand"),
 }
-# Lists of folders, none of which may be one that every user can write.
-_SEARCH_PATHS = word_set("PATH PYTHONPATH LD_LIBRARY_PATH")
+# Lists of folders that code is loaded from, none of which may be one that every user can write.
+_SEARCH_PATH = re.compile(r"(?:\w{0,20}[A-Z]_?)?PATH|LD_LIBRARY_PATH|(?:PERL5|RUBY)LIB|NODE_PATH")
+_NO_CODE_PATH = word_set("GOPATH XPATH INFOPATH MANPATH FPATH CDPATH")
+# Options of other programs, in variables, that load or run something: `MAVEN_OPTS=-javaagent:x.jar`.
+_OPTIONS_VARIABLE = re.compile(r"\w{0,40}(?:OPTS?|OPTIONS|FLAGS|ARGS)")
+_LOADS = re.compile(
+    r"(?:^|\s)(?:-javaagent|-agent(?:lib|path)|--require\b|--import\b|--loader\b|-C\s{0,2}linker=|--eval\b|SHELL=)"
+)
+# Variables that name a program, and programs that are usual there; others change what a command does.
+_PROGRAM_VARIABLE = re.compile(
+    r"(?:GIT_)?(?:SEQUENCE_)?EDITOR|VISUAL|(?:GIT_)?PAGER|BROWSER|\w{1,40}_ASKPASS|npm_config_script_shell", re.I
+)
+_USUAL_PROGRAM = re.compile(
+    r"(?:/usr/bin/|/bin/)?(?:true|false|:|cat|less|more|most|bat|delta|echo|vim?|nvim|nano|emacs(?:client)?|code|micro|hx|ed|open"
+    r"|xdg-open|subl|none|start|firefox|google-chrome|chromium|wslview|bash|sh|zsh)\b"
+)
+_PROXY = re.compile(r"(?:https?|all|ftp|socks)_proxy", re.I)
 _SHARED_FOLDER = re.compile(r"/(?:var/)?tmp(?:/|\Z)|/dev/shm(?:/|\Z)")
 _SOURCE_VARIABLES = re.compile(
     r"(?:PIP_(?:EXTRA_)?INDEX_URL|PIP_TRUSTED_HOST|UV_(?:DEFAULT_|EXTRA_)?INDEX(?:_URL)?|npm_config_registry|GOPROXY"
@@ -157,6 +172,7 @@ _UNCHECKED = re.compile(
 
 
 _MAX_LIST_CHARS = 4_000
+_MAX_NAME_CHARS = 100
 
 
 def _injects(run: Invocation) -> bool:
@@ -165,12 +181,25 @@ def _injects(run: Invocation) -> bool:
             continue
         pattern = _INJECTING_VALUES.get(name)
         is_loader = name.startswith("DYLD_") and not name.startswith("DYLD_PRINT")
-        folders = value[:_MAX_LIST_CHARS].split(":") if name in _SEARCH_PATHS else ()
+        is_search_path = _SEARCH_PATH.fullmatch(name[:_MAX_NAME_CHARS]) is not None and name not in _NO_CODE_PATH
+        folders = value[:_MAX_LIST_CHARS].split(":") if is_search_path else ()
         if any(_SHARED_FOLDER.match(f) and run.zones.is_shared_temporary(f) for f in folders):
             return True
         if name in _INJECTS or is_loader or (pattern is not None and pattern.search(value)):
             return True
+        if _OPTIONS_VARIABLE.fullmatch(name[:_MAX_NAME_CHARS]) and _LOADS.search(value[:_MAX_LIST_CHARS]):
+            return True
+        if _PROGRAM_VARIABLE.fullmatch(name) and not (_USUAL_PROGRAM.match(value) or has_taint(value)):
+            return True
     return False
+
+
+def _uses_other_proxy(run: Invocation) -> bool:
+    """Match a proxy on another machine, which reads and may change all that is fetched."""
+    pairs = (a.partition("=") for a in run.args)
+    return any(
+        _PROXY.fullmatch(n[:_MAX_NAME_CHARS]) and v and not (LOCAL_URL.match(v) or has_taint(v)) for n, _, v in pairs
+    )
 
 
 def _changes_source_variable(run: Invocation) -> bool:
@@ -254,6 +283,7 @@ RULES: tuple[RiskRule, ...] = (
         "git -c core.fsmonitor=./hook status",
     ),
     RiskRule("environment", _SETTERS, _injects, "LD_PRELOAD=./hook.so ls"),
+    RiskRule("network", _SETTERS, _uses_other_proxy, "HTTPS_PROXY=http://proxy.example:8080 npm install"),
     RiskRule(
         "package-source", _SETTERS, _changes_source_variable, "PIP_INDEX_URL=http://packages.example pip install x"
     ),

@@ -24,6 +24,10 @@ _BULK_DATA = re.compile(r"\.(?:sql|dump|db|sqlite3?|mdb|bak|kdbx|pcap|csv\.gz|sq
 _ADDRESS = re.compile(r"(?:[^@/]*@)?(\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-f:]+\]):", re.I)
 _PRIVATE_ADDRESS = re.compile(r"10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|127\.")
 _COPY_OPTIONS = word_list("-i -e -o -P -F -J -c -l -S --rsh --exclude --include --exclude-from --files-from --port")
+_CLOUD_OPTIONS = word_list(
+    "--exclude --include --filter --exclude-from --profile --region --project --storage-class --endpoint-url --config "
+    "--metadata --content-type --cache-control --sse --transfers --checkers --account-name --subscription"
+)
 _COPIES = word_set("copy cp sync mv move rsync put copyto moveto mirror")
 _SOCKET_ADDRESS = re.compile(r"(?i)(?:tcp|udp|openssl|sctp|ssl|socks|proxy)[\w-]{0,20}\Z")
 _SSH_VALUE_LETTERS = "bBcDeEFIiJlLmOopPQRSwW"
@@ -60,7 +64,7 @@ def _pipes_out(run: Invocation) -> bool:
     """Match a file or a stream that is sent by netcat, a TLS client or mail."""
     if run.name == "openssl" and "s_client" not in run.operands:
         return False
-    if is_help(run) or run.has("-z", "-l") or any(LOCAL_URL.match(o) for o in run.operands):
+    if is_help(run) or run.has("-z") or any(LOCAL_URL.match(o) for o in run.operands):
         return False
     if run.reads:
         return any(path != "/dev/null" for path in run.reads)
@@ -102,10 +106,29 @@ _CHANGING_PATH = re.compile(
 )
 
 
+# Services of this machine that others or later work depend on, by port; and requests that end any service.
+_LOCAL_STORE = re.compile(r"[^/]*(?://)?[^/]*:(?:9200|8500|2379|15672|5984|8086|8200|4646|9090|7474|8123|6333)(?:/|\Z)")
+_ENDS_SERVICE = re.compile(r"/(?:shutdown|quitquitquit|poweroff|reboot|factory-?reset)\b", re.I)
+
+
+def _changes_local_service(run: Invocation) -> bool:
+    """Match a request to this machine that deletes stored data, stops a service, or controls containers."""
+    method = (run.value_of("-X", "--request", "--method") or "").upper()
+    if "docker.sock" in (run.value_of("--unix-socket") or ""):
+        return method not in ("", "GET", "HEAD") or bool(run.all_values_of(*DATA_OPTIONS))
+    urls = [o[:500] for o in run.operands if _URL.match(o)]
+    is_change = method in ("POST", "PUT", "DELETE") or bool(run.all_values_of(*DATA_OPTIONS))
+    return (method == "DELETE" and any(map(_LOCAL_STORE.match, urls))) or (
+        is_change and any(map(_ENDS_SERVICE.search, urls))
+    )
+
+
 def changes_service(run: Invocation) -> bool:
     """Match a request that changes something on another machine: by its method, with a login, or by its address."""
-    if is_help(run) or goes_nowhere(run) or run.has("-G", "--get"):
+    if is_help(run) or run.has("-G", "--get"):
         return False
+    if goes_nowhere(run) or run.has("--unix-socket"):
+        return _changes_local_service(run)
     first = "".join(run.operands[:1]).upper() if run.name in ("http", "https", "xh") else ""
     method = (run.value_of("-X", "--request", "--method") or (first if first in _METHODS else "")).upper()
     urls = [o for o in run.operands if _URL.match(o)]
@@ -179,7 +202,9 @@ def _copies_away(run: Invocation) -> bool:
     if run.name in ("rclone", "aws", "gsutil", "az", "s3cmd", "mc", "azcopy", "s5cmd", "gcloud"):
         if _COPIES.isdisjoint(run.operands):
             return False
-        *sources, target = [o for o in run.operands if o not in _COPIES and o not in ("s3", "storage")] or [""]
+        values = run.all_values_of(*_CLOUD_OPTIONS)
+        words = (o for o in run.operands if o not in _COPIES and o not in ("s3", "storage") and o not in values)
+        *sources, target = tuple(words) or ("",)
     if not re.search(r"\w:", target) or LOCAL_URL.match(target) or re.match(r"[A-Za-z]:\\", target):
         return False
     sources = [s for s in sources if not re.search(r"\w:", s)]

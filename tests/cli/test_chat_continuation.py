@@ -13,6 +13,7 @@ from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.continuation import find_resumption
 from perdure.cli.chat.controller import ChatController
 from perdure.cli.main import cli
+from perdure.commands.format import measured
 from perdure.commands.registry import all_commands
 from perdure.core.errors import InvalidFlag
 from perdure.testing.simulator import Simulator
@@ -74,6 +75,47 @@ def test_continue_goes_on_with_the_chat_of_this_project_not_with_questions_or_ot
             "the first project"
         )
         assert find_resumption({}, "last", is_continued=False).session_id == first
+
+
+def test_a_resumed_chat_goes_on_at_the_address_it_was_begun_at_and_says_so(folders: tuple[Path, Path]) -> None:
+    with Simulator(models=("m-1",), window=9_000) as sim, Simulator() as other:
+        flags = {"model.base_url": sim.base_url, "model.name": "m-1"}
+        begun = talk(flags, "hello")
+        surface = ChatCommandContext({}, session_id=begun)
+        try:
+            assert (surface.agent.endpoint.base_url, surface.agent.endpoint.model) == (sim.base_url, "m-1")
+            assert measured(surface.agent).window == 9_000
+            assert any(sim.base_url in note for note in surface.resume_notes)
+            surface.open(None)
+            assert surface.agent.endpoint.base_url != sim.base_url, "a new conversation is called as this run was"
+        finally:
+            surface.close()
+            surface.store.close()
+        elsewhere = ChatCommandContext({"model.base_url": other.base_url, "model.name": "m-2"}, session_id=begun)
+        try:
+            assert (elsewhere.agent.endpoint.base_url, elsewhere.resume_notes) == (other.base_url, ())
+        finally:
+            elsewhere.close()
+            elsewhere.store.close()
+
+
+def test_a_question_goes_on_at_the_address_of_the_one_before_it(folders: tuple[Path, Path]) -> None:
+    with Simulator(script=["One.", "Two."]) as sim:
+        assert ask({"model.base_url": sim.base_url, "model.name": "m-1"}, "-q", "first").output == "One.\n"
+        again = ask({}, "-q", "second", "--resume", "last")
+        assert again.stdout == "Two.\n"
+        assert sim.base_url in again.stderr
+
+
+def test_an_address_with_a_password_is_not_stored(folders: tuple[Path, Path]) -> None:
+    with Simulator() as sim:
+        begun = talk({"model.base_url": sim.base_url.replace("//", "//me:secret@"), "model.name": "m-1"}, "hello")
+    surface = ChatCommandContext({}, session_id=begun)
+    try:
+        assert "secret" not in str(surface.store.conversation_state(begun).get("terminal.address"))
+    finally:
+        surface.close()
+        surface.store.close()
 
 
 def test_a_chat_of_another_folder_is_gone_on_with_after_saying_so_and_never_by_a_question(

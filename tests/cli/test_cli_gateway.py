@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -213,6 +214,39 @@ def test_serve_prints_an_address_whose_token_no_server_sees(tmp_path: Path, sim:
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or token.encode() not in file.read_bytes(), file
     assert not list(tmp_path.glob("open-*.html"))
+
+
+def test_serve_starts_without_a_model_and_says_how_to_choose_one(tmp_path: Path) -> None:
+    with (
+        Simulator(models=("a-1", "b-2"), script=["Hello."]) as sim,
+        gateway_process(
+            tmp_path, sim, settings={"model.name": "null"}, arguments=("serve", "--no-open", "--port", "0")
+        ) as running,
+    ):
+        assert any("lists a-1, b-2" in line and "/model NAME" in line for line in running.said)
+        link = next(line for line in running.said if line.startswith("Open")).split()[1]
+        own = {"authorization": f"Bearer {link.partition('/#token=')[2]}"}
+
+        def send(text: str) -> dict[str, Any]:
+            sent = HTTP.post(f"{running.url}/api/messages?wait=true", headers=own, json={"content": text, "chat": "x"})
+            return dict(sent.json())
+
+        refused = send("hello")
+        assert refused["outcome"] == "failed"
+        assert "lists a-1, b-2" in refused["error"]
+        assert "lists a-1, b-2" in send("/model")["text"]
+        assert sim.requests == []
+        send("/model b-2")
+        assert send("hello")["text"] == "Hello."
+        assert sim.requests[-1].body["model"] == "b-2"
+
+
+def test_serve_starts_while_the_model_server_is_down(tmp_path: Path) -> None:
+    with Simulator() as sim:
+        gone = sim.base_url
+    settings = {"model.name": "null", "model.base_url": gone}
+    with gateway_process(tmp_path, sim, settings=settings, arguments=("serve", "--no-open", "--port", "0")) as running:
+        assert any("cannot be reached" in line for line in running.said)
 
 
 def test_serve_is_for_this_machine_alone_whatever_the_settings_say(tmp_path: Path, sim: Simulator) -> None:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from perdure.app.runtime import UNSTARTED, configured_providers, named_model, route_of, route_to
+from perdure.app.runtime import NOT_CHOSEN, UNSTARTED, configured_providers, named_model, route_of, route_to
 from perdure.config.api_keys import api_key_for
 from perdure.core.errors import ConfigError
 from perdure.models.catalog import Catalog
@@ -138,6 +138,7 @@ def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalo
         return
     rows = asyncio.run(listed_models(endpoint))
     windows = {**{e.model: None for e in in_use}, **dict(rows)}
+    windows.pop(NOT_CHOSEN, None)
     for model, window in windows.items():
         if (name := _name_of(settings, endpoint, model)) is not None:
             yield _described(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)

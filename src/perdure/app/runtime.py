@@ -66,8 +66,12 @@ EMBEDDED_PROVIDER = "local"
 MODEL_KEY = "gateway.model"
 # In the state of a conversation: true where a script took the part of its model, as in the demo.
 SCRIPTED_KEY = "scripted"
+# The most names of a list of models in a message.
+_MOST_NAMED = 8
 # Where nothing listens yet: the real address is known once the server has started.
 UNSTARTED = "embedded:"
+# In place of a model's name where a service starts before anybody has chosen one.
+NOT_CHOSEN = "(no model chosen)"
 # A very small model does not know when to stop: left alone it talks until its window is full.
 EMBEDDED_REPLY_TOKENS = 400
 
@@ -91,6 +95,8 @@ class EmbeddedSend:
     async def __call__(
         self, endpoint: Endpoint, request: ModelRequest, *, on_event: Callable[[RequestEvent], None] | None = None
     ) -> Reply:
+        if endpoint.model == NOT_CHOSEN:
+            raise ConfigError(await asyncio.to_thread(describe_choices, endpoint))
         if endpoint.base_url != UNSTARTED:
             return await self._send(endpoint, request, on_event=on_event)
         model = await asyncio.to_thread(self._started, endpoint.model)
@@ -352,6 +358,36 @@ def _only_model(endpoint: Endpoint) -> str:
     is_root = listing.status == 404 and not urlsplit(address).path.strip("/")
     path = "; should model.base_url end in /v1, as most do?" if is_root else ""
     raise ConfigError(f"no model is named, and {address} lists none ({listing.status}): {name_it}{path}")
+
+
+def defer_model_choice(settings: Settings) -> tuple[Settings, str | None]:
+    """Return settings that a service can start with, and what is to be done where no model is chosen yet.
+
+    Until one is, every message is answered with that. Raises ConfigError for all else that is wrong.
+    """
+    try:
+        route_of(settings)
+        return settings, None
+    except ConfigError:
+        if settings.model.name is not None:
+            raise
+        deferred = settings.model_copy(update={"model": settings.model.model_copy(update={"name": NOT_CHOSEN})})
+        return deferred, describe_choices(route_of(deferred).main)
+
+
+def describe_choices(endpoint: Endpoint) -> str:
+    """Return what to do where no model of an endpoint is chosen; asks the endpoint briefly."""
+    try:
+        names: tuple[str, ...] = (_only_model(endpoint),)
+    except ModelNotNamed as error:
+        names = error.models
+    except ConfigError as error:
+        return f"no model is chosen yet: {error}"
+    listed = ", ".join(names[:_MOST_NAMED]) + (" …" if names[_MOST_NAMED:] else "")
+    return (
+        f"no model is chosen yet; {endpoint.base_url} lists {listed}. In a conversation, /model NAME chooses one;"
+        f" for all, `perdure config set model.name {names[0]}` and a restart."
+    )
 
 
 def key_problem(endpoint: Endpoint, status: int) -> str:

@@ -56,7 +56,9 @@ class Start:
 
 def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) -> None:
     """Run the server; `say` returns the lines printed once the address is known."""
-    settings = start.loaded.settings
+    from perdure.app.runtime import defer_model_choice
+
+    settings, choice = defer_model_choice(start.loaded.settings)
     # Before the framework is imported: an unavailable address is reported at once.
     claim_address(settings.gateway.host, settings.gateway.port)
     with translate_import_errors():
@@ -67,7 +69,10 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
         from perdure.gateway.server import run
 
     def ready(host: str, port: int) -> None:
-        for line in say(address(host, port)):
+        lines = list(say(address(host, port)))
+        if choice is not None:
+            lines.insert(-1, runnable(f"Model                   {choice}"))
+        for line in lines:
             echo(line)
 
     configure_logging(start.log_writer)

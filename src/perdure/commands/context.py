@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.app.model_choices import ModelChoice
+from perdure.app.runtime import NOT_CHOSEN, describe_choices
 from perdure.commands.command import Command, CommandContext, CommandResult, Level
 from perdure.commands.format import (
     bar,
@@ -261,9 +262,11 @@ def model(surface: CommandContext, argument: str) -> CommandResult:
         chosen = surface.choose_model(_named_model(surface, argument))
         measured(surface.agent)  # so that the status line shows the new model's window at once
         return CommandResult(f"Going on with {chosen}.")
+    choices = surface.model_choices()
+    if surface.agent.endpoint.model == NOT_CHOSEN and not choices:
+        return CommandResult(describe_choices(surface.agent.endpoint))
     gauge = measured(surface.agent)
     lines = [gauge.model, gauge_line(gauge)]
-    choices = surface.model_choices()
     if choices:
         visible = choices[:_MOST_CHOICES]
         lines += ["", *(f"{n:>3} {model_line(choice)}" for n, choice in enumerate(visible, 1)), ""]

@@ -36,6 +36,8 @@ SCRIPT_ENDED = (
 Progress = Callable[[str, float], None]
 # In the state of a conversation: its permission mode in a terminal. Only a chat stores it, not a single question.
 MODE_KEY = "terminal.mode"
+# In the state of a conversation: the `model.*` settings of a command line that named an address.
+ADDRESS_KEY = "terminal.address"
 _CHOICES_S = 60.0
 
 
@@ -76,6 +78,8 @@ class ChatCommandContext:
         loaded = load(flags=flags, folder=Path.cwd(), is_endpoint_of=is_endpoint_of)
         self.home, self.settings = loaded.home, loaded.settings
         self._loaded = loaded
+        # The settings of this run while those of a conversation that was begun at another address apply.
+        self._called_settings: Settings | None = None
         self.custom_commands, self._command_warnings = user_commands(self.home, Path.cwd(), builtin_names())
         self.store = open_user_store(self.settings, self.home)
         self.person = person or ChatUser()
@@ -103,6 +107,7 @@ class ChatCommandContext:
     def agent(self) -> ConversationAgent:
         if self._agent is None:
             if self._next_id is not None:
+                self.settings = self._with_own_address(self._next_id)
                 self.settings = self._with_own_model(self._next_id)
             try:
                 self._agent = self._make_agent()
@@ -138,6 +143,21 @@ class ChatCommandContext:
     def has_configured_window(self) -> bool:
         """Whether a configured `model.context_length` is about the model at hand, not about one left with /model."""
         return self._model_name is None or self.agent.endpoint.model == self.settings.model.name
+
+    def _with_own_address(self, session_id: str) -> Settings:
+        """Return the settings with the address a resumed conversation was called with, unless this run names a model.
+
+        The address is stored with the conversation by this program alone: no import brings one along.
+        """
+        begun = self.store.conversation_state(session_id).get(ADDRESS_KEY)
+        if not isinstance(begun, dict) or self._names_model or "model.base_url" in self.flags:
+            return self.settings
+        if begun.get("model.base_url") == self.settings.model.base_url:  # configured by now
+            return self.settings
+        if self._called_settings is None:
+            self._called_settings = self.settings
+        flags = {**self.flags, **begun}
+        return load(flags=flags, folder=Path.cwd(), is_endpoint_of=is_endpoint_of).settings
 
     def _with_own_model(self, session_id: str) -> Settings:
         """Name the model of a resumed conversation in the settings where their `context_length` is meant for it.
@@ -183,8 +203,16 @@ class ChatCommandContext:
 
         What this run was called with goes before; a mode is never freer than the conversation's.
         """
-        notes = (self._restore_model(session_id), self._restore_mode(session_id))
+        notes = (self._address_note(), self._restore_model(session_id), self._restore_mode(session_id))
         return tuple(filter(None, notes))
+
+    def _address_note(self) -> str:
+        address = self.settings.model.base_url
+        if self._called_settings is None or self._called_settings.model.base_url == address:
+            return ""
+        return (
+            f"Going on at {address}, as this conversation was begun; `--set model.base_url=URL` or /model changes it."
+        )
 
     def _restore_model(self, session_id: str) -> str:
         conversation, present = self.agent, self.agent.endpoint
@@ -242,6 +270,14 @@ class ChatCommandContext:
             state.set(MODE_KEY, self.permissions.mode)
             if self._model_name is not None:
                 state.set(MODEL_KEY, self._model_name)
+            self.store_address()
+
+    def store_address(self) -> None:
+        """Store the address this run was called with, for when the conversation is resumed; not one with a password."""
+        address = str(self.flags.get("model.base_url") or "")
+        if address and "@" not in address and self.session_id is not None:
+            called = {key: value for key, value in self.flags.items() if key.startswith("model.")}
+            self.store.conversation_state(self.session_id).set(ADDRESS_KEY, called)
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -281,6 +317,8 @@ class ChatCommandContext:
         self._next_id, self.resume_notes, self._notes, self.needs_model = session_id, (), (), False
         if session_id is not None:
             self._model_name = None  # the other conversation has its own
+        if self._called_settings is not None:
+            self.settings, self._called_settings = self._called_settings, None
 
     def model_choices(self) -> Sequence[ModelChoice]:
         """Return the models that can be chosen, cached for a minute."""

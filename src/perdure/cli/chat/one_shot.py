@@ -87,6 +87,7 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
             progress.close()
         # A failed turn is listed, too, and needs a title.
         _name(surface, attached.text)
+        surface.store_address()
     if result.outcome == "failed":
         _print(f"perdure: {runnable(result.error or 'the turn failed')}", sys.stderr)
         return 1

@@ -11,7 +11,7 @@ import pytest
 from perdure import Agent, open_store
 from perdure.core.errors import ConfigError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest
-from perdure.models.tokens import Calibrations
+from perdure.models.tokens import CalibrationStore
 from perdure.testing.simulator import Call, Say, Simulator
 from perdure.tools.tool import Tool
 
@@ -70,7 +70,7 @@ def test_what_usage_taught_about_a_model_is_there_in_the_next_conversation(tmp_p
         learned = first.conversation.open().live.counter.calibration.ratio
         assert learned != 1.0
         with open_store(tmp_path / "perdure.db") as store:
-            assert Calibrations(store.state("calibrations")).get("custom", "m-1").ratio == pytest.approx(
+            assert CalibrationStore(store.state("calibrations")).get("custom", "m-1").ratio == pytest.approx(
                 learned, abs=1e-3
             )
         fresh = agent(sim, tmp_path, tools=[])

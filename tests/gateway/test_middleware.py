@@ -24,8 +24,7 @@ from perdure.gateway.auth.hosts import HostNames
 from perdure.gateway.auth.limits import RateLimit
 from perdure.gateway.auth.middleware import RECHECK_S
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.errors import to_api_error
-from perdure.gateway.events.types import Draining
+from perdure.gateway.errors import GatewayStopping, to_api_error
 from perdure.gateway.server import check_bind_address
 from perdure.store.inbox import InboxFull
 from support.auth_app import FixedTokens, everything, make_app, raw, served
@@ -514,7 +513,7 @@ def test_database_error_texts_are_not_returned() -> None:
     assert to_api_error(LeaseLost("held by host-7:123")).status == 503
     assert to_api_error(NotFound("no conversation 'c_1'")).status == 404
     assert to_api_error(InboxFull("20 wait")).status == 429
-    assert to_api_error(Draining("stopping")).status == 503
+    assert to_api_error(GatewayStopping("stopping")).status == 503
 
 
 def test_a_stream_survives_a_database_outage() -> None:

@@ -1,4 +1,4 @@
-"""Session hygiene (C8): what is nearly full is compacted before the agent sees the next message."""
+"""Precompaction (C8): what is nearly full is compacted before the agent sees the next message."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_conversation_at_85_percent_is_compacted_before_the_agent_sees_the_mes
         assert fired[1] in ("compacted", "digest")
         main = [r for r in sim.requests[before:] if "tools" in r.body]
         assert all(sim.count(r.path, r.body) < 0.5 * WINDOW for r in main)
-        assert running.hub.stats.hygiene_compactions == {fired[1]: 1}
+        assert running.hub.stats.precompactions == {fired[1]: 1}
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and another"})
         assert len(compactions(running, conversation)) == 1
 
@@ -109,8 +109,8 @@ def test_below_85_percent_nothing_is_compacted(tmp_path: Path) -> None:
         ann, conversation = fill(running, 0.60)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})
         assert compactions(running, conversation) == []
-        assert running.hub.stats.hygiene_checks >= 2
-        assert running.hub.stats.hygiene_compactions == {}
+        assert running.hub.stats.precompaction_checks >= 2
+        assert running.hub.stats.precompactions == {}
 
 
 @pytest.mark.spec("C8", "F1")
@@ -119,7 +119,7 @@ def test_the_digest_replaces_a_failing_engine(tmp_path: Path) -> None:
         ann, conversation = fill(running, 0.85)
         ann.post("/api/messages", params={"wait": "true"}, json={"content": "and now a short one"})
         assert compactions(running, conversation) == [("hygiene", "failed"), ("hygiene", "digest")]
-        assert running.hub.stats.hygiene_compactions == {"digest": 1}
+        assert running.hub.stats.precompactions == {"digest": 1}
 
 
 @pytest.mark.spec("C8", "C1")

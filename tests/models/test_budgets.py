@@ -18,7 +18,7 @@ def test_the_worked_figures_of_a_200k_window() -> None:
     assert budgets.summary_cap_tokens == 10_000
     assert budgets.record_tokens == 12_000
     assert budgets.head_tokens == 10_000
-    assert budgets.hygiene_tokens == 170_000
+    assert budgets.precompaction_tokens == 170_000
     assert budgets.handoff_cap_tokens is None
     assert not budgets.is_small
 

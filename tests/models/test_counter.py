@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.core.messages import Entry, Message, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
-from perdure.models.tokens import Calibration, Calibrations, TokenCounter, estimate_tokens, family_of
+from perdure.models.tokens import Calibration, CalibrationStore, TokenCounter, estimate_tokens, family_of
 
 T = TypeVar("T")
 WORDS = "the next step is to read the file and to run its tests "
@@ -153,13 +153,13 @@ def test_a_model_switch_forgets_what_the_old_model_taught() -> None:
 @pytest.mark.spec("B2")
 def test_what_was_learned_about_a_model_is_there_for_the_next_conversation() -> None:
     state: dict[str, Any] = {}
-    kept = Calibrations(Memory(state))
+    kept = CalibrationStore(Memory(state))
     counter = TokenCounter("gpt-5")
     counter.extend(long_history())
     raw = counter.estimate
     counter.observe(prompt(round(raw * 1.2)))
     kept.keep("openai", "gpt-5", counter.calibration)
-    fresh = TokenCounter("gpt-5", calibration=Calibrations(Memory(state)).get("OpenAI", "GPT-5"))
+    fresh = TokenCounter("gpt-5", calibration=CalibrationStore(Memory(state)).get("OpenAI", "GPT-5"))
     fresh.extend(long_history())
     assert fresh.estimate == pytest.approx(raw * 1.2, rel=0.01)
     assert kept.get("openai", "gpt-5-mini") == Calibration()
@@ -167,7 +167,7 @@ def test_what_was_learned_about_a_model_is_there_for_the_next_conversation() -> 
 
 @pytest.mark.parametrize("stored", [7, "x", {}, {"ratio": "1"}, {"ratio": 99}, {"ratio": True}, {"image_tokens": -1}])
 def test_a_damaged_calibration_is_the_neutral_one(stored: object) -> None:
-    kept = Calibrations(Memory({"calibration:openai:gpt-5": stored}))
+    kept = CalibrationStore(Memory({"calibration:openai:gpt-5": stored}))
     assert kept.get("openai", "gpt-5") == Calibration()
 
 

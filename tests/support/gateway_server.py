@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from perdure.config.load import validate_settings
 from perdure.core.concurrency import SystemClock
 from perdure.core.visibility import user_from_key
-from perdure.gateway.app import build_gateway
+from perdure.gateway.app import build_gateway_config
 from perdure.gateway.auth.principal import Scope
 from perdure.gateway.auth.tokens import AccessTokens, TokenAuthenticator
 from perdure.gateway.observability.logging import LogWriter
@@ -76,7 +76,7 @@ def running_gateway(
         wanted = {user: (user, scopes) for user, scopes in users.items()} | dict(tokens or {})
         known = {label: issued.add(user_from_key(user), scopes).text for label, (user, scopes) in wanted.items()}
         authenticator = TokenAuthenticator(issued, clock, is_open=True)
-        whole = build_gateway(settings, home, store, authenticator, log_writer=LogWriter("json", clock, log))
+        whole = build_gateway_config(settings, home, store, authenticator, log_writer=LogWriter("json", clock, log))
 
         def finish(app: FastAPI, hub: Hub) -> None:
             whole.configure_app(app, hub)

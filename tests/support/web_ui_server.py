@@ -12,7 +12,7 @@ from pathlib import Path
 from perdure.config.load import validate_settings
 from perdure.config.settings import Settings
 from perdure.core.concurrency import SystemClock
-from perdure.gateway.app import build_gateway
+from perdure.gateway.app import build_gateway_config
 from perdure.gateway.auth.tokens import ProcessTokenAuthenticator
 from perdure.gateway.observability.logging import LogWriter
 from perdure.gateway.server import serve
@@ -64,7 +64,7 @@ def web_ui_server(store: SessionStore, home: Path, settings: Settings) -> Iterat
         is_up.set()
 
     log_writer = LogWriter("plain", SystemClock(), warnings_only=True)
-    site = build_gateway(settings, home, store, authenticator, log_writer=log_writer, on_ready=up)
+    site = build_gateway_config(settings, home, store, authenticator, log_writer=log_writer, on_ready=up)
 
     async def main() -> None:
         running.append(asyncio.get_running_loop())

@@ -233,7 +233,7 @@ class ConversationAgent:
         """End the conversation for the engine and close its tools; leaves the store open."""
         if self._conversation is not None:
             # A summary that is under way is billed: its call is stored before the store may close.
-            if (preparation := self._conversation.gate.forget_preparation()) is not None:
+            if (preparation := self._conversation.gate.cancel_preparation()) is not None:
                 self._runner.wait_for(preparation)
             self._conversation.live.flush()
             self._wanted_id = self._conversation.live.id
@@ -266,7 +266,7 @@ class ConversationAgent:
 
     async def _compress(self, focus_topic: str | None) -> CompactionReport:
         conversation = await self._open_conversation(None, None)
-        conversation.gate.forget_preparation()
+        conversation.gate.cancel_preparation()
         await conversation.caller.fit_window()
         live, hold = conversation.live, self._hold_lease(conversation)
         report = await compact_on_request(live, self._parts, conversation.emit, focus_topic=focus_topic, hold=hold)
@@ -283,12 +283,12 @@ class ConversationAgent:
 
     async def _undo(self) -> str:
         conversation = await self._open_conversation(None, None)
-        conversation.gate.forget_preparation()
+        conversation.gate.cancel_preparation()
         return await self._parts.run_blocking(lambda: self._undo_here(conversation))
 
     async def _edit_handoff(self, sections: str) -> str:
         conversation = await self._open_conversation(None, None)
-        conversation.gate.forget_preparation()
+        conversation.gate.cancel_preparation()
         return await self._parts.run_blocking(lambda: self._edit_here(conversation, sections))
 
     def _edit_here(self, conversation: OpenConversation, sections: str) -> str:
@@ -383,7 +383,7 @@ class ConversationAgent:
         description = describe_remote_changes(live, store)
         if description is None:
             return
-        conversation.gate.forget_preparation()
+        conversation.gate.cancel_preparation()
         history = store.history(live.conversation_id)
         live.move_to(history.session, history.entries)
         self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))

@@ -75,7 +75,7 @@ async def compact(
 async def compact_on_request(
     live: LiveSession, parts: AgentDeps, emit: Emit, *, focus_topic: str | None, hold: AbstractContextManager[None]
 ) -> CompactionReport:
-    """Compact now, as the user asked, and report it."""
+    """Compact now, at any context usage, because the user asked for it, and report the outcome."""
     emit(CompactionStarted("user", live.counter.estimate))
     with Reporting(emit) as reporting:
 
@@ -91,18 +91,15 @@ async def compact_on_request(
 async def carry_out(
     compaction: Compaction, live: LiveSession, parts: AgentDeps, emit: Emit, *, reason: str
 ) -> Compaction:
-    """Apply a plan: rotate to a continuation session. The old session never changes.
-
-    An interrupt that comes meanwhile takes effect once the continuation is stored.
-    """
+    """Store the continuation session of a plan and move to it, even if interrupted; the old session never changes."""
     with Reporting(emit) as reporting:
         return await parts.run_blocking(partial(_write, compaction, live, parts, reporting, reason=reason))
 
 
 class Reporting:
-    """Collects the events of a compaction in a worker thread and emits them on the event loop, at the end of a block.
+    """Collects the events of a compaction in a worker thread; emits them on the event loop when its `with` block ends.
 
-    An interrupt may end the block before the result of the last step arrives; what was stored is reported all the same.
+    An interrupt may end the block before the last step returns: what was stored by then is reported all the same.
     """
 
     def __init__(self, emit: Emit) -> None:
@@ -126,7 +123,7 @@ def compaction_steps(
     focus_topic: str | None = None,
     hold: AbstractContextManager[None] | None = None,
 ) -> Steps[Compaction]:
-    """Compact the session: ask the engine for a plan, then store it. Runs in worker threads; see `run_steps`.
+    """Ask the engine for a plan, then store it: a generator whose stretches run in worker threads (`run_steps`).
 
     `hold`, which holds the conversation's lease, is entered with the first stretch and left with the last.
     """
@@ -141,7 +138,7 @@ def compaction_steps(
 
 
 def _focus(live: LiveSession, parts: AgentDeps, reason: str, focus_topic: str | None = None) -> str | None:
-    """Run the hooks before a compaction and return its topic. For a worker thread."""
+    """Run the `pre_compact` hooks and return the topic to focus on, if any. For a worker thread."""
     hooks = parts.tools.hooks
     if not hooks.pre_compact:
         return focus_topic
@@ -154,7 +151,7 @@ def _focus(live: LiveSession, parts: AgentDeps, reason: str, focus_topic: str | 
 def _write(
     compaction: Compaction, live: LiveSession, parts: AgentDeps, reporting: Reporting, *, reason: str
 ) -> Compaction:
-    """Store everything a compaction writes."""
+    """Store a continuation session and the compaction event, run the hooks, collect the events. For a worker thread."""
     compaction = keep_essentials(compaction)
     prompt_before, previous_id = live.counter.estimate, live.id
     if not compaction.is_noop:
@@ -233,7 +230,7 @@ def edit_plan(entries: Sequence[Entry], edited: str) -> Plan:
 
 
 def _reused(entries: Sequence[Entry], current: Sequence[Entry]) -> list[Entry]:
-    """Return the entries as they were read, with what is cached about the messages that were kept."""
+    """Return the entries of the new view; messages that were kept keep their cached sizes and bytes."""
     by_seq = {e.seq: e for e in current}
     pairs = [(e, by_seq.get(e.seq)) for e in entries]
     return [old if old is not None and old.message == new.message else new for new, old in pairs]
@@ -291,7 +288,7 @@ class _Preparation:
 
 
 class Background:
-    """At most one preparation at a time, for one conversation."""
+    """Prepares at most one compaction at a time: runs the engine on a snapshot while the conversation goes on."""
 
     def __init__(
         self,
@@ -317,11 +314,11 @@ class Background:
         return self._current is not None and self._current.task.done()
 
     def is_due(self, prompt_tokens: int, threshold_tokens: int) -> bool:
-        """Whether the prompt is near the threshold and nothing is prepared or pending."""
+        """Whether the prompt is near the threshold and no preparation has been started."""
         return self._current is None and NEAR * threshold_tokens <= prompt_tokens
 
     def start(self, entries: Sequence[Entry]) -> bool:
-        """Start a task in the running event loop; return False where one is pending."""
+        """Start to prepare a compaction of these entries on the running loop; return False if one was started."""
         if self._current is not None:
             return False
         snapshot = tuple(entries)
@@ -359,13 +356,13 @@ class Background:
         return _with_later(compaction, entries, len(job.snapshot), model)
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for a pending preparation; return True once it is ready."""
+        """Wait up to `timeout_s` for a running preparation; return whether a finished one can be taken."""
         if self._current is not None:
             await asyncio.wait([self._current.task], timeout=timeout_s)
         return self.is_ready
 
-    def discard(self) -> asyncio.Task[Compaction | None] | None:
-        """Cancel the preparation, from any thread: the history or the model has changed. Return it while it ends."""
+    def cancel(self) -> asyncio.Task[Compaction | None] | None:
+        """Cancel the preparation, from any thread; return its task, to wait for its end, or None if none was running."""
         job, self._current = self._current, None
         if job is None or job.task.done():
             return None
@@ -405,7 +402,7 @@ AfterTurn = Literal["compact", "prepare"]
 
 
 class CompactionGate:
-    """The gate of one conversation; it reads the session's window."""
+    """Decides for one conversation when to compact, and has it done: before each model call and after each turn."""
 
     def __init__(self, parts: AgentDeps, live: LiveSession, emit: Emit) -> None:
         self._parts = parts
@@ -416,7 +413,7 @@ class CompactionGate:
         self.cost = CostRule(parts, live)
 
     async def before_call(self, spent: Spent, *, max_tokens: int | None, is_turn_start: bool = True) -> None:
-        """Make the history fit and check spending limits. Raises SpendingLimit."""
+        """Compact if a compaction is due, and spill unread tool results that still do not fit. Raises SpendingLimit."""
         self._check_money(spent, max_tokens)
         counter = self._live.counter
         reported = None if is_turn_start else counter.last_prompt_tokens
@@ -425,7 +422,7 @@ class CompactionGate:
         await self.spill_what_no_compaction_fits()
         requested = self._live.take_compaction_request()
         if requested is not None:
-            self._background.discard()
+            self._background.cancel()
             await compact(self._live, self._parts, self._emit, reason="model", focus_topic=requested or None)
         judged = counter.estimate if reported is None else reported
         if self._is_compaction_due(judged) and await self._parts.run_blocking(self._has_content):
@@ -433,7 +430,7 @@ class CompactionGate:
         await self.spill_overflow()
 
     def decide_after_turn(self) -> AfterTurn | None:
-        """Decide at the end of a turn whether to compact, or to prepare a compaction. Blocks: for a worker thread."""
+        """Decide after a turn whether to compact or to prepare a compaction (None: neither). For a worker thread."""
         if self.cost.is_near:
             self.cost.load()
         is_due = self._is_compaction_due(self._live.counter.estimate, is_idle=True)
@@ -442,19 +439,19 @@ class CompactionGate:
         return "compact" if is_due else "prepare"
 
     async def after_turn(self, action: AfterTurn | None) -> None:
-        """Carry out what was decided at the end of a turn."""
+        """Compact, or start a background preparation, as `decide_after_turn` returned."""
         if action == "compact":
             await self._compact("threshold")
         elif action == "prepare":
             self._background.start(await self._parts.run_blocking(self._snapshot))
 
     async def wait_for_preparation(self) -> None:
-        """Wait for a pending background preparation: afterwards its timing cannot affect the next turn."""
+        """Wait for a running background preparation, so that its timing cannot affect the next turn (replays)."""
         await self._background.wait(_LONGEST_WAIT_S)
 
-    def forget_preparation(self) -> asyncio.Task[Compaction | None] | None:
-        """Discard the background preparation after a change of history or model; return it while it ends."""
-        return self._background.discard()
+    def cancel_preparation(self) -> asyncio.Task[Compaction | None] | None:
+        """Cancel a background preparation; return its task, to wait for its end, or None if none was running."""
+        return self._background.cancel()
 
     # -- unread results ----------------------------------------------------------------------------------------------
 
@@ -484,7 +481,7 @@ class CompactionGate:
         return (self.is_over_window and await self._parts.run_blocking(self._live.shorten_reasoning)) or has_spilled
 
     async def shed_more(self) -> bool:
-        """Spill one more unread result or shorten reasoning after the provider rejected the prompt as too long."""
+        """Spill one more unread result, else shorten reasoning, after the provider rejected the prompt as too long."""
         return await self._spill(self._unread(), 1) or await self._parts.run_blocking(self._live.shorten_reasoning)
 
     @property
@@ -543,7 +540,7 @@ class CompactionGate:
     # -- compaction --------------------------------------------------------------------------------------------------
 
     def _is_compaction_due(self, tokens: int, *, is_idle: bool = False) -> bool:
-        """Whether to compact at `tokens`; a prompt that does not fit the window is judged by its estimate."""
+        """Ask the engine whether to compact at `tokens`; a prompt larger than the window is judged by its estimate."""
         estimate, window = self._live.counter.estimate, self._window
         if self.is_over_window:
             tokens = max(tokens, estimate)
@@ -575,11 +572,11 @@ class CompactionGate:
         )
         if prepared is not None:
             return await carry_out(prepared, self._live, self._parts, self._emit, reason="background")
-        self._background.discard()
+        self._background.cancel()
         return await compact(self._live, self._parts, self._emit, reason=reason)
 
     def _least_freed(self) -> int:
-        """Tokens a prepared compaction must free to stay clear of the threshold, uncalibrated."""
+        """Return the tokens (uncalibrated) that a prepared compaction must free so that no second one follows soon."""
         if self._window is None:
             return 0
         counter = self._live.counter

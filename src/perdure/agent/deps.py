@@ -13,7 +13,7 @@ from perdure.core.concurrency import run_shielded
 from perdure.core.ports import Clock, ImageDescriber, Memory, MemorySnapshot, RecallProvider
 from perdure.core.usage import CanonicalUsage
 from perdure.core.visibility import OWNER, AnyUser
-from perdure.models.tokens import Calibration, Calibrations
+from perdure.models.tokens import Calibration, CalibrationStore
 from perdure.models.windows import Window
 from perdure.providers.routes import RouteCursor
 from perdure.providers.types import Endpoint, ModelRequest, Reply, RequestEvent
@@ -75,7 +75,7 @@ class AgentDeps:
     clock: Clock
     ids: IdSource
     # What real usage taught about each model; None where nothing is kept beyond the conversation.
-    calibrations: Calibrations | None = None
+    calibrations: CalibrationStore | None = None
     # Background for new user messages; None: none is attached.
     recall: RecallProvider | None = None
     # Describes images for a model that takes none; None: they are sent as they are.

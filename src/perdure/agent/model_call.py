@@ -1,4 +1,8 @@
-"""One model call with recovery: retry, lower the output cap, compact, reroute, give up with advice."""
+"""Build the request of a model call, send it, and recover from errors.
+
+`ModelCaller._build_request` builds it from the projected history. After an error the call is retried, made with a lower
+output cap, with a compacted history or at the next endpoint, or given up with advice for the user.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +203,7 @@ class ModelCaller:
             if (most_images := self._most_images) is not None:
                 self._live.limit_images(most_images)
             max_tokens = self._allowance(attempts)
-            request = self._request(max_tokens, extra_system=extra_system, with_tools=with_tools)
+            request = self._build_request(max_tokens, extra_system=extra_system, with_tools=with_tools)
             request = replace(request, tool_choice=tool_choice)
             try:
                 answer = await self._send(request, task_id)
@@ -304,11 +308,12 @@ class ModelCaller:
         self._image_limit = None
         # Its window is unknown until it is asked for: the old model's would be wrong.
         self._live.follow_model()
-        self._gate.forget_preparation()
+        self._gate.cancel_preparation()
 
     # -- one attempt -------------------------------------------------------------------------------------------------
 
-    def _request(self, max_tokens: int | None, *, extra_system: str, with_tools: bool) -> ModelRequest:
+    def _build_request(self, max_tokens: int | None, *, extra_system: str, with_tools: bool) -> ModelRequest:
+        """Build the request for the next call: projected history, system blocks, tools and options of the turn."""
         parts, live = self._parts, self._live
         endpoint, settings, options = parts.routes.endpoint, parts.settings.model, live.options
         blocks = (*live.system_blocks, extra_system) if extra_system else live.system_blocks
@@ -442,7 +447,7 @@ class ModelCaller:
         would be the same again: what was refused is not sent twice.
         """
         before = self._sent_messages()
-        self._gate.forget_preparation()
+        self._gate.cancel_preparation()
         while True:
             may_be_smaller = await self._apply_context_limit(verdict)
             await self._gate.spill_what_no_compaction_fits()

@@ -33,7 +33,7 @@ from perdure.core.errors import ConfigError, ModelNotNamed, NoSummaryModel, Summ
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
 from perdure.models.catalog import Catalog
-from perdure.models.tokens import Calibrations
+from perdure.models.tokens import CalibrationStore
 from perdure.models.windows import LearnedLimits, ModelKey, Window, Windows
 from perdure.providers.codex_login import CodexLogins, CodexSend
 from perdure.providers.credentials import Credentials
@@ -450,7 +450,7 @@ class Shared:
         self.credentials = Credentials(settings.credentials.command)
         self.mcp = McpPool()
         self.workspaces = WorkspacePool(Path.home())
-        self.calibrations = Calibrations(self.store.state("calibrations"))
+        self.calibrations = CalibrationStore(self.store.state("calibrations"))
         self.knowledge = ModelInfo(
             Catalog(settings.model_overrides),
             LearnedLimits(self.store.state("limits")),

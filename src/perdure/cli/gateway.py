@@ -63,7 +63,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
     claim_address(settings.gateway.host, settings.gateway.port)
     with translate_import_errors():
         from perdure.gateway.adapters.registry import make_adapters
-        from perdure.gateway.app import build_gateway
+        from perdure.gateway.app import build_gateway_config
         from perdure.gateway.observability.logging import configure_logging
         from perdure.gateway.observability.telemetry import open_tracer_provider
         from perdure.gateway.server import run
@@ -79,7 +79,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
     adapters = make_adapters(settings.gateway, start.store)
     with open_tracer_provider(settings.gateway.traces) as provider:
         run(
-            build_gateway(
+            build_gateway_config(
                 settings,
                 start.loaded.home,
                 start.store,

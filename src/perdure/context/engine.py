@@ -1,8 +1,8 @@
 """The interface of context engines, which keep a conversation within its model's window.
 
-An engine receives the token usage of each response, decides when to compact, and returns a *plan*: the ranges of the
-history to keep (`Keep`) and the messages that replace the rest (`Insert`). It copies and deletes nothing: the log is
-immutable, and the plan becomes the view of the next session.
+An engine receives the token usage of each response, answers whether a compaction is due (the agent's `CompactionGate`
+asks it), and returns a *plan*: the ranges of the history to keep (`Keep`) and the messages that replace the rest
+(`Insert`). It copies and deletes nothing: the log is immutable, and the plan becomes the view of the next session.
 
 Life cycle: `on_session_start` when a conversation begins or is resumed · `update_from_response` after every response ·
 `should_compress` before each request · `compress` when it returns True · `on_session_start(new, reason="compression",

@@ -350,16 +350,19 @@ class OutputSink(Protocol):
 
 
 class Outputs(Protocol):
-    """Where tool outputs too large for the context live, as long as their conversation."""
+    """Storage for tool outputs too large for the context; they are deleted with their conversation."""
 
     def begin(self, conversation_id: str, tool_call_id: str) -> OutputSink: ...
 
     def read(self, output_id: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
-        """Return characters from `offset`; raises NotFound for an unknown output, and for one of another user."""
+        """Return a page of a stored tool output from character `offset`. Raises NotFound for an unknown output.
+
+        Outputs of other conversations of the same user can be read; those of other users are NotFound, too.
+        """
         ...
 
     def pieces(self, output_id: str, *, conversation_id: str) -> Iterator[str]:
-        """The whole text, piece by piece, in one pass however long it is; raises NotFound as `read` does."""
+        """Yield the whole text of an output in pieces, in one pass. Raises NotFound as `read` does."""
         ...
 
     def list(self, conversation_id: str) -> Sequence[StoredOutput]: ...

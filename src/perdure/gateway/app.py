@@ -41,7 +41,7 @@ NO_SUCH_PATH = ApiError(404, "not_found", "no such path, or method not allowed")
 _OUTCOMES: tuple[CompactionOutcome, ...] = ("compacted", "digest", "nothing_to_do", "failed")
 
 
-def build_gateway(
+def build_gateway_config(
     settings: Settings,
     home: Path,
     store: SessionStore,
@@ -52,7 +52,10 @@ def build_gateway(
     tracer_provider: TracerProvider | None = None,
     on_ready: Callable[[str, int], None] = lambda host, port: None,
 ) -> GatewayConfig:
-    """Build the configuration that `server.run` serves."""
+    """Assemble HTTP API, OpenAI API, web UI, metrics and logs over an open store; return the config for `server.run`.
+
+    `perdure gateway` calls this. The caller keeps the store and closes it.
+    """
     clock, metrics = SystemClock(), Metrics()
     observers: list[Observer] = [LogObserver(log_writer), metrics]
     if (span_observer := make_span_observer(tracer_provider)) is not None:
@@ -117,7 +120,7 @@ def _visibility_of(request: Request) -> Visibility:
 
 
 def _compactions(counts: WorkerStats, outcome: CompactionOutcome) -> float:
-    return counts.hygiene_compactions.get(outcome, 0)
+    return counts.precompactions.get(outcome, 0)
 
 
 def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
@@ -128,7 +131,9 @@ def _metrics_router(metrics: Metrics, hub: Hub) -> APIRouter:
     metrics.gauge("followed_chats", "Chats with subscribers.", lambda: len(hub.broker.subscribed_chats()))
     metrics.total("lease_takeovers", "Messages taken over from processes that died.", lambda: counts.takeovers)
     metrics.total(
-        "hygiene_checks", "Messages whose conversation was checked for precompaction.", lambda: counts.hygiene_checks
+        "hygiene_checks",
+        "Messages whose conversation was checked for precompaction.",
+        lambda: counts.precompaction_checks,
     )
     for outcome in _OUTCOMES:
         metrics.total(

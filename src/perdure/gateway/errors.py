@@ -20,7 +20,6 @@ from perdure.core.errors import (
     PerdureError,
     StoreError,
 )
-from perdure.gateway.events.types import Draining, KeyReused, MissingScope
 from perdure.store.inbox import ConversationBusy, InboxFull
 
 _TYPES = {
@@ -34,13 +33,27 @@ _TYPES = {
     429: "rate_limit_error",
     431: "request_too_large",
 }
+
+
+class IdempotencyKeyReused(PerdureError):
+    """Raised when an idempotency key comes again with a different message; clients get a 409."""
+
+
+class GatewayStopping(PerdureError):
+    """Raised for a new message while the gateway shuts down; clients get a 503 and should retry in a moment."""
+
+
+class MissingScope(PerdureError):
+    """Raised when the principal's token lacks a scope that the action requires; clients get a 403."""
+
+
 # HTTP status and code by exception class; the first match wins.
 _STATUS_OF: tuple[tuple[type[PerdureError], int, str], ...] = (
-    (Draining, 503, "stopping"),
+    (GatewayStopping, 503, "stopping"),
     (InboxFull, 429, "too_many_waiting"),
     (ConversationBusy, 409, "conversation_busy"),
     (NotFound, 404, "not_found"),
-    (KeyReused, 409, "idempotency_key_reused"),
+    (IdempotencyKeyReused, 409, "idempotency_key_reused"),
     (MissingScope, 403, "missing_scope"),
     (InvalidMessage, 400, "invalid_message"),
     (ConfigError, 400, "invalid_setting"),

@@ -250,20 +250,20 @@ _RATIO_STEP = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Correction of the estimate for one model (real over estimated), and what an image costs there."""
+    """Corrections of the token estimate for one model: reported over estimated tokens, and tokens per image."""
 
     ratio: float = 1.0
     image_tokens: float | None = None
 
 
-class Calibrations:
-    """Calibrations by provider and model, behind any key-value store that survives a restart."""
+class CalibrationStore:
+    """Calibrations of the token estimate by provider and model, persisted in a key-value store."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
 
     def get(self, provider: str, model: str) -> Calibration:
-        """Return what was learned before; the neutral one where nothing was, or where the record is damaged."""
+        """Return the stored calibration of a model; a neutral one if there is none or the record is damaged."""
         stored = self._state.get(_key(provider, model))
         if not isinstance(stored, Mapping):
             return Calibration()

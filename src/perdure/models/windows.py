@@ -146,8 +146,8 @@ def _within(bounds: range, tokens: object) -> int | None:
     return tokens if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens in bounds else None
 
 
-# Fixed: where a gateway compacts before the agent sees a message.
-HYGIENE_RATIO = 0.85
+# Share of the window at which a gateway compacts before the agent sees the next message; not configurable.
+PRECOMPACTION_RATIO = 0.85
 
 # The one route whose window is far smaller than the same model's elsewhere, so that half of it would be little.
 _RAISED_ROUTE = ("openai-codex", "gpt-5.5")
@@ -178,7 +178,7 @@ class WindowBudgets:
     # The most a whole handoff may come to; None where only its parts are bounded.
     handoff_cap_tokens: int | None
     # Where a gateway compacts before the agent sees a message.
-    hygiene_tokens: int
+    precompaction_tokens: int
     # The largest prompt that still leaves room for the answer.
     room_tokens: int
     # Too small for a head and for empty sections.
@@ -259,7 +259,7 @@ def window_budgets(
         summary_cap_tokens=min(_share(window, s.summary_window_ratio), s.summary_max_tokens),
         record_tokens=min(_share(window, s.record_ratio), s.record_max_tokens),
         handoff_cap_tokens=_share(window, s.small_window_handoff_ratio) if is_small else None,
-        hygiene_tokens=_share(window, HYGIENE_RATIO),
+        precompaction_tokens=_share(window, PRECOMPACTION_RATIO),
         room_tokens=room,
         is_small=is_small,
     )

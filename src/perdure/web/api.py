@@ -1,4 +1,7 @@
-"""Routes of the web UI API."""
+"""HTTP routes that the web UI reads from: conversations, timelines, handoffs, search, usage. All of them are GET.
+
+They return only what the requesting principal may see (`ScopedStore`); messages are sent through `gateway.api`.
+"""
 
 from __future__ import annotations
 

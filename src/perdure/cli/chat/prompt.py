@@ -235,8 +235,8 @@ class PromptBox:
         return bool(self.buffer.text) and self._clock_s() - self._changed_at_s < _PAUSE_S
 
     @property
-    def is_held(self) -> bool:
-        """Whether what is typed answers a question."""
+    def is_answering(self) -> bool:
+        """Whether a question is open, so that the typed line is its answer; the draft of the next message is set aside."""
         return self._draft is not None
 
     def leave(self) -> None:

@@ -233,7 +233,7 @@ class ChatApp:
         text = line.text
         self._hint = ""
         self._leave_until_s = float("-inf")  # twice means twice in a row
-        if self._panel is not None and self._box.is_held:
+        if self._panel is not None and self._box.is_answering:
             self._reply(_refusal(line.meant) if self._panel.is_refusing else line.meant)
             return
         if not text:
@@ -378,7 +378,7 @@ class ChatApp:
         return "".join(f"{safe(line)}\n" for line in fit_lines(lines, self._box.width))
 
     def _mark(self) -> str:
-        if self._panel is None or not self._box.is_held:
+        if self._panel is None or not self._box.is_answering:
             return "› "
         return "no, because: " if self._panel.is_refusing else "? "
 
@@ -420,7 +420,7 @@ class ChatApp:
 
     def _arm_question(self) -> None:
         """Let keys answer the question, unless they belong to a line that is just being typed."""
-        if self._panel is None or self._box.is_held or self._box.is_typing:
+        if self._panel is None or self._box.is_answering or self._box.is_typing:
             return
         self._panel.notice = ""
         self._box.hold()

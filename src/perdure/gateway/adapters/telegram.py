@@ -25,7 +25,8 @@ from perdure.gateway.adapters.receipts import DeliveryReceipt, DeliveryState, pu
 from perdure.gateway.adapters.streamed_reply import StreamedReply, parse_button
 from perdure.gateway.adapters.telegram_client import Sleep, TelegramClient, flood_delay_s
 from perdure.gateway.auth.principal import Principal
-from perdure.gateway.events.types import ChatKey, ChatMessage, Draining, SequencedEvent
+from perdure.gateway.errors import GatewayStopping
+from perdure.gateway.events.types import ChatKey, ChatMessage, SequencedEvent
 from perdure.gateway.executor import run_blocking
 from perdure.store.inbox import InboxFull
 
@@ -34,7 +35,7 @@ _TELEGRAM = "https://api.telegram.org"
 _POLL_S = 30
 _MAX_RETRY_DELAY_S = 60.0
 # Nothing can be stored now: leave the update with Telegram. Any other error concerns one update only.
-_STORE_OUTAGES = (StoreUnavailable, NewerSchema, CorruptStore, Draining)
+_STORE_OUTAGES = (StoreUnavailable, NewerSchema, CorruptStore, GatewayStopping)
 # Key of an update that is stored until it is processed.
 _UPDATE = "update:"
 _STRANGER_NOTICE_EVERY_S = 3_600.0

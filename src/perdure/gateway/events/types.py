@@ -6,23 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from perdure.core.errors import PerdureError
 from perdure.core.events import Event
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.core.visibility import EVERYONE, AnyUser, Visibility
 from perdure.store.inbox import ConversationPosition
-
-
-class KeyReused(PerdureError):
-    """An idempotency key was reused with a different message."""
-
-
-class Draining(PerdureError):
-    """The process is shutting down and accepts no more messages; retry in a moment."""
-
-
-class MissingScope(PerdureError):
-    """The principal lacks a scope that the action requires."""
 
 
 @dataclass(frozen=True, slots=True)

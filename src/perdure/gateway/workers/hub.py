@@ -18,6 +18,7 @@ from perdure.core.ports import Clock
 from perdure.core.visibility import EVERYONE
 from perdure.gateway.adapters.base import Adapter, PendingDeliveries, PlatformDelivery
 from perdure.gateway.auth.principal import Principal
+from perdure.gateway.errors import GatewayStopping, IdempotencyKeyReused
 from perdure.gateway.events.broker import EventBroker, OnEvent
 from perdure.gateway.events.serialize import is_same_message, is_visible_to, to_result
 from perdure.gateway.events.subscribe import EventFeeds
@@ -25,8 +26,6 @@ from perdure.gateway.events.types import (
     ChatKey,
     ChatMessage,
     CommandAnswered,
-    Draining,
-    KeyReused,
     SequencedEvent,
     Ticket,
 )
@@ -156,10 +155,10 @@ class Hub:
     async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
         """Store and queue a message.
 
-        Raises InvalidMessage, NotFound, InboxFull, ConversationBusy, KeyReused, Draining.
+        Raises InvalidMessage, NotFound, InboxFull, ConversationBusy, IdempotencyKeyReused, GatewayStopping.
         """
         if self.is_draining:
-            raise Draining("the gateway is shutting down; try again in a moment")
+            raise GatewayStopping("the gateway is shutting down; try again in a moment")
         result = await run_blocking(self._enqueue, incoming, principal)
         queued, key = result.queued, result.queued.inbound.queue_key
         if not result.is_new:
@@ -182,7 +181,7 @@ class Hub:
             only_at=incoming.only_at,
         )
         if not result.is_new and not is_same_message(result.queued, inbound):
-            raise KeyReused("this idempotency key was used for another message; use a new key")
+            raise IdempotencyKeyReused("this idempotency key was used for another message; use a new key")
         return result
 
     async def stop(self, chat: ChatKey, principal: Principal) -> bool:

@@ -1,7 +1,8 @@
-"""Session hygiene: compact a nearly full conversation before its agent processes the next message.
+"""Precompaction: compact a nearly full conversation before its agent processes the next message.
 
-The trigger is independent of the engine's own: conversations grow while unattended, and the next message must still
-fit. The session's engine compacts; if it fails, a digest without a model call replaces it.
+The trigger, a fixed share of the window, is independent of the engine's own: conversations grow while unattended, and
+the next message must still fit. The session's engine compacts; if it fails, a digest without a model call replaces it.
+In events, metrics and hooks the reason is called `hygiene`.
 """
 
 from __future__ import annotations
@@ -27,29 +28,32 @@ _CALLS = 20
 
 @dataclass
 class WorkerStats:
-    """Counters of this process: precompaction checks, their outcomes, and takeovers."""
+    """Counters of this process for the metrics: precompaction checks, their outcomes, and takeovers."""
 
-    hygiene_checks: int = 0
+    precompaction_checks: int = 0
     # Messages taken over from processes that died or whose heartbeat stopped.
     takeovers: int = 0
-    hygiene_compactions: dict[CompactionOutcome, int] = field(default_factory=dict)
+    precompactions: dict[CompactionOutcome, int] = field(default_factory=dict)
 
     def add(self, outcome: CompactionOutcome) -> None:
-        self.hygiene_compactions[outcome] = self.hygiene_compactions.get(outcome, 0) + 1
+        self.precompactions[outcome] = self.precompactions.get(outcome, 0) + 1
 
 
 async def compact_if_needed(
     agent: ConversationAgent, conversation: OpenConversation, emit: Emit
 ) -> CompactionOutcome | None:
-    """Compact if usage exceeds the threshold; None if it does not. The caller holds the conversation's lease."""
+    """Compact the conversation if its prompt exceeds the precompaction limit; return the outcome, None if it did not.
+
+    The caller holds the conversation's lease.
+    """
     live, parts = conversation.live, agent.parts
     if not parts.settings.compression.enabled or len(live.entries) < LEAST_MESSAGES:
         return None
     await conversation.caller.fit_window()
     window = live.window
-    if window is None or await _prompt_tokens(live, parts.store) < window.budgets.hygiene_tokens:
+    if window is None or await _prompt_tokens(live, parts.store) < window.budgets.precompaction_tokens:
         return None
-    conversation.gate.forget_preparation()
+    conversation.gate.cancel_preparation()
     result = await compact(live, parts, emit, reason="hygiene")
     if result.outcome != "failed":
         return result.outcome
@@ -66,7 +70,7 @@ async def _prompt_tokens(live: LiveSession, store: SessionStore) -> int:
 
 
 def last_prompt(calls: Sequence[CallRecord], session_id: str) -> int | None:
-    """Return the newest provider-reported prompt size of this session; those before a compaction do not apply."""
+    """Return the newest prompt size that a provider reported for this session; None if `calls` has none."""
     for call in reversed(calls):
         is_own_call = call.session_id == session_id and call.task == "main"
         if is_own_call and call.usage.reported and call.usage.prompt_tokens > 0:

@@ -16,8 +16,9 @@ from perdure.core.errors import InvalidMessage, NotFound, ToolError
 from perdure.core.ports import ApprovalAnswer, ApprovalRequest, Clock, Refusal, parse_refusal
 from perdure.core.visibility import EVERYONE, Visibility, user_from_key
 from perdure.gateway.auth.principal import Principal, Scope
+from perdure.gateway.errors import MissingScope
 from perdure.gateway.events.broker import EventBroker
-from perdure.gateway.events.types import ChatKey, MissingScope, QuestionAsked, QuestionClosed
+from perdure.gateway.events.types import ChatKey, QuestionAsked, QuestionClosed
 from perdure.gateway.executor import run_blocking
 from perdure.store.store import SessionStore
 

@@ -1,7 +1,8 @@
-"""When a schedule is due: at a fixed interval, or by a cron expression in a time zone.
+"""Compute when a schedule is due next: at a fixed interval, or by a cron expression in a time zone.
 
 Cron expressions follow Debian's cron when clocks change: a job at a fixed time that is skipped runs right after the
-change, and one in a repeated hour runs once. Expressions with `*` in the minute or hour field follow elapsed time.
+change, and one in a repeated hour runs once. With `*` in the minute or hour field, a skipped hour is skipped and a
+repeated hour runs twice.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ class MessageJob:
 
     async def _precompact(self, agent: ConversationAgent) -> None:
         conversation, stats = agent.open(), self._context.stats
-        stats.hygiene_checks += 1
+        stats.precompaction_checks += 1
         outcome = await compact_if_needed(agent, conversation, conversation.emit)
         if outcome is not None:
             stats.add(outcome)

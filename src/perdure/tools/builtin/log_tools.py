@@ -18,7 +18,10 @@ _ITEMS = 100
 
 
 class LogTools:
-    """Tools that list, search and read the log; results are paged, and each page has the cursor of the next one."""
+    """Tools by which the model lists, searches and reads its stored conversation history, also beyond a compaction.
+
+    Results are paged; each page has the cursor of the next one.
+    """
 
     def __init__(self, search: SessionSearch, log: LogBrowser, *, page_chars: int = PAGE_CHARS) -> None:
         self._search = search

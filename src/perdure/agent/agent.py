@@ -1,4 +1,7 @@
-"""A conversation with a model: turns, interrupts, compaction. Dependencies come in as `AgentDeps`."""
+"""`ConversationAgent`: runs the turns and compactions of one conversation, from any thread.
+
+`AgentDeps` has what it needs.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,10 @@ class ConversationAgent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        """Run one turn; errors are reported in the result."""
+        """Run one turn and return its result.
+
+        An error of the turn is in the result (`outcome`, `error`), not raised.
+        """
         _check_message(user_message)
         return self._runner.run(self._turn(user_message, system_message, conversation_history, task_id))
 
@@ -86,7 +92,7 @@ class ConversationAgent:
         *,
         options: TurnOptions = NO_OPTIONS,
     ) -> ConversationResult:
-        """Run one turn; without a user message, it goes on with the results in `options`."""
+        """Run one turn. Without a user message, the open turn goes on with the client's tool results in `options`."""
         if user_message is not None:
             _check_message(user_message)
         return await self._runner.arun(self._turn(user_message, system_message, conversation_history, task_id, options))
@@ -119,7 +125,7 @@ class ConversationAgent:
                 self.interrupt()
 
     def stream_here(self, text: str) -> Iterator[Event]:
-        """The same as `stream` for a thread without an event loop; blocks between events."""
+        """Iterate over the events of one turn from a thread without an event loop; blocks between events."""
         _check_message(text)
         subscription = self._bus.subscribe()
         future = self._runner.start(self._turn(text, None, None, None))
@@ -145,7 +151,10 @@ class ConversationAgent:
         return self._runner.interrupt()
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
-        """Compact now, at any context usage, and return a report."""
+        """Compact now, whatever the context usage, and return a report.
+
+        `focus_topic` is what the handoff must cover best.
+        """
         return self._runner.run(self._compress(focus_topic))
 
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
@@ -176,7 +185,7 @@ class ConversationAgent:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint of the next call."""
+        """The endpoint that the next model call goes to."""
         return self._parts.routes.endpoint
 
     @property
@@ -189,7 +198,7 @@ class ConversationAgent:
         return last_usage(self._parts.store, session_id, usage) if session_id is not None else usage
 
     def measure(self) -> ContextUsage:
-        """Context usage with the window resolved, also before the first message; may query the endpoint once."""
+        """Return the context usage after resolving the model's window, which may query its endpoint once."""
         return self._runner.run(self._measure())
 
     def undo(self) -> str:
@@ -212,7 +221,7 @@ class ConversationAgent:
 
     @contextlib.contextmanager
     def lent(self, lease: Lease) -> Iterator[None]:
-        """Run turns under a lease that the caller already holds."""
+        """Run the turns of a `with` block under a lease that the caller holds, instead of taking one for each turn."""
         conversation = self._open(None, None)
         conversation.live.lease = lease
         try:
@@ -230,7 +239,10 @@ class ConversationAgent:
         return self._bus
 
     def close(self) -> None:
-        """End the conversation for the engine and close its tools; leaves the store open."""
+        """End the conversation for the engine and close its tools; leaves the store open.
+
+        The next call opens it again.
+        """
         if self._conversation is not None:
             # A summary that is under way is billed: its call is stored before the store may close.
             if (preparation := self._conversation.gate.cancel_preparation()) is not None:
@@ -311,7 +323,10 @@ class ConversationAgent:
     async def _open_conversation(
         self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None
     ) -> OpenConversation:
-        """Return the open conversation; where the store is needed for it, in a worker thread."""
+        """Open the conversation in a worker thread unless it is open.
+
+        An interrupt meanwhile takes effect afterwards.
+        """
         if self._conversation is not None and history is None:
             return self._conversation
         try:
@@ -326,7 +341,10 @@ class ConversationAgent:
             return self._conversation
 
     def _open(self, system_message: str | None, history: Sequence[Mapping[str, Any]] | None) -> OpenConversation:
-        """Return the open conversation, resuming or creating it first."""
+        """Resume or create the conversation if it is not open, and append the messages by which `history` is longer.
+
+        A `history` that differs from the stored one starts a new conversation.
+        """
         if self._conversation is None:
             tip_id = self._parts.store.get_compression_tip(self._wanted_id) if self._wanted_id else None
             self._conversation = self._enter(tip_id or self._create(system_message), "resume" if tip_id else "new")
@@ -377,7 +395,7 @@ class ConversationAgent:
                 live.lease = None
 
     def _catch_up(self, conversation: OpenConversation) -> None:
-        """Reload the history if another process appended to it."""
+        """Reload the history if another process changed it since it was read, and emit a notice of what it did."""
         live, store = conversation.live, self._parts.store
         live.reconcile()
         description = describe_remote_changes(live, store)
@@ -391,7 +409,7 @@ class ConversationAgent:
 
 
 def _check_message(message: object) -> None:
-    """Raises InvalidMessage for what cannot start a turn, before anything is opened for it."""
+    """Raise InvalidMessage for a value that is neither a text nor a message, before a conversation is opened."""
     if not isinstance(message, str | Mapping | Message):
         raise InvalidMessage(f"a message is a text or a dict like {{'role': 'user', …}}, not {message!r:.80}")
 

@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class CallbackAsker:
-    """The Asker port over a `clarify_callback`."""
+    """Asks the user through the `clarify_callback` of the caller (the Asker port)."""
 
     def __init__(self, callback: Callable[[str, Sequence[str]], Any]) -> None:
         self._callback = callback
@@ -52,13 +52,19 @@ class CallbackAsker:
 
 
 class CallbackApprover:
-    """The Approver port over an `approval_callback`; a plain yes is for this once."""
+    """Asks for approval through the `approval_callback` of the caller (the Approver port).
+
+    True approves this call only.
+    """
 
     def __init__(self, callback: Callable[[str, str], Any]) -> None:
         self._callback = callback
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
-        """Return the answer of the callback; any other value counts as "no", with the words behind it."""
+        """Return the callback's answer.
+
+        An unknown value or a failing callback is a "no", with any words behind it as the reason.
+        """
         try:
             answer = await await_foreign(_called(self._callback, request.action, request.reason))
         except Exception:  # third-party code: no approval, no run
@@ -79,7 +85,7 @@ Callback = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """Optional user callbacks. The last two return an answer and are called through ports instead."""
+    """The optional callbacks of an agent's caller. Events are sent to all but the last two, which answer questions."""
 
     # (phase "start" | "end", call, result message or None), around each tool
     tool_progress_callback: Callback | None = None
@@ -102,7 +108,10 @@ class Callbacks:
 
     @classmethod
     def from_mapping(cls, callbacks: Mapping[str, Any]) -> Callbacks:
-        """Return callbacks by name. Raises ConfigError for an unknown name, or for what cannot be called."""
+        """Build callbacks from a dict by name.
+
+        Raises ConfigError for an unknown name or a value that is not callable.
+        """
         names = [f.name for f in fields(cls)]
         for name, callback in callbacks.items():
             if name not in names:
@@ -114,7 +123,7 @@ class Callbacks:
         return cls(**callbacks)
 
     def hear(self, event: Event) -> None:
-        """Dispatch an event to its callback."""
+        """Call the callback that is registered for this kind of event, if there is one."""
         match event:
             case TextDelta(text):
                 _call(self.stream_delta_callback, text)
@@ -138,7 +147,7 @@ class Callbacks:
 
 
 def status_line(event: Event) -> str | None:
-    """Describe a state change in one line; None for other events."""
+    """Describe a compaction, recovery, model switch or notice in one line; None for other events."""
     match event:
         case StatusChanged(status):
             return status.replace("_", " ")

@@ -362,7 +362,7 @@ class Background:
         return self.is_ready
 
     def cancel(self) -> asyncio.Task[Compaction | None] | None:
-        """Cancel the preparation, from any thread; return its task, to wait for its end, or None if none was running."""
+        """Cancel the preparation, from any thread; return its task, to wait for its end, or None if none is running."""
         job, self._current = self._current, None
         if job is None or job.task.done():
             return None

@@ -35,7 +35,7 @@ _SAMPLE_TOKENS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TokenPrices:
-    """US dollars for one prompt token: read from the cache, and written to it."""
+    """US dollars for one prompt token: read from the provider's prompt cache, and written to it."""
 
     read_usd: float
     write_usd: float
@@ -43,7 +43,7 @@ class TokenPrices:
 
 @dataclass(frozen=True, slots=True)
 class CostInputs:
-    """Inputs of the cost rule: prompt sizes, the state of the cache, expected calls and prices."""
+    """Inputs of the cost rule: prompt sizes, state of the prompt cache, expected calls, prices and settings."""
 
     # The prompt that is judged, and the least and the largest one the rule decides about.
     prompt_tokens: int
@@ -63,7 +63,10 @@ class CostInputs:
 
     @property
     def cost_usd(self) -> float:
-        """Return what a compaction adds to the bill of the next request; negative where that gets cheaper."""
+        """The cost that a compaction adds to the next request, its summary included.
+
+        Negative if that request gets cheaper.
+        """
         if self.prices is None:
             return self.summary_usd
         read, write = self.prices.read_usd, self.prices.write_usd
@@ -74,7 +77,7 @@ class CostInputs:
 
     @property
     def saving_usd(self) -> float:
-        """Return what a compaction saves in the calls after the next one."""
+        """The money that a compaction saves in the calls after the next one, by their smaller prompts."""
         return 0.0 if self.prices is None else self._freed_tokens * self.prices.read_usd * self.remaining_calls
 
     @property
@@ -84,7 +87,7 @@ class CostInputs:
 
 @dataclass(frozen=True, slots=True)
 class CostDecision:
-    """Whether to compact, and why, in one line for people."""
+    """The decision to compact or to wait, with a one-line reason for the user."""
 
     action: Action
     reason: str
@@ -124,7 +127,10 @@ def decide(inputs: CostInputs) -> CostDecision:
 
 
 def _delayed(inputs: CostInputs, is_burst: bool) -> CostDecision | None:
-    """Return the decision to wait beyond the threshold; None where the rule does not, or no longer."""
+    """Return the decision to wait although the threshold is reached.
+
+    None if the rule does not delay this compaction.
+    """
     settings = inputs.settings
     if settings.cost_rule == "advance" or inputs.prompt_tokens >= _limit(inputs):
         return None
@@ -157,7 +163,7 @@ def _amounts(inputs: CostInputs) -> str:
 
 
 class CostRule:
-    """Collects the inputs of the decision for one conversation, from its calls and the prices of its model."""
+    """Applies the cost rule to one conversation: collects its inputs from the recorded calls and the model's prices."""
 
     def __init__(self, parts: AgentDeps, live: LiveSession) -> None:
         self._parts = parts
@@ -178,7 +184,7 @@ class CostRule:
 
     @property
     def is_near(self) -> bool:
-        """Whether the next prompt is long enough for the rule to change anything, so that the calls matter."""
+        """Whether the next prompt is large enough for the rule to matter; below that the calls need not be loaded."""
         window = self._live.window
         floor = self._settings.cost_floor * window.threshold_tokens if window is not None else 0
         return self.is_on and window is not None and self._live.counter.estimate >= floor
@@ -213,9 +219,9 @@ class CostRule:
             self._first_prompt_tokens = call.usage.prompt_tokens
 
     def judged_tokens(self, prompt_tokens: int, *, is_idle: bool = False) -> int:
-        """The prompt size to ask the engine with, which has the last word: it may be paused, or wait for a response.
+        """Return the prompt size to pass to the engine's `should_compress` so that it follows the cost rule.
 
-        The threshold where a compaction is advanced, and less than that where one is delayed.
+        The threshold where the rule compacts early, one token less where it waits. The engine may still refuse.
         """
         decision = self.decide(prompt_tokens, is_idle=is_idle) if self.is_on else None
         if decision is None or self._live.window is None:
@@ -224,19 +230,22 @@ class CostRule:
         return max(prompt_tokens, threshold) if decision.action == "compact" else min(prompt_tokens, threshold - 1)
 
     def is_advanced(self, prompt_tokens: int) -> bool:
-        """Whether the cost rule compacts this prompt now, below the threshold."""
+        """Whether a compaction of this prompt would be an early one of the cost rule: it is below the threshold."""
         window, estimate = self._live.window, self._live.counter.estimate
         if not self.is_on or window is None:
             return False
         return prompt_tokens < window.threshold_tokens and estimate <= window.budgets.largest_prompt_tokens
 
     def explain(self) -> CostDecision | None:
-        """Return what would be decided about the next message as it is now; None until the window is known. Blocks."""
+        """Return the decision for the next message as things are now; None until the window is known. Blocks."""
         self.load()
         return self.decide(self._live.counter.estimate)
 
     def describe(self) -> str:
-        """Return the setting with its limits in tokens, or why it has no effect; empty until the window is known."""
+        """Describe the `cost_rule` setting with its limits in tokens, or why it has no effect.
+
+        "" until the window is known.
+        """
         inputs, settings = self.inputs(self._live.counter.estimate), self._settings
         if inputs is None:
             return ""
@@ -258,7 +267,7 @@ class CostRule:
         return f"{name}: {'; '.join(parts)}"
 
     def decide(self, prompt_tokens: int, *, is_idle: bool = False) -> CostDecision | None:
-        """Return the decision about a prompt, or at the end of a turn; None until the window is known."""
+        """Decide about a prompt of this size (`is_idle`: at the end of a turn); None until the window is known."""
         inputs = self.inputs(prompt_tokens)
         if inputs is not None and is_idle and self._settings.cost_while_idle:
             # By the next message it will probably have expired.
@@ -266,7 +275,7 @@ class CostRule:
         return decide(inputs) if inputs is not None else None
 
     def inputs(self, prompt_tokens: int) -> CostInputs | None:
-        """Return what the decision about a prompt depends on; None until the window is known."""
+        """Collect the inputs of the decision about a prompt of this size; None until the window is known."""
         window, counter = self._live.window, self._live.counter
         if window is None:
             return None
@@ -318,6 +327,6 @@ class CostRule:
         return TokenPrices((fresh if read is None else read) / n, (fresh if write is None else write) / n)
 
     def _summary_usd(self, endpoint: Endpoint) -> float:
-        """About what a summary costs at the prices of the main model."""
+        """Return about what a summary of the history costs, at the prices of the main model."""
         usage = CanonicalUsage(input_tokens=_SUMMARY_INPUT_TOKENS, output_tokens=_SUMMARY_OUTPUT_TOKENS)
         return self._parts.models.cost_usd(endpoint, usage) or 0.0

@@ -26,7 +26,10 @@ _FIXED_PARTS = PARTS[:3]
 
 
 class Composition:
-    """Estimated tokens by part. Memory is what the prompt shows of it and the passages recalled beside messages."""
+    """Estimated tokens of the next request by part (system, tools, memory, head, handoff, tail, outputs).
+
+    The part "memory" is the memory in the system prompt and the passages recalled beside messages.
+    """
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         self._parts = dict.fromkeys(PARTS, 0)
@@ -40,13 +43,13 @@ class Composition:
             self._add(entry, is_head=False)
 
     def replace(self, changed: Iterable[tuple[Entry, Entry]]) -> None:
-        """Messages behind the last handoff are sent in another form: (old, new) each."""
+        """Recount messages behind the last handoff that are sent in another form from now on: (old, new) pairs."""
         for old, new in changed:
             self._add(new, is_head=False)
             self._add(old, is_head=False, sign=-1)
 
     def recall(self, passage: str) -> None:
-        """A passage that goes with a message."""
+        """Count a recalled passage that is attached to a message."""
         tokens = estimate_text(passage)
         self._recalled += tokens
         self._parts["memory"] += tokens
@@ -83,7 +86,10 @@ def _scaled(parts: Mapping[str, int], total: int) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ContextUsage:
-    """A reading; `window` is None until it was asked for. The parts of the composition sum to `tokens`."""
+    """The size of the next request against the model's window and the compaction threshold, and what it is made of.
+
+    `window` is None until it was resolved. The parts of the composition sum to `tokens`.
+    """
 
     model: str
     tokens: int = 0
@@ -111,7 +117,7 @@ def last_usage(store: SessionStore, session_id: str, measured: ContextUsage) -> 
 
 
 async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None) -> ContextUsage:
-    """Return what a conversation that has not begun would send with its first message. Creates nothing."""
+    """Return the context usage of a conversation's first request (system prompt and tools), without creating it."""
     endpoint = parts.routes.endpoint
     window = context_window(parts.settings, endpoint, await parts.models.window(endpoint))
     prompt = system_prompt
@@ -132,14 +138,14 @@ async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None
 
 
 def context_window(settings: Settings, endpoint: Endpoint, window: Window) -> ContextWindow:
-    """Return every figure that follows from a window, under the user's settings and on this route."""
+    """Derive threshold, budgets and output allowance from a window, by the user's settings and the endpoint."""
     model, provider, max_tokens = endpoint.model, endpoint.provider, settings.model.max_tokens
     budgets = window_budgets(window.tokens, settings.compression, provider=provider, model=model, max_tokens=max_tokens)
     return ContextWindow(model, provider, window.source, max_tokens, budgets)
 
 
 def output_limits(settings: Settings, window: ContextWindow) -> OutputLimits:
-    """Tool output limits for a window, scaled down on small ones."""
+    """Return the size limits of tool outputs for a window, scaled down on small ones."""
     limits = settings.tool_output
     return OutputLimits(limits.default_result_size, limits.turn_budget, limits.preview_size).scaled(
         window.tokens, result_ratio=limits.window_result_ratio, turn_ratio=limits.window_turn_ratio

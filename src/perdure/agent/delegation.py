@@ -1,4 +1,4 @@
-"""Delegated agents and the todo store."""
+"""Run delegated child agents (the Spawner port), and store the task list of the `todo` tool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from perdure.tools.runtime import ToolRuntime
 
 
 class StoredPlans:
-    """Store of the plans that the `todo` tool reads and writes."""
+    """Loads and saves the task list of the `todo` tool, which is stored with its conversation."""
 
     def __init__(self, store: SessionStore) -> None:
         self._store = store
@@ -51,7 +51,7 @@ WITHHELD = ("clarify", "delegate_task")
 
 
 class Children:
-    """The Spawner port over the parts of a parent agent."""
+    """Runs delegated child agents with the dependencies of their parent, each with its own engine and session."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Children:
         self._emit = emit
 
     async def spawn(self, task: str, *, context: str = "", max_iterations: int | None = None) -> str:
-        """Run a child agent and return its report; if it fails, the report has the error."""
+        """Run a child agent to the end of one turn and return its report; if it fails, the report has the error."""
         parts = self._child_parts(max_iterations)
         live = await parts.run_blocking(partial(self._open, parts))
         message = user(f"{context.strip()}\n\n{task}".strip() if context.strip() else task)
@@ -125,7 +125,10 @@ class Children:
         return replace(parts, settings=settings, engine=engine, routes=routes, tools=tools, source="delegate")
 
     def _hear(self, helper: str, event: Event) -> None:
-        """Forward a child's tool events with its id, and its notices; its words are not the answer."""
+        """Forward a child's tool events under its id, and its notices.
+
+        Its text is not forwarded: only its report is used.
+        """
         if isinstance(event, ToolStarted | ToolOutput | ToolFinished):
             self._emit(replace(event, helper=helper))
         elif isinstance(event, Notice):

@@ -35,7 +35,7 @@ class Send(Protocol):
 
 
 class Models(Protocol):
-    """Model information: windows, limits and prices."""
+    """Model information (port): context windows, output limits, prices and capabilities by endpoint."""
 
     async def window(self, endpoint: Endpoint) -> Window:
         """Return the context window and where its figure comes from; may ask the endpoint, briefly, once."""
@@ -60,7 +60,7 @@ class Models(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """Dependencies of a turn: store, provider, engine, tools, settings, clock."""
+    """Everything an agent is given: store, provider, context engine, tools, memory, settings, clock."""
 
     store: SessionStore
     send: Send
@@ -90,7 +90,7 @@ class AgentDeps:
 
     @property
     def calibration(self) -> Calibration | None:
-        """Token calibration of the current model."""
+        """The stored correction of the token estimate for the current model; None without a calibration store."""
         endpoint = self.routes.endpoint
         return self.calibrations.get(endpoint.provider, endpoint.model) if self.calibrations is not None else None
 
@@ -99,7 +99,10 @@ TOOLSET = "context_engine"
 
 
 def join_engine_tools(registry: ToolRegistry, engine: ContextEngine) -> list[str]:
-    """Add the engine's tools to the registry; a tool of the user's keeps its name. Return why any was left out."""
+    """Add the context engine's tools to the registry, except where the user has a tool of that name.
+
+    Returns a line for each tool that was left out.
+    """
     left_out = []
     for schema in engine.get_tool_schemas():
         function = schema.get("function", schema)

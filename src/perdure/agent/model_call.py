@@ -69,7 +69,7 @@ TOO_MANY_IMAGES = (
 
 @dataclass(slots=True)
 class Attempts:
-    """Recovery actions already tried for one call."""
+    """The recovery actions that one call has already tried, so that none is tried too often."""
 
     compactions: int = 0
     lowered: int = 0
@@ -105,13 +105,13 @@ class Attempts:
         return True
 
     def lower_output(self, verdict: ErrorVerdict, asked_tokens: int | None) -> None:
-        """Set the max_tokens to try next."""
+        """Set the max_tokens of the next attempt after the provider rejected `asked_tokens`."""
         self.output_tokens = lower_output_cap(verdict, asked_tokens)
         # With a window or a rate limit stated, the allowance follows from this prompt and holds for no other.
         self.has_found_cap = verdict.context_limit is None and verdict.request_limit is None
 
     def forget_output(self) -> None:
-        """Reset the output cap after a switch of endpoint."""
+        """Drop the lowered max_tokens after a switch to another endpoint, for which it does not apply."""
         self.output_tokens, self.has_found_cap = None, False
 
 
@@ -145,7 +145,7 @@ def advice(
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """A reply with the record of the call that paid for it."""
+    """A reply, its call record for the ledger, and the endpoint that answered."""
 
     reply: Reply
     call: CallRecord
@@ -163,7 +163,7 @@ class CallCost:
 
 
 class ModelCaller:
-    """Make the model calls of one conversation and learn its limits."""
+    """Makes the model calls of one conversation, recovers from their errors, and learns the limits of the endpoint."""
 
     def __init__(self, parts: AgentDeps, live: LiveSession, gate: CompactionGate, emit: Emit) -> None:
         self._parts = parts
@@ -176,7 +176,7 @@ class ModelCaller:
 
     @property
     def calls(self) -> Sequence[CallCost]:
-        """The calls of the current turn."""
+        """Usage and cost of the calls made so far in the current turn."""
         return self._calls
 
     @property
@@ -192,9 +192,11 @@ class ModelCaller:
     async def ask(
         self, task_id: str, *, extra_system: str = "", with_tools: bool = True, tool_choice: str = AUTO
     ) -> ModelAnswer:
-        """Request a reply to the current history. Raises ProviderError with advice once recovery is exhausted.
+        """Request a reply to the current history.
 
-        The caller stores the answer (`store_answer`), so that the call is recorded in one transaction with the reply.
+        Raises ProviderError with advice for the user once recovery is exhausted.
+
+        The caller passes the answer to `store_answer`, so that call and reply are stored in one transaction.
         """
         attempts = Attempts()
         while True:
@@ -218,16 +220,18 @@ class ModelCaller:
 
     @property
     def _most_images(self) -> int | None:
-        """The most images of a request: the setting, within the limit that the endpoint stated.
+        """The maximum number of images in a request: the setting, within a limit that the endpoint stated.
 
-        The setting never takes images from the newest message of the turn that has any.
+        None is no limit.
+
+        The newest message with images keeps all of them, whatever the setting.
         """
         chosen = self._parts.settings.context.max_images
         chosen = max(chosen, self._live.newest_image_count) if chosen is not None else None
         return min((n for n in (chosen, self._image_limit) if n is not None), default=None)
 
     async def _describe_images(self) -> None:
-        """Have the images of the view described where the model takes none; one that cannot be is noted as such."""
+        """Replace the images of the view by descriptions if the model takes no images; a failure becomes a notice."""
         vision = self._parts.vision
         images = self._live.undescribed_images() if vision is not None and vision.is_needed() else ()
         if vision is None or not images:
@@ -243,9 +247,9 @@ class ModelCaller:
         self._live.describe_images(texts)
 
     async def store_answer(self, answer: ModelAnswer, then: Callable[[], T]) -> T:
-        """Store a call in a worker thread and do what follows there; report the call, even if interrupted meanwhile.
+        """Run `then`, which appends the reply, in a worker thread; the call is stored in the same transaction.
 
-        `then` appends the reply, which stores the call in the same transaction.
+        Emits CallFinished afterwards, even if the turn was interrupted meanwhile.
         """
 
         def work() -> T:
@@ -261,7 +265,7 @@ class ModelCaller:
             self._tell_finished(answer.endpoint, answer.call, answer.reply.finish)
 
     def _learn(self, answer: ModelAnswer) -> None:
-        """Note a call for the ledger, and update counter, calibration and engine by its usage."""
+        """Queue a call for the ledger, and update counter, calibration, engine and known limits from its usage."""
         self._live.record(answer.call)
         self._gate.cost.record(answer.call)
         # Of several prompts in one response all are billed; the last one is what the context holds.
@@ -274,8 +278,11 @@ class ModelCaller:
             self._parts.models.learn_limits(answer.endpoint, output=answer.accepted_output_tokens)
 
     def _allowance(self, attempts: Attempts) -> int | None:
-        """The max_tokens of the request: lowered for this call, else the setting, within the endpoint's cap and the
-        room the prompt leaves in the window."""
+        """Return the max_tokens of the request; None leaves it to the endpoint.
+
+        A value lowered by recovery comes first, else the setting, within the endpoint's cap and the room left in the
+        window.
+        """
         if attempts.output_tokens is not None:
             return attempts.output_tokens
         endpoint = self._parts.routes.endpoint
@@ -291,7 +298,7 @@ class ModelCaller:
         return (self._window_tokens or 0) - counter.estimate - counter.appended_tokens // 8 - OUTPUT_MARGIN_TOKENS
 
     async def fit_window(self) -> ContextWindow:
-        """Resolve the window of the current endpoint once, and give it to session and engine."""
+        """Return the window of the current endpoint; resolve it first, once, and hand it to session and engine."""
         window = self._live.window
         if window is None:
             window = await self._set_window(await self._parts.models.window(self._parts.routes.endpoint))
@@ -304,7 +311,7 @@ class ModelCaller:
         return self._live.window.tokens if self._live.window is not None else None
 
     def model_changed(self) -> None:
-        """Reset window and calibration after a switch of endpoint."""
+        """Drop window, image limit, calibration and background preparation of the old model after a switch."""
         self._image_limit = None
         # Its window is unknown until it is asked for: the old model's would be wrong.
         self._live.follow_model()
@@ -334,7 +341,7 @@ class ModelCaller:
         return adapt_request(replace(request, cache_key=key), endpoint, cache_ttl=caching.cache_ttl)
 
     async def _send(self, request: ModelRequest, task_id: str) -> ModelAnswer:
-        """Send one attempt; a failed one is recorded."""
+        """Send one attempt. A failed or cancelled one is recorded in the ledger, with the text received so far."""
         endpoint, estimate, window = self._parts.routes.endpoint, self._live.counter.estimate, self._live.window
         threshold = window.threshold_tokens if window is not None else 0
         started_ms = self._parts.clock.now_ms()
@@ -357,9 +364,9 @@ class ModelCaller:
         return ModelAnswer(reply, self._call_record(record, reply.usage, ""), endpoint)
 
     def _cut_off(self, record: _Record, tee: _StreamTee, why: str, *, usage: CanonicalUsage = NOT_REPORTED) -> None:
-        """Record the call as unreported, or as free if it was refused; its text becomes a message if no reply follows.
+        """Record a call that ended early; its text so far becomes a message of the history if no reply follows.
 
-        Stored with the next write: a turn ends with one.
+        `usage` tells an unreported call from one that was refused, and so is free. Stored with the next write.
         """
         call = self._call_record(record, usage, why)
         self._live.record(call)
@@ -368,13 +375,13 @@ class ModelCaller:
         self._tell_finished(record.endpoint, call)
 
     def _supersede_cut_reply(self, task_id: str) -> None:
-        """Another attempt writes the whole reply: what the last one had written becomes an event, not a message."""
+        """Turn the text of an earlier attempt into an event: the next attempt writes the whole reply again."""
         if (reply := self._live.take_cut_reply()) is not None:
             payload = {"text": reply.text, "why": reply.cut_off, "turn": task_id}
             self._live.record(StoredEvent(self._live.id, "partial_reply", payload))
 
     def _call_record(self, record: _Record, usage: CanonicalUsage, verdict: str) -> CallRecord:
-        """Build the ledger record of a call."""
+        """Build the ledger record of a call and count its cost for the turn."""
         cost = self._parts.models.cost_usd(record.endpoint, usage) if usage.reported else None
         self._calls.append(CallCost(usage, cost))
         return record.call(self._live.id, usage, cost, verdict, ended_ms=self._parts.clock.now_ms())
@@ -441,10 +448,9 @@ class ModelCaller:
         self._live.record(StoredEvent(self._live.id, "recovery", payload))
 
     async def _make_room(self, verdict: ErrorVerdict, attempts: Attempts) -> bool:
-        """Recover from a prompt rejected as too long: adopt the stated window and compact.
+        """Adopt a stated window and compact after a prompt was rejected as too long; spill unread results if need be.
 
-        Results the model has not read are spilled where a compaction of the rest is not enough. False when the request
-        would be the same again: what was refused is not sent twice.
+        Returns False if the request would be the same again, since a rejected request is not sent twice.
         """
         before = self._sent_messages()
         self._gate.cancel_preparation()
@@ -460,7 +466,10 @@ class ModelCaller:
                 return await self._gate.shed_more()
 
     async def _apply_context_limit(self, verdict: ErrorVerdict) -> bool:
-        """Adopt the stated limit, else step one rung down the ladder; return whether the window shrank."""
+        """Shrink the window to the limit the provider stated, else to the next smaller common size.
+
+        Return whether it shrank.
+        """
         current = (await self.fit_window()).tokens
         stated = _stated_limit(verdict)
         if stated is None:
@@ -477,7 +486,7 @@ class ModelCaller:
         return [entry.message for entry in self._live.projection.entries()]
 
     async def _set_window(self, window: Window, *, is_lasting: bool = False) -> ContextWindow:
-        """Replace the session's window and give it to the engine; a lasting one is stored for the endpoint."""
+        """Replace the window of session and engine; with `is_lasting`, store it as the limit of this endpoint, too."""
         endpoint = self._parts.routes.endpoint
         adopted = context_window(self._parts.settings, endpoint, window)
 
@@ -497,7 +506,7 @@ class ModelCaller:
 
 
 class _StreamTee:
-    """Forward stream events and buffer their text."""
+    """Forwards stream events and collects their text, which is kept if the call is cut off."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -515,7 +524,7 @@ class _StreamTee:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Facts of a call recorded before its response."""
+    """The fields of a call record that are known before the response."""
 
     task_id: str
     endpoint: Endpoint

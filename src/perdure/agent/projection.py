@@ -95,7 +95,10 @@ _PERSISTED = "<persisted-output>"
 
 
 class SpilledResults:
-    """Previews that replace spilled results in the view, keyed by message seq."""
+    """Previews that are sent instead of tool results too large for the window, by message seq.
+
+    Stored with the conversation.
+    """
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
@@ -105,14 +108,14 @@ class SpilledResults:
         self._entries: dict[int, Entry] = {}
 
     def add(self, texts: Mapping[int, str]) -> None:
-        """Persist before the next request uses it."""
+        """Store the previews of these results, so that later requests and later processes send the same text."""
         newest = sorted({**self._texts, **texts}.items())[-_MOST_KEPT:]
         self._texts = dict(newest)
         self._entries = {seq: e for seq, e in self._entries.items() if seq not in texts}
         self._state.set(_KEY, {str(seq): text for seq, text in newest})
 
     def of(self, entry: Entry) -> Entry:
-        """Return the result as it is sent; the entry itself where it was not spilled."""
+        """Return the preview of a spilled tool result as an entry; any other entry as it is."""
         text = self._texts.get(entry.seq)
         if text is None:
             return entry
@@ -123,7 +126,7 @@ class SpilledResults:
 
 
 def with_text(message: Message, text: str) -> Message:
-    """Return the result with another text; pictures behind it stay."""
+    """Return a tool result with another text; images and other parts are kept."""
     if isinstance(message.content, tuple):
         pictures = tuple(p for p in message.parts if not isinstance(p, TextPart))
         return message.with_content((TextPart(text), *pictures))
@@ -169,7 +172,7 @@ def _outcome(message: Message, call: ToolCall | None, registry: ToolRegistry) ->
 
 
 def _source(call: ToolCall) -> str | None:
-    """Return what a reading call read, from its arguments."""
+    """Return the path (and first line) that a file-reading call read, from its arguments; None for other calls."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except ValueError:
@@ -182,8 +185,10 @@ def _source(call: ToolCall) -> str | None:
 
 
 class SentForms:
-    """Derives each entry's sent form, and hands out the same entry for the same form, so that its sizes and bytes are
-    computed once."""
+    """Derives the form in which a message is sent: results spilled, reasoning filtered, images left out or described.
+
+    The same form is always the same entry object, so that its sizes and bytes are computed once.
+    """
 
     def __init__(self, spilled: SpilledResults, rule: ReasoningRule) -> None:
         self.spilled = spilled
@@ -209,7 +214,7 @@ class SentForms:
         return without_images(form, self.left_out_images.get(entry.seq, 0)) if self.left_out_images else form
 
     def _reasoned(self, entry: Entry, *, is_current: bool) -> Entry:
-        """Return the form of the message with the reasoning that goes with it, all of its images in place."""
+        """Return a tool result as spilled, or a reply with the reasoning that is sent back; images are untouched."""
         message = entry.message
         if message.role == "tool":
             return self.spilled.of(entry)
@@ -225,7 +230,7 @@ class SentForms:
         return form
 
     def describe_images(self, texts: Mapping[str, str]) -> None:
-        """Send these texts instead of images from now on, by URL."""
+        """Send these descriptions (by image URL) instead of the images from now on."""
         self._descriptions.update(texts)
         self._described.clear()
 
@@ -240,12 +245,12 @@ class SentForms:
         return described
 
     def shorten_reasoning(self, up_to_seq: int) -> None:
-        """Send only the ends of the reasoning from now on, up to the message `up_to_seq`."""
+        """Send only start and end of the reasoning in messages up to `up_to_seq`, from now on."""
         self._short_up_to = up_to_seq
 
 
 def loop_start(entries: Sequence[Entry]) -> int:
-    """Return where the current tool loop begins: behind the newest request or answer."""
+    """Return the index at which the current tool loop begins: after the newest user request or final reply."""
     for i in range(len(entries) - 1, -1, -1):
         if ends_loop(entries[i].message):
             return i + 1
@@ -257,10 +262,9 @@ def ends_loop(message: Message) -> bool:
 
 
 class Projection:
-    """The request messages of one session, kept in step with its history.
+    """The request messages of one session, updated with each message that is appended to its history.
 
-    Entries that need no mending are passed through as the same objects, so that what was computed of them (wire bytes,
-    sizes) is never computed again.
+    Entries that need no repair are passed through as the same objects, so that their cached bytes and sizes stay valid.
     """
 
     def __init__(self, entries: Iterable[Entry] = (), *, sidecars: Mapping[int, str] | None = None) -> None:
@@ -276,7 +280,7 @@ class Projection:
         self.extend(entries)
 
     def attach(self, seq: int, passage: str) -> None:
-        """A recalled passage goes with message `seq`, which has not been appended yet."""
+        """Attach a recalled passage to message `seq`, before that message is appended."""
         self._sidecars[seq] = passage
 
     def extend(self, entries: Iterable[Entry]) -> None:
@@ -296,7 +300,7 @@ class Projection:
         self._view.append(sent)
 
     def replace(self, changed: Iterable[tuple[Entry, Entry]]) -> None:
-        """Messages are sent in another form from now on: (old, new) each, usually among the newest."""
+        """Send messages in another form from now on: (old, new) pairs, usually among the newest."""
         new_by_old = {id(old.message): new for old, new in changed}
         count = _swap(self._view, new_by_old)
         if _swap(self._sent, new_by_old) < count:
@@ -305,13 +309,16 @@ class Projection:
             self._is_clean = False
 
     def entries(self) -> Sequence[Entry]:
-        """Return the messages to send, valid by every history rule. Call it when all results of a step are in."""
+        """Return the messages to send, valid by every history rule.
+
+        Call it once all tool results of a step are appended.
+        """
         if not self._is_clean or not self._check.is_settled:
             self._mend_turn()
         return self._sent
 
     def _mend_turn(self) -> None:
-        """Re-projects what came since the last settled user message; what was sent before it stays as it was."""
+        """Repair the messages since the last settled user message; those before it, already sent, do not change."""
         del self._sent[self._turn_sent :]
         self._sent += _repaired(self._view[self._turn_view :])
         self._check = rules.HistoryCheck()
@@ -328,12 +335,15 @@ class Projection:
 
 
 def project(entries: Sequence[Entry], *, sidecars: Mapping[int, str] | None = None) -> list[Entry]:
-    """Return the request messages of a whole view, in one go."""
+    """Return the request messages of a whole view at once."""
     return list(Projection(entries, sidecars=sidecars).entries())
 
 
 def _repaired(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries with every rule kept; untouched messages keep their entry, made ones take their neighbour's place."""
+    """Return the entries with every history rule repaired; unchanged messages keep their entry object.
+
+    A message that a repair inserts gets the seq of the message before it.
+    """
     messages = [e.message for e in entries]
     mended = rules.repair(messages)
     by_identity = {id(e.message): e for e in entries}
@@ -347,7 +357,10 @@ def _repaired(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _swap(entries: list[Entry], new_by_old: Mapping[int, Entry]) -> int:
-    """Replaces entries in place, from the end, by the identity of their messages; how many were there."""
+    """Replace entries in place by the identity of their messages, searching from the end.
+
+    Return how many were replaced.
+    """
     count = 0
     for i in range(len(entries) - 1, -1, -1):
         if count == len(new_by_old):

@@ -28,10 +28,7 @@ _LATER = (f"# {_SKILLS_TITLE}\n", "# From ", f"# {_PLATFORM_TITLE}\n")
 
 @dataclass(frozen=True, slots=True)
 class ContextFile:
-    """A context file of the working folder; `left_out` gives the reason if its text is omitted.
-
-    One of a folder above bears its whole path as its name.
-    """
+    """A context file of the working folder or of one above it; `left_out` gives the reason if its text is omitted."""
 
     name: str
     text: str = ""
@@ -44,7 +41,7 @@ class ContextFile:
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """Something the agent can read up on when it needs it: only its name, place and one line are in the prompt."""
+    """A skill the model can read when it needs it; the prompt has only its name, path and a line about it."""
 
     name: str
     path: str
@@ -63,7 +60,7 @@ class PromptSources:
 
 
 def assemble(sources: PromptSources) -> str:
-    """Return the whole system prompt; empty parts leave no trace."""
+    """Build the system prompt from its sources; empty sources add nothing."""
     parts = [
         sources.identity.strip(),
         *_memory_blocks(sources.memory).values(),
@@ -75,9 +72,9 @@ def assemble(sources: PromptSources) -> str:
 
 
 def renewed(prompt: str, memory: MemorySnapshot, read_sources: Callable[[MemorySnapshot], PromptSources]) -> str:
-    """The prompt a continuation goes on with: the same bytes, unless it is one of ours and memory has changed since.
+    """Return the system prompt for a continuation session: rebuilt if memory has changed, else the same bytes.
 
-    The sources, which are files, are read only in that case.
+    A prompt that the caller supplied is never rebuilt. The sources, which are files, are read only to rebuild.
     """
     if not memory.is_known or _shows_memory(prompt, memory):
         return prompt
@@ -90,9 +87,9 @@ def renewed(prompt: str, memory: MemorySnapshot, read_sources: Callable[[MemoryS
 def read_context_files(
     folder: Path, max_chars: int = CONTEXT_FILE_CHARS, *, above: Sequence[Path] = ()
 ) -> list[ContextFile]:
-    """Read the context files of a folder and of those above it, outermost first, capped in size and screened.
+    """Read the context files of a folder and of those above it, outermost first, screened for prompt injection.
 
-    Unreadable ones carry the reason.
+    Long files are cut. A file that cannot be read has the reason in `left_out`.
     """
     files = []
     for location in dict.fromkeys((*above, folder)):
@@ -118,7 +115,10 @@ def read_skills(folder: Path) -> list[Skill]:
 
 
 def platform_notes(cwd: Path, surface: str) -> str:
-    """Return what the model must know of the machine; nothing that changes within a session, such as the time."""
+    """Describe machine, working folder and surface for the model.
+
+    Nothing that changes within a session, such as the time.
+    """
     return f"System: {platform.system()}. Working folder: {cwd}. {surface_note(surface)}"
 
 
@@ -130,12 +130,12 @@ _SURFACE_NOTES = {
 
 
 def surface_note(surface: str) -> str:
-    """Describe how the user talks to the model."""
+    """Describe how the user talks to the model: terminal, chat platform, web UI."""
     return _SURFACE_NOTES.get(surface, f"The user talks to you through: {surface}.")
 
 
 def memory_part(prompt: str) -> str:
-    """Return what a prompt of ours shows of the memory, titles included; "" where it shows none."""
+    """Return the memory section of a system prompt built here, titles included; "" if it has none."""
     pieces = [f"# {piece}" for piece in f"\n\n{prompt}".split("\n\n# ")[1:]]
     titles = tuple(f"# {title}\n" for title in _MEMORY_TITLES)
     begins = [i for i, piece in enumerate(pieces) if f"{piece}\n".startswith(titles)]
@@ -147,7 +147,7 @@ def memory_part(prompt: str) -> str:
 
 
 def _memory_blocks(memory: MemorySnapshot) -> dict[str, str]:
-    """Return what the prompt shows of the memory, by title; "" where there is nothing."""
+    """Return the memory sections of the prompt by title; "" for an empty one."""
     texts = (("USER.md", memory.user), ("MEMORY.md", memory.memory))
     return {
         title: _titled(title, _screened(name, text)) for title, (name, text) in zip(_MEMORY_TITLES, texts, strict=True)
@@ -155,7 +155,7 @@ def _memory_blocks(memory: MemorySnapshot) -> dict[str, str]:
 
 
 def _shows_memory(prompt: str, memory: MemorySnapshot) -> bool:
-    """Whether the prompt shows the memory as it is now: each block whole, and none that has become empty."""
+    """Whether the prompt has the memory as it is now: each section whole, and none that has become empty."""
     parts = f"\n\n{prompt}\n\n# "
     return all(
         f"\n\n{block}\n\n# " in parts if block else f"\n\n# {title}\n\n" not in parts
@@ -196,7 +196,7 @@ def _skill_line(skill: Skill) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return the description of a front matter, else the first line that is neither empty nor a heading."""
+    """Return the `description` of a skill's front matter, else the first line that is neither empty nor a heading."""
     lines = [line.strip() for line in text.splitlines()]
     described = next((x.partition(":")[2] for x in lines if x.lower().startswith("description:")), "")
     plain = next((x for x in lines if x and not x.startswith(("#", "---")) and ":" not in x.split(" ")[0]), "")

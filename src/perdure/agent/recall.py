@@ -1,4 +1,4 @@
-"""Recalled context, and what guards the turn from providers of the user's own.
+"""Recalled context for new user messages, and guards around recall and memory providers that users supply.
 
 Recalled context is background for a new user message, attached to it in requests and stored nowhere in the history.
 
@@ -64,7 +64,7 @@ _MIN_SCORE_SHARE = 0.5
 
 
 class RecallFunction:
-    """A plain function from the text of a message to background, as a provider."""
+    """Adapts a plain function from a message's text to background text to the RecallProvider port."""
 
     def __init__(self, function: Callable[[str], str]) -> None:
         self._function = function
@@ -168,7 +168,10 @@ def frame_background(text: str, *, max_tokens: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionSwitch:
-    """A conversation continues in another session, or was opened: then `previous_id` is None."""
+    """The change of a conversation to another session, as recall and memory providers are told of it.
+
+    `previous_id` is None when the conversation was opened.
+    """
 
     session_id: str
     conversation_id: str
@@ -177,9 +180,9 @@ class SessionSwitch:
 
 
 class GuardedMemory:
-    """The memory as the agent uses it: what fails becomes a notice, and the turn goes on without it.
+    """Wraps a memory provider so that a failure becomes a notice and the turn goes on without memory.
 
-    `timeout_s` is for a provider of the user's own; None calls the built-in ones directly.
+    `timeout_s` limits calls of a provider that the user supplied; with None, a built-in one is called directly.
     """
 
     def __init__(self, memory: Memory, *, report: Callable[[str], None], timeout_s: float | None = None) -> None:
@@ -188,7 +191,7 @@ class GuardedMemory:
         self._timeout_s = timeout_s
 
     def snapshot(self, user_key: str) -> MemorySnapshot:
-        """Both texts; `is_known` is False where they could not be read."""
+        """Return memory and user notes; `is_known` is False if the provider failed."""
         try:
             return _to_snapshot(self._call(partial(self._memory.snapshot, user_key)))
         except Exception as error:  # third-party code: the turn goes on without it
@@ -226,7 +229,7 @@ def _to_snapshot(answer: object) -> MemorySnapshot:
 
 
 def check_memory(memory: Memory) -> Memory:
-    """Return the provider that was handed in. Raises ConfigError where it lacks a method."""
+    """Return the memory provider that the caller supplied. Raises ConfigError if it lacks a method."""
     lacking = [name for name in ("snapshot", "write", "flush") if not callable(getattr(memory, name, None))]
     if lacking:
         raise ConfigError(
@@ -237,7 +240,10 @@ def check_memory(memory: Memory) -> Memory:
 
 
 def inform(observer: object, switch: SessionSwitch, *, timeout_s: float) -> str:
-    """Inform an observer, if it follows sessions, that the session is another; return why that failed, or ""."""
+    """Tell a provider that implements SessionObserver of a session switch.
+
+    Return the error text if that failed, else "".
+    """
     try:
         if isinstance(observer, SessionObserver):
             call_with_timeout(
@@ -258,7 +264,7 @@ def inform(observer: object, switch: SessionSwitch, *, timeout_s: float) -> str:
 
 
 def to_provider(recall: RecallProvider | Callable[[str], str] | None) -> RecallProvider | None:
-    """Return a provider for what was handed in: a provider, a function of the message's text, or None."""
+    """Return the caller's `recall=` as a provider: a function is wrapped, None stays None. Raises ConfigError."""
     if recall is None or isinstance(recall, RecallProvider):
         return recall
     if not callable(recall):

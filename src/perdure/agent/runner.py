@@ -48,7 +48,7 @@ class EventBus:
             self._tap(event)
 
     def tap(self, listener: Listener | None) -> None:
-        """Call a listener synchronously on the publishing thread; it must not block or raise."""
+        """Set the one listener that is called synchronously on the publishing thread; it must not block or raise."""
         self._tap = listener
 
     def subscribe(self) -> Subscription:
@@ -159,30 +159,30 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether the loop was started and its thread is alive; after a fork it is not, in the child."""
+        """Whether the loop's thread is alive; in a forked child it is not."""
         return (
             self._loop is not None and self._loop.is_running() and self._thread is not None and self._thread.is_alive()
         )
 
     @property
     def is_here(self) -> bool:
-        """Whether the caller runs in this very loop: then nothing needs to be handed over."""
+        """Whether the caller already runs on this loop, so that work can be awaited directly."""
         return self._loop is not None and asyncio.get_running_loop() is self._loop
 
     @property
     def is_own_thread(self) -> bool:
-        """Whether the caller is the loop's own thread, which must not wait for anything that runs there."""
+        """Whether the caller is in the loop's thread, which must not block on work of the loop."""
         return threading.current_thread() is self._thread
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Starts work on the loop; the future may be waited for from any other thread, or cancelled."""
+        """Start a coroutine on the loop from another thread; return a future to wait for or cancel."""
         if self.is_own_thread:
             work.close()
             raise RuntimeError("the loop's own thread cannot wait for itself; use the async form (achat, …) here")
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs work to its end. Ctrl-C in the waiting thread cancels the work before it propagates."""
+        """Run a coroutine on the loop and block for its result. Ctrl-C in the waiting thread cancels it first."""
         future = self.submit(work)
         try:
             return future.result()
@@ -191,14 +191,14 @@ class LoopThread:
             raise
 
     async def join(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same from within any other loop; cancelling the waiter cancels the work."""
+        """Await a coroutine on this loop from any other loop; cancelling the waiter cancels it."""
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(self.submit(work))
 
 
 class RunningLoop(LoopThread):
-    """The loop it is made in, for a process whose every part lives in one loop: nothing is handed between threads."""
+    """The event loop in which it is created, as a LoopThread: for processes whose every part runs in one loop."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class TurnCancellation:
         self._over = threading.Event()
 
     def begin(self) -> None:
-        """Bind the current task. After an earlier interrupt it ends at its first await, its user message stored."""
+        """Bind the current task as the turn's. If it was interrupted already, it is cancelled at its first await."""
         task = asyncio.current_task()
         with self._lock:
             self._task = task
@@ -320,7 +320,7 @@ class TurnRunner:
         return future, cancellation
 
     async def settle(self) -> None:
-        """Wait for work that was interrupted, which still stores what it has; never for work that runs."""
+        """Wait for interrupted work, which may still store its last messages; does not wait for work that runs on."""
         if self._current is not None:
             await asyncio.sleep(0)  # a stream that was abandoned is closed, and so interrupted, in the loop's next step
             await asyncio.to_thread(self._wait_for_interrupted)
@@ -342,7 +342,7 @@ class TurnRunner:
             current.wait(_STOP_TIMEOUT_S)
 
     def wait_for(self, task: asyncio.Task[Any]) -> None:
-        """Wait for the end of a task of the loop, not for ever, and not on its own event loop."""
+        """Wait for a task of the loop to end, with a timeout; returns at once if called on that loop."""
         if self._loop_thread.is_running and not self._loop_thread.is_own_thread:
             ended = asyncio.run_coroutine_threadsafe(asyncio.wait([task], timeout=_STOP_TIMEOUT_S), task.get_loop())
             with suppress(concurrent.futures.TimeoutError):
@@ -357,7 +357,7 @@ class TurnRunner:
         raise PerdureError("a turn is under way already; wait for it, or interrupt() it first")
 
     def _release(self, work: Coroutine[Any, Any, Any], cancellation: TurnCancellation) -> None:
-        """Free the agent after work that was cancelled before its start, and so could not free it itself."""
+        """Free the agent after work that was cancelled before it started and so could not free it itself."""
         work.close()
         self._free(cancellation)
 

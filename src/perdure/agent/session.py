@@ -1,4 +1,8 @@
-"""The live session: history, counter, projection, recalled context, recorded events, remote changes."""
+"""`LiveSession`: the open session of a conversation in memory, kept in step with the store.
+
+It has the history, the token counter, the projection for requests, recalled passages and the records that wait to be
+stored. `describe_remote_changes` reports what other processes did; `LiveContexts` serves the context tools.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +52,16 @@ _NO_CLIENT_RESULT = "[The client that was to run this call sent no result.]"
 
 
 def interrupted_result(call: ToolCall) -> Message:
-    """Return the result of a call that never got one."""
+    """Return a stand-in result for a tool call that was cut off or never answered by the client."""
     text = _NO_CLIENT_RESULT if call.is_for_client else INTERRUPTED
     return tool_result(call.id, text, call.name, state="interrupted")
 
 
 class Sidecars:
-    """Recalled passages of one session, keyed by message seq."""
+    """Recalled passages of one session, by the seq of their message.
+
+    They are persisted, so that a resumed session sends the same bytes.
+    """
 
     def __init__(self, state: KeyValue, session_id: str) -> None:
         self._state = state
@@ -68,7 +75,7 @@ class Sidecars:
         return dict(self._passages)
 
     def add(self, seq: int, passage: str) -> None:
-        """Persist before the next request uses it."""
+        """Store the passage recalled for message `seq`; returns once it is persisted."""
         self._passages[seq] = passage
         self._state.set(_KEY, {"session": self._session_id, "passages": {str(k): v for k, v in self._passages.items()}})
 
@@ -115,7 +122,10 @@ def _short(text: str) -> str:
 
 
 class LiveSession:
-    """The newest session of a conversation. Appended messages are stored before anything else sees them."""
+    """The newest session of a conversation, in memory.
+
+    Messages are stored before they enter view, counter or projection.
+    """
 
     def __init__(self, parts: AgentDeps, history: SessionHistory) -> None:
         self._parts = parts
@@ -157,12 +167,12 @@ class LiveSession:
 
     @property
     def routes(self) -> RouteCursor:
-        """The route cursor of this conversation."""
+        """The cursor over the endpoints this conversation may use."""
         return self._parts.routes
 
     @property
     def system_blocks(self) -> tuple[str, ...]:
-        """The cached system prompt, the compaction note after the first compaction, the format of the answer."""
+        """The blocks of the system prompt: the cached prompt, a note after a compaction, the answer format if any."""
         override, answer = self._system_message, self.options.answer_format
         form = answer.instructions if answer is not None else ""
         blocks = (self.session.system_prompt if override is None else override, self._note, form)
@@ -170,7 +180,7 @@ class LiveSession:
 
     @property
     def usage(self) -> ContextUsage:
-        """Context usage by the counter and window that the gate reads."""
+        """The current context usage, by the counter and window that compaction is decided by."""
         model, tokens, window = self.routes.endpoint.model, self.counter.estimate, self.window
         composition = self.composition.as_dict(tokens)
         if window is None:
@@ -180,12 +190,12 @@ class LiveSession:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the conversation is compacted without the user's command."""
+        """Whether the settings allow automatic compaction; `/compress` works without it."""
         return self._parts.settings.compression.enabled
 
     @property
     def was_undone(self) -> bool:
-        """Whether the user undid a compaction: the next one waits until the window is full."""
+        """Whether the user undid the last compaction, so that the next one waits until the window is full."""
         return self.session.began_by == "undo"
 
     @property
@@ -213,7 +223,7 @@ class LiveSession:
         return added
 
     def _extend(self, added: Sequence[Entry]) -> None:
-        """Add entries of the log to the view."""
+        """Add entries that are stored in the log to history, projection, counter and engine."""
         open_loop = self.entries[loop_start(self.entries) :]
         before = self._forms.apply(open_loop)
         self.entries.extend(added)
@@ -228,7 +238,10 @@ class LiveSession:
         self.composition.extend(sent)
 
     def reconcile(self) -> None:
-        """Take over from the log what a write that failed has stored after all. Raises StoreError."""
+        """Read back what a failed write may have stored after all, and what other writers added since.
+
+        Raises StoreError.
+        """
         while self._unknown:
             error, records = self._unknown[-1]
             if not error.was_stored():
@@ -247,7 +260,7 @@ class LiveSession:
         self._is_stale = False
 
     def record(self, *records: CallRecord | StoredEvent) -> None:
-        """Have calls and events stored with the next write; thread-safe, and never blocks."""
+        """Queue calls and events to be stored with the next write; thread-safe, never blocks."""
         now = self._parts.clock.now_ms()
         for record in records:
             if isinstance(record, StoredEvent):
@@ -258,11 +271,11 @@ class LiveSession:
 
     @property
     def has_pending(self) -> bool:
-        """Whether calls or events wait for the next write."""
+        """Whether queued calls or events still have to be stored."""
         return bool(self._pending)
 
     def flush(self) -> None:
-        """Store pending calls and events now. An unwritable note is no reason to end a turn: it is logged."""
+        """Store queued calls and events now. A store error is logged, not raised: it is no reason to end a turn."""
         try:
             self.reconcile()
             with self._take_pending() as pending:
@@ -272,7 +285,7 @@ class LiveSession:
 
     @contextmanager
     def _take_pending(self) -> Iterator[list[CallRecord | StoredEvent]]:
-        """Yield the pending records; where they were not stored, they are pending again."""
+        """Yield the queued records to be stored in the `with` block; if the block fails, they are queued again."""
         pending = [self._pending.popleft() for _ in range(len(self._pending))]
         try:
             with self.checked_write(pending):
@@ -285,7 +298,7 @@ class LiveSession:
 
     @contextmanager
     def checked_write(self, records: Sequence[CallRecord | StoredEvent] = ()) -> Iterator[None]:
-        """Note a write of this conversation that fails: `reconcile` reads the log before the next one."""
+        """Mark the session stale if the write in this `with` block fails, so that `reconcile` reads the log first."""
         try:
             yield
         except StoreError as error:
@@ -307,7 +320,7 @@ class LiveSession:
         return self._replace(before, self.view)
 
     def limit_images(self, most: int) -> None:
-        """Limit the images in the view to the newest; the log keeps all."""
+        """Send at most this many images, the newest ones; the log keeps all."""
         left_out = surplus_images(self._entries_with_images, most)
         if left_out != self._forms.left_out_images:
             before = self.view
@@ -316,25 +329,28 @@ class LiveSession:
 
     @property
     def newest_image_count(self) -> int:
-        """The number of images in the newest message that has any, since the newest request; 0 if none has."""
+        """The number of images in the newest message of the current turn that has any; 0 if none has."""
         for entry in reversed(self.entries):
             if (count := count_images(entry)) or entry.message.is_request:
                 return count
         return 0
 
     def undescribed_images(self) -> list[ImagePart]:
-        """Return the images of the view that are sent as images, each once."""
+        """Return the images of the view that are still sent as images, each URL once."""
         images = {image.url: image for entry in self._entries_with_images for image in images_of(entry.message)}
         return [image for image in images.values() if not self._forms.has_description(image)]
 
     def describe_images(self, texts: Mapping[str, str]) -> None:
-        """Send descriptions instead of images, by URL; the log keeps the images."""
+        """Send descriptions instead of images from now on, by image URL; the log keeps the images."""
         before = self.view
         self._forms.describe_images(texts)
         self._replace(before, self.view)
 
     def _replace(self, before: Sequence[Entry], after: Sequence[Entry]) -> bool:
-        """Replace messages in the view; return whether any changed."""
+        """Replace messages in projection, counter and composition where their sent form differs.
+
+        Return whether any did.
+        """
         changed = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
         if changed:
             sizes = sum_figures(entry_figures(new) for _, new in changed)
@@ -344,25 +360,31 @@ class LiveSession:
         return bool(changed)
 
     def request_compaction(self, focus_topic: str | None) -> None:
-        """Have the gate compact before the next request. Raises ToolError where the user has turned compaction off."""
+        """Ask for a compaction before the next request, on behalf of the model.
+
+        Raises ToolError if the user turned it off.
+        """
         if not self._parts.settings.compression.enabled:
             raise ToolError("the user has turned compaction off (compression.enabled); only their /compress works")
         self._requested_topic = focus_topic or ""
 
     def take_compaction_request(self) -> str | None:
-        """Return the topic of the compaction that was asked for, "" without one, and forget it; None without any."""
+        """Return and clear the topic of a compaction the model requested ("" for no topic).
+
+        None if it requested none.
+        """
         topic, self._requested_topic = self._requested_topic, None
         return topic
 
     def follow_model(self) -> None:
-        """Adapt counter, reasoning and tools to another model, whose window is not known yet."""
+        """Rebuild counter, reasoning and tools for the model now in use; its window is unknown until resolved."""
         endpoint, self.window = self._parts.routes.endpoint, None
         self.counter.switch_model(endpoint.model, calibration=self._parts.calibration)
         self._forms = SentForms(self._forms.spilled, ReasoningRule.of(endpoint))
         self._show()
 
     def offer_tools(self) -> None:
-        """Set the tool schemas of the request, the client's last; empty for a model without tool calls."""
+        """Set the tool schemas of the next request, the client's tools last; none for a model that takes no tools."""
         can_call = self._parts.models.takes_tools(self._parts.routes.endpoint)
         theirs = self.options.tool_names
         own = [t for t in self._parts.tools.offer() if t["function"]["name"] not in theirs]
@@ -371,7 +393,7 @@ class LiveSession:
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
 
     def speak_as(self, system_message: str | None) -> None:
-        """Override the system prompt for the current turn; None restores the session's own."""
+        """Use another system prompt for this turn; None restores the session's own."""
         if system_message != self._system_message:
             self._system_message = system_message
             self.offer_tools()
@@ -384,25 +406,25 @@ class LiveSession:
 
     @property
     def max_tokens(self) -> int | None:
-        """The limit of a reply: the client's for this turn, within the configured one."""
+        """The output limit of the turn: the smaller one of the client's and the configured one; None without either."""
         limits = [n for n in (self._parts.settings.model.max_tokens, self.options.max_tokens) if n is not None]
         return min(limits, default=None)
 
     def adopt_window(self, window: ContextWindow) -> None:
-        """Replace the window, and shorten the head to its share of it."""
+        """Set the window, and shorten the kept beginning of the history (the head) to its share of it."""
         before, self.window = self._visible_entries(), window
         if any(then.message is not now.message for then, now in zip(before, self._visible_entries(), strict=True)):
             self._show()
 
     @property
     def has_open_calls(self) -> bool:
-        """Whether tool calls lack results after a crash or an interrupt."""
+        """Whether tool calls of the newest reply have no result yet."""
         return bool(self.open_calls())
 
     def settle(self) -> None:
-        """Append an "outcome unknown" result for every tool call cut off by a crash or an interrupt, and a cut reply.
+        """Append a stand-in result for each tool call that a crash or interrupt cut off, and the text of a cut reply.
 
-        Calls that wait for the client are left open, with those behind them: they were not cut off.
+        Calls that wait for the client, and those after them, stay open: they were not cut off.
         """
         self.reconcile()
         if cut_off := list(takewhile(lambda call: not call.is_for_client, self.open_calls())):
@@ -414,13 +436,13 @@ class LiveSession:
                 _log.warning("the reply that was cut off was not stored: %s", error)
 
     def take_cut_reply(self) -> Message | None:
-        """Return the reply that was cut off, and forget it."""
+        """Return and clear the partial reply of a call that was cut off; None if there is none."""
         reply, self.cut_reply = self.cut_reply, None
         return reply
 
     @property
     def client_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that wait for results of the client."""
+        """The tool calls that the client has to answer with its next request."""
         return tuple(call for call in self.open_calls() if call.is_for_client)
 
     def open_calls(self) -> list[ToolCall]:
@@ -437,7 +459,7 @@ class LiveSession:
         return [c for c in calls if id(c) not in answered_ids]
 
     def move_to(self, session: Session, entries: Sequence[Entry]) -> None:
-        """Continue in another session: a new view over the same log."""
+        """Continue in another session of the same conversation, such as the one a compaction made."""
         self._enter(session, entries, self.session.id)
 
     def _attach(self, seq: int, passage: str) -> None:
@@ -478,7 +500,7 @@ class LiveSession:
         self.offer_tools()
 
     def _visible_entries(self) -> list[Entry]:
-        """Return the view with a long head shortened; each shortened message carries its address."""
+        """Return the view with a long head shortened; each shortened message names the address of its full text."""
         view = self.view
         if self.window is None:
             return view
@@ -492,7 +514,7 @@ _LARGEST = 5
 
 
 class LiveContexts:
-    """The contexts of one agent's conversation and of those it delegated to (the ContextControl port)."""
+    """Gives the context tools access to the open sessions of an agent and its children (the ContextControl port)."""
 
     def __init__(self) -> None:
         self._sessions: WeakValueDictionary[str, LiveSession] = WeakValueDictionary()
@@ -521,7 +543,7 @@ class LiveContexts:
 
 
 class EventRecorder:
-    """Forwards events and has the relevant ones stored with the next write of the session."""
+    """Emits events, and queues notices and model switches to be stored with the next write of the session."""
 
     def __init__(self, emit: Callable[[Event], None], live: LiveSession) -> None:
         self._emit = emit

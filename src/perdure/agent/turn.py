@@ -63,7 +63,7 @@ _REPAIR_CHARS = 400
 
 @dataclass(frozen=True, slots=True)
 class ConversationResult(MappingAccess):
-    """The result of a turn: outcome, response, messages, usage."""
+    """The result of a turn: outcome, final response, error, messages and usage."""
 
     outcome: Outcome
     final_response: str
@@ -83,7 +83,7 @@ class ConversationResult(MappingAccess):
 
     @property
     def event(self) -> TurnFinished:
-        """The last event of the turn."""
+        """The TurnFinished event that reports this result."""
         return TurnFinished(
             self.outcome, self.final_response, self.usage, self.error, self.client_calls, self.finish, self.error_kind
         )
@@ -169,7 +169,7 @@ class Turn:
             return "interrupted", "", None
 
     async def _begin(self, user_message: Message | None) -> None:
-        """Append the user message with its recalled context, even if interrupted at once."""
+        """Append the user message with its recalled context; it is stored even if the turn is interrupted at once."""
         recalled = ""
         try:
             if user_message is not None:
@@ -199,7 +199,7 @@ class Turn:
             self._loops.replay(_since_request(self._live.entries))
 
     def _append_client_results(self, *, is_over: bool) -> None:
-        """Append the client's results, as far as no call of ours comes between them. For a worker thread.
+        """Append the tool results that the client sent, up to the first open call of ours. For a worker thread.
 
         Without results, a new message supersedes the calls that waited for them.
         """
@@ -220,7 +220,7 @@ class Turn:
             self._live.append(*(_result_of(call, results) for call in ready))
 
     async def _run_waiting_calls(self) -> None:
-        """Run the calls of ours that come after calls of the client, now that its results are here."""
+        """Run the agent's own tool calls that had to wait for the client's results before them."""
         waiting = self._waiting
         if not waiting:
             return
@@ -240,7 +240,7 @@ class Turn:
             self._live.append(message, recalled=recalled)
 
     async def _close(self) -> None:
-        """Append results for tool calls that were cut off, store what is pending, release the lease."""
+        """Append results for tool calls that were cut off, store queued records, release the lease."""
         if not self._is_closed:
             await self._parts.run_blocking(self._close_here)
             return
@@ -249,7 +249,7 @@ class Turn:
             await self._parts.run_blocking(self._live.flush)
 
     def _close_here(self) -> None:
-        """The same, in a worker thread."""
+        """Do the work of `_close` in the current thread, which is a worker thread."""
         self._is_closed = True
         with self._exits:
             if self._has_begun:
@@ -312,9 +312,9 @@ class Turn:
         return "budget", await self._request_closing_summary()
 
     def _check_tools(self) -> None:
-        """Raises AnswerRejected where the client requires a call and the model takes no tools.
+        """Raise AnswerRejected if the client requires a tool call and the model takes no tools.
 
-        Tools that may be called are left out, as the agent's own are.
+        Tools that are only offered are left out of the request for such a model.
         """
         if self._live.options.requires_call and not self._live.tools:
             raise AnswerRejected("A tool call is required, and the model that is configured cannot call tools.")
@@ -330,7 +330,7 @@ class Turn:
         return await self._caller.ask(self._task_id, extra_system=note, with_tools=with_tools, tool_choice=choice)
 
     def _accepted_message(self, reply: Reply) -> Message:
-        """The reply as it enters the history: client calls marked, those that are not allowed or cut off dropped."""
+        """Return a reply as it is stored: client calls are marked; calls not allowed, or cut off, are dropped."""
         options, message = self._live.options, reply.message
         self._finish_reason = reply.finish
         if (refused_by := _REFUSALS.get(reply.finish)) is not None:
@@ -345,9 +345,9 @@ class Turn:
         return replace(message, tool_calls=tuple(_client_calls_marked(message.tool_calls, options)))
 
     async def _check_paid(self, answer: ModelAnswer) -> tuple[str, str | None]:
-        """Check a final reply; one in a format in a worker thread, since the schema is the client's.
+        """Check a final reply against the requested format; against a client's schema in a worker thread.
 
-        A turn that is stopped during the check has paid for the reply.
+        If the turn is interrupted during the check, the call is stored first: it was paid for.
         """
         if self._live.options.answer_format is None:
             return self._checked_text(answer.reply)
@@ -362,7 +362,7 @@ class Turn:
         await self._caller.store_answer(answer, lambda: None)
 
     def _checked_text(self, reply: Reply) -> tuple[str, str | None]:
-        """Return the text of a final reply, and why it is not what the client requested, if so."""
+        """Return the text of a final reply, and the reason if it is not in the form that the client requested."""
         options, text = self._live.options, reply.message.text
         is_cut = reply.finish == "length" and options.max_tokens is not None
         if (refused_by := _REFUSALS.get(reply.finish)) is not None:
@@ -388,7 +388,7 @@ class Turn:
         return text
 
     async def _finish(self, answer: ModelAnswer, message: Message) -> None:
-        """Store the last reply. Where no compaction is due, the turn ends with the same call of a worker thread."""
+        """Store the final reply; if no compaction is due, close the turn in the same worker-thread call."""
 
         refusal = {"model": answer.endpoint.model, "refused_by": message.refused_by}
         events = [StoredEvent(self._live.id, "model_refused", refusal)] if message.refused_by is not None else []
@@ -405,7 +405,7 @@ class Turn:
     async def _run_tools(self, message: Message) -> None:
         """Run the tool calls of one reply and append their results in call order, also when interrupted.
 
-        Those behind a call of the client wait for its result.
+        Calls after one that the client runs wait for its result.
         """
         calls = tuple(takewhile(lambda call: not call.is_for_client, message.tool_calls))
         if not calls:
@@ -447,7 +447,7 @@ class Turn:
         return text
 
     def _spent(self) -> Spent:
-        """Spending so far; queries the ledger only if a limit is set."""
+        """Return the amounts spent so far; the ledger is queried only if a spending limit is set."""
         limits, ledger = self._parts.settings.limits, self._parts.store.ledger
         turn = sum(a.cost_usd or 0.0 for a in self._caller.calls)
         session = ledger.totals(self._live.id).cost_usd if limits.max_cost_per_session is not None else None
@@ -480,9 +480,9 @@ class Turn:
 
 
 def _client_calls_marked(calls: Sequence[ToolCall], options: TurnOptions) -> Iterator[ToolCall]:
-    """Yield the calls of a reply without calls of the client's tools that it did not allow.
+    """Mark the calls of the client's tools in a reply, and drop those that the client's tool choice does not allow.
 
-    Models ignore a tool choice, and a request for single calls, where their provider does not enforce it.
+    Models may ignore a tool choice or a ban on parallel calls where their provider does not enforce it.
     """
     is_first = True
     for call in calls:
@@ -494,20 +494,20 @@ def _client_calls_marked(calls: Sequence[ToolCall], options: TurnOptions) -> Ite
 
 
 def _since_request(entries: Sequence[Entry]) -> list[Message]:
-    """Return the entries after the newest user message."""
+    """Return the messages after the newest user request."""
     messages = [e.message for e in entries]
     start = max((i for i, m in enumerate(messages) if m.is_request), default=-1)
     return messages[start + 1 :]
 
 
 def _cut_off_note(entries: Sequence[Entry]) -> str:
-    """A note for the model about the end of the newest reply; "" where that is whole. It never enters the history."""
+    """Return a note that tells the model why its newest reply ends early; "" if it is complete. It is not stored."""
     why = entries[-1].message.cut_off if entries else None
     return "" if why is None else _STOPPED if why == "interrupted" else _CUT_SHORT
 
 
 def _result_of(call: ToolCall, results: Sequence[Message]) -> Message:
-    """Return the result of a call, or one that reports its absence."""
+    """Return the result for a call, or a stand-in result if there is none."""
     for result in results:
         if find_call((call,), result.tool_call_id) is not None:
             state = result.tool_state or "completed"

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class SpendingLimit(PerdureError):
-    """Raised instead of making a call that would exceed a spending limit of the user's."""
+    """Raised before a model call that would exceed a spending limit the user set; the turn ends."""
 
 
 @dataclass(slots=True)
 class Steps:
-    """The model calls of one turn."""
+    """Counts the model calls of one turn against their limit."""
 
     most: int
     used: int = 0
@@ -48,7 +48,7 @@ class Spent:
 
 
 def check_spending(limits: LimitsSettings, spent: Spent, next_call_usd: float | None) -> None:
-    """Raises SpendingLimit when the next call would pass a limit; a call of unknown price counts as nothing."""
+    """Raise SpendingLimit if the next call would exceed a limit; a call of unknown price counts as free."""
     about = next_call_usd or 0.0
     for name, limit, used in (
         ("limits.max_cost_per_turn", limits.max_cost_per_turn, spent.turn_usd),
@@ -106,7 +106,7 @@ class RepeatedCalls:
 
 
 class LoopGuard:
-    """The calls of one turn; `repeats` identical rounds in a row are a loop, 0 never looks."""
+    """Detects a turn in which the model repeats the same tool calls with the same results; `repeats` 0 turns it off."""
 
     def __init__(self, repeats: int) -> None:
         self._repeats = repeats
@@ -114,7 +114,10 @@ class LoopGuard:
         self._reported: set[frozenset[bytes]] = set()
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> RepeatedCalls | None:
-        """Record the calls of one reply with their results; return the loop they complete, once for each loop."""
+        """Record the tool calls of one reply with their results.
+
+        Return the loop that they complete, once for each loop.
+        """
         if not self._repeats:
             return None
         self._recent.extend((c.name, _digest(c, r.text)) for c, r in zip(calls, results, strict=False))
@@ -149,7 +152,7 @@ class LoopGuard:
 
 
 def with_note(results: Sequence[Message], note: str) -> list[Message]:
-    """Return the results with a note behind the last one."""
+    """Return tool results with a note for the model appended to the last one."""
     *before, last = results
     content = last.content
     if isinstance(content, tuple):

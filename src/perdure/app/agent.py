@@ -38,7 +38,7 @@ P = ParamSpec("P")
 
 
 def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
-    """Raise an error with what to write instead when keyword-only arguments are passed by position."""
+    """Decorate an `__init__` so that keyword-only arguments given by position raise an error with what to write."""
     parameters = inspect.signature(init).parameters.values()
     accepted = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
@@ -55,7 +55,7 @@ def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
 
 
 class Agent:
-    """An agent configured by your settings; arguments override them for this agent only."""
+    """One conversation with a model, configured by the user's settings; arguments override them for this agent only."""
 
     @_explain_positional
     def __init__(
@@ -128,7 +128,7 @@ class Agent:
         conversation_history: Sequence[Mapping[str, Any]] | None = None,
         task_id: str | None = None,
     ) -> ConversationResult:
-        """Run one turn; errors are reported in the result."""
+        """Run one turn and return its result; an error of the turn is in the result, not raised."""
         return self._open_agent.run_conversation(user_message, system_message, conversation_history, task_id)
 
     async def arun_conversation(
@@ -151,7 +151,10 @@ class Agent:
     # -- context -------------------------------------------------------------------------------------------------------
 
     def compress(self, focus_topic: str | None = None) -> CompactionReport:
-        """Compact now, at any context usage, and return a report."""
+        """Compact now, whatever the context usage, and return a report.
+
+        `focus_topic` is what the handoff must cover best.
+        """
         return self._open_agent.compress(focus_topic)
 
     async def acompress(self, focus_topic: str | None = None) -> CompactionReport:
@@ -171,12 +174,12 @@ class Agent:
         self._open_agent.switch_model(route)
 
     def measure(self) -> ContextUsage:
-        """Context usage with the window resolved, also before the first message; may query the endpoint once."""
+        """Return the context usage after resolving the model's window, which may query its endpoint once."""
         return self._open_agent.measure()
 
     @property
     def gauge(self) -> ContextUsage:
-        """Context usage, from the same counter that triggers compaction."""
+        """The current context usage, by the token counter that also triggers compaction."""
         return self._agent.gauge
 
     # -- parts ---------------------------------------------------------------------------------------------------------
@@ -192,12 +195,12 @@ class Agent:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint of the next call."""
+        """The endpoint that the next model call goes to."""
         return self._agent.endpoint
 
     @property
     def events(self) -> EventBus:
-        """The events of every turn: `agent.events.listen(callback)`."""
+        """The bus on which the events of every turn are published: `agent.events.listen(callback)`."""
         return self._agent.events
 
     @property
@@ -212,7 +215,7 @@ class Agent:
 
     @property
     def conversation(self) -> ConversationAgent:
-        """The agent that runs the turns, for surfaces that share commands with a gateway."""
+        """The `ConversationAgent` behind this facade, for the terminal, which shares its commands with the gateway."""
         return self._agent
 
     def close(self) -> None:
@@ -249,7 +252,10 @@ class Agent:
 
 
 class TurnEvents:
-    """The events of one turn, which starts with the first one read; leaving early interrupts it."""
+    """An iterable over the events of one turn.
+
+    The turn starts with the first read; ending the iteration early interrupts it.
+    """
 
     def __init__(self, agent: ConversationAgent, text: str) -> None:
         if not isinstance(text, str | Mapping):

@@ -1,7 +1,7 @@
-"""Auxiliary models of one agent: vision, web extraction and session search, each with its own chain of endpoints.
+"""Calls of auxiliary models for side tasks of one agent: vision, web extraction and session search.
 
-Every call is recorded in the ledger of the conversation under its task. The main model is asked only where the settings
-name it: a side job that fails has a plain result, which costs nothing.
+Each task has its own chain of endpoints, and each call is recorded in the conversation's ledger under its task. The
+main model is used only where the settings name it: a task that fails falls back to a result without a model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_CACHED_CHARS = 8_000
 
 
 class TaskModels:
-    """The `AuxiliaryModels` port; `routes` has the endpoint that answers the conversation now."""
+    """Makes the calls of side tasks (the AuxiliaryModels port); `routes` has the conversation's current endpoint."""
 
     def __init__(self, shared: Shared, settings: Settings, routes: RouteCursor) -> None:
         self._shared = shared
@@ -80,7 +80,7 @@ class TaskModels:
         return settings
 
     def _record(self, conversation_id: str, used: Sequence[TaskUsage], started_ms: int) -> None:
-        """Store the calls in the ledger. Blocks: for a worker thread."""
+        """Store the calls of a side task in the ledger. Blocks: call in a worker thread."""
         store, knowledge = self._shared.store, self._shared.knowledge
         session_id = store.get_compression_tip(conversation_id)
         ended_ms = self._shared.clock.now_ms()
@@ -101,7 +101,10 @@ class TaskModels:
 
 
 class CachedDescriber:
-    """The `ImageDescriber` port: describes each image once and keeps the description in the store, by its digest."""
+    """Describes images for models that take none (the ImageDescriber port).
+
+    Descriptions are cached in the store by digest.
+    """
 
     def __init__(self, shared: Shared, models: TaskModels, routes: RouteCursor) -> None:
         self._shared = shared

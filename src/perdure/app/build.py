@@ -1,4 +1,4 @@
-"""Build the agent of one conversation from settings and from what its process shares."""
+"""Build the agent of one conversation: settings and the shared parts of the process in, a `ConversationAgent` out."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ def build_agent(
 def trial_agent(
     settings: Settings, *, home: Path, folder: Path, store: SessionStore | None = None
 ) -> Iterator[ConversationAgent]:
-    """Build an agent to read its tools and warnings from, without a key, a model or MCP servers. Raises ConfigError.
+    """Yield an agent whose tools and warnings can be inspected; needs no key, model or MCP server. Raises ConfigError.
 
-    Without a `store` it gets an empty one, which is removed with it.
+    Without a `store` it uses a temporary one, which is deleted afterwards.
     """
     prefixes = tuple(p for s in settings.mcp_servers for p in (f"mcp:{s.name}", f"{s.name}__"))
     tools = settings.tools
@@ -129,7 +129,7 @@ def trial_agent(
 
 
 class Wiring:
-    """The dependencies of one agent. Each method makes one; `make_deps` puts them together."""
+    """Makes the dependencies of one agent, one method each; `make_deps` puts them together."""
 
     def __init__(
         self, shared: Shared, speaker: AgentUser, *, recall: Recall | None = None, memory: Memory | None = None
@@ -178,7 +178,7 @@ class Wiring:
         return self._deps
 
     def _memory(self) -> Memory:
-        """Return the provider handed in, or the built-in one, guarded."""
+        """Return the memory provider passed in, or the built-in one, wrapped so that its failures end no turn."""
 
         def report(text: str) -> None:
             self.events.emit(Notice(text, "warning"))
@@ -196,7 +196,7 @@ class Wiring:
         return SharedMemory(self.shared.store.state("memory"), files, **limits)
 
     def _recall(self) -> RecallProvider | None:
-        """Return the provider handed in, else the search over stored conversations where the settings enable it."""
+        """Return the recall provider passed in, else the search over stored conversations if the settings enable it."""
         settings = self.settings.recall
         if self._own_recall is not None or not settings.enabled:
             return self._own_recall
@@ -210,7 +210,7 @@ class Wiring:
         return engine.value
 
     def engine_services(self, live: LiveSession) -> EngineServices:
-        """Return what the engine of one conversation is handed."""
+        """Return the services that the context engine of one conversation gets: summarizers, log, state, settings."""
         shared, route = self.shared, SummaryRoute(self.shared, self.settings, live)
         self._contexts.add(live)
         return EngineServices(
@@ -230,7 +230,10 @@ class Wiring:
         )
 
     def _tools(self, memory: Memory, tools: AnyTools | None) -> ToolRuntime:
-        """Return the default tools, those a list names beside the caller's own, or only these. Raises ConfigError."""
+        """Build the tool runtime from `tools=`: the default tools (None), the named ones and the caller's own, or only these.
+
+        Raises ConfigError for a value that is no tool.
+        """
         if isinstance(tools, str) or not isinstance(tools, Iterable | None):
             raise ConfigError(f"tools takes a list of functions, tools and names of tools, not {tools!r:.80}")
         items = list(tools) if tools is not None else [DEFAULT_TOOLS]
@@ -247,7 +250,10 @@ class Wiring:
         return runtime
 
     def _only(self, tools: AnyTools) -> ToolRuntime:
-        """Exactly the tools handed in. They are the caller's own: only an approver that came with them is asked."""
+        """Build a runtime with exactly the caller's tools.
+
+        Approval is asked only of an approver that came with them.
+        """
         shared, approver = self.shared, self.speaker.approver
         guard = None
         permissions = self._permissions()
@@ -276,7 +282,7 @@ class Wiring:
         )
 
     def _permissions(self) -> Permissions:
-        """Return the mode and rules of the user, and those of the project for users with access to it."""
+        """Return the user's permission mode and rules, and the project's rules for users with access to this machine."""
         path = find_project_file(self.folder, Path.home()) if self.speaker.has_shell else None
         project = read_project(path, self.shared.store.state(TRUSTED_PROJECTS)) if path is not None else None
         is_never_asked = self.settings.tools.approval == "never"
@@ -334,13 +340,16 @@ class Wiring:
         return await children.spawn(task, context=context, max_iterations=max_iterations)
 
     def _skills(self, here: Path) -> list[Skill]:
-        """Return the user's skills, and those of the project at hand."""
+        """Return the user's own skills and those of the project in the working folder."""
         project = project_folder(here, user_home=Path.home(), perdure_home=self.shared.home)
         own = read_skills(self.shared.home / "skills")
         return [*own, *(read_skills(project / "skills") if project is not None else ())]
 
     def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
-        """Sources of the system prompt. Files of the working folder are only read for users with access to it."""
+        """Read the sources of the system prompt.
+
+        Files of the working folder only for users with access to this machine.
+        """
         home, here, speaker = self.shared.home, self.folder, self.speaker
         return PromptSources(
             identity=prompts.load("identity", home / "prompts"),
@@ -352,7 +361,7 @@ class Wiring:
 
 
 def _as_tool(item: Any) -> Tool:
-    """Raises ConfigError for what is no tool and cannot be made one."""
+    """Return an item of `tools=` as a Tool; a function is wrapped. Raises ConfigError for anything else."""
     if isinstance(item, Tool):
         return item
     if not callable(item):
@@ -364,6 +373,6 @@ def _as_tool(item: Any) -> Tool:
 
 
 def _without_programs(settings: Settings) -> Settings:
-    """Return the settings for a user without access to this machine: no local programs are started."""
+    """Return settings that start no local programs, for a user without access to this machine."""
     tools = settings.tools.model_copy(update={"plugins": ()})
     return settings.model_copy(update={"mcp_servers": (), "tools": tools})

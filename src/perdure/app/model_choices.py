@@ -1,4 +1,4 @@
-"""The models a person can go on with: of the present endpoint, of providers with a key, and on this machine."""
+"""List the models that a user can switch to: of the current endpoint, of providers with a key, and on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model by the name to choose it with; window and prices are None where they are not known."""
+    """A model that can be chosen, by the name to choose it with; window and prices are None where unknown."""
 
     name: str
     window: int | None = None
@@ -43,7 +43,10 @@ class ModelChoice:
 
 
 def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[ModelChoice]:
-    """Return every model that can be chosen, the endpoint's own first; asks the endpoint and loopback, each briefly."""
+    """Return every model that can be chosen, the current endpoint's first.
+
+    Queries the endpoint and servers on this machine, each with a short timeout.
+    """
     catalog = Catalog(settings.model_overrides)
     configured = dict(reversed(list(configured_providers(settings))))  # the first of a name applies
     endpoints = [endpoint]
@@ -64,7 +67,7 @@ def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[Mod
 
 
 def local_choices(servers: Sequence[LocalServer], files: Sequence[ModelFile]) -> Iterator[ModelChoice]:
-    """Models on this machine: of running servers, the embedded one, and files that the embedded runtime can load."""
+    """Yield the models on this machine: of running servers, the embedded one, and files it can be run with."""
     for server in servers:
         for model in server.models:
             name = f"{server.provider}/{model}"
@@ -78,7 +81,10 @@ def local_choices(servers: Sequence[LocalServer], files: Sequence[ModelFile]) ->
 
 
 def unlisted_notice(endpoint: Endpoint) -> str | None:
-    """Return a notice where the endpoint lists models without its own among them; asks the endpoint briefly."""
+    """Query the endpoint's list of models and return a notice if its own model is not in it.
+
+    None if it is or none is listed.
+    """
     model = endpoint.model
     if endpoint.base_url == UNSTARTED or Catalog().window(endpoint.provider, model) is not None:
         return None
@@ -93,9 +99,9 @@ def unlisted_notice(endpoint: Endpoint) -> str | None:
 
 
 def unknown_model_notice(settings: Settings, endpoint: Endpoint) -> str | None:
-    """Return a notice where neither the catalogue nor this machine has the model of an endpoint; asks nobody.
+    """Return a notice if neither the catalogue nor this machine has the endpoint's model. Sends no request.
 
-    What a server of the user's own has is not known here.
+    The models of a user's own server are not known here, so they get no notice.
     """
     catalog, model = Catalog(settings.model_overrides), endpoint.model
     if endpoint.base_url == UNSTARTED:
@@ -114,10 +120,10 @@ def unknown_model_notice(settings: Settings, endpoint: Endpoint) -> str | None:
 
 
 def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
-    """Return the route to a model, and its name for the user.
+    """Resolve a model name to its endpoints and a label for the user.
 
-    Raises ConfigError without a key, for a model that an endpoint does not list which lists others, and for a file that
-    is not there. A model that only the catalogue does not know may be a new one.
+    Raises ConfigError without a key, for a model missing from the endpoint's own list, and for a missing model file. A
+    model that only the catalogue lacks may be a new one and is accepted.
     """
     route = route_to(settings, name)
     if (problem := missing_key(route.main)) and not settings.credentials.command:
@@ -132,7 +138,7 @@ def choose_route(settings: Settings, name: str) -> tuple[EndpointChain, str]:
 
 
 def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalog) -> Iterator[ModelChoice]:
-    """The models of one address: those in use there, and those it lists itself."""
+    """Yield the models at one address: those in use there, and those it lists."""
     endpoint = in_use[0]
     if endpoint.base_url == UNSTARTED:
         return
@@ -145,7 +151,10 @@ def _of_endpoint(settings: Settings, in_use: Sequence[Endpoint], catalog: Catalo
 
 
 def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
-    """Return the name that chooses this model at this very endpoint; None where every name leads elsewhere."""
+    """Return the name by which `/model` selects this model at this endpoint.
+
+    None if every name leads to another one.
+    """
     prefixed = f"{endpoint.provider}/{model}"
     for name in (model, prefixed) if endpoint.provider == "custom" else (prefixed,):
         chosen = named_model(settings, name)
@@ -157,7 +166,7 @@ def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
 
 
 def _proxy_variables(configured: Mapping[str, str | None]) -> set[str]:
-    """Return the variables whose keys are for a configured address that is not the provider's own."""
+    """Return the key variables that belong to a configured proxy, and so must not be used for the provider itself."""
     variables: set[str] = set()
     for name, base_url in configured.items():
         row = find_provider(name)
@@ -167,7 +176,10 @@ def _proxy_variables(configured: Mapping[str, str | None]) -> set[str]:
 
 
 def _of_providers(listed: Collection[str], private: Collection[str], catalog: Catalog) -> Iterator[ModelChoice]:
-    """The usual models of every other provider whose key is there and not private to a proxy."""
+    """Yield the default models of other providers that have a key.
+
+    Keys in `private` belong to a proxy and do not count.
+    """
     for row in PROVIDERS:
         usable = [variable for variable in row.key_variables if variable not in private]
         if row.name in listed or not any(map(api_key_for, usable)):

@@ -1,9 +1,9 @@
-"""What agents of one process share: routes, stores, model information, the embedded model and the summarizers.
+"""Parts that all agents of a process share: endpoints, stores, model information, embedded model, summarizers.
 
 The server of the embedded model is started by the first call to it. Summaries are written by the auxiliary chain of the
-`compression` task first, then by the main model. Both are derived from the endpoint that answers now, for every call
-anew: after a fallback or `/model` nothing more of the history goes to the endpoint before it, and a summary that is
-still being written there is cancelled.
+`compression` task first, then by the main model. Both are derived from the current endpoint for every call: after a
+fallback or `/model` no more of the history goes to the old endpoint, and a summary still being written there is
+cancelled.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def embedded_endpoint(model: str, api_mode: ApiMode = "chat_completions") -> End
 
 
 class EmbeddedSend:
-    """The Send of a process that may have to start its own model first."""
+    """Sends requests (the Send port); starts the embedded model's server first if a request is for it."""
 
     def __init__(
         self, send: Send, servers: LocalServers, *, n_ctx: int | None = None, on_progress: OnProgress | None = None
@@ -111,7 +111,7 @@ class EmbeddedSend:
 
 
 class ModelInfo:
-    """Windows and prices by endpoint; construction makes no request."""
+    """Windows, output limits, prices and capabilities by endpoint (the Models port); construction makes no request."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class ModelInfo:
         self._embedded_window = embedded_window
 
     async def window(self, endpoint: Endpoint) -> Window:
-        """Return the window and its source; may query the endpoint once."""
+        """Return the endpoint's context window and the source of the figure; may query the endpoint once."""
         if endpoint.base_url == UNSTARTED and self._embedded_window is not None:
             return Window(self._embedded_window, "config")
 
@@ -146,7 +146,7 @@ class ModelInfo:
         return await windows.resolve(route, ask)
 
     def side_window(self, endpoint: Endpoint) -> int | None:
-        """Return the window of a side job's model, as far as it is known without asking its endpoint."""
+        """Return the window of a side task's model if it is known without querying its endpoint, else None."""
         window = self._side_windows.known_window(_route(endpoint))
         return window.tokens if window is not None else None
 
@@ -201,7 +201,7 @@ class StoreHandle:
 
 
 class SharedStores:
-    """Counts the users of each open store."""
+    """Opens each store of a process once and counts its users; the last one to release it closes it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -211,7 +211,7 @@ class SharedStores:
         self._released: queue.SimpleQueue[_SharedStore] = queue.SimpleQueue()
 
     def acquire(self, path_or_url: str | Path) -> StoreHandle:
-        """Return a hold on the store at that place, opened if need be."""
+        """Return a handle on the store at a path or URL, opening it if this process has not."""
         key = store_location(path_or_url)
         with self._lock:
             shared = self._stores.get(key)
@@ -244,7 +244,7 @@ class SharedStores:
 
 
 def process_stores() -> SharedStores:
-    """Return those of this process; a forked child opens its own."""
+    """Return the shared stores of this process; a forked child has its own."""
     return _stores_of(os.getpid())
 
 
@@ -254,12 +254,15 @@ def _stores_of(pid: int) -> SharedStores:
 
 
 def open_user_store(settings: Settings, home: Path) -> SessionStore:
-    """Return the store the settings name; the home folder's own file where they name none."""
+    """Open the store that the settings name, by default the file in the home folder. The caller closes it."""
     return open_store(_user_store_path(settings, home))
 
 
 def hold_store(source: SessionStore | str | Path | None, settings: Settings, home: Path) -> StoreHandle:
-    """Return a hold on the store handed in, which stays its owner's to close, or on the process's own at that place."""
+    """Return a handle on an open store, or on this process's shared store at a path or URL.
+
+    Releasing the handle does not close a store that was passed in open: its owner does.
+    """
     if isinstance(source, SessionStore):
         return StoreHandle(source)
     if source is None:
@@ -276,14 +279,14 @@ def _user_store_path(settings: Settings, home: Path) -> str | Path:
 
 
 def route_to(settings: Settings, name: str) -> EndpointChain:
-    """Return the route to another model by its name, as `named_model` reads it."""
+    """Return the endpoints for another model by its name: `model`, `provider/model` or a file."""
     return route_of(settings.model_copy(update={"model": named_model(settings, name)}))
 
 
 def named_model(settings: Settings, name: str) -> ModelSettings:
     """Return the model settings for `model`, `provider/model`, or a GGUF file; reads no key.
 
-    A provider that the settings give an address stays at that address: its key is meant for no other host.
+    A provider with a `base_url` in the settings keeps it, since its key must not be sent to another host.
     """
     provider, slash, model = name.partition("/")
     update: dict[str, str | None] = {"name": name}
@@ -297,7 +300,7 @@ def named_model(settings: Settings, name: str) -> ModelSettings:
 
 
 def configured_providers(settings: Settings) -> Iterator[tuple[str, str | None]]:
-    """Yield the providers of the main and the fallback settings, each with its `base_url`; None is its own address."""
+    """Yield each provider in the main and fallback settings with its `base_url`; None is the provider's default."""
     main = settings.model
     if main.provider or main.base_url:
         provider = main.provider or chosen_provider(settings, lookup=api_key_for) or "custom"
@@ -312,7 +315,7 @@ def _configured_provider(settings: Settings, provider: str) -> tuple[str, str | 
 
 
 def _provider_name(name: str) -> str:
-    """Return the name in the table of providers for any of its aliases; another name stays as it is."""
+    """Return the canonical name of a provider for any alias; an unknown name is returned unchanged."""
     row = find_provider(name)
     return row.name if row is not None else name
 
@@ -328,7 +331,7 @@ def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | 
 
 
 def _with_served_model(settings: Settings, api_key: str | None, api_mode: str | None) -> Settings:
-    """Return the settings with the only model of an endpoint whose provider has no default. Raises ConfigError."""
+    """Fill in the model of an endpoint that serves exactly one and has no default. Raises ConfigError."""
     chosen = settings.model
     provider = chosen.provider or (chosen_provider(settings, lookup=api_key_for) if chosen.base_url else None)
     row = find_provider(provider)
@@ -342,7 +345,10 @@ def _with_served_model(settings: Settings, api_key: str | None, api_mode: str | 
 
 
 def _only_model(endpoint: Endpoint) -> str:
-    """Request the only model that an endpoint lists. Raises ConfigError with the next step otherwise."""
+    """Query the endpoint for its models and return the only one.
+
+    Raises ConfigError, with the next step, for none or several.
+    """
     listing, address = request_listing(endpoint), endpoint.base_url
     name_it = "name the model with `perdure config set model.name NAME`"
     if len(listing.names) == 1:
@@ -391,14 +397,14 @@ def describe_choices(endpoint: Endpoint) -> str:
 
 
 def key_problem(endpoint: Endpoint, status: int) -> str:
-    """Return the message for a request that an endpoint refused for its key, with the next step."""
+    """Return the message for an endpoint that rejected its API key, with the next step."""
     what = "refuses the key" if endpoint.api_key else "asks for a key"
     login = f"`perdure login {login_target(endpoint.provider, endpoint.base_url)}`"
     return f"{endpoint.base_url} {what} ({status}): {login} stores {'another' if endpoint.api_key else 'one'}"
 
 
 def route_of_client(client: Any, settings: Settings, api_mode: Any) -> EndpointChain:
-    """Return the route through a client the caller made."""
+    """Return the endpoints that send requests through an SDK client the caller made."""
     return EndpointChain((endpoint_of(client, settings.model.name or "", api_mode),))
 
 
@@ -407,7 +413,7 @@ _CLOSE_TIMEOUT_S = 2.0
 
 
 class Shared:
-    """The parts that conversations have in common. Making it touches no network."""
+    """The parts that all conversations of a process share; constructing it makes no request."""
 
     def __init__(
         self,
@@ -461,7 +467,7 @@ class Shared:
         )
 
     def close(self) -> None:
-        """Closes idle connections and lets go of the store, which is closed with its last user unless handed in."""
+        """Close idle connections and release the store, which is closed with its last user unless it was passed in."""
         try:
             self._close_connections()
         finally:
@@ -476,7 +482,10 @@ class Shared:
                 closing.result(_CLOSE_TIMEOUT_S)
 
     def route_to(self, name: str) -> EndpointChain:
-        """Return the route to another model; at the main endpoint's address the key handed in still applies."""
+        """Return the endpoints for another model.
+
+        The API key passed in still applies at the main endpoint's address.
+        """
         route, main = route_to(self.settings, name), self.route.main
         if (route.main.provider, route.main.base_url) != (main.provider, main.base_url):
             return route
@@ -485,7 +494,7 @@ class Shared:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the model that comes with Perdure is the only one that is configured."""
+        """Whether the main model runs in the embedded runtime of this process, as it does without a provider or key."""
         return self.route.main.base_url == UNSTARTED
 
     def price(self, usage: CanonicalUsage, endpoint: Endpoint) -> float | None:
@@ -494,12 +503,12 @@ class Shared:
 
 @cache
 def shared_loop() -> LoopThread:
-    """The one event loop of this process."""
+    """Return the event loop thread that all agents of this process share."""
     return LoopThread()
 
 
 class SummaryRoute:
-    """The summarizers of one conversation; `live` has its current endpoint."""
+    """The models that write the summaries of one conversation; `live` has its current endpoint."""
 
     def __init__(self, shared: Shared, settings: Settings, live: LiveSession) -> None:
         self._shared = shared
@@ -508,7 +517,7 @@ class SummaryRoute:
 
     @property
     def side(self) -> Summarizer:
-        """The auxiliary chain; it ends with the main model only where the settings put it first."""
+        """The auxiliary models for summaries, tried first; the main model is among them only if the settings say so."""
         return self._summarizer(self._side_chain)
 
     @property
@@ -517,7 +526,7 @@ class SummaryRoute:
         return self._summarizer(self._main_chain)
 
     def window_tokens(self) -> int | None:
-        """The window that the auxiliary chain's input must fit; None where it is the main model's, or unknown."""
+        """Return the window that the input of a summary must fit; None if it is the main model's or unknown."""
         configured = self._settings.auxiliary.compression.context_length
         if configured is not None:
             return configured
@@ -547,7 +556,7 @@ class SummaryRoute:
         return Summarizer(caller, run=self._until_switched, price=shared.price)
 
     async def _until_switched(self, work: Coroutine[Any, Any, tuple[Reply, Endpoint]]) -> tuple[Reply, Endpoint]:
-        """Waits for a call, and cancels it as soon as another endpoint answers the conversation."""
+        """Await a summary call; raise SummarySuperseded as soon as the conversation moves to another endpoint."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         is_switched = False
 
@@ -568,7 +577,7 @@ class SummaryRoute:
             unsubscribe()
 
     def _record(self, used: TaskUsage) -> None:
-        """Queue a call record, to be stored with the next write of its conversation: this runs on the event loop."""
+        """Queue the record of a summary call, to be stored with the conversation's next write; never blocks."""
         where = used.endpoint
         self._live.record(
             CallRecord(

@@ -236,7 +236,7 @@ class PromptBox:
 
     @property
     def is_answering(self) -> bool:
-        """Whether a question is open, so that the typed line is its answer; the draft of the next message is set aside."""
+        """Whether a question is open, so that the typed line is its answer; the draft of a message is set aside."""
         return self._draft is not None
 
     def leave(self) -> None:

@@ -230,7 +230,7 @@ class Wiring:
         )
 
     def _tools(self, memory: Memory, tools: AnyTools | None) -> ToolRuntime:
-        """Build the tool runtime from `tools=`: the default tools (None), the named ones and the caller's own, or only these.
+        """Build the tool runtime for `tools=`: the default tools, the named ones and the caller's own, or these alone.
 
         Raises ConfigError for a value that is no tool.
         """
@@ -282,7 +282,7 @@ class Wiring:
         )
 
     def _permissions(self) -> Permissions:
-        """Return the user's permission mode and rules, and the project's rules for users with access to this machine."""
+        """Return the user's permission mode and rules, and the project's for users with access to this machine."""
         path = find_project_file(self.folder, Path.home()) if self.speaker.has_shell else None
         project = read_project(path, self.shared.store.state(TRUSTED_PROJECTS)) if path is not None else None
         is_never_asked = self.settings.tools.approval == "never"

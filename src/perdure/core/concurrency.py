@@ -1,4 +1,4 @@
-"""Threads, event loops, cancellation and the clock: everything about when and where code runs.
+"""Threads, event loops, cancellation and the clock: helpers for when and where code runs.
 
 `SystemClock` and `CancelToken` are handed to code that needs the time or may be stopped. `call_foreign`,
 `await_foreign` and `call_with_timeout` call code that is not ours (tools, hooks, callbacks, plug-ins), `run_shielded`
@@ -99,7 +99,7 @@ def describe_object(value: object) -> str:
 
 
 def call_foreign(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call `function`; raises `Exception` and its subclasses only."""
+    """Call code that is not ours; a SystemExit or another BaseException it raises becomes a ForeignError."""
     try:
         return function(*args, **kwargs)
     except StopIteration as error:  # neither a future nor a coroutine can pass it on
@@ -111,7 +111,10 @@ def call_foreign(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs)
 
 
 async def await_foreign(work: Awaitable[T]) -> T:
-    """Await `work`; raises `Exception` and its subclasses only, and `CancelledError` when this task was cancelled."""
+    """Await code that is not ours; a BaseException it raises becomes a ForeignError.
+
+    CancelledError passes only when this task itself was cancelled.
+    """
     task = asyncio.current_task()
     try:
         return await work
@@ -138,10 +141,10 @@ def _running_task() -> asyncio.Task[object] | None:
 
 
 class DaemonThreads(concurrent.futures.ThreadPoolExecutor):
-    """Executor of daemon threads, as many as there are jobs; an idle one is used again.
+    """An executor of daemon threads, started as needed and reused when idle.
 
-    Work that was given up (a summary after its timeout) must not keep the process from ending, as the threads
-    of an ordinary pool do: those are joined at exit, however long they take.
+    Abandoned work (a summary after its timeout) must not keep the process alive, as the threads of an ordinary pool do:
+    those are joined at exit, however long they take.
     """
 
     # An idle thread ends after this time.
@@ -197,7 +200,10 @@ async def run_shielded(work: Callable[[], T], executor: concurrent.futures.Execu
 
 
 async def run_abandonable(work: Callable[[], T], *, name: str) -> T:
-    """Run code that is not ours in a daemon thread of its own: cancelled, it is left behind and never delays exit."""
+    """Run code that is not ours in a daemon thread of its own.
+
+    If the caller is cancelled, the thread is left behind.
+    """
     future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:
@@ -212,7 +218,7 @@ async def run_abandonable(work: Callable[[], T], *, name: str) -> T:
 
 
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end from ordinary code: here, or in another thread where an event loop runs here."""
+    """Run a coroutine to its end from synchronous code; in another thread if this one already runs an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -230,9 +236,9 @@ def _run_in_new_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def call_with_timeout(function: Callable[[], object], timeout_s: float, *, setting: str = "") -> object:
-    """Call code that is not ours, a coroutine function too, in a daemon thread. Raises `Exception` only.
+    """Call a function or coroutine function that is not ours in a daemon thread. Raises `Exception` only.
 
-    One that takes longer is left behind with a TimeoutError, which names the setting of the limit.
+    After `timeout_s` the call is abandoned and TimeoutError raised; its message names `setting`, which sets the limit.
     """
 
     async def result_of(answer: Awaitable[object]) -> object:
@@ -256,7 +262,7 @@ _log = logging.getLogger(__name__)
 
 
 def run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until `loop.stop()`."""
+    """Run the event loop until `loop.stop()`; a SystemExit that escapes from a task is logged and does not end it."""
     while True:
         try:
             loop.run_forever()
@@ -269,7 +275,7 @@ def run_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def run_main(loop: asyncio.AbstractEventLoop, main: Coroutine[Any, Any, T]) -> T:
-    """Run `main` to its end and return its result. What `main` itself raises is raised."""
+    """Run `main` on the loop to its end; return its result or raise its exception."""
     task = loop.create_task(main)
     while True:
         try:

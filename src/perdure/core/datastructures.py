@@ -27,7 +27,7 @@ def merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def intervals_of(positions: Iterable[int]) -> tuple[Interval, ...]:
-    """Positions as intervals, in the order given."""
+    """Return runs of consecutive positions as intervals (first, last), in the order given."""
     merged: list[Interval] = []
     first = last = None
     for position in positions:
@@ -53,11 +53,11 @@ _ENTRY_BYTES = 250
 
 
 class Memo(dict[K, V]):
-    """`memo[key]` is `compute(key)`, remembered while all of it stays within `max_bytes`, then begun anew.
+    """A cache of `compute(key)` by key, limited to about `max_bytes`; when full, it is cleared.
 
-    An entry counts as `bytes_per_char` for each character of its key, the most its key and value may take: measuring
-    it would cost more than computing most values again. A key longer than `longest_key` is computed each time: it is
-    rarely asked for twice, and costs the most to hold. A hit is a plain dict lookup, faster than `lru_cache`.
+    An entry counts as `bytes_per_char` for each character of its key, the most its key and value may take: measuring it
+    would cost more than computing most values again. A key longer than `longest_key` is not cached: it is rarely asked
+    for twice, and costs the most to hold. A hit is a plain dict lookup, faster than `lru_cache`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Memo(dict[K, V]):
         return value
 
     def remember(self, key: K, value: V) -> None:
-        """Store an entry; a subclass may hold some of them elsewhere."""
+        """Store a computed value; a subclass may override this to keep some values elsewhere."""
         self[key] = value
 
     def clear(self) -> None:
@@ -92,9 +92,10 @@ class Memo(dict[K, V]):
 
 
 class MappingAccess:
-    """Mixin with the reading methods of a mapping for a dataclass: its fields and public properties are the keys.
+    """Mixin for dataclasses that are also read like a dict (`result["x"]`): fields and public properties are the keys.
 
-    It is no `Mapping`: a result is never mistaken for a message, and it has no length, so that it is always true.
+    It is not registered as a `Mapping`, so that no result is mistaken for a message dict, and has no length, so that it
+    is always true.
     """
 
     __slots__ = ()

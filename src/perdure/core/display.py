@@ -44,7 +44,10 @@ def cut_off_label(message: Message) -> str:
 
 
 def escape_invisible(text: str) -> str:
-    """Return the text with every odd character as `<U+202E>`; newlines and tabs stay."""
+    """Return the text with invisible and direction-changing characters spelled out (`<U+202E>`).
+
+    Newlines and tabs stay.
+    """
     if _PLAIN.fullmatch(text):
         return text
     return "".join(f"<U+{ord(c):04X}>" if _is_odd(c) else c for c in text)
@@ -65,15 +68,15 @@ def call_target(call: ToolCall, *, max_chars: int) -> str:
 
 
 def join_preview(first: str, last: str) -> str:
-    """Return the start and the end of an output as one text; an empty `last` means that `first` is complete."""
+    """Join the start and the end of a long output with an ellipsis; an empty `last` means that `first` is complete."""
     parts = [first, "[…]", last] if last else [first]
     return "\n".join(part.strip("\n") for part in parts)
 
 
 def edit_lines(name: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Return every line that a `write_file` or `patch` call adds (`+`), removes (`-`) or keeps (` `).
+    """Return a `write_file` or `patch` call as diff lines: added (`+`), removed (`-`), unchanged (` `).
 
-    Empty for other calls, and for arguments of other types.
+    Empty for other tools and for malformed arguments.
     """
     match name, dict(arguments):
         case "write_file", {"content": str(content)}:
@@ -91,9 +94,9 @@ def edit_lines(name: str, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def changed_lines(before: str, after: str) -> list[str]:
-    """Return the unified diff of two texts, every removed line included; one line in `@@` where no line differs.
+    """Return the unified diff of two texts without file headers; a single `@@` line if no line differs.
 
-    Where too much lies between the first change and the last to compare it, all of that is removed and added.
+    If the changed region is too long to compare, all of it is shown as removed and added.
     """
     old, new = _split_lines(before), _split_lines(after)
     if old == new:
@@ -114,7 +117,7 @@ def changed_lines(before: str, after: str) -> list[str]:
 
 
 def shift_hunk(line: str, first: int) -> str:
-    """Shift the line numbers of a hunk header by the `first` lines that were not compared."""
+    """Add `first` to the line numbers of a diff's hunk header; other lines are returned unchanged."""
     if not line.startswith("@@ "):
         return line
     return _HUNK.sub(lambda m: f"{m[1]}{int(m[2]) + first}", line)

@@ -32,7 +32,7 @@ RETRIED_STATUSES = frozenset({408, 425, 500, 502, 503, 504, 529})
 
 @dataclass(frozen=True, slots=True)
 class ErrorPolicy:
-    """Policy for one kind of error: how to recover, whether to retry, and whether it is billed or lasting."""
+    """How to treat one kind of provider error: recovery actions, retries, billing, and whether it lasts."""
 
     # What to try before giving up, in order; an action that is used up or impossible is skipped.
     recovery: tuple[RecoveryAction, ...] = ()

@@ -44,7 +44,7 @@ ErrorKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ErrorVerdict:
-    """Classification of an error body: a kind, and the limits it states."""
+    """The classification of a provider's error response: its kind, and any limits it states."""
 
     kind: ErrorKind
     message: str = ""
@@ -63,15 +63,15 @@ class ErrorVerdict:
 
 
 class PerdureError(Exception):
-    """The root. Its text is one a person can act on."""
+    """The base class of all errors that Perdure raises; the message tells the user what to do."""
 
 
 class ConfigError(PerdureError):
-    """A setting is wrong; the text names the key, what was given and what is allowed."""
+    """Raised for a wrong setting or argument; the message names the key, the value given and what is allowed."""
 
 
 class ModelNotNamed(ConfigError):
-    """No model is named, and the endpoint lists several."""
+    """Raised when no model is configured and the endpoint lists several; `models` has their names."""
 
     def __init__(self, base_url: str, models: Sequence[str]) -> None:
         self.base_url = base_url
@@ -85,31 +85,31 @@ class ModelNotNamed(ConfigError):
 
 
 class InvalidFlag(ConfigError):
-    """A setting given on the command line is unknown or wrong."""
+    """Raised when a setting given on the command line is unknown or has a wrong value."""
 
 
 class NoSummaryModel(ConfigError):
-    """No model is there to be asked for a summary. Nothing has failed, so nothing has to cool down."""
+    """Raised when no model is available to write a summary. It is not a failure, so no cool-down follows."""
 
 
 class SummarySuperseded(PerdureError):
-    """The conversation moved on to another model while a summary was being written; no cool-down follows."""
+    """Raised in a summary call when the conversation switched to another model meanwhile; no cool-down follows."""
 
 
 class InvalidMessage(PerdureError):
-    """A message handed in cannot be understood."""
+    """Raised when a message passed in by a caller or client is malformed."""
 
 
 class PluginError(PerdureError):
-    """A plug-in cannot be used; what is built in still works."""
+    """Raised when a plug-in cannot be used; the built-in implementations still work."""
 
 
 class PluginNotFound(PluginError):
-    """No plug-in of that name; the text lists what is installed."""
+    """Raised when no plug-in of that name is installed; the message lists the installed ones."""
 
 
 class EngineNotFound(PluginNotFound):
-    """No context engine of that name; the text lists what is installed."""
+    """Raised when no context engine of that name is installed; the message lists the installed ones."""
 
 
 class PluginBroken(PluginError):
@@ -133,11 +133,11 @@ class ProviderError(PerdureError):
 
 
 class StoreError(PerdureError):
-    """The session store could not do what was asked; nothing stored was changed."""
+    """Raised when a store operation fails; stored data is unchanged."""
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be opened or written."""
+    """Raised when the database cannot be opened or written: wrong path, no permission, disk full."""
 
 
 class CommitUnknown(StoreUnavailable):
@@ -152,23 +152,23 @@ class CommitUnknown(StoreUnavailable):
 
 
 class NewerSchema(StoreError):
-    """The database was written by a newer Perdure."""
+    """Raised when the database was written by a newer version of Perdure."""
 
 
 class CorruptStore(StoreError):
-    """The file is not a database, or a damaged one."""
+    """Raised when the file is no database, or a damaged one."""
 
 
 class NotFound(StoreError):
-    """No conversation, session, message or output of that name."""
+    """Raised when a conversation, session, message or output does not exist, or belongs to another user."""
 
 
 class LeaseLost(StoreError):
-    """Another process has taken the session over; what this one holds is stale."""
+    """Raised when another process holds the session's write lease, so that this one's copy may be out of date."""
 
 
 class ToolError(PerdureError):
-    """A tool could not do its work; the model reads the text as the call's result."""
+    """Raised by a tool that failed; its text becomes the tool result that the model reads."""
 
 
 class TurnFailed(PerdureError):

@@ -63,7 +63,7 @@ class EventQueue(Generic[T]):
         self.on_ready: Callable[[], None] = _ignore
 
     def __len__(self) -> int:
-        """The number of items that wait, merged ones counted once."""
+        """Return the number of queued items; merged deltas count as one."""
         return len(self._runs)
 
     @property
@@ -72,7 +72,7 @@ class EventQueue(Generic[T]):
             return all(key is not None for key, _ in self._runs)
 
     def put(self, item: T, *, force: bool = False) -> bool:
-        """Add an item; return False if the queue is full, unless forced. A closed queue discards it."""
+        """Add an item. Returns False if the queue is full, unless `force`; a closed queue discards the item."""
         key = self._merge_key(item)
         with self._lock:
             if self.is_closed:
@@ -88,24 +88,27 @@ class EventQueue(Generic[T]):
         return True
 
     def pop(self) -> T:
-        """Remove and return the oldest item, merged with the deltas that follow it. Raises IndexError if empty."""
+        """Remove and return the oldest item; a text delta is merged with the deltas after it.
+
+        Raises IndexError if empty.
+        """
         with self._lock:
             _, run = self._runs.popleft()
         return run[0] if len(run) == 1 else self._join(run)
 
     def take(self) -> list[T]:
-        """Remove and return everything that waits."""
+        """Remove and return all items."""
         with self._lock:
             runs, self._runs = self._runs, collections.deque()
         return [run[0] if len(run) == 1 else self._join(run) for _, run in runs]
 
     def drop_deltas(self) -> None:
-        """Discard waiting deltas: a later event has the whole text."""
+        """Discard queued text deltas, which is safe once a later event has the whole text."""
         with self._lock:
             self._runs = collections.deque(run for run in self._runs if run[0] is None)
 
     def close(self) -> None:
-        """Accept no more items; those that wait can still be read."""
+        """Accept no more items; those in the queue can still be read."""
         with self._lock:
             self.is_closed = True
         self.on_ready()

@@ -1,4 +1,4 @@
-"""Everything that happens in a turn, as values. Surfaces subscribe to these and to nothing else."""
+"""The events of a turn as frozen values. Terminal, gateway and web UI are driven by these alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TurnStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """Emitted before a request is sent; the figures are those of the context usage."""
+    """Emitted before a request is sent, with the context usage at that moment."""
 
     model: str
     estimate_tokens: int
@@ -43,7 +43,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class RefusalDelta(TextDelta):
-    """Text with which the model declines to answer, where its provider marks it."""
+    """Emitted for each piece of streamed text with which the model declines to answer, where its provider marks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallParsed:
-    """A whole tool call was read from the stream; nothing has run yet."""
+    """Emitted when a whole tool call has been read from the stream; it has not run yet."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """A finished call; `verdict` classifies the error, if any."""
+    """Emitted when a model call has ended; `verdict` classifies the error, "" for a success."""
 
     model: str
     usage: CanonicalUsage
@@ -75,7 +75,7 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class RetryScheduled:
-    """A request failed in passing and is sent again after a wait; `attempt` is the number of the next one."""
+    """Emitted when a request failed temporarily and will be sent again; `attempt` is the number of the next attempt."""
 
     verdict: ErrorVerdict
     wait_s: float
@@ -93,7 +93,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """The output of a running tool so far, start and end, bounded. The next event replaces it."""
+    """Emitted while a tool runs, with start and end of its output so far; the next one replaces it."""
 
     call: ToolCall
     first: str
@@ -122,7 +122,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpilled:
-    """A result was too large for the context; the whole of it lies at `address`."""
+    """Emitted when a tool result was too large for the context; all of it is stored at `address`."""
 
     call: ToolCall
     address: str
@@ -131,7 +131,7 @@ class OutputSpilled:
 
 @dataclass(frozen=True, slots=True)
 class HelperStarted:
-    """A delegated agent began its task; its tool events name it by the same id."""
+    """Emitted when a delegated child agent starts; its tool events have the same `helper` id."""
 
     helper: str
     task: str
@@ -165,7 +165,7 @@ class CompactionFinished:
 
 @dataclass(frozen=True, slots=True)
 class ModelSwitched:
-    """Emitted when another model or endpoint answers from now on."""
+    """Emitted when the conversation switches to another model or endpoint, by the user or a fallback."""
 
     old: str
     new: str
@@ -174,7 +174,7 @@ class ModelSwitched:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Emitted when an error was met and something was done about it."""
+    """Emitted when a failed call is answered by a recovery action, such as another endpoint or a compaction."""
 
     verdict: ErrorVerdict
     action: str
@@ -187,7 +187,7 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something a person should know. Never shown to the model."""
+    """Emitted with a message for the user; it is never sent to the model."""
 
     text: str
     level: Literal["info", "warning"] = "info"
@@ -195,7 +195,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """Emitted last, with how the turn ended."""
+    """Emitted as the last event of a turn, with its outcome."""
 
     outcome: Outcome
     final_response: str

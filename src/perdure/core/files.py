@@ -24,7 +24,10 @@ class AtomicFile:
     """
 
     def __init__(self, target: Path, *, mode: int, is_durable: bool = True, temporary: Path | None = None) -> None:
-        """`temporary` overrides the random name, for callers that clean up leftovers by name."""
+        """Open a temporary file beside `target`.
+
+        `temporary` sets its name, for callers that clean up leftovers by name.
+        """
         self.target = target
         self._mode = mode
         self._is_durable = is_durable
@@ -109,7 +112,10 @@ def _umask() -> int:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file for its owner alone: `open(path, "w", opener=private_opener)`; an existing one is made so."""
+    """Open a file that only its owner can access: `open(path, "w", opener=private_opener)`.
+
+    Tightens an existing one.
+    """
     handle = os.open(path, flags, PRIVATE_MODE)
     with suppress(OSError, AttributeError):  # not ours to change; no such call on Windows
         os.fchmod(handle, PRIVATE_MODE)

@@ -99,7 +99,7 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class OtherPart:
-    """A part of a kind we do not know (audio, a file, a refusal): carried through untouched."""
+    """A part of an unknown type (audio, a file): passed through unchanged."""
 
     raw: Mapping[str, Any]
 
@@ -123,7 +123,7 @@ class ToolCall:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Every id a result may name: some services use two (`call_…` and `fc_…`), some join them with a bar."""
+        """All ids by which a result may refer to this call; some services use two (`call_…`, `fc_…`), or join them."""
         if self.id and not self.extra and "|" not in self.id:  # as almost every one
             return frozenset((self.id,))
         named = {self.id, *self.id.split("|")}
@@ -132,11 +132,11 @@ class ToolCall:
 
     @property
     def is_for_client(self) -> bool:
-        """Whether the client that requested the turn runs this call, and sends its result with its next request."""
+        """Whether the API client runs this call itself and sends the result with its next request."""
         return self.extra.get(CLIENT_CALL) is True
 
     def for_client(self) -> ToolCall:
-        """The same call, marked as one that the client runs."""
+        """Return a copy of the call that is marked as one for the API client to run."""
         return replace(self, extra={**self.extra, CLIENT_CALL: True})
 
     def parsed_arguments(self) -> dict[str, Any] | None:
@@ -149,7 +149,10 @@ class ToolCall:
 
     @property
     def dispatched(self) -> ToolCall:
-        """The call that a call of `use_tool` makes, under the same id; any other call is itself."""
+        """The call of another tool that a `use_tool` call wraps, under the same id.
+
+        For other calls, the call itself.
+        """
         arguments = self.parsed_arguments() if self.name == USE_TOOL else None
         name = arguments.pop("name", None) if arguments is not None else None
         if arguments is None or not isinstance(name, str) or not name.strip() or name.strip() == USE_TOOL:
@@ -165,7 +168,7 @@ class ToolCall:
 
     @classmethod
     def from_clean_dict(cls, raw: object) -> ToolCall:
-        """Parse a dict whose strings are known to have no lone surrogates."""
+        """Parse a dict without the check for lone surrogates: for dicts from the store, which have none."""
         return cls._parse(raw, _clean_text)
 
     @classmethod
@@ -224,7 +227,7 @@ class Message:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The content as parts; a string is one text part, nothing is none."""
+        """The content as a tuple of parts; a string is one text part, no content is an empty tuple."""
         if isinstance(self.content, str):
             return (TextPart(self.content),) if self.content else ()
         return self.content or ()
@@ -243,12 +246,12 @@ class Message:
 
     @property
     def is_request(self) -> bool:
-        """A message a person sent that has something in it; a blank one asks for nothing."""
+        """Whether a user sent this message and it is not blank."""
         return self.is_real_user and not self.is_blank
 
     @property
     def typed_text(self) -> str:
-        """The text without notes merged into it by a repair."""
+        """The text without notes that a history repair merged into it."""
         if self.content is None or isinstance(self.content, str):
             return self.content or ""
         texts = (p.text for p in self.content if isinstance(p, TextPart))
@@ -256,7 +259,7 @@ class Message:
 
     @property
     def pasted(self) -> tuple[tuple[int, int], ...]:
-        """The spans of the first text part that were pasted rather than typed, as far as the sender's client knows."""
+        """The spans (start, end) of the first text part that were pasted rather than typed, if the client reported them."""
         spans = self.extra.get(PASTED)
         if not isinstance(spans, (list, tuple)):
             return ()
@@ -265,15 +268,15 @@ class Message:
 
     @property
     def refused_by(self) -> RefusedBy | None:
-        """Who declined to answer: the model, or a filter that cut its reply off; None for an answer."""
+        """Who declined to answer, the model or a content filter of its provider; None for an ordinary message."""
         source = self.extra.get(REFUSED_BY) if self.role == "assistant" else None
         return "model" if source == "model" else "filter" if source == "filter" else None
 
     @property
     def cut_off(self) -> str | None:
-        """The reason why the request of this reply ended early: "interrupted" or a kind of error, else None.
+        """Why this reply is incomplete: "interrupted" or a kind of error; None if it is complete.
 
-        A reply that was cut off answers nothing: the request before it is still open.
+        A request whose reply was cut off still counts as unanswered.
         """
         why = self.extra.get(CUT_OFF) if self.role == "assistant" else None
         return why if isinstance(why, str) else None
@@ -291,7 +294,7 @@ class Message:
 
     @classmethod
     def from_clean_dict(cls, raw: object) -> Message:
-        """Parse like `from_dict`, for strings that are known to have no lone surrogates, as stored ones."""
+        """Parse like `from_dict`, but skip the check for lone surrogates: for dicts from the store, which have none."""
         if not _is_mapping(raw):
             return cls.from_dict(raw)
         return cls._parse(raw, _clean_text, ToolCall.from_clean_dict)
@@ -342,7 +345,7 @@ class Message:
 
 
 class Entry:
-    """A message at its place in the log, with what was computed of it kept beside it: wire bytes, sizes, facts."""
+    """A message with its position in the log (`seq`) and a cache of values computed from it, such as wire bytes."""
 
     __slots__ = ("_memo", "created_at_ms", "message", "seq")
 
@@ -361,7 +364,7 @@ class Entry:
         return cast("T", value)
 
     def renumbered(self, seq: int, equal: Entry | None = None) -> Entry:
-        """The same message at another position, with its memoized values, or with those of an equal message."""
+        """Return the same message at another position; it shares the cached values of this entry, or of `equal`."""
         entry = Entry(seq, self.message, self.created_at_ms)
         entry._memo = (equal or self)._memo
         return entry
@@ -371,7 +374,7 @@ class Entry:
         self._memo[key] = value
 
     def memoized(self, key: Hashable) -> Any:
-        """Return the memoized value of a key, or None; avoids a call per entry on long histories."""
+        """Return the cached value of a key, or None; cheaper than `memo` in loops over long histories."""
         return self._memo.get(key)
 
     def __repr__(self) -> str:
@@ -398,9 +401,9 @@ def parse_user_message(raw: str | Mapping[str, Any]) -> Message:
 
 
 def with_pastes(message: str | Mapping[str, Any], pieces: Iterable[str]) -> str | Mapping[str, Any]:
-    """Return a user message with the places of its pasted pieces; one that was edited since is not found again.
+    """Return a user message that records where its pasted pieces are; a piece edited since is not found and left out.
 
-    A name or a path that was pasted into a typed sentence is a part of that sentence.
+    Only pieces with a sentence count: a name or path pasted into a typed sentence is part of that sentence.
     """
     texts = [p.text for p in Message.from_dict(message).parts if isinstance(p, TextPart)]
     text = texts[0] if texts else ""
@@ -421,12 +424,12 @@ def tool_result(tool_call_id: str, text: str, name: str | None = None, *, state:
 
 
 def canonical_json(value: object) -> str:
-    """Return one JSON text per value: keys sorted, no spaces, nothing escaped that need not be."""
+    """Serialize a value to the same JSON text each time: keys sorted, no spaces, nothing escaped unnecessarily."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
 
 
 def clean(text: str) -> str:
-    """Return the text without lone surrogates, which neither SQLite, HTTP nor a tokenizer accepts."""
+    """Replace lone surrogates by U+FFFD; neither SQLite, HTTP nor a tokenizer accepts them."""
     if text.isascii():  # known of a string without a look at it
         return text
     try:
@@ -442,9 +445,9 @@ _FIELDS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "r
 
 
 def kind_of(role: Role, content: Content) -> Kind:
-    """Return what a message is, by its role and words alone; notes merged with words of its own do not make it a note.
+    """Classify a message by role and text: a text of notes alone is a "note", any other has its role as its kind.
 
-    Never a handoff: only a record of the store or a seal makes a message one, whatever it looks like.
+    It never returns "handoff": only a record of the store or a seal makes a message one, whatever it looks like.
     """
     if isinstance(content, str) and not content.startswith(_MAY_BE_BACKGROUND):  # as almost every one
         return "system" if role == "developer" else role
@@ -459,7 +462,7 @@ _MAY_BE_BACKGROUND = ("[", *SUMMARY_OPENINGS)
 
 
 def is_background(role: str, text: str) -> bool:
-    """Whether a text is synthetic: inserted by a repair, or a summary of older turns."""
+    """Whether Perdure wrote this text itself: a note inserted by a repair, or a summary of older turns."""
     if text.startswith(SYSTEM_NOTE) or text == (TURN_ENDED if role == "assistant" else CONTINUES):
         return True
     return text.startswith(SUMMARY_OPENINGS)
@@ -512,7 +515,7 @@ def _clean_text(raw: object) -> str:
 def _optional_text(
     raw: Mapping[str, Any], key: str, extra: dict[str, Any], to_text: Callable[[object], str]
 ) -> str | None:
-    """Return a string field; given but null, it is kept in `extra` so that it comes back as it was."""
+    """Return a string field of a dict; a null one is kept in `extra`, so that `to_dict` returns it unchanged."""
     if raw[key] is None:
         extra[key] = None
         return None
@@ -520,7 +523,7 @@ def _optional_text(
 
 
 def _take(raw: Mapping[str, Any], key: str, extra: dict[str, Any]) -> list[Any]:
-    """Return a list field; an odd or empty one is kept in `extra` so that it comes back as it was."""
+    """Return a list field of a dict; an odd or empty one is kept in `extra`, so that `to_dict` returns it unchanged."""
     value = raw[key]
     is_usable = isinstance(value, list | tuple) and (key == "tool_calls" or all(map(_is_mapping, value)))
     if is_usable and value:

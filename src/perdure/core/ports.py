@@ -1,4 +1,4 @@
-"""What a lower layer needs from above, as small Protocols: handed in, never imported."""
+"""Ports: Protocols that lower layers call and upper layers implement, with the values they exchange."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ApprovalAnswer = Literal["once", "session", "always", "no"]
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What a person is asked before something dangerous runs; every text is safe to show (`core.display`)."""
+    """The question a user is asked before a dangerous action; every text is safe to display (`core.display`)."""
 
     # The whole command, or the tool with its arguments.
     action: str
@@ -35,7 +35,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A no with the person's own words, which the model reads."""
+    """An answer "no" to an approval request, with the user's words, which the model reads."""
 
     words: str
 
@@ -44,7 +44,7 @@ _REFUSED = re.compile(r"no\s*[,;:.]\s*(?=\S)", re.IGNORECASE)
 
 
 def parse_refusal(answer: object) -> Literal["no"] | Refusal:
-    """Read a refusal that may have words behind it: `no, use mv instead`. Anything else is a plain no."""
+    """Parse a refused approval: `no, use mv instead` is a Refusal with those words; any other value is "no"."""
     if isinstance(answer, Refusal):
         return answer
     if isinstance(answer, str) and (match := _REFUSED.match(answer)) is not None:
@@ -53,20 +53,20 @@ def parse_refusal(answer: object) -> Literal["no"] | Refusal:
 
 
 class Clock(Protocol):
-    """Time, so that tests can hold it."""
+    """The source of time, replaced in tests."""
 
     def now_ms(self) -> int:
-        """UTC epoch milliseconds."""
+        """Return UTC epoch milliseconds."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds that never go backwards."""
+        """Return seconds of a clock that never goes backwards."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the auxiliary model wrote, and what it cost."""
+    """The text that an auxiliary model wrote, with its usage and cost."""
 
     text: str
     model: str = ""
@@ -75,13 +75,16 @@ class Summary:
 
 
 class Summarize(Protocol):
-    """Make one auxiliary call. Raises ProviderError, or NoSummaryModel if no model is configured."""
+    """Have an auxiliary model write a summary by `prompt`; blocks.
+
+    Raises ProviderError, or NoSummaryModel if no model is configured.
+    """
 
     def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
 
 
 class AsyncSummarize(Protocol):
-    """The same as a coroutine function: it is awaited on the event loop."""
+    """The coroutine form of `Summarize`, awaited on the event loop."""
 
     async def __call__(self, prompt: str, *, max_tokens: int) -> Summary: ...
 
@@ -90,7 +93,7 @@ AuxiliaryTask = Literal["vision", "web_extract", "session_search"]
 
 
 class AuxiliaryModels(Protocol):
-    """Models for side jobs, which never see the conversation's context."""
+    """Calls models for side tasks (vision, web extraction, search); they get a prompt, not the conversation."""
 
     def has_model(self, task: AuxiliaryTask) -> bool:
         """Whether a model is configured for the task, or its provider has a small one."""
@@ -105,7 +108,10 @@ class AuxiliaryModels(Protocol):
         max_tokens: int,
         images: Sequence[ImagePart] = (),
     ) -> Summary:
-        """Make one call, recorded under the task. Raises ProviderError when every endpoint failed, or ConfigError."""
+        """Make one call, recorded in the ledger under the task.
+
+        Raises ProviderError if every endpoint failed, or ConfigError.
+        """
         ...
 
 
@@ -117,13 +123,16 @@ class ImageDescriber(Protocol):
         ...
 
     async def describe(self, image: ImagePart, *, conversation_id: str) -> str:
-        """Return the description, the same one for the same image. Raises ProviderError or ConfigError."""
+        """Return a text that describes the image; cached, so that it stays the same.
+
+        Raises ProviderError or ConfigError.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file that a tool changed: how to put it back, and what it was changed to."""
+    """A change of a file by a tool: what is needed to restore it, and to see whether it was changed again."""
 
     conversation_id: str
     path: str
@@ -137,10 +146,10 @@ class FileChange:
 
 
 class Checkpoints(Protocol):
-    """Stores files from before they are changed."""
+    """Saves the content of files before tools change them, so that the change can be undone."""
 
     def save(self, conversation_id: str, path: str, *, before: bytes | None, after: bytes | None) -> None:
-        """Record a change; None: the file did not exist, or does no longer. Raises StoreError."""
+        """Record a change of `path`; `before` or `after` is None if the file did not exist then. Raises StoreError."""
         ...
 
 
@@ -152,7 +161,7 @@ class KeyValue(Protocol):
         ...
 
     def set(self, key: str, value: Any) -> None:
-        """Persisted when this returns; None deletes."""
+        """Store a JSON value; it is durable when this returns. None deletes the key."""
         ...
 
 
@@ -287,7 +296,7 @@ class ScoreTexts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogItem:
-    """A message or a window in an outline of the log: where its text begins, and how long it is."""
+    """A message or a compaction window in an outline of the log: its address, where its text begins, and its length."""
 
     address: str
     description: str
@@ -297,7 +306,7 @@ class LogItem:
 
 @dataclass(frozen=True, slots=True)
 class LogOutline:
-    """What is at an address, item by item; `next_cursor` is None at its end."""
+    """The items at an address of the log; `next_cursor` is None on the last page."""
 
     address: str
     total_chars: int
@@ -306,12 +315,12 @@ class LogOutline:
 
 
 class LogBrowser(Protocol):
-    """Shows the log of a conversation in full: every character has an address and an offset."""
+    """Read access to the whole log of a conversation by address and character offset, also to compacted parts."""
 
     def describe(
         self, address: str | None = None, *, conversation_id: str, cursor: int = 0, limit: int = 100
     ) -> LogOutline:
-        """Outline an address, or the windows of the conversation without one. Raises NotFound."""
+        """Return an outline of an address, or of the conversation's compaction windows if None. Raises NotFound."""
         ...
 
     def expand(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
@@ -321,7 +330,7 @@ class LogBrowser(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """A tool output kept whole outside the context."""
+    """The reference to a tool output that is stored outside the context."""
 
     id: str
     conversation_id: str
@@ -336,16 +345,16 @@ class StoredOutput:
 
 
 class OutputSink(Protocol):
-    """Writer for an output in chunks, so that a large one is never held in memory."""
+    """Writes a tool output in chunks, so that a large one is never held in memory."""
 
     def write(self, text: str) -> None: ...
 
     def close(self) -> StoredOutput:
-        """Complete and durable when this returns."""
+        """Finish the output and return its reference; it is complete and durable then."""
         ...
 
     def abort(self) -> None:
-        """Leaves nothing behind."""
+        """Discard the output and delete what was written."""
         ...
 
 
@@ -370,7 +379,7 @@ class Outputs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
-    """A new user message that background is wanted for."""
+    """A new user message for which a recall provider may supply background."""
 
     text: str
     conversation_id: str
@@ -389,19 +398,19 @@ class RecallProvider(Protocol):
     """Supplies background for a new user message."""
 
     def recall(self, query: RecallQuery) -> str:
-        """The passages worth having, "" for none. Blocks: it is called in a worker thread; an exception is a notice.
+        """Return background text for the message, "" for none. May be a coroutine function.
 
-        It may be a coroutine function.
+        A plain function is called in a worker thread and may block; an exception becomes a notice to the user.
         """
         ...
 
 
 @runtime_checkable
 class SessionObserver(Protocol):
-    """What a memory or recall provider may implement besides, to follow a conversation."""
+    """Optional methods of memory and recall providers that want to know which session a conversation is in."""
 
     def on_session_switch(self, session_id: str, *, conversation_id: str, previous_id: str | None, reason: str) -> None:
-        """The conversation continues in this session: `previous_id` is None when it was opened.
+        """Called when a conversation continues in another session; `previous_id` is None when it was opened.
 
         `reason` is how the session began: start, compression, edit, undo, branch, delegate or import.
         """
@@ -410,7 +419,7 @@ class SessionObserver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemorySnapshot:
-    """MEMORY.md and USER.md as they were at one moment."""
+    """The content of MEMORY.md and USER.md at one moment."""
 
     memory: str
     user: str
@@ -419,22 +428,25 @@ class MemorySnapshot:
 
 
 class Memory(Protocol):
-    """Lasting facts, keyed by user; always authoritative over a handoff."""
+    """Long-term memory by user: facts that hold across conversations and take precedence over a handoff."""
 
     def snapshot(self, user_key: str) -> MemorySnapshot: ...
 
     def write(self, user_key: str, target: Literal["memory", "user"], text: str) -> None:
-        """Replaces one file atomically; raises ToolError over its limit."""
+        """Replace one of the two texts atomically. Raises ToolError if it is over its limit."""
         ...
 
     def flush(self) -> None:
-        """Wait until everything written is on disk."""
+        """Block until everything written is durable."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ContextReading:
-    """A reading of the context usage; the window is None until known, the threshold where compaction is off."""
+    """The context usage as the model's tool reports it.
+
+    `window` is None until known, `threshold` if compaction is off.
+    """
 
     tokens: int
     window: int | None
@@ -446,27 +458,30 @@ class ContextReading:
 
 
 class ContextControl(Protocol):
-    """The context of a conversation under way, for the model itself."""
+    """Lets the model read the context usage of its own open conversation and request a compaction."""
 
     def read(self, conversation_id: str) -> ContextReading:
-        """Raises ToolError for a conversation that is not open."""
+        """Return the context usage of a conversation. Raises ToolError if it is not open in this process."""
         ...
 
     def request_compaction(self, conversation_id: str, focus_topic: str | None) -> None:
-        """Have it compacted before the next request. Raises ToolError where the user does not allow it."""
+        """Have the conversation compacted before its next request.
+
+        Raises ToolError if the user turned compaction off.
+        """
         ...
 
 
 class Approver(Protocol):
-    """Port that asks the user whether a dangerous call may run."""
+    """Asks the user whether a dangerous tool call may run."""
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
-        """Wait for the answer; "no" if no user is present."""
+        """Wait for the user's answer; "no" if no user is present."""
         ...
 
 
 class Asker(Protocol):
-    """Port that asks the user a question of the `clarify` tool."""
+    """Asks the user a question on behalf of the model (the `clarify` tool)."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str: ...
 
@@ -475,5 +490,5 @@ class Spawner(Protocol):
     """Runs a delegated child agent with a context and a budget of its own."""
 
     async def spawn(self, task: str, *, parent_id: str, context: str = "", max_iterations: int | None = None) -> str:
-        """Run a child of the conversation `parent_id` and return its report."""
+        """Run a child agent of conversation `parent_id` on a task and return its report."""
         ...

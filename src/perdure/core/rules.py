@@ -52,12 +52,12 @@ class HistoryRule(Protocol):
         ...
 
     def cut_points(self, messages: Sequence[Message]) -> set[int]:
-        """Return every i such that messages[:i] and messages[i:] may be parted, 0 and len included."""
+        """Return every index i at which the history may be split into [:i] and [i:], 0 and the length included."""
         ...
 
 
 class SystemFirst:
-    """System messages only at the front."""
+    """History rule: system messages come first only. A later one is turned into a note."""
 
     name = "system_first"
 
@@ -82,7 +82,7 @@ class SystemFirst:
 
 
 class Pairs:
-    """Every tool call has exactly one result, right after it, and every result its call."""
+    """History rule: every tool call has exactly one result, right after it, and every result has its call."""
 
     name = "pairs"
 
@@ -129,7 +129,7 @@ class Pairs:
 
 
 class AlternatingRoles:
-    """A user first, then assistant and user in turn; only tool results may repeat, and a reply follows them."""
+    """History rule: a user message first, then assistant and user in turn; tool results come between call and reply."""
 
     name = "turns"
 
@@ -165,7 +165,7 @@ RULES: tuple[HistoryRule, ...] = (SystemFirst(), Pairs(), AlternatingRoles())
 
 
 class HistoryCheck:
-    """The same rules checked incrementally, O(1) per appended message; tested to agree with `violations`."""
+    """Checks the history rules incrementally, O(1) for each appended message; tested to agree with `violations`."""
 
     __slots__ = ("_before", "_in_front", "_open")
 
@@ -175,7 +175,7 @@ class HistoryCheck:
         self._in_front = True
 
     def push(self, m: Message) -> bool:
-        """Add a message to the check; return False if it breaks a rule. An open call is no violation yet."""
+        """Check the next message; return False if it breaks a rule. A call without a result is no violation yet."""
         role = m.role
         if role == "system" or role == "developer":
             return self._in_front
@@ -197,24 +197,24 @@ class HistoryCheck:
 
     @property
     def is_settled(self) -> bool:
-        """No call is waiting for its result."""
+        """Whether every tool call so far has its result."""
         return not self._open
 
 
 def is_valid(messages: Sequence[Message]) -> bool:
-    """Whether every rule holds; one pass, stops at the first thing wrong."""
+    """Whether a history keeps every rule; one pass that stops at the first violation."""
     check = HistoryCheck()
     push = check.push
     return all(push(m) for m in messages) and check.is_settled
 
 
 def violations(messages: Sequence[Message]) -> list[Violation]:
-    """Return everything wrong with a history, by rule."""
+    """Return all violations of a history, rule by rule."""
     return [v for rule in RULES for v in rule.violations(messages)]
 
 
 def repair(messages: Sequence[Message]) -> list[Message]:
-    """Return a history every rule holds for; the list handed in, unchanged, when it already is one."""
+    """Return a history that keeps every rule; the same list object if it already does."""
     if is_valid(messages):
         return messages if isinstance(messages, list) else list(messages)
     for rule in RULES:
@@ -223,7 +223,7 @@ def repair(messages: Sequence[Message]) -> list[Message]:
 
 
 def cut_points(messages: Sequence[Message]) -> set[int]:
-    """Return where a history may be parted without breaking any rule that held before."""
+    """Return every index at which a history may be split without breaking a rule that it keeps."""
     return set.intersection(*(rule.cut_points(messages) for rule in RULES))
 
 
@@ -236,7 +236,7 @@ def leading_system(messages: Sequence[Message]) -> int:
 
 
 def merge(first: Message, second: Message) -> Message:
-    """Two neighbours of one role as one message, their texts as separate parts, nothing joined or lost."""
+    """Merge two neighbouring messages of one role into one; their texts stay separate parts."""
     return replace(
         first,
         content=(_whole_parts(first) + _whole_parts(second))
@@ -259,7 +259,7 @@ def _whole_parts(message: Message) -> tuple[Part, ...]:
 
 
 def _merged_kind(first: Message, second: Message) -> Kind:
-    """Kind of two merged neighbours; a blank one is ignored, or a note behind it would pass for a request."""
+    """Return the kind of two merged messages. A blank one does not count: a note merged with it must stay a note."""
     if first.kind == second.kind or (second.is_blank and not second.tool_calls):
         return first.kind
     if first.kind == "note" or (first.is_blank and not first.tool_calls):
@@ -291,7 +291,7 @@ def _filler(before: str) -> Message:
 
 
 def find_call(calls: Sequence[ToolCall], result_id: str | None) -> ToolCall | None:
-    """Return the call a result names: by its whole id first, else by one of its two, where only one call has that."""
+    """Return the call that a result refers to: by its whole id, else by a part of the id that only one call has."""
     if not result_id:
         return None
     for call in calls:
@@ -307,7 +307,7 @@ def _answered_by(calls: Sequence[ToolCall], result: Message) -> ToolCall | None:
 
 
 def _has_distinct_ids(calls: Sequence[ToolCall]) -> bool:
-    """Whether each call has an id of its own, also where only the half before the bar is sent."""
+    """Whether all calls have different ids, compared by the part before `|`, which is all that some services get."""
     if len(calls) == 1:
         return bool(calls[0].id)
     return len({c.id.partition("|")[0] for c in calls} - {""}) == len(calls)
@@ -318,7 +318,7 @@ def _unanswered(rule: str, index: int, calls: list[ToolCall]) -> list[Violation]
 
 
 def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
-    """Results that do not directly follow their call, keyed by call id."""
+    """Return tool results that do not directly follow their call, by call id."""
     strays: dict[str, list[Message]] = {}
     calls: list[ToolCall] = []
     for m in messages:
@@ -330,7 +330,7 @@ def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
 
 
 def _mended_group(asking: Message, results: list[Message], late: dict[str, list[Message]], *, at: int) -> list[Message]:
-    """Return the calling message, its ids made unique, and exactly one result for each of its calls, in call order."""
+    """Return a message with tool calls, its ids made unique, followed by exactly one result for each, in call order."""
     waiting = list(results)
     named = {id(r): find_call(asking.tool_calls, r.tool_call_id) for r in results}
     # What is sent of the ids given out so far: the half before the bar.

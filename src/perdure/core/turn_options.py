@@ -1,4 +1,4 @@
-"""What the sender of one message may ask of its turn: tools of its own, the form of the answer, limits.
+"""Options that the sender of a message sets for its turn: client tools, answer format, limits.
 
 They apply to one turn only and are stored with the queued message, so that another process can run it the same way.
 """
@@ -17,12 +17,12 @@ AUTO, REQUIRED = "auto", "required"
 
 
 class AnswerRejected(PerdureError):
-    """The answer is not what the sender of the message requested, and could not be repaired."""
+    """Raised when the model's answer does not meet the turn options (format, required call) even after a retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """The answer must be JSON: any object, or a value that fits `schema`."""
+    """The requirement that the answer be JSON: any object, or a value that fits `schema`."""
 
     schema: Mapping[str, Any] | None = None
     name: str = "answer"
@@ -39,7 +39,7 @@ class AnswerFormat:
 
 @dataclass(frozen=True, slots=True)
 class Unattended:
-    """The turn runs without a user: what needs approval is refused, unless these permission rules allow it."""
+    """Marks a turn that runs without a user: a call that needs approval is refused unless these rules allow it."""
 
     allowed: tuple[str, ...] = ()
     # The folder to work in; None: that of the process.
@@ -81,7 +81,7 @@ class TurnOptions:
         return bool(self.tools) and self.tool_choice != AUTO
 
     def stop_index(self, text: str) -> int | None:
-        """Return where an answer ends, if it has one of the stop sequences."""
+        """Return the index of the first stop sequence in an answer; None if it has none."""
         return min((at for stop in self.stop if (at := text.find(stop)) >= 0), default=None)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""What a call cost, in one shape whatever the provider's: the only counts that gauge, gate and bill ever read."""
+"""Token usage of a model call in one form for all providers.
+
+Context usage, compaction and cost are computed from it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from perdure.core.datastructures import MappingAccess
 
 @dataclass(frozen=True, slots=True)
 class CanonicalUsage(MappingAccess):
-    """Token usage by class. `reported` distinguishes a real zero from missing usage."""
+    """Tokens of one or more model calls by class. `reported` tells a real zero from usage that no provider reported."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -37,7 +40,7 @@ class CanonicalUsage(MappingAccess):
         return self.cache_read_tokens / self.prompt_tokens if self.prompt_tokens else None
 
     def __add__(self, other: CanonicalUsage) -> CanonicalUsage:
-        """The sum; reported as long as either side is, so that one silent call does not hide the rest."""
+        """Return the sum; it counts as reported if either side is."""
         return CanonicalUsage(
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,

@@ -22,7 +22,7 @@ class Owner:
     stored_key: ClassVar[str] = ""
 
     def covers(self, other: Visibility) -> bool:
-        """Whether this visibility includes all of `other`."""
+        """Whether everything visible with `other` is visible with this one, too."""
         return other == self
 
 
@@ -39,23 +39,23 @@ class User:
 
     @property
     def stored_key(self) -> str:
-        """The value of `user_key` that rows must have."""
+        """The value of the `user_key` column in this user's rows."""
         return self.key
 
     def covers(self, other: Visibility) -> bool:
-        """Whether this visibility includes all of `other`."""
+        """Whether everything visible with `other` is visible with this one, too."""
         return other == self
 
 
 @dataclass(frozen=True, slots=True)
 class Everyone:
-    """All conversations, of every user."""
+    """The visibility of all conversations, of every user: for administrators and direct access to the database."""
 
     # Rows may have any `user_key`.
     stored_key: ClassVar[None] = None
 
     def covers(self, other: Visibility) -> bool:
-        """Whether this visibility includes all of `other`."""
+        """Whether everything visible with `other` is visible with this one, too: always."""
         return True
 
 

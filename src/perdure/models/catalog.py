@@ -81,13 +81,13 @@ class ModelFacts:
 
 
 class Catalog:
-    """Looks models up. Construction loads nothing and touches no network."""
+    """Looks up windows, prices and capabilities of models, offline; construction loads nothing."""
 
     def __init__(self, overrides: Sequence[ModelOverride] = ()) -> None:
         self._overrides = tuple(overrides)
 
     def facts(self, provider: str | None, model: str, *, base_url: str | None = None) -> ModelFacts:
-        """Return everything known; never raises, for an unknown model is one of which little is known."""
+        """Return everything known about a model; for an unknown one, facts that are all None. Never raises."""
         row = _lookup(provider, model, base_url)
         name = model.lower()
         facts = ModelFacts(
@@ -119,7 +119,7 @@ class Catalog:
         base_url: str | None = None,
         at_ms: int | None = None,
     ) -> float | None:
-        """Return what a call cost; None where the usage was not reported or a price is unknown."""
+        """Return the cost of a call at the prices of `at_ms`; None if usage or a price is unknown."""
         if not usage.reported:
             return None
         if (provider or "").lower() in _FREE:
@@ -133,9 +133,9 @@ class Catalog:
         return _catalogue_cost(row, usage, at_ms) if row else None
 
     def similar_models(self, provider: str | None, model: str) -> list[str] | None:
-        """Return the known models of a provider, or of any maker, that are named most similarly.
+        """Return the names of known models that are spelled most like `model`; None if the model itself is known.
 
-        None where the model is known, and where no models of the provider are.
+        Only models of `provider` are compared, those of all makers if it is None; None if none of its models are known.
         """
         is_known = self._override(provider, model) is not None or _lookup(provider, model, None) is not None
         if is_known or _lookup(provider, _VERSION.sub("", model), None) is not None:
@@ -156,7 +156,7 @@ class Catalog:
 # A name the library does not know takes it milliseconds to be sure of.
 @lru_cache(maxsize=512)
 def _lookup(provider: str | None, model: str, base_url: str | None) -> tuple[Any, Any] | None:
-    """The library's provider and model rows; an unknown proxy is matched by its URL."""
+    """Return the price library's rows for provider and model; an unknown proxy is matched by its URL."""
     from genai_prices import data_snapshot
 
     snapshot = data_snapshot.get_snapshot()
@@ -186,7 +186,7 @@ def _names_of(provider: str | None) -> tuple[str, ...]:
 
 
 def _letters(name: str) -> str:
-    """Return a name without what separates its parts, which is mistyped most often: `gpt5` is `gpt-5`."""
+    """Return a model name without separators, for comparison: `gpt5` then equals `gpt-5`."""
     return re.sub(r"[^a-z0-9/]", "", name.lower())
 
 
@@ -235,7 +235,7 @@ def _overridden(facts: ModelFacts, override: ModelOverride | None) -> ModelFacts
 
 
 def _flat_cost(prices: Prices, usage: CanonicalUsage) -> float | None:
-    """Return the cost by the user's own prices; a class without one is billed as fresh input."""
+    """Return the cost by the user's own prices; a token class without a price costs as much as fresh input."""
     fresh = prices.input_per_mtok
     five_minute_writes = usage.cache_write_tokens - usage.cache_write_1h_tokens
     write = prices.cache_write_per_mtok if prices.cache_write_per_mtok is not None else fresh
@@ -282,7 +282,7 @@ def _is_priced(prices: Any) -> bool:
 
 
 def _missing_hour_premium(prices: Any, usage: CanonicalUsage) -> float:
-    """Return what one-hour writes cost above the five-minute price where the row has only the latter."""
+    """Return the extra cost of one-hour cache writes where the catalogue has only the five-minute price."""
     write, fresh = _base_price(getattr(prices, "cache_write_mtok", None)), _base_price(prices.input_mtok)
     if not usage.cache_write_1h_tokens or getattr(prices, "cache_write_1h_mtok", None) is not None:
         return 0.0

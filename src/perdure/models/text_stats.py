@@ -1,4 +1,4 @@
-"""Character-class statistics of a text, the features of token estimates."""
+"""Count the character classes of a text (letters, digits, spaces …), from which its tokens are estimated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOWER, _SLASH, _SPACE, _NEWLINE, _TAB = _LETTER | _OTHER, _MARK | _OTHER, _DIGI
 
 
 def count_ascii(raw: bytes) -> tuple[int, ...]:
-    """The counts named in `figures.ASCII_COUNTS`, in their order, of at most LONGEST_BYTES of UTF-8, at least one."""
+    """Count the character classes named in `ASCII_COUNTS` in 1 to LONGEST_BYTES bytes of UTF-8, by bit operations."""
     counted, letter, mark, digit, other = _four_planes(raw) if len(raw) > _ONE_STRETCH_BYTES else _planes(raw)
     tab = 0
     if b"\t" in raw:
@@ -70,7 +70,7 @@ def count_ascii(raw: bytes) -> tuple[int, ...]:
 
 
 def _fifteenths(plane: int) -> int:
-    """Return where a run has come to its fifteenth or is beyond it."""
+    """Return a bit set of the positions that are at least the fifteenth of a run of set bits."""
     run = plane & (plane >> 4)
     run &= run >> 8
     run &= run >> 16
@@ -82,14 +82,14 @@ _Planes = tuple[int | None, int, int, int, int]
 
 
 def _planes(raw: bytes) -> _Planes:
-    """Return the planes of a short piece, only every fourth bit of them in use."""
+    """Return a bit set for each character class of a short text, which uses every fourth bit only."""
     tables = _tables()
     codes, first = int(raw.translate(tables.codes), 16), tables.first
     return None, codes >> 3 & first, codes >> 2 & first, codes >> 1 & first, codes & first
 
 
 def _four_planes(raw: bytes) -> _Planes:
-    """The same of a long one, all of their bits in use."""
+    """Return a bit set for each character class of a long text, with all bits in use."""
     tables = _tables()
     low, high, even, odd = tables.low, tables.high, tables.even, tables.odd
     size = (len(raw) + 3) // 4
@@ -194,7 +194,7 @@ _SHORT_CHARS = 32
 
 @dataclass(frozen=True, slots=True)
 class TokenFeatures:
-    """The figures of one message or of many: additive, so that a history's size is a running sum."""
+    """Counts from which tokens are estimated, for one message or many; they add up, so a history is a running sum."""
 
     counts: Counts = NO_COUNTS
     # Thinking in readable form; only some routes send it back.
@@ -213,7 +213,7 @@ class TokenFeatures:
         )
 
     def __sub__(self, other: TokenFeatures) -> TokenFeatures:
-        """Return the features without those of a part."""
+        """Return the difference of the counts."""
         return TokenFeatures(
             counts=tuple(a - b for a, b in zip(self.counts, other.counts, strict=True)),
             reasoning=tuple(a - b for a, b in zip(self.reasoning, other.reasoning, strict=True)),
@@ -233,7 +233,7 @@ def add_counts(a: Counts, b: Counts) -> Counts:
 
 
 def count_text(text: str) -> Counts:
-    """Return the counts of a text of any length, in one pass over pieces of it."""
+    """Count the character classes of a text of any length, piece by piece."""
     if len(text) <= _SHORT_CHARS:
         return _count_short(text) if text else NO_COUNTS
     if len(text) <= _PIECE_CHARS:

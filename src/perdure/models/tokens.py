@@ -62,7 +62,10 @@ _MISTRAL = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Tokenizers that cut alike. All weights are at least 0, so that more text is never fewer tokens."""
+    """Weights that estimate the tokens of a tokenizer family.
+
+    None is negative, so that more text is never fewer tokens.
+    """
 
     name: str
     weights: tuple[float, ...]
@@ -79,7 +82,7 @@ class Family:
     def request_tokens(
         self, figures: TokenFeatures, *, image_tokens: float | None = None, sends_reasoning: bool = False
     ) -> float:
-        """Text, framing and images; thinking only where the route sends it back."""
+        """Return the tokens of text, framing and images, and of reasoning if the endpoint gets it back."""
         per_image = self.image_tokens if image_tokens is None else image_tokens
         tokens = self.text_tokens(figures.counts) + per_image * figures.images
         tokens += self.per_message * figures.messages + self.per_call * figures.calls
@@ -87,7 +90,7 @@ class Family:
 
 
 def family_of(model: str | None) -> Family:
-    """Return the family of a model by its name, whatever a route puts before it (`anthropic/claude-…`)."""
+    """Return the tokenizer family of a model by its name, with or without a prefix (`anthropic/claude-…`)."""
     return _BY_NAME[model.lower()] if model else _FAMILIES[_USUAL]
 
 
@@ -148,7 +151,7 @@ _MEMO_KEY = "perdure.models.text_stats"
 
 
 def figures_of(message: Message) -> TokenFeatures:
-    """Return what one message comes to; never raises, whatever odd values the message carries."""
+    """Count the token features of one message; never raises, whatever odd values the message carries."""
     counts, images = NO_COUNTS, 0
     if isinstance(message.content, str):
         counts = count_text(message.content)
@@ -164,12 +167,12 @@ def figures_of(message: Message) -> TokenFeatures:
 
 
 def entry_figures(entry: Entry) -> TokenFeatures:
-    """Return the figures of an entry's message, computed once for as long as the entry lives."""
+    """Return the token features of an entry's message, cached on the entry."""
     return entry.memo(_MEMO_KEY, figures_of)
 
 
 def sum_figures(many: Iterable[TokenFeatures]) -> TokenFeatures:
-    """Return one sum; column by column, which is far cheaper than adding pair by pair."""
+    """Add up token features column by column, which is far cheaper than adding pairs."""
     listed = list(many)
     if not listed:
         return NO_FIGURES
@@ -183,12 +186,12 @@ def sum_figures(many: Iterable[TokenFeatures]) -> TokenFeatures:
 
 
 def text_figures(text: str) -> TokenFeatures:
-    """Return a system prompt or another text that is sent as a message of its own."""
+    """Count the token features of a system prompt or another text sent as a message of its own."""
     return TokenFeatures(count_text(text), messages=1) if text else NO_FIGURES
 
 
 def tools_figures(tools: Sequence[Mapping[str, Any]] | None) -> TokenFeatures:
-    """Return the tools schema as the JSON it is sent as."""
+    """Count the token features of the tools schema, as the JSON text it is sent as."""
     return TokenFeatures(count_text(canonical_json(list(tools)))) if tools else NO_FIGURES
 
 
@@ -204,7 +207,7 @@ def _count_part(part: Part) -> tuple[Counts, int]:
 
 
 def _count_reasoning(message: Message) -> Counts:
-    """Thinking in clear, counted apart; details a provider wants back hold it too, beside their ciphers."""
+    """Count the readable reasoning of a message separately, also that inside `reasoning_details`."""
     if message.reasoning_details:
         return _sum_counts(_count_strings(detail) for detail in message.reasoning_details)
     if message.reasoning:
@@ -221,7 +224,7 @@ def _count_strings(raw: Any) -> Counts:
 
 
 def _readable(raw: Any) -> Iterator[str]:
-    """Every string in a JSON-like value that a model reads as text, found without recursion: depth is not bounded."""
+    """Yield every string of a JSON-like value that a model reads as text, without recursion: depth is not bounded."""
     waiting = [raw]
     while waiting:
         value = waiting.pop()
@@ -300,7 +303,10 @@ _REASONING_MIN_SHARE = 0.3
 
 
 class TokenCounter:
-    """The size of a conversation's next request. Appending costs what is new; a model switch costs a multiplication."""
+    """Tracks the size of a conversation's next request: the last reported prompt, and an estimate of what came since.
+
+    Appending costs only the new text; a model switch costs a multiplication.
+    """
 
     def __init__(
         self,
@@ -333,21 +339,24 @@ class TokenCounter:
 
     @property
     def last_prompt_tokens(self) -> int | None:
-        """The last real prompt size; None until a reply reported one since the start or the last compaction."""
+        """The prompt size that the provider reported last.
+
+        None if it has not since the start, a compaction or a switch.
+        """
         return self._real_tokens
 
     @property
     def appended_tokens(self) -> int:
-        """The estimated part of the estimate: what no provider has counted yet."""
+        """The part of `estimate` that no provider has counted yet."""
         return self.estimate - (self._real_tokens or 0)
 
     @property
     def fixed_tokens(self) -> int:
-        """System prompt and tools schema: what no compaction can make smaller."""
+        """Estimated tokens of system prompt and tools schema, which no compaction can shrink."""
         return round(self._tokens(self._fixed))
 
     def tokens_of(self, figures: TokenFeatures) -> int:
-        """Return what figures come to in a request, as the present model counts."""
+        """Return the calibrated tokens of some token features for the current model."""
         return round(self._tokens(figures))
 
     @property
@@ -355,7 +364,7 @@ class TokenCounter:
         return self._calibration
 
     def set_fixed(self, *, system: str | Sequence[str] = "", tools: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """The system prompt (one text, or blocks) and the tools schema that go with every request."""
+        """Set the system prompt (a text or blocks) and the tools schema that are sent with every request."""
         blocks = (system,) if isinstance(system, str) else tuple(system)
         self._fixed = sum_figures([*(text_figures(b) for b in blocks), tools_figures(tools)])
 
@@ -366,15 +375,18 @@ class TokenCounter:
         self.add(sum_figures(entry_figures(e) for e in entries))
 
     def add(self, figures: TokenFeatures) -> None:
-        """Anything else that joins the request, such as a sidecar of recalled passages."""
+        """Add anything that joins the request besides messages, such as recalled passages."""
         self._history = self._history + figures
 
     def begin_call(self) -> None:
-        """Marks what the request holds: a reply appended before its usage is read is then not taken for part of it."""
+        """Remember the size of the request being sent, so that `observe` compares the reported usage with it.
+
+        A reply appended before its usage is known must not count as part of that request.
+        """
         self._sent = self._request
 
     def observe(self, usage: CanonicalUsage) -> None:
-        """Set the counter from reported usage; without a reported prompt the estimate is kept."""
+        """Adopt the prompt size a provider reported and calibrate by it; without one, the estimate stays."""
         sent, self._sent = self._sent or self._request, None
         if not usage.reported or usage.prompt_tokens <= 0:
             return
@@ -383,14 +395,14 @@ class TokenCounter:
         self._measured, self._real_tokens = sent, usage.prompt_tokens
 
     def rebase(self, entries: Iterable[Entry]) -> None:
-        """A compaction gave the history a new view: its size is estimated again, what was learned is kept."""
+        """Start over with a new history, after a compaction; the calibration is kept."""
         self._history = sum_figures(entry_figures(e) for e in entries)
         self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
 
     def switch_model(
         self, model: str | None, *, sends_reasoning: bool | None = None, calibration: Calibration | None = None
     ) -> None:
-        """Another model counts otherwise: what the old one taught is forgotten. Costs arithmetic only."""
+        """Count for another model from now on: reported sizes and the old calibration no longer apply."""
         self._family = family_of(model)
         self._calibration = calibration or Calibration()
         self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
@@ -406,7 +418,7 @@ class TokenCounter:
         return self._calibration.ratio * self._text_tokens(figures) + self._per_image * figures.images
 
     def _text_tokens(self, figures: TokenFeatures) -> float:
-        """Return everything but images, uncalibrated."""
+        """Return the uncalibrated tokens of everything but images."""
         counts_reasoning = self._sends_reasoning and self._is_reasoning_billed
         return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=counts_reasoning)
 
@@ -416,7 +428,7 @@ class TokenCounter:
         return self._family.image_tokens if learned is None else learned
 
     def _learn_reasoning(self, sent: TokenFeatures, real_tokens: int) -> None:
-        """Whether the service counts the thinking it is sent, from a prompt that much of it was added to."""
+        """Find out whether the service counts the reasoning it is sent, from a prompt that added much of it."""
         if not self._sends_reasoning:
             return
         added = sent - self._measured
@@ -439,7 +451,7 @@ class TokenCounter:
         self._calibration = Calibration(ratio, image_tokens)
 
     def _learn_image(self, sent: TokenFeatures, real_tokens: int) -> float | None:
-        """Return the cost of an image, from a call that added images to a prompt whose size was known."""
+        """Return the tokens of an image, from a call that added images to a prompt of known size."""
         old = self._calibration.image_tokens
         added = sent - self._measured
         if self._real_tokens is None or added.images <= 0:
@@ -456,17 +468,20 @@ def _clamp(value: float, bounds: tuple[float, float]) -> float:
 
 
 def estimate_text(text: str, model: str | None = None) -> int:
-    """Return the tokens of one text."""
+    """Estimate the tokens of one text for a model, without message framing."""
     return _whole(family_of(model).text_tokens(count_text(text)))
 
 
 def estimate_message(message: Message, model: str | None = None) -> int:
-    """Return the tokens of one message, its calls, images and framing included."""
+    """Estimate the tokens of one message, its tool calls, images and framing included."""
     return estimate_figures(figures_of(message), model)
 
 
 def estimate_figures(figures: TokenFeatures, model: str | None = None, *, sends_reasoning: bool = False) -> int:
-    """Convert features to tokens: arithmetic only, so that a model switch re-estimates a history at once."""
+    """Convert token features to tokens for a model.
+
+    Arithmetic only, so a model switch re-estimates a history at once.
+    """
     return _whole(family_of(model).request_tokens(figures, sends_reasoning=sends_reasoning))
 
 
@@ -477,7 +492,7 @@ def estimate_tokens(
     tools: Sequence[Mapping[str, Any]] | None = None,
     model: str | None = None,
 ) -> int:
-    """Return the size of a whole request: history, system prompt and tools schema. Raises InvalidMessage."""
+    """Estimate the tokens of a whole request: history, system prompt and tools schema. Raises InvalidMessage."""
     if isinstance(messages, str | bytes | Mapping):
         raise InvalidMessage('estimate_tokens takes a list of messages, like [{"role": "user", "content": "…"}]')
     history = sum_figures(figures_of(Message.from_dict(m)) for m in messages)

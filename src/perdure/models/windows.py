@@ -37,7 +37,7 @@ _OUTPUT = range(16, 10_000_001)
 
 @dataclass(frozen=True, slots=True)
 class ModelKey:
-    """Key of a context window: the same model may have another one at another provider."""
+    """Identifies a model at a provider and address; another address may have another window."""
 
     provider: str
     model: str
@@ -58,7 +58,7 @@ class ModelKey:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window and where it came from."""
+    """A context window in tokens, and the source of the figure."""
 
     tokens: int
     source: WindowSource
@@ -68,24 +68,24 @@ Probe = Callable[[ModelKey], Awaitable[int | None]]
 
 
 class LearnedLimits:
-    """The limits providers stated, behind any key-value store that survives a restart."""
+    """Limits that providers stated in errors, by model and address, persisted in a key-value store."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
 
     def get(self, route: ModelKey) -> int | None:
-        """Return the stated limit; None where there is none, or where what is stored is no plausible window."""
+        """Return the window that the provider stated; None if it stated none, or if the stored value is implausible."""
         return plausible_window(self._state.get(route.key))
 
     def learn(self, route: ModelKey, tokens: int) -> bool:
-        """Store a stated limit; return False for a figure that cannot be a window."""
+        """Store a window that the provider stated; return False for a number that cannot be one."""
         if plausible_window(tokens) is None:
             return False
         self._state.set(route.key, tokens)
         return True
 
     def output_cap(self, route: ModelKey) -> int | None:
-        """Return the most output tokens that were accepted after a larger allowance was refused."""
+        """Return the most output tokens the endpoint accepted after refusing more; None if it never did."""
         return _within(_OUTPUT, self._state.get(route.output_key))
 
     def learn_output_cap(self, route: ModelKey, tokens: int) -> bool:
@@ -102,7 +102,7 @@ class LearnedLimits:
 
 
 class Windows:
-    """Resolve a model's window: configured, learned, from the catalogue, from the endpoint, default. Lazy."""
+    """Resolves the context window of a model: configured, learned, from the catalogue, the endpoint, or a default."""
 
     def __init__(self, catalog: Catalog, learned: LearnedLimits, *, configured: int | None = None) -> None:
         self._catalog = catalog
@@ -120,7 +120,7 @@ class Windows:
         return Window(listed, "catalogue") if _sane(listed) is not None and listed else None
 
     async def resolve(self, route: ModelKey, probe: Probe | None = None) -> Window:
-        """Return the window; `probe` asks the provider's own endpoint and is called only where nothing else knows."""
+        """Return the window; `probe` queries the endpoint and is called only if no other source has it."""
         if (resolved := self.known_window(route)) is not None:
             return resolved
         if probe is not None and (probed := _sane(await probe(route))) is not None:
@@ -134,7 +134,7 @@ def step_down(window: int) -> int:
 
 
 def plausible_window(tokens: object) -> int | None:
-    """Return a window read from an error, now or earlier; None for a figure that can only count something else."""
+    """Return a number from an error message as a window; None if it must count something else, such as seconds."""
     return _within(_STATED, tokens)
 
 
@@ -163,7 +163,7 @@ _LEAST_SHORT_TOKENS = 160
 
 @dataclass(frozen=True, slots=True)
 class WindowBudgets:
-    """Every figure that follows from one window; a change of window makes a new one."""
+    """Token budgets derived from one window: threshold, kept head and tail, summary, handoff, room for the reply."""
 
     window: int
     # Where compaction fires: a prompt of exactly this size does.
@@ -186,19 +186,19 @@ class WindowBudgets:
 
     @property
     def largest_prompt_tokens(self) -> int:
-        """The largest prompt to send: it leaves the output allowance, or a small share where none is set."""
+        """The largest prompt to send; it leaves the output allowance, or a small share of the window if none is set."""
         if self.room_tokens < self.window:
             return self.room_tokens
         return self.window - self.window // _LEAST_ANSWER_SHARE
 
     @property
     def least_handoff_tokens(self) -> int:
-        """Return the size of the shortest handoff, however little room there is."""
+        """The size that even the shortest handoff may have, however little room there is."""
         return _LEAST_SHORT_TOKENS if self.handoff_cap_tokens is not None else _FRAME_TOKENS
 
     @property
     def handoff_tokens(self) -> int:
-        """Return the maximum size of a handoff: its cap, or else its parts and their frame."""
+        """The maximum size of a handoff: its cap on small windows, else the sum of its parts."""
         if self.handoff_cap_tokens is None:
             return self.summary_cap_tokens + self.record_tokens + _FRAME_TOKENS
         return max(self.handoff_cap_tokens, _LEAST_SHORT_TOKENS)
@@ -206,9 +206,9 @@ class WindowBudgets:
 
 @dataclass(frozen=True, slots=True)
 class ContextWindow:
-    """The window of one model on one route, and every figure that follows from it.
+    """The resolved window of one model at one endpoint, with the budgets derived from it.
 
-    A session has one at a time; a change of the model, or of what is known about its window, replaces it as a whole.
+    A session has one at a time; it is replaced as a whole when the model or the known window changes.
     """
 
     model: str
@@ -225,12 +225,12 @@ class ContextWindow:
 
     @property
     def threshold_tokens(self) -> int:
-        """Return the prompt size at which compaction starts."""
+        """The prompt size at which compaction starts."""
         return self.budgets.threshold_tokens
 
     @property
     def room_tokens(self) -> int:
-        """The prompt's share: the window without the output allowance."""
+        """The room for the prompt: the window minus the output allowance."""
         return self.budgets.room_tokens
 
 
@@ -242,7 +242,7 @@ def window_budgets(
     model: str = "",
     max_tokens: int | None = None,
 ) -> WindowBudgets:
-    """Return the budgets of a window of the *main* model; raises ValueError for a window that holds nothing."""
+    """Derive the budgets of the main model's window by the settings. Raises ValueError for a window below 1."""
     if window < 1:
         raise ValueError(f"a window must be at least 1 token, not {window}")
     s = settings or _default_settings()
@@ -273,7 +273,10 @@ def _default_settings() -> CompressionSettings:
 
 
 def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -> float:
-    """Return the threshold on a route: raised, never lowered, on the one whose window is smaller than elsewhere."""
+    """Return the threshold as a share of the window.
+
+    Raised for one model at one provider with a smaller window there.
+    """
     is_the_route = (provider.strip().lower(), model.strip().lower()) == _RAISED_ROUTE
     if settings.codex_gpt55_autoraise and is_the_route:
         return max(settings.threshold, settings.codex_gpt55_threshold)
@@ -281,7 +284,7 @@ def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -
 
 
 def _room(window: int, max_tokens: int | None) -> int:
-    """Return what the output allowance leaves; one as large as the window leaves nothing, so it cannot be meant."""
+    """Return the window minus the output allowance; an allowance as large as the window is ignored."""
     if not max_tokens or max_tokens < 0 or max_tokens >= window:
         return window
     return window - max_tokens

@@ -161,7 +161,9 @@ class ConversationAgent:
         return await self._runner.arun(self._compress(focus_topic))
 
     def switch_model(self, route: RouteToModel) -> None:
-        """Switch to another model; the gate makes the history fit before the next call.
+        """Switch to another model for the calls that follow.
+
+        The history is made to fit its window before the next call.
 
         The first choice of a model is no switch: it is not announced.
         """
@@ -190,7 +192,10 @@ class ConversationAgent:
 
     @property
     def gauge(self) -> ContextUsage:
-        """Context usage, from the same counter as the gate; with `has_open_model`, as the last call left it."""
+        """The current context usage, by the token counter that also triggers compaction.
+
+        While the model is still open (`has_open_model`), the usage of the last call.
+        """
         usage = self._first_reading or ContextUsage(self.endpoint.model)
         if self._conversation is not None:
             usage = self._conversation.live.usage

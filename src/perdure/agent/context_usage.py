@@ -61,7 +61,7 @@ class Composition:
         self._parts["tools"] = estimate_text(canonical_json(list(tools))) if tools else 0
 
     def as_dict(self, total: int | None = None) -> dict[str, int]:
-        """Return the parts; with `total`, scaled so that they sum to the counter's total."""
+        """Return the tokens of each part; with `total`, scaled so that they add up to it."""
         return dict(self._parts) if total is None else _scaled(self._parts, total)
 
     def _add(self, entry: Entry, *, is_head: bool, sign: int = 1) -> None:

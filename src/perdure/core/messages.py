@@ -259,7 +259,7 @@ class Message:
 
     @property
     def pasted(self) -> tuple[tuple[int, int], ...]:
-        """The spans (start, end) of the first text part that were pasted rather than typed, if the client reported them."""
+        """The spans (start, end) of the first text part that were pasted, not typed, if the client reported them."""
         spans = self.extra.get(PASTED)
         if not isinstance(spans, (list, tuple)):
             return ()

@@ -80,6 +80,12 @@ class Expectation:
         number = _NUMBER_SHARE if self.is_number and _NUMBER.search(text) else 0.0
         return own + number + (_REASON_SHARE if self.is_reason and _REASON.search(text) else 0.0)
 
+    def fits(self, passage: str) -> bool:
+        """Whether a passage has the number or gives the reason that is asked for."""
+        return (self.is_number and _NUMBER.search(passage) is not None) or (
+            self.is_reason and _REASON.search(passage) is not None
+        )
+
 
 def _own_text(match: TextMatch) -> str:
     """Return the text of a message without calls: those it makes, or the one it was ranked with."""

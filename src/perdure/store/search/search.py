@@ -187,7 +187,8 @@ class _Search:
             for n in range(len(self._query.terms))
         ]
         ranker = self._ranker = Ranker(self._query, weights)
-        self._snippets = Snippets(self._query.terms, ranker.weights)
+        expected = expected_answer(self._query.text)
+        self._snippets = Snippets(self._query.terms, ranker.weights, expected.fits if self._query.has_meaning else None)
         matches = list(self._messages(tx, searches[0], ranker, scope))
         if len(searches) > 1:
             matches += self._indexed_outputs(tx, searches[1], ranker, scope)
@@ -197,6 +198,7 @@ class _Search:
             return sort_matches(with_conversations(matches, ranker))
         near = self._vectors.nearest(tx, self._query.text, limit=_NEAREST)
         if near is not None:
+            self._snippets.similarity = near.of_passages
             matches += self._by_meaning(tx, near, ranker, scope, matched_ids=message_ids(matches))
         working = working_sessions(matches)
         around_best = turn_neighbours(tx, matches, working)
@@ -208,7 +210,7 @@ class _Search:
         if near is not None:
             matches = with_similar_words(matches, ranker, near.model)
         ranked = with_similarity(with_turns(with_conversations(matches, ranker), around_best.openers), near)
-        ranked = with_answers(ranked, expected_answer(self._query.text), working)
+        ranked = with_answers(ranked, expected, working)
         if self._query.dates:
             ranked = with_dates(ranked, self._query.dates)
         return sort_matches(with_newest(ranked, best, newest[0][1]) if newest else ranked)

@@ -1,10 +1,11 @@
-"""Snippets: the part of a text that answers a query, with the matches in it."""
+"""Snippets: the part of a text that answers a query, in whole sentences or lines where they fit, with its matches."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import nlargest
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,8 +13,22 @@ from perdure.store.search.query import Term
 from perdure.store.search.tokenizer import strip_accents
 
 _SNIPPET_CHARS = 240
-# Longest run before the first match of a snippet.
+# A sentence may make a snippet longer up to here; a shorter one is continued within a sentence.
+_LONGEST_CHARS = 320
+_SHORT_CHARS = 120
+# Longest run before the first match of a snippet that begins within a sentence.
 _LEAD_CHARS = 70
+# What it counts, as a share of the matches, that a passage has what is asked for, and that it asks something itself.
+_FITS_SHARE = 0.3
+_ASKS_SHARE = -0.3
+# So many of the best passages are compared, and so much of a text without a match.
+_COMPARED = 12
+_COMPARED_CHARS = 4_000
+# The end of a line, or of a sentence: a mark with a space behind it, and no small letter there.
+_BREAK = re.compile(r"\s*\n\s*|(?<=[.!?…])(?<!\b\w\.)[\"'”’»)\]*_`]*\s+(?=[^\sa-z])|(?<=[。！？])(?![。！？…」』）])")
+_SPACE = re.compile(r"\s+")
+# Lines that say nothing: rules of tables and headings, fences.
+_BLANK_LINE = re.compile(r"[\s|:=~*_#`+-]*")
 _MAX_MATCHES = 4_000
 # What is read on either side of a snippet, so that a secret which begins or ends there is recognized.
 _AROUND_CHARS = 4_000
@@ -29,10 +44,18 @@ class _Place(NamedTuple):
 
 
 class Snippets:
-    """Builds the snippets of one query; `weights` has one entry per term."""
+    """Builds the snippets of one query; `weights` has one entry per term.
 
-    def __init__(self, terms: Sequence[Term], weights: Sequence[float]) -> None:
+    `fits` returns whether a passage has what the query asks for, such as a number.
+    """
+
+    def __init__(
+        self, terms: Sequence[Term], weights: Sequence[float], fits: Callable[[str], bool] | None = None
+    ) -> None:
         self._weights = tuple(weights)
+        self._fits = fits
+        # Returns how near each of some passages is in meaning, for texts without a word of the query.
+        self.similarity: Callable[[Sequence[str]], Sequence[float]] | None = None
         self._numbers = {f: n for n, t in reversed(list(enumerate(terms))) for f in t.forms}
         self._literal = [n for n, t in enumerate(terms) if not t.forms]
         self._pattern = _pattern(terms)
@@ -48,11 +71,12 @@ class Snippets:
             # A word may also be part of a name: `user` in getUserName.
             preferred = [m for m in matches if m.is_word] or matches
             if preferred:
-                first, last = self._best(preferred)
-                line = _line(source, first, last)
+                first, last = self._best(source, preferred)
+                line = _line(source, *_bounds(source, first, last))
                 marks = self._matches(line)
                 return line, tuple((m.start, m.end) for m in [m for m in marks if m.is_word] or marks), first
-        return _line(text, 0, 0), (), 0
+        first, last = self._best_unmatched(text)
+        return _line(text, *_bounds(text, first, last)), (), first
 
     def _matches(self, text: str) -> list[_Place]:
         folded = text.lower()
@@ -71,9 +95,21 @@ class Snippets:
                 matches.append(_Place(start, end, number, is_word))
         return matches
 
-    def _best(self, matches: Sequence[_Place]) -> tuple[int, int]:
-        """Return the start and end of the matches that fit a snippet and weigh most together."""
-        best, span, first, current = -1.0, (0, 0), 0, 0.0
+    def _best(self, source: str, matches: Sequence[_Place]) -> tuple[int, int]:
+        """Return the start and end of the matches that fit a snippet and answer best together."""
+        heaviest = nlargest(_COMPARED, self._spans(matches), key=lambda span: (round(span[0], 6), -span[1]))
+
+        def worth(span: tuple[float, int, int]) -> tuple[float, int]:
+            weight, first, last = span
+            fits = self._fits is not None and self._fits(source[slice(*_bounds(source, first, last))])
+            return round(weight * (1 + _share(source, last, fits=fits)), 6), -first
+
+        _, first, last = max(heaviest, key=worth)
+        return first, last
+
+    def _spans(self, matches: Sequence[_Place]) -> Iterator[tuple[float, int, int]]:
+        """Yield the weight, start and end of the matches that fit a snippet, for each match that ends one."""
+        first, current = 0, 0.0
         inside: Counter[int] = Counter()
         for start, end, number, _ in matches:
             if not inside[number]:
@@ -85,9 +121,29 @@ class Snippets:
                 if not inside[dropped]:
                     current -= self._weights[dropped]
                 first += 1
-            if current > best + 1e-9:
-                best, span = current, (matches[first].start, end)
-        return span
+            yield current, matches[first].start, end
+
+    def _best_unmatched(self, text: str) -> tuple[int, int]:
+        """Return the start and end of the sentence that is nearest in meaning or has what is asked for, else (0, 0)."""
+        sentences = [(a, b) for a, b in _sentences(text[:_COMPARED_CHARS]) if not _BLANK_LINE.fullmatch(text, a, b)]
+        if not sentences or (self._fits is None and self.similarity is None):
+            return 0, 0
+        passages = [text[a:b] for a, b in sentences]
+        nearness = self.similarity(passages) if self.similarity is not None else [0.0] * len(passages)
+        fits = [self._fits is not None and self._fits(p) for p in passages]
+        worth = [
+            round(near + _share(text, start, fits=has), 6)
+            for near, has, (start, _) in zip(nearness, fits, sentences, strict=True)
+        ]
+        start, _ = sentences[max(range(len(worth)), key=lambda n: (worth[n], -n))]
+        return start, start
+
+
+def _share(source: str, place: int, *, fits: bool) -> float:
+    """Return what counts besides the matches for a passage whose last match ends at a place."""
+    end = _BREAK.search(source, place, place + _LONGEST_CHARS)
+    asks = source.startswith(("?", "？"), max(0, (end.start() if end else len(source)) - 1))
+    return _FITS_SHARE * fits + _ASKS_SHARE * asks
 
 
 def highlight(line: str, matches: Sequence[tuple[int, int]]) -> str:
@@ -97,13 +153,62 @@ def highlight(line: str, matches: Sequence[tuple[int, int]]) -> str:
     return line
 
 
-def _line(source: str, first: int, last: int) -> str:
-    """Return one line of a text around [first, last), which is centred as far as the lead allows."""
-    lead = min(_LEAD_CHARS, max(0, _SNIPPET_CHARS - (last - first)) // 2)
-    start = max(0, first - lead)
-    end = min(len(source), start + _SNIPPET_CHARS)
-    start = max(0, min(start, end - _SNIPPET_CHARS))
-    line = " ".join(_redacted(source, start, end).split())
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the [start, end) of each sentence or line."""
+    start = 0
+    for match in _BREAK.finditer(text):
+        if match.start() > start:
+            yield start, match.start()
+        start = match.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def _bounds(source: str, first: int, last: int) -> tuple[int, int]:
+    """Return the [start, end) of the sentences that have [first, last), and as many around them as fit a snippet.
+
+    A sentence that is too long is cut between words.
+    """
+    lowest, highest = max(0, last - _LONGEST_CHARS), min(len(source), last + _LONGEST_CHARS)
+    starts = [] if lowest else [0]
+    starts += [m.end() for m in _BREAK.finditer(source, lowest, first) if m.end() <= first]
+    ends = [m.start() for m in _BREAK.finditer(source, last, highest) if m.end() > last]
+    ends += [len(source)] if highest == len(source) else []
+    start = starts.pop() if starts else _cut(source, max(lowest, first - _LEAD_CHARS), first, is_start=True)
+    if not ends or ends[0] - start > _LONGEST_CHARS:
+        if last - start > _SNIPPET_CHARS or (ends and ends[0] - start > _LONGEST_CHARS and first - start > _LEAD_CHARS):
+            start = _cut(source, first - _lead(first, last), first, is_start=True)
+        return start, _cut(source, last, max(last, min(len(source), start + _SNIPPET_CHARS)), is_start=False)
+    end = max([e for e in ends if e - start <= _SNIPPET_CHARS], default=ends[0])
+    start = min([s for s in starts if end - s <= _SNIPPET_CHARS], default=start)
+    if end < len(source) and (end - start < _SHORT_CHARS or source[end - 1] in ":："):
+        # What a lead-in or a heading announces is shown, in part if it is long.
+        whole = next((e for e in ends if end < e <= start + _LONGEST_CHARS), None)
+        end = whole or _cut(source, end, max(end, min(len(source), start + _SNIPPET_CHARS)), is_start=False)
+    return start, end
+
+
+def _lead(first: int, last: int) -> int:
+    return min(_LEAD_CHARS, max(0, _SNIPPET_CHARS - (last - first)) // 2, first)
+
+
+def _cut(source: str, low: int, high: int, *, is_start: bool) -> int:
+    """Return a place between two words in [low, high], the first if a snippet starts there, else the last."""
+    if is_start:
+        if low <= 0 or source[low - 1].isspace():
+            return max(0, low)
+        space = _SPACE.search(source, low, high)
+        return space.end() if space else low
+    if high >= len(source) or source[high].isspace():
+        return high
+    place = max(source.rfind(" ", low, high), source.rfind("\n", low, high))
+    return place if place > low else high
+
+
+def _line(source: str, start: int, end: int) -> str:
+    """Return a part of a text in one line, without what says nothing."""
+    part = _redacted(source, start, end)
+    line = " ".join(" ".join(line.split()) for line in part.splitlines() if not _BLANK_LINE.fullmatch(line))
     return ("…" if start else "") + line + ("…" if end < len(source) else "")
 
 

@@ -215,6 +215,10 @@ class Similarities:
         span = max(1e-6, top - self._middle)
         return {i: max(0.0, (self._cosines[i] - self._middle) / span) for i in ids if i in self._cosines}
 
+    def of_passages(self, passages: Sequence[str]) -> list[float]:
+        """Return the cosine of each passage with the query."""
+        return [round(float(c), 3) for c in self._comparison.cosines(self.model.embed(passages))]
+
 
 class _Cache:
     """The newest vectors in memory; read again when some were removed."""

@@ -7,9 +7,12 @@ from unittest.mock import patch
 
 import pytest
 
+from perdure.context.facts import FACTS_KEY, EntryFacts
 from perdure.context.history import CompactionHistory
 from perdure.context.record import calls
-from perdure.context.record.record import call_lines, prepare
+from perdure.context.record.entries import is_redacted
+from perdure.context.record.record import _NEWEST_ENTRIES, call_lines, prepare
+from perdure.context.record.value_index import ValueUse
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 
 
@@ -47,3 +50,57 @@ def test_equal_words_of_a_plain_list_share_what_is_computed_of_them() -> None:
     entries[0].memo("words", lambda m: m.text)
     assert [e.memoized("words") for e in entries] == [said["content"], None, said["content"], None]
     assert [e.seq for e in entries] == [-4, -3, -2, -1]
+
+
+# A token of the form that the issuer gives it, made up.
+_TOKEN = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+def _old_edits(count: int, new: str = "LIMIT = 5", folder: str = "src") -> list[Entry]:
+    """The edits of a long history, the first of them with another text."""
+    arguments = {"file_path": f"{folder}/part.py", "old_string": "LIMIT = 3", "new_string": new}
+    call = ToolCall("c0", "edit", json.dumps(arguments))
+    first = Message("assistant", "", tool_calls=(call,), kind="assistant")
+    entries = [Entry(0, first), Entry(1, tool_result("c0", "The file was updated.", "edit"))]
+    return entries + [entry for n in range(1, count) for entry in _edit(2 * n)]
+
+
+def test_an_old_edit_is_redacted_when_its_text_is_first_read() -> None:
+    entries = _old_edits(_NEWEST_ENTRIES, new=f"TOKEN = '{_TOKEN}'")
+    lines = call_lines(entries)
+    assert not is_redacted(entries[0])
+    assert is_redacted(entries[-2])
+    line = lines[0, "c0"]
+    assert (line.target, line.facts.changed_files) == ("src/part.py", ("src/part.py",))
+    assert "TOKEN" in line.detail
+    assert _TOKEN not in line.detail
+    assert _TOKEN not in line.line
+    assert is_redacted(entries[0])
+
+
+def test_a_secret_in_the_path_of_an_old_edit_is_redacted() -> None:
+    line = call_lines(_old_edits(_NEWEST_ENTRIES, folder=_TOKEN))[0, "c0"]
+    assert line.target.endswith("/part.py")
+    assert _TOKEN not in line.target + line.facts.changed_files[0] + line.detail
+
+
+def test_a_secret_in_the_output_of_an_old_command_is_redacted() -> None:
+    call = ToolCall("c0", "bash", json.dumps({"command": "make deploy"}))
+    entries = [
+        Entry(0, Message("assistant", "", tool_calls=(call,), kind="assistant")),
+        Entry(1, tool_result("c0", f"deployed with {_TOKEN}\nexit code 1: deploy failed", "bash")),
+        *_old_edits(_NEWEST_ENTRIES)[2:],
+    ]
+    line = call_lines(entries)[0, "c0"]
+    assert "deploy" in line.line
+    assert _TOKEN not in line.line + line.detail + line.facts.error
+
+
+def test_only_the_facts_that_count_are_extracted() -> None:
+    listing = "\n".join(f"src/module_{n}/file_{n}.py" for n in range(200))
+    entries = [Entry(n, tool_result(f"c{n}", f"{listing}\nsrc/seen_{n}.py", "ls")) for n in range(2_000)]
+    use = ValueUse.read(list(map(EntryFacts, entries)))
+    assert "src/seen_1999.py" in use.weights.chance
+    assert entries[-1].memoized(FACTS_KEY) is not None
+    assert entries[0].memoized(FACTS_KEY) is None
+    assert sum(e.memoized(FACTS_KEY) is not None for e in entries) < 100

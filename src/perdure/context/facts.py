@@ -256,6 +256,49 @@ def facts_in(entry: Entry) -> MessageFacts:
     return facts or entry.memo(FACTS_KEY, lambda _: _facts_of(redacted(entry)))
 
 
+class EntryFacts:
+    """The facts of an entry, extracted when they are first read: of a long history few of them count."""
+
+    __slots__ = ("_entry", "role")
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        message = entry.message
+        self.role: str = message.kind if message.kind in ("handoff", "note") else message.role
+
+    @property
+    def message(self) -> Message:
+        return redacted(self._entry)
+
+    @property
+    def mentioned(self) -> frozenset[str]:
+        return facts_in(self._entry).mentioned
+
+    @property
+    def used(self) -> frozenset[str]:
+        return facts_in(self._entry).used if self._entry.message.tool_calls else frozenset()
+
+    @property
+    def brief(self) -> frozenset[str]:
+        return facts_in(self._entry).brief
+
+    @property
+    def whole(self) -> frozenset[str]:
+        return facts_in(self._entry).whole
+
+    @property
+    def calls(self) -> tuple[CallTarget, ...]:
+        if not self._entry.message.tool_calls:
+            return ()
+        facts: MessageFacts | None = self._entry.memoized(FACTS_KEY)
+        return _call_targets(redacted(self._entry)) if facts is None else facts.calls
+
+
+def _call_targets(message: Message) -> tuple[CallTarget, ...]:
+    made = (c.dispatched for c in message.tool_calls)
+    return tuple(CallTarget(c.id, c.name, identifying_value(argument_values(c.arguments))) for c in made)
+
+
 def read_facts(entries: Iterable[Entry]) -> None:
     """Extract and cache the facts of many entries, redacted in batches."""
     unread = [e for e in entries if e.memoized(FACTS_KEY) is None]
@@ -405,13 +448,15 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     most = _MOST_OCCURRENCES if len(entries) <= _MANY_MESSAGES else _MOST_OCCURRENCES // 4
     for position in range(len(entries) - 1, max(-1, len(entries) - 1 - FURTHEST_BACK), -1):
         entry = entries[position]
-        if mentioned := entry.mentioned:
-            role = entry.role
+        source = by_role.get(entry.role, results)
+        # Facts are read only where they still count.
+        if (source.spent < most or source is user) and (mentioned := entry.mentioned):
             # A user message with hundreds of facts is mostly pasted text.
-            source = results if role == "user" and len(mentioned) >= _PASTED else by_role.get(role, results)
+            if source is user and len(mentioned) >= _PASTED:
+                source = results
             if source.spent < most:
                 everywhere.append(source.add(position, mentioned))
-        if used := entry.used:
+        if (calls.spent < most or brief.spent < most or whole.spent < most) and (used := entry.used):
             for source, facts in ((whole, entry.whole), (brief, entry.brief), (calls, used)):
                 if facts and source.spent < most:
                     everywhere.append(source.add(position, facts))

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from perdure import prompts
 from perdure.context.engine import EngineServices, Steps
-from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, MessageFacts, facts_in, read_facts, scan
+from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, EntryFacts, MessageFacts, facts_in, scan
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
@@ -350,9 +350,7 @@ class HandoffWriter:
 
         @cache
         def ranked() -> tuple[ValueUse, frozenset[str]]:
-            reached = _in_reach(sources)
-            read_facts(reached)
-            return ValueUse.read(list(map(facts_in, reached))), _facts_in_sight(self._head(job), job)
+            return ValueUse.read(list(map(EntryFacts, _in_reach(sources)))), _facts_in_sight(self._head(job), job)
 
         @lru_cache(maxsize=1)  # drawn again in less room beside the same text
         def values_beside(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from perdure.context.facts import facts_in
 from perdure.context.record.call_extent import find_notes
 from perdure.context.record.call_output import read_output
+from perdure.context.record.entries import redact_entries
 from perdure.context.text import PatternMatcher
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
 
@@ -289,6 +290,7 @@ def prepare(entry: Entry) -> None:
 
 def transcribe(entries: Sequence[Entry], *, prune_chars: int = PRUNE_CHARS) -> Transcript:
     """Render the entries as text blocks, without handoffs; of identical long results only the last is kept."""
+    redact_entries(entries)
     key = ("block", prune_chars)
     blocks: list[str] = []
     sizes: list[int] = []

@@ -76,6 +76,12 @@ def is_redacted(entry: Entry) -> bool:
     return entry.memoized(_KEY) is not None
 
 
+def is_changed(entry: Entry) -> bool:
+    """Whether secrets were redacted in an entry."""
+    message: Message | None = entry.memoized(_KEY)
+    return message is not None and message is not entry.message
+
+
 def redact_entries(entries: Iterable[Entry]) -> None:
     """Redact and cache many entries in batches: secrets are rare, so that most batches are clean."""
     # Equal texts, such as short results, are scanned once.

@@ -34,7 +34,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 # Characters of the log after which text counts about 70% of the newest.
 _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
-_FINE_ENTRIES = 1_500
+FINE_ENTRIES = 1_500
 _OLD_CALL_WORTH = 0.75
 # What an earlier record has at a lower resolution already.
 _EARLIER_FACTOR = 0.5
@@ -124,7 +124,7 @@ class Outline:
         dialogue: Dialogue | None = None,
     ) -> Outline:
         """Read the statements and calls of entries; `earlier` is a record whose lines come before them."""
-        fine_from = len(entries) - _FINE_ENTRIES
+        fine_from = len(entries) - FINE_ENTRIES
         statements = [
             e.memoized("statement") or (NOTHING_STATED if at < fine_from and _is_faint(e.message) else statement_of(e))
             for at, e in enumerate(entries)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property, partial
+from itertools import islice
 
 from perdure.context.record.call_text import common_root
 from perdure.context.record.calls import describe_call, is_only_counted
 from perdure.context.record.dialogue import Dialogue, dialogue_share
 from perdure.context.record.drawing import Drawing
-from perdure.context.record.entries import is_redacted, redact_entries, redacted
+from perdure.context.record.entries import is_changed, is_redacted, redact_entries, redacted
 from perdure.context.record.messages import statement_of
-from perdure.context.record.outline import CallLines, Outline
+from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline
 from perdure.context.record.pages import (
     QuotedDocument,
     find_documents,
@@ -22,13 +23,20 @@ from perdure.context.record.pages import (
     written_reports,
 )
 from perdure.context.record.requests import prepare_reading
-from perdure.context.record.task import CallLine
+from perdure.context.record.task import CallLine, PendingCallLine
 from perdure.context.summary_check import words_of_passages
 from perdure.context.text import size_of
 from perdure.core.messages import Entry, ToolCall, ToolState
+from perdure.redaction import are_clean
 
 # Memo key of the words of the passages of a message, with which a summary is compared.
 PASSAGES_KEY = "passage words"
+# Memo key of the lines of an entry's calls, with the number of entries they depend on.
+_KEY = "call_lines"
+# Lines by the call and its result.
+_Described = dict[tuple[str, str, str | None, ToolState | None], CallLine]
+# The newest entries, whose texts are read: those that the record shows in detail, and what comes after them.
+_NEWEST_ENTRIES = FINE_ENTRIES + 500
 # A record that fills less than this share of its budget also quotes the documents that were read.
 _FULL_SHARE = 0.8
 # The share of pages in the record of a research session, at least.
@@ -44,29 +52,38 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
 
     Entries are redacted before they are told; results that are merely counted are left as they are.
     """
-    if not all(map(is_redacted, entries)):
-        redact_entries(_entries_to_redact(entries))
-    lines: dict[tuple[int, str], CallLine] = {}
+    newest = max(0, len(entries) - _NEWEST_ENTRIES)
     # The same call with the same result is described once.
-    described: dict[tuple[str, str, str | None, ToolState | None], CallLine] = {}
-    end = len(entries)
+    described: _Described = {}
+    old = _OldCalls.read(entries[:newest], described)
+    if old.to_redact or not all(map(is_redacted, islice(entries, newest, None))):
+        # Together, for equal texts are scanned once.
+        redact_entries([*old.to_redact, *_entries_to_redact(entries[newest:])])
+    old.cache_lines(described)
+    lines: dict[tuple[int, str], CallLine] = {}
     for at, entry in enumerate(entries):
         calls = entry.message.tool_calls
         if not calls:
             continue
-        behind = at + 1
-        while behind < end and entries[behind].message.role == "tool":
-            behind += 1
-        cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized("call_lines")
+        cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized(_KEY)
+        behind = _end_of_results(entries, at)
         if cached is None or cached[0] != behind - at:
             # A call may be described before its result arrives.
             cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], described))
-            entry.set_memo("call_lines", cached)
+            entry.set_memo(_KEY, cached)
         seq = entry.seq
         for call, line in zip(calls, cached[1], strict=True):
             if line.is_told:
                 lines[seq, call.id] = line
     return lines
+
+
+def _end_of_results(entries: Sequence[Entry], at: int) -> int:
+    """Index behind the results of the calls of an entry."""
+    end, behind = len(entries), at + 1
+    while behind < end and entries[behind].message.role == "tool":
+        behind += 1
+    return behind
 
 
 def _entries_to_redact(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -84,27 +101,107 @@ def _entries_to_redact(entries: Iterable[Entry]) -> Iterator[Entry]:
         yield entry
 
 
-def _describe_calls(
-    entry: Entry, behind: Sequence[Entry], described: dict[tuple[str, str, str | None, ToolState | None], CallLine]
-) -> tuple[CallLine, ...]:
-    results: dict[str, Entry] = {}
-    for result in behind:
-        results.setdefault(result.message.tool_call_id or "", result)
-    lines: list[CallLine] = []
-    for call in redacted(entry).tool_calls:
-        answer = next((results[i] for i in call.ids if i in results), None)
+class _OldCalls:
+    """The calls of old entries that are not described yet, and the entries of which more than a target is told.
+
+    Most of the text is in looks and edits, whose lines are pending: of old entries they are not read. What such a line
+    is composed of is redacted when it is composed.
+    """
+
+    def __init__(self) -> None:
+        self.to_redact: list[Entry] = []
+        self._found: list[tuple[Entry, Sequence[Entry], list[tuple[CallLine, Entry | None]]]] = []
+
+    @classmethod
+    def read(cls, entries: Sequence[Entry], described: _Described) -> _OldCalls:
+        old = cls()
+        for at, entry in enumerate(entries):
+            message = entry.message
+            if message.role == "tool" or is_redacted(entry):
+                continue
+            if not message.tool_calls:
+                old.to_redact.append(entry)
+            elif entry.memoized(_KEY) is None:
+                behind = entries[at + 1 : _end_of_results(entries, at)]
+                lines = list(_describe_as_is(entry, behind, described))
+                told = [answer for line, answer in lines if type(line) is not PendingCallLine]
+                old.to_redact += [entry, *filter(None, told)] if told else ()
+                old._found.append((entry, behind, lines))
+        return old
+
+    def cache_lines(self, described: _Described) -> None:
+        """Cache the lines with their entries; those of texts with secrets are described again without them."""
+        secret_names = _secrets_among({_names_in(line) for _, _, lines in self._found for line, _ in lines})
+        for entry, behind, lines in self._found:
+            is_clean = not is_changed(entry) and not any(a is not None and is_changed(a) for _, a in lines)
+            if not is_clean or (secret_names and any(_names_in(line) in secret_names for line, _ in lines)):
+                told = _describe_calls(entry, behind, described)
+            else:
+                told = tuple(line for line, _ in lines)
+            entry.set_memo(_KEY, (len(behind) + 1, told))
+
+
+def _secrets_among(names: Set[str]) -> Set[str]:
+    return frozenset() if are_clean(names) else {name for name in names if not are_clean((name,))}
+
+
+def _names_in(line: CallLine) -> str:
+    """Return what a pending line tells before it is composed; "" for others."""
+    if type(line) is not PendingCallLine:
+        return ""
+    return "\n".join((line.target, *line.facts.read_files, *line.facts.changed_files))
+
+
+def _describe_as_is(
+    entry: Entry, behind: Sequence[Entry], described: _Described
+) -> Iterator[tuple[CallLine, Entry | None]]:
+    """Yield the line of each call with its result, of messages that are not redacted yet."""
+    for n, (call, answer) in enumerate(_with_results(entry.message.tool_calls, behind)):
         text, state = (answer.message.text, answer.message.tool_state) if answer is not None else (None, None)
-        if answer is not None and text is not None and not is_only_counted(call, text, state):
-            text = redacted(answer).text
         key = (call.name, call.arguments, text, state)
         if (line := described.get(key)) is None:
-            line = described[key] = describe_call(call, text, state)
+            line = describe_call(call, text, state)
+            if type(line) is PendingCallLine:
+                compose = partial(_describe_redacted, entry, n, answer)
+                line = PendingCallLine(line.kind, line.name, line.target, line.worth, line.facts, compose)
+            else:
+                described[key] = line
+        yield line, answer
+
+
+def _describe_redacted(entry: Entry, n: int, answer: Entry | None) -> CallLine:
+    call = redacted(entry).tool_calls[n]
+    return describe_call(call, *_told_of(call, answer))
+
+
+def _describe_calls(entry: Entry, behind: Sequence[Entry], described: _Described) -> tuple[CallLine, ...]:
+    lines: list[CallLine] = []
+    for call, answer in _with_results(redacted(entry).tool_calls, behind):
+        key = (call.name, call.arguments, *_told_of(call, answer))
+        if (line := described.get(key)) is None:
+            line = described[key] = describe_call(call, *key[2:])
         lines.append(line)
     return tuple(lines)
 
 
+def _with_results(calls: Sequence[ToolCall], behind: Sequence[Entry]) -> Iterator[tuple[ToolCall, Entry | None]]:
+    results: dict[str, Entry] = {}
+    for result in behind:
+        results.setdefault(result.message.tool_call_id or "", result)
+    return ((call, next((results[i] for i in call.ids if i in results), None)) for call in calls)
+
+
+def _told_of(call: ToolCall, answer: Entry | None) -> tuple[str | None, ToolState | None]:
+    """Return the redacted text of a result, as it is where it is merely counted, and how the call ended."""
+    if answer is None:
+        return None, None
+    text, state = answer.message.text, answer.message.tool_state
+    return (text if is_only_counted(call, text, state) else redacted(answer).text), state
+
+
 def prepare(entries: Sequence[Entry]) -> None:
     """Compute what the record needs of each entry, ahead of a compaction."""
+    redact_entries(_entries_to_redact(entries))
     for line in call_lines(entries).values():
         _ = line.line, line.detail  # composed now rather than during the compaction
     for entry in entries:

@@ -6,10 +6,10 @@ They are grouped by the file or call that they occurred in.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context.facts import PLACES, MessageFacts, Weights, kind_of, parts_in, weigh
+from perdure.context.facts import PLACES, EntryFacts, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.text import clip
 
 _FILES = "Files that calls worked on"
@@ -38,11 +38,13 @@ class ValueUse:
     """The values of a stretch with their chance to be needed, and the messages they occurred in."""
 
     weights: Weights
-    messages: Sequence[MessageFacts]
+    messages: Sequence[MessageFacts | EntryFacts]
+    # The target of each call by its id.
+    targets: Mapping[str, str]
 
     @classmethod
-    def read(cls, messages: Sequence[MessageFacts]) -> ValueUse:
-        return cls(weigh(messages), messages)
+    def read(cls, messages: Sequence[MessageFacts | EntryFacts]) -> ValueUse:
+        return cls(weigh(messages), messages, {c.call_id: c.target or c.tool for m in messages for c in m.calls})
 
 
 def rank_values(use: ValueUse, *, visible: frozenset[str], text: str) -> list[str]:
@@ -102,8 +104,7 @@ class _Labels:
 
     def __init__(self, use: ValueUse) -> None:
         self._use = use
-        self._targets = {c.call_id: c.target or c.tool for m in use.messages for c in m.calls}
-        self._worked_on = frozenset(self._targets.values())
+        self._worked_on = frozenset(use.targets.values())
 
     def of(self, value: str) -> str:
         if kind_of(value) in PLACES:
@@ -124,8 +125,9 @@ class _Labels:
         names = (name for a in arguments for name, passed in a.items() if str(passed) == value)
         return next((f"{name}={value}" for name in names), value)
 
-    def _target(self, message: MessageFacts, value: str) -> str:
-        target = message.calls[0].target if message.calls else self._targets.get(message.message.tool_call_id or "", "")
+    def _target(self, message: MessageFacts | EntryFacts, value: str) -> str:
+        calls = message.calls
+        target = calls[0].target if calls else self._use.targets.get(message.message.tool_call_id or "", "")
         if not target or value in target:
             return _STATED
         is_path = kind_of(target) in PLACES and len(target.split()) == 1

@@ -1,4 +1,4 @@
-"""Finding plug-ins of one kind: in a folder of the user's, registered by code, or shipped by an installed package.
+"""Find and load plug-ins of one kind: from the user's folder, registered by code, or from installed packages.
 
 Under one name the folder comes first, then code, then a package; a built-in name always means the built-in. Listing
 reads names only: a plug-in's code runs when it is loaded by name, never because it is there. Only the folder under
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class EntryPoint(Protocol):
-    """The part of an installed package's entry point that is read."""
+    """The attributes of an installed package's entry point that are used."""
 
     @property
     def name(self) -> str: ...
@@ -54,7 +54,7 @@ class DiscoveredPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Started(Generic[T]):
-    """Result of starting a plug-in: the object, its name, and a warning where it is not the one requested."""
+    """The result of starting a plug-in: the object, its name, and a warning if the default was used instead."""
 
     name: str
     value: T
@@ -68,7 +68,7 @@ def _installed(group: str) -> Iterable[EntryPoint]:
 
 
 class PluginRegistry:
-    """Plug-ins of one kind: a word for it, the user's folder of them, and the entry-point group of packages."""
+    """The plug-ins of one kind (context engines, tools …): its name, the user's folder, and the entry-point group."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class PluginRegistry:
         self._loaded: dict[tuple[Origin, str], Factory] = {}
 
     def within(self, folder: Path | None) -> PluginRegistry:
-        """The same registrations, with another folder: one process may serve several homes."""
+        """Return a registry with the same registrations and another folder: one process may serve several homes."""
         other = PluginRegistry(
             self.kind,
             folder,
@@ -107,7 +107,10 @@ class PluginRegistry:
         return other
 
     def register(self, name: str, factory: Factory | str) -> None:
-        """Make `factory` available as `name`, replacing an earlier registration. A built-in name is refused."""
+        """Register `factory` under `name`, replacing an earlier registration.
+
+        Raises ConfigError for a built-in name.
+        """
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot name a {self.kind}; letters, digits, '_', '-' and '.' can")
         if name in self._builtins:
@@ -123,11 +126,11 @@ class PluginRegistry:
         self._loaded.pop(("code", name), None)
 
     def names(self) -> tuple[str, ...]:
-        """Return every name that may be chosen, built-in ones first."""
+        """Return every name that can be chosen, built-in ones first."""
         return tuple(plugin.name for plugin in self.discover() if not plugin.ignored)
 
     def discover(self) -> tuple[DiscoveredPlugin, ...]:
-        """Return everything there is, chosen or not, with its place; runs no plug-in's code."""
+        """List all plug-ins with their location, also those that are shadowed; runs none of their code."""
         origins: dict[str, Origin] = {}
         listed = []
         for name, origin, location in self._candidates():
@@ -142,7 +145,10 @@ class PluginRegistry:
         return tuple(sorted(listed, key=lambda f: (f.origin != "built-in", f.name)))
 
     def load(self, name: str) -> Factory:
-        """The factory called `name`. Raises PluginNotFound with what exists, or PluginBroken with what went wrong."""
+        """Return the factory called `name`.
+
+        Raises PluginNotFound with the names that exist, or PluginBroken with the cause.
+        """
         # The first of the name wins; a built-in is met before anything of the user's is even looked at.
         plugin = next((DiscoveredPlugin(*candidate) for candidate in self._candidates() if candidate[0] == name), None)
         if plugin is None:
@@ -153,7 +159,7 @@ class PluginRegistry:
         return self._loaded[key]
 
     def start(self, name: str, *, default: str, build: Callable[[Factory], T]) -> Started[T]:
-        """`build` applied to the factory called `name`; if that cannot be had, to `default`, with a warning to show.
+        """Build an object with the factory called `name`, or with the one called `default` and a warning if that fails.
 
         A missing or broken plug-in therefore never locks a user out. Errors of the default itself are raised.
         """
@@ -227,7 +233,7 @@ class PluginRegistry:
 
 
 def _import_folder(path: Path) -> Any:
-    """Return what `<path>/__init__.py` calls `plugin`; it runs as a package, so that its relative imports work."""
+    """Import a plug-in folder as a package and return its attribute `plugin`; relative imports work."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     # The path is part of the name: two homes may each have a plug-in of one name.

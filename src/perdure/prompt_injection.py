@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InjectionFinding:
-    """Reason why a text was held back, with the words that matched."""
+    """The reason why a text is left out of the system prompt, with the words that matched."""
 
     why: str
     excerpt: str
@@ -42,7 +42,7 @@ _ROWS: tuple[tuple[str, re.Pattern[str]], ...] = (
 
 
 def screen(text: str) -> InjectionFinding | None:
-    """Return the first thing in `text` that does not belong in a system prompt, or None."""
+    """Return the first sign of prompt injection in `text`, or None."""
     for why, pattern in _ROWS:
         if match := pattern.search(text):
             return InjectionFinding(why, " ".join(match.group(0).split())[:80])

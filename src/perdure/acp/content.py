@@ -90,12 +90,12 @@ def parse_prompt(blocks: Sequence[ContentBlock]) -> tuple[str, Mapping[str, Any]
 
 
 def invalid(reason: str) -> RequestError:
-    """Return a request that the client must change; the reason is the message, which editors display."""
+    """Build the error for a request that the client must change; editors display `reason`."""
     return RequestError(-32602, reason)
 
 
 def _path_of(uri: str) -> str:
-    """Return the path of a `file:` URI, with the lines that it names (`#L10-20`); any other URI as it is."""
+    """Return the path of a `file:` URI, with its line range (`#L10-20`) if it has one; any other URI unchanged."""
     parsed = urlsplit(uri)
     if parsed.scheme != "file":
         return uri
@@ -134,7 +134,10 @@ def message_blocks(message: Message) -> Iterator[TextContentBlock | ImageContent
 
 
 class CallPresenter:
-    """Describe tool calls for an editor: kind, title, files and diffs. Paths are absolute, as the protocol requires."""
+    """Converts tool calls to what an editor displays: kind, title, files and diffs.
+
+    Paths are absolute, as ACP requires.
+    """
 
     def __init__(self, tools: ToolRegistry, folder: Path) -> None:
         self._tools = tools
@@ -165,9 +168,9 @@ class CallPresenter:
         return [ToolCallLocation(path=str(path), line=offset if is_line else None)]
 
     def diff(self, call: ToolCall, *, reads_file: bool) -> list[FileEditToolCallContent]:
-        """Return the change that a `write_file` or `patch` call makes; empty for other calls.
+        """Return the file change of a `write_file` or `patch` call; empty for other calls.
 
-        With `reads_file` the earlier content is read, which is right only before the call runs.
+        With `reads_file`, the old content is read from disk, which is right only before the call runs.
         """
         path, arguments = self._path(call), call.parsed_arguments() or {}
         if path is None:
@@ -211,7 +214,7 @@ def text_content(text: str, *, is_code: bool = False) -> list[ToolContent]:
 
 
 def fenced(text: str) -> str:
-    """Return the text in a Markdown code fence that it cannot close."""
+    """Return the text in a Markdown code fence longer than any fence inside it."""
     longest = max((len(line) - len(line.lstrip("`")) for line in text.split("\n")), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text.rstrip()}\n{fence}"
@@ -228,7 +231,7 @@ def plan_entries(items: object) -> list[PlanEntry]:
 
 
 def _read_text(path: Path) -> str | None:
-    """Return the content of a text file; None where there is none, or it is too large to show."""
+    """Return the content of a text file; None if it does not exist or is too large to show."""
     try:
         if not path.is_file() or path.stat().st_size > MAX_DIFF_BYTES:
             return None

@@ -1,4 +1,4 @@
-"""Which folder and conversation each session of an editor has, in the store: a restart changes nothing."""
+"""Store the folder and conversation of each editor session, so that an editor can resume it after a restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A session by its id; `conversation_id` is None before its first message."""
+    """An editor session as stored: its id, folder and conversation, which is None before the first message."""
 
     id: str
     folder: Path
@@ -33,14 +33,14 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A session with its conversation, for a list."""
+    """An editor session with its conversation, as listed to the editor."""
 
     session: StoredSession
     conversation: Conversation
 
 
 class SessionRecords:
-    """The sessions of all editors of this user. Methods block: for worker threads."""
+    """Creates, finds and lists the stored editor sessions of this user. Methods block: for worker threads."""
 
     def __init__(self, store: SessionStore, clock: Clock) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class SessionRecords:
         return session
 
     def get(self, session_id: str, folder: Path) -> StoredSession:
-        """Return a session, opened in `folder` from now on. Raises NotFound.
+        """Return a session and make `folder` its folder from now on. Raises NotFound.
 
         The id of any conversation works as well: what began in a terminal can be continued in an editor.
         """

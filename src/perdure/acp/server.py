@@ -66,7 +66,7 @@ _ANSWER_S = 5.0
 
 
 def plain_errors(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-    """Answer a request that failed with the text of its cause, which editors display."""
+    """Decorate a request handler so that a failure is answered with the text of its cause, which editors display."""
 
     @functools.wraps(method)
     async def answer(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -81,7 +81,7 @@ def plain_errors(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]
 
 
 class MessageTransport(Protocol):
-    """Moves messages in both directions; the package's own type is not public."""
+    """Sends and receives protocol messages (the package's own type for it is not public)."""
 
     async def send(self, message: dict[str, Any]) -> None: ...
 
@@ -93,7 +93,7 @@ class MessageTransport(Protocol):
 
 
 class EditorAgent:
-    """Answers the requests of one editor. The parameters are the protocol's own."""
+    """Handles the requests of one editor; its methods have the names and parameters of the protocol."""
 
     def __init__(
         self, flags: Mapping[str, Any], home: Path | None = None, *, busy_timeout_s: float = BUSY_TIMEOUT_S
@@ -270,7 +270,7 @@ class EditorAgent:
         return session
 
     def _announce_soon(self, session: EditorSession) -> None:
-        """Announce the commands behind the response under way: before it, an editor does not know the session."""
+        """Send the slash commands right after the current response: before it, the editor does not know the session."""
         asyncio.get_running_loop().call_soon(session.announce)
 
 
@@ -282,7 +282,7 @@ def _folder(cwd: str) -> Path:
 
 
 def _mcp_settings(server: McpServer) -> McpServerSettings:
-    """The settings of a tool server that the editor brings along. Raises RequestError for what cannot be used."""
+    """Convert a tool server that the editor configures to our settings. Raises RequestError if it cannot be used."""
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in server.name)[:30].lstrip("_-")
     try:
         match server:

@@ -1,4 +1,4 @@
-"""One session of an editor: its agent, its turns and commands, and the approvals that the editor is asked for."""
+"""One session of an editor: its agent, turns and commands, and approvals that are asked in the editor."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ _OPTIONS = {
 
 
 class CommandCancelled(Exception):
-    """The editor cancelled a command, such as a compaction."""
+    """Raised when the editor cancels a running slash command, such as a compaction."""
 
 
 class EditorSession:
-    """A session of an editor, and what commands are lent (`CommandContext`); prompts run one after the other."""
+    """A session of an editor; prompts run one after the other. It is the CommandContext of its slash commands, too."""
 
     # The editor runs as the user, who can read the database file: commands show all of it.
     visibility: Visibility = Everyone()
@@ -137,13 +137,13 @@ class EditorSession:
                 await self._queue.flush()
 
     def cancel(self) -> None:
-        """Interrupt the running turn, or keep it from going on once it has started."""
+        """Interrupt the running turn; one that is just starting is interrupted as soon as it has."""
         self._is_cancelled = True
         if self._agent is not None:
             self._agent.interrupt()
 
     async def replay(self) -> None:
-        """Send the stored conversation, oldest message first."""
+        """Send the messages of the stored conversation to the editor, oldest first."""
         if self._conversation_id is None:
             return
         entries = await asyncio.to_thread(self.store.log.originals, self._conversation_id)
@@ -160,7 +160,7 @@ class EditorSession:
         await self._queue.flush()
 
     def announce(self) -> None:
-        """Send the commands, and what could not be set up; after the response that names the session."""
+        """Send the slash commands and set-up warnings; called after the response that names the session."""
         commands = [_advertised(command) for command in self._commands]
         self._queue.put(
             AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
@@ -170,14 +170,14 @@ class EditorSession:
 
     @property
     def modes(self) -> SessionModeState:
-        """The permission modes, and the present one."""
+        """The permission modes that can be chosen, and the current one."""
         listed = [SessionMode(id=m, name=_MODE_NAMES[m], description=MODE_MEANINGS[m]) for m in MODES]
         return SessionModeState(current_mode_id=self.agent.parts.tools.permissions.mode, available_modes=listed)
 
     def set_mode(self, name: str) -> None:
-        """Change the permission mode, also for later loads of the session. Raises RequestError; blocks.
+        """Change the permission mode of the session, also for later loads of it. Raises RequestError; blocks.
 
-        To never ask is not stored: it has to be chosen anew.
+        The mode that never asks is not stored: it has to be chosen again.
         """
         mode = next((mode for mode in MODES if mode == name), None)
         if mode is None:
@@ -186,7 +186,7 @@ class EditorSession:
         self._records.set_mode(self.id, mode if mode != "all" else None)
 
     async def close(self) -> None:
-        """Stop the running turn, which stores what it has, and release everything."""
+        """Stop the running turn, which stores its messages, and release agent and tools."""
         self.cancel()
         async with self._turn_lock:
             await asyncio.to_thread(self._close_agent)
@@ -228,7 +228,7 @@ class EditorSession:
     # -- approvals -----------------------------------------------------------------------------------------------------
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
-        """Ask the editor; no answer is a no. Words in the answer's `_meta.reason` go to the model with a no."""
+        """Ask for approval in the editor; no answer counts as no. Words in `_meta.reason` go to the model with a no."""
         assert self._updates is not None, "approvals are asked for by a running turn"
         options = [_OPTIONS[key] for key in (_OPTIONS if request.is_lasting else ("once", "no"))]
         call = self._updates.permission_call(request)
@@ -255,7 +255,7 @@ class EditorSession:
         return await self._run_turn(text, message)
 
     def _dispatch(self, text: str) -> CommandResult | None:
-        """Run a command. Raises CommandCancelled; blocks."""
+        """Run a slash command; None if the text is an ordinary message. Raises CommandCancelled; blocks."""
         try:
             return self._commands.dispatch(self, text)
         except concurrent.futures.CancelledError:
@@ -304,14 +304,14 @@ class EditorSession:
         return False
 
     def _stored_entries(self) -> Sequence[Entry]:
-        """Return the messages of the conversation, with those of other processes. Blocks."""
+        """Return the messages of the conversation, including those that other processes appended. Blocks."""
         live = self.agent.open().live
         if self.store.conversations.get(live.conversation_id).last_seq == live.newest_seq:
             return tuple(live.entries)
         return self.store.history(live.conversation_id).entries
 
     def _open_conversation(self, text: str) -> ConversationAgent:
-        """Open or create the conversation, and store which one it is before anything is added to it. Blocks."""
+        """Open or create the conversation, and store it with the session before a message is appended. Blocks."""
         agent = self.agent
         live = agent.open().live
         if live.conversation_id != self._conversation_id:
@@ -335,7 +335,7 @@ class EditorSession:
         self._queue.put(UsageUpdate(session_update="usage_update", used=gauge.tokens, size=gauge.window, cost=cost))
 
     def _on_event(self, event: Event) -> None:
-        """Translate an event where it is emitted; most are in the event loop's own thread."""
+        """Convert an event to session updates on the thread that emits it, mostly the event loop's."""
         if self._updates is None:
             return
         updates = list(self._updates.translate(event))

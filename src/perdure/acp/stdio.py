@@ -44,9 +44,9 @@ def claim_stdio() -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 class StdioTransport:
-    """The message transport that a connection of the package `agent-client-protocol` works with.
+    """Sends and receives messages over standard input and output, for `agent-client-protocol` connections.
 
-    A daemon thread reads: a blocked read neither holds up the event loop nor the end of the process.
+    A daemon thread reads: a blocked read holds up neither the event loop nor the end of the process.
     """
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
@@ -74,7 +74,7 @@ class StdioTransport:
         return None
 
     async def wait_answered(self, timeout_s: float, *, except_method: str = "") -> None:
-        """Wait until every request has its response, or the timeout expires; those of one method are left out."""
+        """Wait until every request has its response, except those of `except_method`, or until the timeout expires."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while any(method != except_method for method in self._open_requests.values()):
@@ -98,12 +98,12 @@ class StdioTransport:
                     self._has_answered.set()
 
     async def close(self) -> None:
-        """Accept no more messages; those under way are written first."""
+        """Accept no more messages; those already queued are still written."""
         async with self._write_lock:
             self._is_broken = True
 
     async def _parse(self, line: bytes) -> dict[str, Any] | None:
-        """Return the message in a line; answer what is none."""
+        """Return the message in a line; a line that is none gets an error response and returns None."""
         try:
             message = json.loads(line)
         except (ValueError, RecursionError):

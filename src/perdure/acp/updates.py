@@ -1,4 +1,4 @@
-"""Session updates: what an editor is sent while a turn runs, and when a stored conversation is loaded."""
+"""Build the session updates sent to an editor: while a turn runs, and when a stored conversation is loaded."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _TITLE_CHARS = 200
 
 @dataclass(slots=True)
 class _LiveCall:
-    """A tool call that the editor shows: its id there, and its diff."""
+    """A tool call that the editor displays: its id there, and its diff."""
 
     update_id: str
     title: str
@@ -84,9 +84,9 @@ class _LiveCall:
 
 
 class TurnUpdates:
-    """Translates the events of a conversation; remembers the calls of the running turn.
+    """Translates the events of a conversation to session updates; remembers the tool calls of the running turn.
 
-    Models reuse call ids, within a conversation and even within a turn. The editor's ids are unique: they carry the
+    Models reuse call ids, within a conversation and even within a turn. The editor's ids are unique: they have the
     number of the turn and of the call.
     """
 
@@ -98,7 +98,7 @@ class TurnUpdates:
         self._window_tokens = 0
 
     def translate(self, event: Event) -> Iterator[SessionUpdate]:
-        """Yield the updates for an event. Called when it happens: the diff of an edit needs the file as it is."""
+        """Yield the updates for an event. Call it at the time of the event: a diff needs the file before the edit."""
         match event:
             case TurnStarted(task_id=task_id):
                 self._prefix, self._count = task_id, 0
@@ -129,7 +129,7 @@ class TurnUpdates:
                     yield update_agent_thought_text(f"[{line}]\n\n")
 
     def permission_call(self, request: ApprovalRequest) -> ToolCallUpdate:
-        """Return the call that the user is asked about, with what it does and why it is asked."""
+        """Return the tool call to ask approval for, with what it does and the reason for asking."""
         live = next((c for (_, call_id), c in self._calls.items() if call_id == request.call_id), None)
         diff: list[ToolContent] = list(live.diff) if live is not None else []
         why = "\n\n".join(filter(None, (request.reason, request.covers)))
@@ -143,12 +143,12 @@ class TurnUpdates:
         )
 
     def await_permission(self, request: ToolCallUpdate) -> Iterator[SessionUpdate]:
-        """Yield the call as pending while the user is asked."""
+        """Yield the update that marks the call as pending while the user is asked."""
         if any(call.update_id == request.tool_call_id for call in self._calls.values()):
             yield update_tool_call(request.tool_call_id, status="pending")
 
     def settle_permission(self, request: ToolCallUpdate) -> Iterator[SessionUpdate]:
-        """Yield the call as it goes on after the user allowed it."""
+        """Yield the update that marks the call as running after the user allowed it."""
         live = next((c for c in self._calls.values() if c.update_id == request.tool_call_id), None)
         if live is not None:
             yield update_tool_call(live.update_id, status="in_progress", content=live.diff)
@@ -195,7 +195,7 @@ class TurnUpdates:
             yield update_plan(plan_entries(items))
 
     def _end_calls(self) -> Iterator[SessionUpdate]:
-        """Yield the end of calls that were cut off, or parsed from a reply that was dropped: they have no result."""
+        """Yield the updates that end calls without a result: cut off, or parsed from a reply that was dropped."""
         for live in self._calls.values():
             if not live.is_finished:
                 live.is_finished = True
@@ -218,7 +218,7 @@ def _finished_update(
 
 
 def history_updates(entries: Sequence[Entry], presenter: CallPresenter) -> Iterator[SessionUpdate]:
-    """Yield a stored conversation in order: words of both sides, and every tool call with its result."""
+    """Yield a stored conversation as updates, in order: messages of both sides, and each tool call with its result."""
     calls: tuple[ToolCall, ...] = ()
     ids: dict[int, str] = {}
     for number, entry in enumerate(entries):
@@ -262,7 +262,7 @@ _MERGED_CHARS = 8_000
 
 
 class UpdateQueue:
-    """Queue of session updates. `put` returns at once, on the event loop; `flush` waits until all are sent."""
+    """Sends session updates in order. `put` queues one without waiting; `flush` waits until all are sent."""
 
     def __init__(self, send: Callable[[Any], Awaitable[None]]) -> None:
         self._send = send
@@ -291,7 +291,7 @@ class UpdateQueue:
 
 
 def _merge(first: SessionUpdate, second: SessionUpdate) -> SessionUpdate | None:
-    """Join two chunks of one text; None for anything else."""
+    """Join two chunks of the same message text into one update; None for other pairs."""
     match first, second:
         case AgentMessageChunk(), AgentMessageChunk():
             text = _joined_text(first.content, second.content)

@@ -1,4 +1,4 @@
-"""Slash commands: handled on every surface, never sent to the model.
+"""Slash commands: handled by the terminal, gateway and editors themselves, never sent to the model.
 
 text → `dispatch` → a command → `CommandResult`: what to show, and what the surface does next. Read first: `command.py`.
 """

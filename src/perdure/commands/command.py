@@ -1,4 +1,4 @@
-"""What a slash command is, what it is lent, and what it answers. The same objects on every surface."""
+"""The types of slash commands, shared by all surfaces: command, context it runs in, result, and dispatch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.store.store import SessionStore
 
 
 class CommandContext(Protocol):
-    """Access of a command to its surface: the open conversation, and how to open another."""
+    """What a command may use of the surface it runs on (port): the open conversation, and how to open another."""
 
     store: SessionStore
     # Whose conversations commands may list, search and open here.
@@ -27,19 +27,22 @@ class CommandContext(Protocol):
 
     @property
     def agent(self) -> ConversationAgent:
-        """The conversation at hand."""
+        """The agent of the open conversation."""
         ...
 
     def open(self, session_id: str | None) -> None:
-        """Goes on with another conversation; None begins a new one."""
+        """Switch the surface to another conversation; None starts a new one."""
         ...
 
     def model_choices(self) -> Sequence[ModelChoice]:
-        """Return the models that can be chosen here; empty where they are not listed. May ask servers, briefly."""
+        """Return the models that can be chosen; empty where they must not be listed.
+
+        May query servers, with short timeouts.
+        """
         ...
 
     def sources(self) -> Sequence[tuple[str, str]]:
-        """Return the files that apply here besides those in the prompt: a label and what it names, for `/context`."""
+        """Return (label, path) pairs for `/context`: files that apply here besides those in the prompt."""
         ...
 
     def choose_model(self, name: str) -> str:
@@ -52,7 +55,7 @@ Level = Literal["info", "warning", "error"]
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """A command's answer: text to show, and what the surface does next."""
+    """The result of a command: text to show, and what the surface does next."""
 
     text: str
     level: Level = "info"
@@ -78,7 +81,7 @@ class Command:
 
 
 class Commands:
-    """Every command there is, by name."""
+    """The commands of a surface by name; dispatches typed lines to them."""
 
     def __init__(self, commands: Iterable[Command], groups: Mapping[str, Sequence[str]] | None = None) -> None:
         # The names of commands by the heading they have in `/help`.
@@ -91,7 +94,7 @@ class Commands:
         return iter(self._commands.values())
 
     def dispatch(self, surface: CommandContext, text: str) -> CommandResult | None:
-        """The answer to a slash command; None for what is an ordinary message. Never raises for what a person types."""
+        """Run a typed slash command and return its result; None for an ordinary message. Never raises for any input."""
         if not is_command(text):
             return None
         name, _, argument = text.strip().removeprefix("/").partition(" ")
@@ -111,7 +114,7 @@ class Commands:
         return [f"/{n}" for n in self._commands]
 
     def help(self) -> str:
-        """Return every command with what it does, in groups; those of no group come last."""
+        """Return the text of `/help`: every command with its description, in groups."""
         width = max(len(c.usage) for c in self._commands.values())
         grouped = {name for names in self._groups.values() for name in names}
         rest = [name for name in self._commands if name not in grouped]
@@ -125,7 +128,7 @@ class Commands:
 
 
 def _nearest(name: str, names: Sequence[str]) -> str | None:
-    """Return the name that is meant; swapped letters are likelier than a missing one, which difflib ranks higher."""
+    """Return the command that a mistyped name most likely means; swapped letters rank above a missing one."""
     swapped = [n for n in names if sorted(n) == sorted(name)]
     return next(iter(swapped or difflib.get_close_matches(name, names, n=1)), None)
 

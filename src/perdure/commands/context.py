@@ -1,4 +1,4 @@
-"""`/compress`, `/context`, `/usage`, `/insights` and `/model`."""
+"""Commands about the context and its cost: `/compress`, `/context`, `/usage`, `/insights` and `/model`."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def context(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _timing_lines(surface: CommandContext) -> list[str]:
-    """Return why the next message would be compacted, or why not yet; nothing before the first message."""
+    """Return lines on why the next message would be compacted, or why not yet; none before the first message."""
     agent = surface.agent
     if not agent.parts.settings.compression.enabled:
         return ["", f"{'compaction':<12} off (compression.enabled); /compress works"]
@@ -113,7 +113,7 @@ def _timing_lines(surface: CommandContext) -> list[str]:
 
 
 def _deferred_lines(surface: CommandContext) -> list[str]:
-    """Return what is saved by tools whose schemas are not sent; nothing where all are."""
+    """Return lines on the tokens saved by tools whose schemas are not sent; none if all are sent."""
     tools = surface.agent.parts.tools
     size = tools.deferred.size(tools.registry) if tools.deferred is not None else None
     if size is None:
@@ -124,7 +124,7 @@ def _deferred_lines(surface: CommandContext) -> list[str]:
 
 
 def _window_lines(surface: CommandContext) -> list[str]:
-    """Return the notebook and the windows of the conversation; nothing with an engine that keeps none."""
+    """Return lines on the notebook and windows of the window engine; none with other engines."""
     session_id = surface.agent.session_id
     if session_id is None or surface.agent.parts.engine.name != WINDOWS_ENGINE:
         return []
@@ -143,7 +143,7 @@ def _window_lines(surface: CommandContext) -> list[str]:
 
 
 def _source_lines(surface: CommandContext) -> list[str]:
-    """Return where instructions, skills, memory, commands and settings come from, as a new conversation reads them."""
+    """Return lines on the files that instructions, skills, memory, commands and settings are read from."""
     listed = list(surface.sources())
     if not listed:
         return []
@@ -159,7 +159,7 @@ def _source_lines(surface: CommandContext) -> list[str]:
 
 
 def _task_lines(surface: CommandContext) -> list[str]:
-    """Return the state of the task, as the next handoff would have it; nothing before the first message."""
+    """Return lines on the task state that the next handoff would have; none before the first message."""
     session_id = surface.agent.session_id
     if session_id is None:
         return []
@@ -195,7 +195,7 @@ def usage(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def totals_lines(totals: Totals) -> list[str]:
-    """Tokens by class, cost, cache hit rate, calls, compactions, and what ended unreported."""
+    """Format totals: tokens by class, cost, cache hit rate, calls, compactions, and calls without reported usage."""
     undone = f", {totals.undone_compactions:,} undone" if totals.undone_compactions else ""
     lines = [
         *usage_lines(totals.usage),
@@ -211,14 +211,14 @@ def totals_lines(totals: Totals) -> list[str]:
 
 
 def insights(surface: CommandContext, argument: str) -> CommandResult:
-    """Return all conversations of the last days, by day, model, surface and task."""
+    """Show usage and cost of all visible conversations in the last days, by day, model, surface and task."""
     if argument and not (argument.isdecimal() and 0 < int(argument) <= MOST_DAYS):
         return CommandResult("/insights takes a number of days, e.g. /insights 7", "error")
     return CommandResult(insights_text(surface.store, int(argument or 30), visibility=surface.visibility))
 
 
 def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> str:
-    """Totals of the last days in tokens: fresh input, what was read from and written to the cache, output; and cost."""
+    """Return the tables of `/insights` for the last days, limited to what `visibility` covers."""
     since_ms = SystemClock().now_ms() - days * _DAY_MS
     parts = []
     for group in _GROUPS:
@@ -236,7 +236,7 @@ _NAME_CHARS = 15
 
 
 def _table(rows: list[UsageRow]) -> str:
-    """Figures in columns that fit sixty characters: a narrow terminal would tear wider ones apart."""
+    """Format usage rows in columns of at most sixty characters, so that a narrow terminal does not wrap them."""
     head = " ".join(f"{name:>7}" for name in ("fresh", "cached", "written", "output"))
     lines = [f"  {'':<{_NAME_CHARS}} {head} {'cost':>9}"]
     for row in rows:
@@ -257,7 +257,7 @@ INSIGHTS = Command("insights", "/insights [days]", "totals by day, model, surfac
 
 
 def model(surface: CommandContext, argument: str) -> CommandResult:
-    """Show the models there are, or go on with one: by name, by `provider/name`, or by its number in that list."""
+    """List the models, or switch to one: by name, by `provider/name`, or by its number in the list."""
     if argument:
         chosen = surface.choose_model(_named_model(surface, argument))
         measured(surface.agent)  # so that the status line shows the new model's window at once
@@ -277,7 +277,7 @@ def model(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _named_model(surface: CommandContext, argument: str) -> str:
-    """Return the name of the model at that number in the list; any other argument is a name itself. Raises NotFound."""
+    """Resolve a number of the model list to its name; any other argument is a name. Raises NotFound."""
     if not argument.isdecimal():
         return argument
     choices = surface.model_choices()
@@ -287,13 +287,13 @@ def _named_model(surface: CommandContext, argument: str) -> str:
 
 
 def model_line(choice: ModelChoice) -> str:
-    """`anthropic/claude-sonnet-5-5          200,000   $3.00/$15.00  anthropic`."""
+    """Format a row of the model list: `anthropic/claude-sonnet-5-5 200,000 $3.00/$15.00 anthropic`."""
     name = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"
     return f"{name:<{_NAME_CELLS}} {describe_model(choice)}"
 
 
 def describe_model(choice: ModelChoice) -> str:
-    """Return window, prices and source of a model, in columns."""
+    """Format window, prices and source of a model in columns."""
     window = tokens(choice.window) if choice.window else "?"
     return f"{window:>10} {_price(choice):>16}  {choice.source}".rstrip()
 

@@ -1,4 +1,4 @@
-"""`/new`, `/resume [id]`, `/sessions`, `/branch`, `/retry`, `/undo`: which conversation one is in."""
+"""Commands that switch or change the conversation: `/new`, `/resume`, `/sessions`, `/branch`, `/retry`, `/undo`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def new(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def resume(surface: CommandContext, argument: str) -> CommandResult:
-    """Go on with a conversation, by an id, a search hit's address or its number in `/sessions`; shows its end."""
+    """Switch to a conversation, by id, search address or number in `/sessions`, and show its last exchange."""
     if not argument:
         return sessions(surface, "")
     if argument == "last":
@@ -48,7 +48,7 @@ def resume(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator[str]:
-    """The last words of the user and of the model, shortened."""
+    """Yield the last message of the user and the last reply, shortened."""
     last = [e.message for e in entries if e.message.kind in ("user", "assistant") and e.message.text.strip()][-2:]
     for message in last:
         text = " ".join(message.text.split())
@@ -57,7 +57,7 @@ def last_exchange(entries: Sequence[Entry], *, max_chars: int = 600) -> Iterator
 
 
 def _numbered(surface: CommandContext, number: int) -> str:
-    """Return the id of the conversation at that place in `/sessions`. Raises NotFound."""
+    """Return the id of the conversation with this number in `/sessions`. Raises NotFound."""
     rows = [c for group in _groups(surface) for c in group]
     if not 1 <= number <= len(rows):
         raise NotFound(f"/sessions has no number {number}; it lists {len(rows)}")
@@ -65,14 +65,14 @@ def _numbered(surface: CommandContext, number: int) -> str:
 
 
 def _newest_other(surface: CommandContext) -> str:
-    """Return the id of the first conversation in `/sessions` that is not the present one, if any. Raises NotFound."""
+    """Return the id of the first conversation in `/sessions` other than the open one. Raises NotFound."""
     present = present_id(surface)
     rows = (c.id for group in _groups(surface) for c in group if c.id != present)
     return next(rows, None) or _numbered(surface, 1)
 
 
 def present_id(surface: CommandContext) -> str | None:
-    """Return the id of the conversation at hand; None before its first message."""
+    """Return the id of the open conversation; None before its first message."""
     here = surface.agent.session_id
     return surface.store.conversations.get(here).id if here is not None else None
 
@@ -84,9 +84,9 @@ def _groups(surface: CommandContext) -> tuple[list[Conversation], list[Conversat
 def group_by_project(
     store: SessionStore, project: str | None, *, visibility: Visibility, limit: int
 ) -> tuple[list[Conversation], list[Conversation]]:
-    """Return the newest conversations of a project, and the newest of all others; `limit` of them together.
+    """Return the newest conversations of a project and the newest others, at most `limit` together.
 
-    A quarter of the rows are left to the others.
+    A quarter of the rows is reserved for the others.
     """
     here: list[Conversation] = []
     if project is not None:
@@ -119,7 +119,7 @@ def listed(conversation: Conversation) -> str:
 
 
 def branch(surface: CommandContext, argument: str) -> CommandResult:
-    """A conversation of its own that shares everything so far, or up to the turn named."""
+    """Switch to a new conversation that shares the history so far, or up to the given turn."""
     at = _turn_start(surface, argument)
     new_id = _fork(surface, at)
     where = f"before “{_short(at)}”" if at is not None else "from here"
@@ -127,7 +127,7 @@ def branch(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def retry(surface: CommandContext, argument: str) -> CommandResult:
-    """Ask the last question (or an earlier one) again in a branch, so that the first answer stays stored."""
+    """Ask the last question, or an earlier one, again in a branch; the first answer stays stored."""
     at = _turn_start(surface, argument or "1")
     if at is None:  # never: a number was given
         return CommandResult("There is nothing to retry.", "error")
@@ -136,7 +136,7 @@ def retry(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _fork(surface: CommandContext, at: Entry | None) -> str:
-    """Continue in a branch that ends before the message `at`."""
+    """Switch to a branch that ends before the message `at`; return its id."""
     session = surface.store.conversations.branch(_here(surface), at_seq=at.seq - 1 if at is not None else None)
     if surface.project is not None:
         # It is a chat of this folder before anything is said in it.
@@ -146,7 +146,7 @@ def _fork(surface: CommandContext, at: Entry | None) -> str:
 
 
 def undo(surface: CommandContext, argument: str) -> CommandResult:
-    """Take the last compaction back; or, as `turn [n]` or `files [n]`, the last turns with the files they changed."""
+    """Undo the last compaction; with `turn [n]` or `files [n]`, the last n turns or the files they changed."""
     if argument:
         return _undo_files(surface, argument.lower().split())
     entries = surface.store.history(_here(surface)).entries
@@ -163,7 +163,7 @@ def undo(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _next_compaction(surface: CommandContext) -> str:
-    """Return what `/undo` takes back next, once a compaction is undone."""
+    """Describe what the next `/undo` would take back, after a compaction was undone."""
     entries = surface.store.history(_here(surface)).entries
     if any(entry.message.kind == "handoff" for entry in entries):
         return "/undo again takes back the compaction before it."
@@ -174,7 +174,7 @@ _UNDO_USAGE = "/undo takes: turn [n], files [n], and overwrite behind them"
 
 
 def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
-    """Put back the files that the last n turns changed; with `turn`, go back to before those turns as well."""
+    """Restore the files that the last n turns changed; with `turn`, branch off before those turns as well."""
     overwrites = words[-1] == "overwrite"
     what, *number = words[:-1] if overwrites else words
     if what not in ("turn", "files") or len(number) > 1:
@@ -208,7 +208,7 @@ def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
 
 
 def _earlier_files(surface: CommandContext, at: Entry) -> Iterator[str]:
-    """Return how to put back the files of the newest turn before `at` that changed any; nothing without one."""
+    """Yield a hint on how to restore the files of the newest turn before `at` that changed any."""
     earlier = [c for c in surface.store.checkpoints.changes(_here(surface)) if c.seq < at.seq]
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
     if not earlier:
@@ -221,7 +221,7 @@ def _earlier_files(surface: CommandContext, at: Entry) -> Iterator[str]:
 
 
 def _earlier_turn(surface: CommandContext) -> Iterator[str]:
-    """Return what `/undo turn` takes back next; nothing where no question is left."""
+    """Yield a hint on what the next `/undo turn` takes back; none if no question is left."""
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
     if requests:
         yield f"/undo turn again goes back to before “{_short(requests[-1])}”."
@@ -255,7 +255,7 @@ def _count_commands(surface: CommandContext, from_seq: int) -> int:
 
 
 def _offer_files(surface: CommandContext) -> str:
-    """Return what `/undo` can do about the files of the last turn; "" where it changed none."""
+    """Return a hint that `/undo` can restore the files of the last turn; "" if it changed none."""
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
     changes = surface.store.checkpoints.changes(_here(surface), from_seq=requests[-1].seq) if requests else ()
     paths = dict.fromkeys(change.path for change in changes)
@@ -266,7 +266,7 @@ def _offer_files(surface: CommandContext) -> str:
 
 
 def _again(entry: Entry) -> str | Mapping[str, Any]:
-    """Return the question as it was asked, with whatever was attached to it."""
+    """Return a stored user message as it was sent, with its attachments, to be sent again."""
     message = entry.message
     return message.content if isinstance(message.content, str) else message.to_dict()
 
@@ -278,9 +278,11 @@ def _here(surface: CommandContext) -> str:
 
 
 def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
-    """Return the user message of the nth turn from the end, or of the turn of message `m:57`; None for no argument.
+    """Return the user message of the nth turn from the end, or of the turn that has message `m:57`.
 
-    Raises NotFound for a turn there is not.
+    None without argument.
+
+    Raises NotFound if there is no such turn.
     """
     if not argument:
         return None

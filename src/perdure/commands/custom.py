@@ -1,4 +1,4 @@
-"""Slash commands of the user's own: a Markdown file whose text is sent as a message."""
+"""Slash commands that users define: Markdown files whose text is sent as a message."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ _SUMMARY_CHARS = 70
 
 
 def user_commands(home: Path, folder: Path, reserved_names: Sequence[str]) -> tuple[list[Command], list[str]]:
-    """Return the commands of the user and of the project that `folder` is in, and warnings."""
+    """Return the commands of the user's home and of the project that has `folder`, and warnings."""
     project = project_folder(folder, user_home=Path.home(), perdure_home=home)
     folders = [home / "commands", *([project / "commands"] if project is not None else [])]
     return read_commands(folders, reserved_names)
 
 
 def read_commands(folders: Iterable[Path], reserved_names: Sequence[str]) -> tuple[list[Command], list[str]]:
-    """Return the commands in `*.md` files, a later folder's first, and a warning for each file that is none."""
+    """Read commands from `*.md` files; of equal names the later folder's wins.
+
+    Also returns a warning for each bad file.
+    """
     commands: dict[str, Command] = {}
     warnings: list[str] = []
     for folder in folders:
@@ -63,7 +66,7 @@ def _read(path: Path, reserved_names: Sequence[str]) -> tuple[Command | None, st
 
 
 def _run(body: str, path: Path, surface: CommandContext, argument: str) -> CommandResult:
-    """Send the text, with the argument in place of `$ARGUMENTS`, else behind it."""
+    """Return the message to send: the file's text with `$ARGUMENTS` replaced, or the argument appended."""
     if _PLACEHOLDER in body:
         message = body.replace(_PLACEHOLDER, argument)
     else:

@@ -1,4 +1,4 @@
-"""How figures are shown, in one way everywhere: tokens, money, shares, bars."""
+"""Format numbers for display, the same on every surface: tokens, money, shares, bars."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tokens(n: int) -> str:
 
 
 def short_tokens(n: int) -> str:
-    """At most seven characters: exact below a million, then `1.23M` or `45.6G`."""
+    """Format a token count in at most seven characters: exact below a million, then `1.23M` or `45.6G`."""
     if n < 1_000_000:
         return tokens(n)
     value, unit = (n / 1_000_000, "M") if n < 1_000_000_000 else (n / 1_000_000_000, "G")
@@ -34,7 +34,7 @@ def short_tokens(n: int) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """`1 message`, `2 messages`."""
+    """Format a number with its noun: `1 message`, `2 messages`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
@@ -52,14 +52,14 @@ def total_cost(totals: Totals) -> str:
 
 
 def when(ms: int) -> str:
-    """Return a moment in the reader's own time zone; 0 is an unknown one."""
+    """Format a timestamp in the local time zone; 0 is shown as unknown."""
     if ms <= 0:
         return f"{'unknown time':<16}"
     return datetime.fromtimestamp(ms / 1_000).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def local_times(text: str) -> str:
-    """Return an opened address with the times of its messages in the reader's own time zone instead of UTC."""
+    """Convert the UTC times in the text of an opened address to the local time zone."""
 
     def localize(match: re.Match[str]) -> str:
         moment = datetime.strptime(match[2], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
@@ -73,7 +73,7 @@ def share(part: float | None) -> str:
 
 
 def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> str:
-    """Return a bar of `value` in `whole`; `mark` puts a line where something happens."""
+    """Draw a bar for `value` of `whole`; `mark` adds a vertical line, such as the compaction threshold."""
     eighths = min(8 * width, max(value > 0, round(8 * width * value / whole))) if whole else 0
     filled, rest = divmod(eighths, 8)
     cells = [_FULL] * filled + [_EIGHTHS[rest - 1]] * bool(rest)
@@ -93,7 +93,7 @@ def measured(agent: ConversationAgent) -> ContextUsage:
 
 
 def gauge_line(gauge: ContextUsage) -> str:
-    """`████░░│░░ 12,345 of 32,000 tokens (39%), compacts at 16,000`."""
+    """Format context usage as one line: `████░░│░░ 12,345 of 32,000 tokens (39%), compacts at 16,000`."""
     if gauge.window is None:
         return f"{tokens(gauge.tokens)} tokens; the window is known after the first message"
     drawn = bar(gauge.tokens, gauge.window, mark=gauge.threshold)
@@ -103,7 +103,7 @@ def gauge_line(gauge: ContextUsage) -> str:
 
 
 def usage_lines(usage: CanonicalUsage) -> list[str]:
-    """The classes apart: what was read from cache must not inflate a headline."""
+    """Format token usage with each class on its own line, so that cache reads do not inflate a total."""
     rows = [
         ("input, fresh", usage.input_tokens),
         ("input, from cache", usage.cache_read_tokens),

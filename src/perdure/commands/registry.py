@@ -1,4 +1,4 @@
-"""Every slash command, in the order `/help` shows them."""
+"""The table of all slash commands, in the order of `/help`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _GROUPS = {
 
 
 def builtin_names() -> list[str]:
-    """Return the names that commands of one's own cannot have: those of every surface and of the terminal."""
+    """Return the names that user-defined commands cannot have: those of every surface and of the terminal."""
     commands = all_commands()
     names = [name for command in commands for name in (command.name, *command.aliases)]
     return [*names, "copy", "export", "edit", "mode"]
 
 
 def all_commands(own: Iterable[Command] = (), *, keys: str = "") -> Commands:
-    """Return the commands of every surface, and those that one surface has of its own; `/help` ends with its keys."""
+    """Return the built-in commands and those of one surface (`own`); `keys` is appended to `/help`."""
 
     def show_help(surface: CommandContext, argument: str) -> CommandResult:
         return CommandResult("\n".join(filter(None, (commands.help(), keys))))

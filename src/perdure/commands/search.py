@@ -52,7 +52,7 @@ def _hit_lines(hit: SearchHit, present: str | None) -> Iterator[str]:
 
 
 def _why_listed(hit: SearchHit) -> str:
-    """Return the reason of a hit whose snippet has no marked word; "" where it has one."""
+    """Explain a hit whose snippet has no highlighted word; "" if it has one."""
     if hit.marks:
         return ""
     if hit.matched:
@@ -61,7 +61,7 @@ def _why_listed(hit: SearchHit) -> str:
 
 
 def expand(surface: CommandContext, argument: str) -> CommandResult:
-    """Show the messages behind an address; default: those behind the newest handoff."""
+    """Show the messages at an address, by default those that the newest handoff replaced."""
     words = argument.split()
     if words:
         owner, rest = split_address(words[0])
@@ -93,7 +93,7 @@ def expand(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def _newest_output(store: SessionStore, any_id: str) -> int | None:
-    """Return the position of the newest tool result of the log, compacted or not; None where no tool has run."""
+    """Return the seq of the newest tool result in the log, compacted or not; None if no tool has run."""
     last = store.conversations.get(any_id).last_seq
     for end in range(last, 0, -_LOG_STEP):
         entries = store.log.read(any_id, Span(max(1, end - _LOG_STEP + 1), end))
@@ -103,7 +103,7 @@ def _newest_output(store: SessionStore, any_id: str) -> int | None:
 
 
 def handoff(surface: CommandContext, argument: str) -> CommandResult:
-    """Show what the model reads in place of the compacted messages, word for word."""
+    """Show the newest handoff word for word, as the model reads it instead of the compacted messages."""
     text = newest_handoff(surface)
     if text is None:
         return CommandResult("Nothing was compacted: the model reads every message as it is.")
@@ -112,7 +112,7 @@ def handoff(surface: CommandContext, argument: str) -> CommandResult:
 
 
 def newest_handoff(surface: CommandContext) -> str | None:
-    """Return the text of the newest handoff in view."""
+    """Return the text of the newest handoff in the current view; None if there is none."""
     session_id = surface.agent.session_id
     entries = surface.store.history(session_id).entries if session_id is not None else ()
     return next((e.message.text for e in reversed(entries) if e.message.kind == "handoff"), None)

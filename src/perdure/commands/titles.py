@@ -1,4 +1,4 @@
-"""Titles: a short one made by code from a conversation's first message, or the person's own with `/title words`."""
+"""Conversation titles: derived from the first message, or set with `/title`."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def system_keyring() -> Keyring | None:
 
 
 class StoredKeys:
-    """Keys by the name of the environment variable they replace, or by the address they are for (`origin_of`)."""
+    """API keys that `perdure login` stored, by the environment variable they replace or the address they are for."""
 
     def __init__(self, home: Path, *, open_keyring: Callable[[], Keyring | None] = system_keyring) -> None:
         self._home = home
@@ -65,7 +65,7 @@ class StoredKeys:
         return {name: "file" if "key" in entry else "keyring" for name, entry in self._read().items()}
 
     def sources(self) -> dict[str, list[str]]:
-        """Return where each stored key is, in words, after the environment where that holds it too."""
+        """Describe where each stored key is found, in order of precedence: the environment, then keyring or file."""
         locations = {"keyring": "system keyring", "file": str(self.path)}
         return {
             name: [*(["environment"] if overrides_stored_key(name) else []), locations[location]]
@@ -86,7 +86,7 @@ class StoredKeys:
             return backend.get_password(SERVICE, name)
 
     def put(self, name: str, key: str) -> Location:
-        """Store a key and return where. Raises ConfigError."""
+        """Store a key in the keyring, or in the private file without one; return which. Raises ConfigError."""
         backend = self._open_keyring()
         if backend is not None:
             try:
@@ -140,7 +140,10 @@ def _explain_errors(name: str) -> Iterator[None]:
 
 
 def origin_of(base_url: str) -> str | None:
-    """Return scheme, host and port of a URL, the name of the key that is for this address alone; None for no URL."""
+    """Return scheme, host and port of a URL, under which a key for that address alone is stored.
+
+    None for an invalid URL.
+    """
     try:
         parts = urlsplit(base_url.strip())
         host, port = parts.hostname, parts.port
@@ -154,17 +157,16 @@ def origin_of(base_url: str) -> str | None:
 
 
 def overrides_stored_key(variable: str, environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether the environment itself holds a key in `variable`, which goes before a stored one."""
+    """Whether the environment has a key in `variable`, which takes precedence over a stored one."""
     environ = os.environ if environ is None else environ
     return bool(environ.get(variable, "").strip())
 
 
 def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the key in `variable`, else the one `perdure login` stored for it, else None; white space is dropped.
+    """Return the key in the environment variable, else the one `perdure login` stored for it, else None.
 
-    For a stored login it is LOGIN_KEY.
-
-    With an `environ` of the caller's own, stored keys are not looked at.
+    White space is stripped. For a stored login it is LOGIN_KEY. If the caller passes `environ`, stored keys are
+    ignored.
     """
     if environ is not None:
         return environ.get(variable, "").strip() or None
@@ -173,5 +175,5 @@ def api_key_for(variable: str, environ: Mapping[str, str] | None = None) -> str 
 
 
 def is_login(stored: str) -> bool:
-    """Return whether a stored value is a login, written as a JSON object, and not a key."""
+    """Whether a stored value is a login (a JSON object) rather than an API key."""
     return stored.startswith("{")

@@ -17,11 +17,11 @@ RENAMED: Mapping[str, str] = {
 
 
 class DeprecatedSetting(FutureWarning):
-    """A setting was given by its old name. Python shows it once, on stderr."""
+    """Warning for a setting given by its old name; Python shows it once, on stderr."""
 
 
 def current_name(name: str, *, origin: str = "") -> str:
-    """Return the name of a setting today; warns about an old one."""
+    """Return the current name of a setting, with a DeprecatedSetting warning if `name` is an old one."""
     new = RENAMED.get(name)
     if new is None:
         return name
@@ -30,7 +30,7 @@ def current_name(name: str, *, origin: str = "") -> str:
 
 
 def rename_settings(data: Mapping[str, Any], origins: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Nested settings and their origins under today's names; where both names are given, today's holds."""
+    """Return nested settings and their origins under current names; if both names are given, the current one wins."""
     renamed, new_origins = deepcopy(dict(data)), dict(origins)
     for old, new in RENAMED.items():
         values = [value for path in paths_of(old) if (value := _take(renamed, path)) is not None]
@@ -57,7 +57,7 @@ def former_names(name: str) -> list[str]:
 
 
 def paths_of(name: str) -> tuple[tuple[str, ...], tuple[str]]:
-    """Return how a file may hold a renamed setting: in its sections, or under its dotted name at the top level."""
+    """Return the two places at which a file may have a setting: inside its sections, or under its dotted name."""
     return tuple(name.split(".")), (name,)
 
 

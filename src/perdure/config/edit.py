@@ -27,7 +27,7 @@ from perdure.core.files import PRIVATE_MODE, replace_file
 
 
 def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
-    """`text` with `value` at `path`, its sections made where they are missing."""
+    """Return the YAML text with `value` set at `path`; missing sections are created."""
     node = YAML(typ="rt").compose(io.StringIO(text))
     if not isinstance(node, MappingNode):  # nothing but comments
         return _whole_lines(text) + _block(_nest(path, value), 0, step=2)
@@ -43,7 +43,7 @@ def with_value(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def without(text: str, path: tuple[str, ...]) -> str:
-    """Return `text` without the entry at `path` and its own lines."""
+    """Return the YAML text without the entry at `path`; a section that becomes empty goes with it."""
     node = YAML(typ="rt").compose(io.StringIO(text))
     for depth, part in enumerate(path[:-1]):
         section, node = next((k, v) for k, v in node.value if k.value == part)
@@ -61,7 +61,7 @@ def without(text: str, path: tuple[str, ...]) -> str:
 
 
 def _holds_nothing_else(text: str, section: Node, node: Node, path: tuple[str, ...]) -> bool:
-    """Whether a block section has this one entry and no comment: then it goes with the entry."""
+    """Whether a section has only this one entry and no comment, so that it can be removed with the entry."""
     if not isinstance(node, MappingNode) or node.flow_style or len(node.value) != 1:
         return False
     key, value = node.value[0]
@@ -81,7 +81,7 @@ def _replaced(text: str, key: Node, node: Node, *, value: Any) -> str:
 
 
 def _added(text: str, node: MappingNode, nested: dict[str, Any]) -> str:
-    """Return a new entry behind the last one of a mapping."""
+    """Return the text with a new entry after the last one of a mapping."""
     if node.flow_style:
         end = node.end_mark.index - 1
         before = text[:end].rstrip()
@@ -94,7 +94,7 @@ def _added(text: str, node: MappingNode, nested: dict[str, Any]) -> str:
 
 
 def _insert_first_entry(text: str, key: Node, node: Node, *, nested: dict[str, Any]) -> str:
-    """Insert the first entry of an empty section; its commented lines stay behind it."""
+    """Return the text with the first entry of an empty section; commented-out lines stay after it."""
     start, end = _colon(text, key), _end(text, node, key)
     text = text[:start] + text[end:]  # an explicit `null` goes
     end = _line_end(text, start)
@@ -109,7 +109,7 @@ def _nest(path: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 
 def _block(nested: dict[str, Any], column: int, *, step: int) -> str:
-    """Entries on lines of their own, indented by `column`, lists and values inline."""
+    """Return entries as block YAML indented by `column`; lists and values are inline."""
     lines = ""
     for name, value in nested.items():
         lines += " " * column + f"{_inline(name)}:"
@@ -118,7 +118,7 @@ def _block(nested: dict[str, Any], column: int, *, step: int) -> str:
 
 
 def _inline(value: Any) -> str:
-    """Return a value on one line, quoted as it must be anywhere, inside `{…}` too."""
+    """Return a value as YAML on one line, quoted so that it is valid inside `{…}` as well."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_inline(name)}: {_inline(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
@@ -135,7 +135,7 @@ def _inline(value: Any) -> str:
 
 
 def _end(text: str, node: Node, key: Node) -> int:
-    """Position of a value's last character; a block's end mark would include trailing comments."""
+    """Return the index of a value's end; a block's own end mark would include trailing comments."""
     if isinstance(node, MappingNode | SequenceNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(text, last[1], last[0]) if isinstance(last, tuple) else _end(text, last, key)
@@ -153,7 +153,7 @@ def _colon(text: str, key: Node) -> int:
 
 
 def _step(node: MappingNode) -> int:
-    """Return how far the user indents a section inside another."""
+    """Return the indentation the user has for nested sections."""
     for _, value in node.value:
         if isinstance(value, MappingNode) and not value.flow_style and value.value:
             inner = value.value[0][0].start_mark.column - node.value[0][0].start_mark.column
@@ -162,7 +162,7 @@ def _step(node: MappingNode) -> int:
 
 
 def _comments(text: str, start: int, end: int, node: Node) -> Iterator[str]:
-    """The comments between two places, not fooled by a `#` inside a value."""
+    """Yield the comments between two positions; a `#` inside a value is none."""
     values = [(leaf.start_mark.index, leaf.end_mark.index) for leaf in _leaves(node)]
     position = start
     while (position := text.find("#", position, end)) >= 0:
@@ -184,7 +184,7 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _past_comments(text: str, index: int, column: int) -> int:
-    """Return the position behind the following comment lines that belong to the same section."""
+    """Return the index after the comment lines that follow and belong to the same section."""
     position = index
     for line in text[index:].splitlines(keepends=True):
         body = line.lstrip(" ")
@@ -205,21 +205,21 @@ def _line_start(text: str, index: int) -> int:
 
 
 def _line_end(text: str, index: int) -> int:
-    """Behind the line's own end."""
+    """Return the index after the end of the line."""
     end = text.find("\n", index)
     return len(text) if end < 0 else end + 1
 
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """The stored value, and the problems the file had before."""
+    """The result of `set_value`: the stored value, and problems that the file already had."""
 
     value: Any
     others: tuple[Problem, ...]
 
 
 def set_value(home: Path, name: str, text: str) -> EditResult:
-    """Validate and write one setting. Wrong values elsewhere in the file are ignored."""
+    """Validate one setting and write it to config.yaml. Invalid values elsewhere in the file are ignored."""
     key = keys.find(name)
     name = key.name
     with lock_home(home):
@@ -238,7 +238,7 @@ def set_value(home: Path, name: str, text: str) -> EditResult:
 
 
 def unset_value(home: Path, name: str) -> bool:
-    """Remove one setting from the file, by all of its names, so that its default holds; False if it was not in it."""
+    """Remove one setting from config.yaml, under its current and old names; return False if it was not set."""
     key = keys.find(name)
     paths = [key.path, *(path for old in former_names(key.name) for path in paths_of(old))]
     if not any(_holds(load.read(home / CONFIG_FILE).data, path) for path in paths):
@@ -267,7 +267,7 @@ def _holds(data: Mapping[str, Any], path: tuple[str, ...]) -> bool:
 
 
 def template() -> str:
-    """Return a first `config.yaml`: every key with its meaning, all of it commented out."""
+    """Return the text of a new config.yaml: every key with its description, all of it commented out."""
     lines = ["# Perdure's settings. Take the '#' off a line to change it; `perdure config list` shows what holds."]
     open_sections: tuple[str, ...] = ()
     for key in keys.all_keys().values():
@@ -298,7 +298,10 @@ def _is_within(name: str, whole: str) -> bool:
 
 
 def _alone(key: keys.Key, text: str) -> Any:
-    """The value as the settings take it, where the rest of the file is wrong and cannot be read along with it."""
+    """Return a typed value as the settings parse it, without the rest of the file, which is invalid.
+
+    Raises ConfigError.
+    """
     data: dict[str, Any] = {}
     put(data, key.path, from_text(key, text))
     settings, errors = check(data, {})
@@ -308,7 +311,7 @@ def _alone(key: keys.Key, text: str) -> Any:
 
 
 def _write(file: Document, text: str, intended: dict[str, Any]) -> None:
-    """Write the file if it parses back to the intended values: a corner of YAML must not damage it."""
+    """Write the edited text if it parses to the intended values. Raises ConfigError otherwise, and changes nothing."""
     try:
         is_as_meant = filled(load.parse(text, file.path).data) == filled(intended)
     except ConfigError:

@@ -20,7 +20,7 @@ KEY_FILE = "handoff.key"
 
 
 def home_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """`$PERDURE_HOME`, else `~/.perdure`; absolute, and not made by asking."""
+    """Return `$PERDURE_HOME`, else `~/.perdure`, as an absolute path; the folder is not created."""
     environ = os.environ if environ is None else environ
     configured = environ.get("PERDURE_HOME", "").strip()
     path = Path(configured or "~/.perdure")
@@ -35,7 +35,7 @@ def home_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def own_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables of Perdure that are set, home folder and settings, without those that may hold a secret."""
+    """Return the PERDURE_ variables that are set, without those that may hold a secret."""
     environ = os.environ if environ is None else environ
     return {k: v for k, v in environ.items() if k.startswith("PERDURE_") and v.strip() and not is_secret_name(k)}
 
@@ -52,7 +52,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def make_home(home: Path) -> Path:
-    """Return the folder, made for its owner alone if it is not there yet."""
+    """Return the home folder; created with owner-only permissions if it does not exist."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -90,7 +90,7 @@ def lock_home(home: Path, file_name: str | None = None) -> Iterator[None]:
 
 
 def installation_key(home: Path) -> bytes:
-    """Return a random key that only this installation has, made when it is first needed. Raises ConfigError."""
+    """Return the random secret of this installation, created on first use. Raises ConfigError."""
     path = home / KEY_FILE
     try:
         if not path.exists():
@@ -156,7 +156,7 @@ def pager(environ: Mapping[str, str] | None = None) -> list[str] | None:
 
 
 def shell_environment(environ: Mapping[str, str] | None = None, *, without: Iterable[str] = ()) -> dict[str, str]:
-    """Return what commands the agent runs find in their environment: the user's own, less the variables named."""
+    """Return the environment for commands that the agent runs: the user's, without the variables in `without`."""
     environ = os.environ if environ is None else environ
     hidden = set(without)
     return {k: v for k, v in environ.items() if k not in hidden}
@@ -166,7 +166,7 @@ FILE, FOLDER = "SSL_CERT_FILE", "SSL_CERT_DIR"
 
 
 def own_authorities(environ: Mapping[str, str] | None = None) -> tuple[str | None, str | None]:
-    """Return the file and the folder of authorities to trust instead of the usual ones; None where none is named."""
+    """Return the CA file and CA folder that the environment configures, each None if it does not."""
     environ = os.environ if environ is None else environ
     return environ.get(FILE, "").strip() or None, environ.get(FOLDER, "").strip() or None
 
@@ -175,22 +175,19 @@ _VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def has_proxy(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether any of the usual variables names one, in capitals or not."""
+    """Whether a proxy variable (HTTP_PROXY, https_proxy, …) is set."""
     environ = os.environ if environ is None else environ
     return any(environ.get(name, "").strip() or environ.get(name.upper(), "").strip() for name in _VARIABLES)
 
 
 def is_dumb(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the terminal can do no more than print lines."""
+    """Whether the terminal can only print lines (TERM is dumb or unknown)."""
     environ = os.environ if environ is None else environ
     return environ.get("TERM", "").lower() in ("dumb", "unknown")
 
 
 def rewrapping(environ: Mapping[str, str] | None = None) -> Literal["no", "text", "cleared"]:
-    """Return what a terminal re-wraps when its width changes: the text, and in tmux also cells cleared since.
-
-    Most do; xterm, rxvt, GNU screen and the Linux console do not.
-    """
+    """Return whether the terminal re-wraps text when its width changes, and in tmux also cells cleared since."""
     environ = os.environ if environ is None else environ
     if environ.get("TMUX"):
         return "cleared"
@@ -199,7 +196,7 @@ def rewrapping(environ: Mapping[str, str] | None = None) -> Literal["no", "text"
 
 
 def wants_color(choice: Literal["auto", "always", "never"], environ: Mapping[str, str] | None = None) -> bool:
-    """`display.color` as it applies here: auto follows NO_COLOR (set to anything but nothing) and dumb terminals."""
+    """Resolve `display.color`; "auto" follows NO_COLOR and dumb terminals."""
     environ = os.environ if environ is None else environ
     if choice != "auto":
         return choice == "always"

@@ -1,4 +1,7 @@
-"""Every key as people meet it: dotted name, default, what is allowed, what it does. Read from the settings model."""
+"""Describe every setting for help, docs and errors: dotted name, default, allowed values, meaning.
+
+All of it is read from the schema of the settings model.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Key:
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
+        """The environment variable that sets this key."""
         return variable_of(self.name)
 
 
@@ -55,18 +58,18 @@ def schema() -> Mapping[str, Any]:
 
 @cache
 def all_keys() -> Mapping[str, Key]:
-    """All keys by dotted name, in the order of the model."""
+    """Return all keys by dotted name, in the order of the settings model."""
     return {key.name: key for key in _walk(schema(), "")}
 
 
 @cache
 def sections() -> tuple[str, ...]:
-    """Dotted names that hold keys but are none themselves."""
+    """Return the dotted names of sections, which hold keys and have no value themselves."""
     return tuple({name[:i]: None for name in all_keys() for i, char in enumerate(name) if char == "."})
 
 
 def find(name: str) -> Key:
-    """Return the key called `name`, now or formerly; an unknown one is refused with the nearest there is."""
+    """Return the key of a current or old name. Raises ConfigError, with the nearest name, for an unknown one."""
     name = current_name(name)
     if key := all_keys().get(name):
         return key
@@ -82,7 +85,7 @@ def find(name: str) -> Key:
 
 
 def did_you_mean(name: str) -> str:
-    """` (did you mean …?)` for a mistyped name, or nothing where none is near."""
+    """Return ` (did you mean …?)` for a mistyped name; "" if no name is similar."""
     names = [*all_keys(), *sections()]
     leaf = name.rpartition(".")[2]
     same_leaf = [k for k in names if k.rpartition(".")[2] == leaf]
@@ -98,7 +101,7 @@ def describe(section: str) -> str:
 
 
 def value_of(settings: BaseModel, name: str) -> Any:
-    """Return what `settings` hold under a dotted name."""
+    """Return the value of a dotted name in `settings`."""
     value: Any = settings
     for part in name.split("."):
         value = getattr(value, part)
@@ -106,7 +109,7 @@ def value_of(settings: BaseModel, name: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a setting as YAML or JSON would hold it; routes in their short form where they have one."""
+    """Return a setting as a plain YAML or JSON value; endpoints in their short form if they have one."""
     if isinstance(value, BaseModel):
         filled = value.model_dump(mode="json", exclude_none=True)
         if set(filled) <= {"provider", "model"} and "provider" in filled and "/" not in filled["provider"]:
@@ -118,24 +121,24 @@ def plain(value: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """Return a value on one line, as it would be typed; passwords in URLs are masked."""
+    """Format a value on one line as a user would type it; passwords in URLs are masked."""
     value = plain(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return mask(text)
 
 
 def mask(text: str) -> str:
-    """`text` without the passwords of the URLs in it."""
+    """Return the text with the passwords of URLs masked."""
     return _PASSWORD.sub(r"\1***@", text)
 
 
 def allowed_at(location: tuple[str | int, ...]) -> str:
-    """Return what is allowed at a place in the settings, list items included (`fallback_providers`, 0, `provider`)."""
+    """Describe the allowed values at a location of the settings, such as (`fallback_providers`, 0, `provider`)."""
     return allowed(_node_at(location))
 
 
 def names_at(location: tuple[str | int, ...]) -> tuple[str, ...]:
-    """Return the names that a section, or an item of a list, knows."""
+    """Return the keys that a section or list item at this location may have."""
     return tuple(_node_at(location).get("properties", ()))
 
 
@@ -150,7 +153,7 @@ def _node_at(location: tuple[str | int, ...]) -> Mapping[str, Any]:
 
 
 def allowed(node: Mapping[str, Any]) -> str:
-    """Return what a place in the schema takes, in words."""
+    """Describe in words the values that a node of the JSON schema accepts."""
     node = _resolved(node)
     if "allowed" in node:
         return str(node["allowed"])

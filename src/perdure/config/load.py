@@ -29,7 +29,7 @@ _COMMAND_LINE = "the command line"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An invalid value or unknown name in the configuration; `text` is a whole sentence about it."""
+    """An invalid value or unknown name in the configuration; `text` is a full sentence for the user."""
 
     location: tuple[str | int, ...]
     text: str
@@ -40,7 +40,7 @@ class Problem:
 
 
 def dotted(location: Iterable[str | int]) -> str:
-    """`("fallback_providers", 0, "model")` as `fallback_providers[0].model`."""
+    """Format a location as a name: `("fallback_providers", 0, "model")` is `fallback_providers[0].model`."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -48,12 +48,12 @@ def dotted(location: Iterable[str | int]) -> str:
 
 
 def problems(error: ValidationError, origins: Origins) -> tuple[Problem, ...]:
-    """Return each thing the settings model refused."""
+    """Convert a validation error of the settings model to problems, each with its origin."""
     return tuple(_problem(detail, origins) for detail in error.errors(include_url=False))
 
 
 def as_error(errors: Iterable[Problem]) -> ConfigError:
-    """Return one error for all of them, a line each."""
+    """Combine problems into one ConfigError with a line for each."""
     return ConfigError("\n".join(problem.text for problem in errors))
 
 
@@ -96,7 +96,7 @@ def _origin(location: tuple[str | int, ...], origins: Origins) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed file; `origins` maps each key to its line."""
+    """A parsed YAML file; `origins` maps each key to its file and line."""
 
     path: Path
     # With plain line feeds; `has_crlf` remembers what the file really has.
@@ -107,7 +107,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """Return the file, or an empty document where there is none. Raises ConfigError with file, line and what to do."""
+    """Read and parse a config file; an empty document if it does not exist. Raises ConfigError with file and line."""
     try:
         # Bytes, so that line ends stay what they are.
         text = path.read_bytes().decode("utf-8-sig")
@@ -121,7 +121,7 @@ def read(path: Path) -> Document:
 
 
 def parse(text: str, path: Path) -> Document:
-    """`text` as the document at `path`."""
+    """Parse the text of the config file at `path`. Raises ConfigError."""
     has_crlf = "\r\n" in text
     text = text.replace("\r\n", "\n")
     try:
@@ -185,7 +185,7 @@ def _noun(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, the home they belong to, and where each value that is no default came from."""
+    """The result of `load`: settings, home folder, and the origin of each value that is not a default."""
 
     settings: Settings
     home: Path
@@ -196,12 +196,12 @@ class Loaded:
 
     @property
     def path(self) -> Path:
-        """The user's file, which need not exist."""
+        """The user's config.yaml, which may not exist."""
         return self.home / CONFIG_FILE
 
     @property
     def prompts(self) -> Path:
-        """The folder of the user's own prompts, which need not exist."""
+        """The folder of the user's prompt overrides, which may not exist."""
         return self.home / "prompts"
 
 
@@ -213,10 +213,10 @@ def load(
     folder: Path | None = None,
     is_endpoint_of: Callable[[str, str | None, str], bool] | None = None,
 ) -> Loaded:
-    """Merge and validate all sources. Raises ConfigError naming every invalid value and its location.
+    """Merge and validate all sources of settings. Raises ConfigError naming every invalid value and its location.
 
-    With a working `folder`, the settings of its project apply, too: after the user's file, before the environment.
-    A flag that names a provider drops the files' endpoint unless `is_endpoint_of(base_url, provider of the files,
+    With a working `folder`, the settings of its project apply, too: after the user's file, before the environment. A
+    flag that names a provider drops the endpoint of the files unless `is_endpoint_of(base_url, provider of the files,
     provider of the flag)` holds.
     """
     environ = os.environ if environ is None else environ
@@ -243,7 +243,7 @@ def load(
 
 
 def _drop_other_endpoint(model: Any, provider: str, is_endpoint_of: Callable[[str, str | None, str], bool]) -> None:
-    """Drop the address of the files, and the model there: the key of another provider must not be sent to it."""
+    """Drop address and model of the files when a flag names another provider, whose key must not be sent there."""
     if not isinstance(model, dict) or not (base_url := model.get("base_url")):
         return
     configured = model.get("provider")
@@ -262,7 +262,7 @@ def _find_flag(name: str) -> keys.Key:
 def _apply_project(
     data: dict[str, Any], origins: dict[str, str], folder: Path, home: Path
 ) -> tuple[Path | None, tuple[str, ...]]:
-    """Merge the settings of a project into the user's; return its file and a warning for each that is ignored."""
+    """Merge the project's settings into the user's; return the project file and a warning for each ignored setting."""
     project = project_folder(folder, user_home=Path.home(), perdure_home=home)
     path = project / CONFIG_FILE if project is not None else None
     if path is None or not path.is_file():
@@ -292,7 +292,7 @@ def load_settings(
 
 
 def validate_settings(data: Mapping[str, Any]) -> Settings:
-    """Settings handed over by code. Raises ConfigError that names every wrong value."""
+    """Validate settings passed as a dict by library users. Raises ConfigError that names every wrong value."""
     settings, errors = check(*rename_settings(data, {}))
     if settings is None:
         raise as_error(errors)
@@ -307,13 +307,13 @@ def check_file(path: Path) -> None:
 
 
 def overriding_variable(key: keys.Key, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the variable that wins over the file for this key, where it is set."""
+    """Return the environment variable that overrides this key of the file; None if it is not set."""
     environ = os.environ if environ is None else environ
     return key.variable if environ.get(key.variable, "").strip() else None
 
 
 def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, tuple[Problem, ...]]:
-    """Return the settings that nested `data` gives, or None and what is wrong."""
+    """Validate nested settings; return (settings, ()) or (None, problems)."""
     try:
         return Settings.model_validate(filled(data)), ()
     except ValidationError as error:
@@ -321,7 +321,7 @@ def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, t
 
 
 def from_text(key: keys.Key, text: str) -> Any:
-    """Return a value typed on a command line or in a variable, as the file would hold it."""
+    """Convert a value typed on the command line or in a variable to the value a config file would have."""
     if key.is_nullable and text.strip() in ("null", "~"):
         return None
     if key.is_number:
@@ -338,7 +338,7 @@ def from_text(key: keys.Key, text: str) -> Any:
 
 
 def _number(text: str) -> int | float | str:
-    """Return the number that `text` spells, or `text` itself, which the settings refuse with what they allow."""
+    """Parse a number; text that is none is returned unchanged, for validation to reject."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
@@ -357,7 +357,7 @@ def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def filled(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Without the sections and lists that were left empty, as when all their lines are commented out."""
+    """Return the settings without empty sections and lists, as left when all their lines are commented out."""
     result = {}
     for name, value in data.items():
         dotted = f"{prefix}{name}"
@@ -374,7 +374,10 @@ def _is_list(name: str) -> bool:
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[keys.Key, str, Any]]:
-    """Each setting found there. An empty variable counts as unset; a mistyped one is refused, not passed over."""
+    """Return each key set by an environment variable.
+
+    Empty variables are ignored; a mistyped one raises ConfigError.
+    """
     by_variable = {key.variable: key for key in keys.all_keys().values()}
     by_letters = {variable.replace("_", ""): variable for variable in by_variable}
     old_names = {keys.variable_of(name): name for name in RENAMED}

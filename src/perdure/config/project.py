@@ -1,7 +1,7 @@
-"""What a project brings along: a `.perdure` folder with settings, commands and skills, in the working folder or above.
+"""Settings, commands and skills of a project: its `.perdure` folder, in the working folder or above.
 
 A project often belongs to another person: its settings may choose how Perdure works there, never where keys, data or
-commands go. What it may not set is ignored with a warning.
+commands go. Settings that it may not make are ignored with a warning.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def folders_above(folder: Path, user_home: Path) -> list[Path]:
 def project_root(folder: Path, user_home: Path) -> Path:
     """Return the nearest folder with `.git` at or above `folder`, else `folder` itself.
 
-    A home folder that is a repository makes no single project of everything in it.
+    The user's home folder never counts, even if it is a repository.
     """
     folder, user_home = folder.resolve(), user_home.resolve()
     roots = (parent for parent in [folder, *folder.parents][:_MAX_DEPTH] if (parent / ".git").exists())
@@ -65,7 +65,7 @@ def project_root(folder: Path, user_home: Path) -> Path:
 
 
 def project_folder(folder: Path, *, user_home: Path, perdure_home: Path) -> Path | None:
-    """Return the nearest `.perdure` folder of the project; None where there is none. Never Perdure's own home."""
+    """Return the nearest `.perdure` folder of the project, except Perdure's own home; None if there is none."""
     for parent in reversed(folders_above(folder, user_home)):
         candidate = parent / FOLDER
         if candidate.is_dir() and candidate.resolve() != perdure_home.resolve():
@@ -74,7 +74,7 @@ def project_folder(folder: Path, *, user_home: Path, perdure_home: Path) -> Path
 
 
 def select_settings(values: Mapping[str, Any], source: Path) -> ProjectSettings:
-    """Return the settings that a project may make; `values` are those of its file by dotted name."""
+    """Return the settings that a project may make, and a warning for each other one; `values` is by dotted name."""
     allowed, warnings = {}, []
     for name, value in values.items():
         is_file = name == "model.name" and str(value).lower().endswith(".gguf")
@@ -86,7 +86,7 @@ def select_settings(values: Mapping[str, Any], source: Path) -> ProjectSettings:
 
 
 def flatten(data: Mapping[str, Any], names: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name; `names` are the sections to go into."""
+    """Return nested settings by dotted name; `names` are the sections to descend into."""
     flat: dict[str, Any] = {}
     for key, value in data.items():
         name = f"{prefix}{key}"

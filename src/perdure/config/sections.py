@@ -1,4 +1,4 @@
-"""The base of every group of settings, its common kinds of value, and the groups about the context."""
+"""Base class and value types of all settings sections, and the sections about the context."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_networks(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Section(BaseModel):
-    """A frozen group of keys that refuses what it does not know."""
+    """Base class of settings sections: frozen, and rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True)
 

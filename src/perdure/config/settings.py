@@ -165,7 +165,7 @@ WhileBusy = Literal["queue", "interrupt"]
 
 
 class AgentSettings(Section):
-    """The turn."""
+    """Limits of a turn, and what happens to messages that come during one."""
 
     while_busy: WhileBusy = Field(
         default="queue",
@@ -207,7 +207,7 @@ class RouteSettings(Section):
 
 
 class AuxiliaryTaskSettings(Section):
-    """The route of one kind of side job."""
+    """The model and endpoints of one auxiliary task."""
 
     model: Text | None = Field(default=None, description="Model for this job; null lets Perdure choose.")
     provider: Text = Field(
@@ -220,7 +220,7 @@ class AuxiliaryTaskSettings(Section):
 
 
 class AuxiliaryCompressionSettings(AuxiliaryTaskSettings):
-    """Writes summaries."""
+    """The model that writes summaries, and its window."""
 
     context_length: Positive | None = Field(
         default=None, description="Window of the summary model in tokens; never changes the threshold."
@@ -228,7 +228,7 @@ class AuxiliaryCompressionSettings(AuxiliaryTaskSettings):
 
 
 class AuxiliarySettings(Section):
-    """Side jobs, each with a route of its own."""
+    """Models of the auxiliary tasks, each with a route of its own."""
 
     compression: AuxiliaryCompressionSettings = Field(
         default=AuxiliaryCompressionSettings(), description="The model that writes summaries."
@@ -465,7 +465,9 @@ class Settings(Section):
     compression: CompressionSettings = Field(default=CompressionSettings(), description="Handing over a long history.")
     tool_output: ToolOutputSettings = Field(default=ToolOutputSettings(), description="Budgets of tool output.")
     prompt_caching: PromptCachingSettings = Field(default=PromptCachingSettings(), description="Cache marks.")
-    agent: AgentSettings = Field(default=AgentSettings(), description="The turn.")
+    agent: AgentSettings = Field(
+        default=AgentSettings(), description="Limits of a turn, and messages that come during one."
+    )
     delegation: DelegationSettings = Field(default=DelegationSettings(), description="Child agents.")
     auxiliary: AuxiliarySettings = Field(default=AuxiliarySettings(), description="Routes of side jobs.")
     fallback_providers: tuple[RouteSettings, ...] = Field(

@@ -1,4 +1,4 @@
-"""Assemble the gateway: API routes, web UI, metrics and observers."""
+"""Assemble the gateway from its parts: API routes, OpenAI API, web UI, metrics and observers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class WebUiFiles:
 
 
 def _unknown_path(scope: Scope) -> ApiError:
-    """Return the 404; for the rest of OpenAI's API, with the endpoints that there are."""
+    """Build the 404 error for a path; below `/v1/`, it lists the OpenAI endpoints that are supported."""
     path = scope["path"]
     if not path.startswith("/v1/") or scope["type"] != "http":
         return NO_SUCH_PATH

@@ -47,7 +47,7 @@ _GC_THRESHOLDS = (1_000, 5, 1_000)
 
 @dataclass(frozen=True, slots=True)
 class GatewayConfig:
-    """Configuration that a gateway process is built from."""
+    """Everything a gateway process is started with: settings, store, authenticator, routers, adapters, observers."""
 
     settings: Settings
     home: Path
@@ -203,7 +203,7 @@ async def _wait_started(server: _GatewayServer, serving: asyncio.Task[None]) -> 
 
 
 async def _wait_first(task: asyncio.Task[None], other: Coroutine[Any, Any, Any]) -> None:
-    """Wait until either finishes."""
+    """Wait until the task or the coroutine has finished, whichever comes first."""
     waiting = asyncio.create_task(other)
     await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

@@ -18,12 +18,15 @@ _PLACEHOLDER = re.compile(r"(\\?)\{\{[ \t]*([^{}\n]*?)[ \t]*\}\}")
 
 
 def names(shipped: Path = _SHIPPED) -> tuple[str, ...]:
-    """Return every prompt there is, by name."""
+    """Return the names of all prompt files."""
     return tuple(sorted(path.stem for path in shipped.glob("*.md")))
 
 
 def load(name: str, overrides: Path | None = None, *, shipped: Path = _SHIPPED) -> str:
-    """The text of prompt `name` (without `.md`), the user's own version first. A plug-in hands in its own `shipped`."""
+    """Return the text of prompt `name` (without `.md`), the user's override first.
+
+    Plug-ins pass their own `shipped` folder.
+    """
     return _read(_prompt_path(name, overrides, shipped))
 
 
@@ -45,7 +48,7 @@ def render(name: str, values: Mapping[str, str], overrides: Path | None = None, 
 
 
 def placeholders(text: str) -> frozenset[str]:
-    """Return the names that a prompt text wants filled."""
+    """Return the names of the placeholders in a prompt text."""
     return frozenset(match[2] for match in _PLACEHOLDER.finditer(text) if not match[1])
 
 

@@ -1,7 +1,7 @@
-"""Three protocols, one reply: everything that differs between services, as data and pure functions.
+"""Provider APIs: three wire protocols behind one request and one reply type.
 
 request → `<mode>.build` → `transport` → `<mode>.parse` or `<mode>.make_stream` → Reply; error → `errors.classify`.
+Differences between services are data (`registry.py`) and pure functions.
 
 Read first: `types.py`, the values; then one mode, e.g. `chat_completions.py`, which builds requests and parses replies.
-Providers and their quirks are rows in `registry.py`.
 """

@@ -84,13 +84,13 @@ _ANSWER_SHARE = 0.25
 
 
 def output_default(model: str) -> int:
-    """Return the max_tokens to send where none is set."""
+    """Return the max_tokens to send for a model if the caller sets none, since this protocol requires it."""
     name = model.lower()
     return next((cap for pattern, cap in _OUTPUT_DEFAULTS if pattern.search(name)), _OUTPUT_DEFAULT)
 
 
 def thinking_keys(model: str, effort: str | None, max_tokens: int) -> dict[str, Any]:
-    """Return the request keys for a reasoning effort; none where the model cannot think or max_tokens is too small."""
+    """Return the request keys for a reasoning effort; {} if the model cannot think or max_tokens is too small."""
     name = model.lower()
     if not effort or effort == "none" or _NO_THINKING.search(name):
         return {}
@@ -155,7 +155,7 @@ def _piece(block: Mapping[str, Any]) -> Piece | None:
 
 
 def _arguments(raw: object) -> str:
-    """Return the input as compact JSON, so that streamed and complete replies give the same history."""
+    """Return a call's input as compact JSON, so that streamed and complete replies give the same history."""
     if isinstance(raw, str):
         value = json_object(raw) if raw.strip() else {}
         return raw if value is None else _arguments(value)
@@ -339,7 +339,7 @@ def _with_cache_control(entry: Entry, fragment: Fragment, control: CacheControl)
 
 
 def _head(request: ModelRequest, control: CacheControl | None) -> dict[str, Any]:
-    """Return all keys but the messages."""
+    """Return all keys of the request body but the messages."""
     head: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens or output_default(request.model),
@@ -362,7 +362,7 @@ def _head(request: ModelRequest, control: CacheControl | None) -> dict[str, Any]
 
 
 def _tool_use(request: ModelRequest, *, may_force: bool) -> dict[str, Any]:
-    """Return how the tools may be used. Thinking and a forced call exclude each other."""
+    """Return the `tool_choice` keys of the request; a forced call is not possible together with thinking."""
     choice: dict[str, Any] = {"type": "auto"}
     if may_force and request.tool_choice != AUTO:
         is_any = request.tool_choice == REQUIRED
@@ -373,7 +373,7 @@ def _tool_use(request: ModelRequest, *, may_force: bool) -> dict[str, Any]:
 
 
 def _may_think(request: ModelRequest) -> bool:
-    """Thinking cannot start in the middle of a tool loop: a tool call without thinking would be refused."""
+    """Whether thinking may be enabled: not in the middle of a tool loop that began without it, which is refused."""
     for entry in reversed(request.entries):
         message = entry.message
         if message.role == "assistant":
@@ -427,7 +427,7 @@ def _assistant(message: Message) -> list[dict[str, Any]]:
 
 
 def _thinking(message: Message) -> list[Mapping[str, Any]]:
-    """Thinking this service signed itself; unsigned or foreign reasoning would be refused."""
+    """Return the thinking blocks to send back: only those this service signed, since others would be refused."""
     return [
         d
         for d in message.reasoning_details
@@ -471,7 +471,7 @@ def _source(url: str) -> dict[str, Any]:
 
 
 def _other(part: OtherPart) -> dict[str, Any]:
-    """Parts of this wire's own kinds pass; a file of OpenAI's kind becomes a document; the rest is described."""
+    """Convert a part of an unknown kind: blocks of this protocol pass, OpenAI files become documents, others a note."""
     raw = part.raw
     if raw.get("type") in _NATIVE_PARTS:
         return {k: v for k, v in raw.items() if k != "cache_control"}

@@ -92,7 +92,10 @@ class ThinkSplitter:
         return thought, self._answer() if self._state in ("gap", "text") else ""
 
     def end(self, *, is_cut_off: bool) -> tuple[str, str]:
-        """Return the complete (reasoning, text). An unclosed tag is text, unless the reply was truncated in it."""
+        """Return the complete (reasoning, text).
+
+        An unclosed tag counts as text, unless the reply was truncated inside it.
+        """
         thoughts = "".join(self._thoughts)
         if self._state == "start":
             return "", "".join(self._blanks) + self._buffer
@@ -175,7 +178,7 @@ def _indexed(calls: object) -> list[Any]:
 
 
 class _PartialToolCall:
-    """A tool call being streamed."""
+    """A tool call whose pieces are still arriving in a stream."""
 
     __slots__ = ("arguments", "extra", "id", "name")
 
@@ -186,7 +189,7 @@ class _PartialToolCall:
         self.extra: dict[str, Any] = {}
 
     def take(self, raw: Mapping[str, Any]) -> bool:
-        """Add a piece; return whether it carries arguments."""
+        """Add a streamed piece; return whether it had a part of the arguments."""
         function = as_map(raw.get("function"))
         self.id = self.id or as_text(raw.get("id"))
         # A name is sent in one piece, yet some servers repeat it in every piece.
@@ -239,7 +242,7 @@ class ChatStream:
         return self.take(chunk) if chunk is not None else []
 
     def take(self, chunk: Mapping[str, Any]) -> list[Delta]:
-        """Return the deltas of a decoded chunk."""
+        """Add a decoded chunk and return its deltas."""
         if chunk.get("error") or chunk.get("object") == "error" or "choices" not in chunk:
             failure = _find_failure(chunk, partial_text=self.partial_text)
             if failure is not None:
@@ -320,7 +323,7 @@ class ChatStream:
         self.progress += call.take(raw)
 
     def _new_calls(self, until: int) -> list[Delta]:
-        """Return complete calls not emitted yet; the last one may grow until the reply ends."""
+        """Return tool calls that are complete and not emitted yet; the last one may grow until the reply ends."""
         fresh = self._calls[self._emitted_calls : until]
         self._emitted_calls = max(self._emitted_calls, until)
         return [ToolCallParsed(c.whole()) for c in fresh]
@@ -373,7 +376,7 @@ def _merge_detail(details: list[dict[str, Any]], piece: Mapping[str, Any]) -> No
 
 
 def _find_failure(body: Mapping[str, Any], *, partial_text: str = "") -> ProviderError | None:
-    """Return the error a body reports; None where there is none."""
+    """Return the error that a response body reports; None if it is a reply."""
     error = find_error(body)
     return ProviderError(classify_error(None, error), partial_text=partial_text) if error is not None else None
 
@@ -415,7 +418,7 @@ def build(request: ModelRequest) -> bytes:
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:
-    """Return all keys but the messages."""
+    """Return all keys of the request body but the messages."""
     quirks = request.quirks
     head: dict[str, Any] = {"model": request.model}
     if request.is_streaming:
@@ -444,7 +447,7 @@ def _head(request: ModelRequest) -> dict[str, Any]:
 
 
 def _tool_use(request: ModelRequest) -> dict[str, Any]:
-    """Return how the tools may be used, where it differs from the default."""
+    """Return the request keys for tool choice and parallel calls, where they differ from the default."""
     keys: dict[str, Any] = {}
     if request.tool_choice == REQUIRED:
         keys["tool_choice"] = "required"
@@ -520,8 +523,10 @@ def _put_content(
     in_parts: bool,
     control: CacheControl | None,
 ) -> None:
-    """Set the content as a string or parts; with prompt caching always as parts, so that moving cache_control changes
-    nothing else. A message without parts only calls tools."""
+    """Set the content of a message, as a string or as parts; without parts, nothing is set.
+
+    With prompt caching always as parts, so that moving cache_control from one message to the next changes nothing else.
+    """
     if not parts:
         payload["content"] = None
         if control is not None:

@@ -57,7 +57,7 @@ def dumps(value: object) -> bytes:
 
 
 def wire_arguments(arguments: str) -> str:
-    """Return the arguments as the text of a JSON object, untouched where they already are one."""
+    """Return tool call arguments as the text of a JSON object; text that is none is wrapped in one."""
     text = arguments.strip() or "{}"
     value = json_object(text)
     if value is None:
@@ -81,7 +81,7 @@ def _refuse(name: str) -> None:
 
 
 def wire_id(call_id: str, rule: CallIds) -> str:
-    """Return the call id to send: one that the service accepts, and of two ids joined by a bar the first."""
+    """Return a call id in the form that the service accepts; of two ids joined by `|`, the first."""
     first = call_id.partition("|")[0]
     if _ID_RULES[rule].fullmatch(first):
         return first
@@ -117,7 +117,7 @@ def texts_of(parts: Sequence[Part]) -> list[str]:
 
 
 def join_body(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
-    """Build a JSON body from small keys and one long list, whose items are copied once."""
+    """Build a JSON body from small keys and a long list of encoded items, copying the items once."""
     opening = b"".join((dumps(head)[:-1], b',"', key.encode(), b'":['))
     if not pieces:
         return opening + b"]}"
@@ -128,7 +128,7 @@ def join_body(head: dict[str, Any], key: str, pieces: list[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """An encoded message, with what is needed to join it to its neighbours."""
+    """An encoded message, with the data needed to merge it with its neighbours."""
 
     role: str
     body: bytes
@@ -157,7 +157,7 @@ def encode_entries(entries: Sequence[Entry], key: object, encode: Encode) -> Ite
 
 
 def _with_caller_id(entry: Entry, caller: Entry | None, encode: Encode) -> Fragment | None:
-    """Encode the result under its call's own id; None where no call matches."""
+    """Encode a tool result under the id of its call; None if no call matches."""
     named = entry.message.tool_call_id or ""
     calls: tuple[ToolCall, ...] = caller.message.tool_calls if caller is not None else ()
     call = find_call(calls, named)
@@ -319,7 +319,7 @@ _SEALS = ("signature", "encrypted_content", "data")
 
 @dataclass(frozen=True, slots=True)
 class ReasoningRule:
-    """The reasoning one route sends back."""
+    """Decides which reasoning of earlier replies an endpoint gets back (the table at the top of this module)."""
 
     mode: ApiMode
     field: ReasoningField | None = None
@@ -332,8 +332,10 @@ class ReasoningRule:
         return cls(endpoint.api_mode, quirks.reasoning_field)
 
     def filter_message(self, message: Message, *, is_current: bool) -> Message:
-        """Return the message with only the reasoning this route sends back; `is_current`: its tool loop is still
-        running."""
+        """Return the message with only the reasoning that is sent back.
+
+        `is_current`: its tool loop is still running.
+        """
         if not has_reasoning(message):
             return message
         if self.mode != "chat_completions":
@@ -349,7 +351,7 @@ class ReasoningRule:
 
 
 def shorten_reasoning(message: Message) -> Message:
-    """Shorten the readable reasoning to its two ends: some services refuse a tool call without any."""
+    """Cut readable reasoning to its start and end; it cannot be dropped, as some services refuse a call without it."""
     text = message.reasoning
     if not text or len(text) <= 2 * _SHORT_CHARS:
         return message
@@ -479,7 +481,7 @@ def apply_cache_control(
 def apply_anthropic_cache_control(
     messages: Iterable[Mapping[str, Any]], cache_ttl: str = "5m", native_anthropic: bool = False
 ) -> list[dict[str, Any]]:
-    """The same as `apply_cache_control`, under the name and with the arguments other agents have for it."""
+    """Same as `apply_cache_control`, under the name and with the arguments that other agents use."""
     return apply_cache_control(messages, ttl=cache_ttl, native_anthropic=native_anthropic)
 
 
@@ -497,7 +499,7 @@ def _is_markable(message: Mapping[str, Any], *, native_anthropic: bool) -> bool:
 
 
 def _is_markable_part(part: object) -> bool:
-    """Thinking blocks take no cache_control, and an empty text block is refused."""
+    """Whether a content part may have cache_control: not a thinking block, nor an empty text."""
     if not isinstance(part, Mapping) or part.get("type") in ("thinking", "redacted_thinking"):
         return False
     return part.get("type") != "text" or bool(part.get("text"))

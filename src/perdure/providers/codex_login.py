@@ -57,7 +57,7 @@ _WEB_PAGE = object()
 
 @dataclass(frozen=True, slots=True)
 class CodexLogin:
-    """A login: its tokens, and where they were issued."""
+    """A stored login: access and refresh tokens, account and issuer."""
 
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
@@ -73,7 +73,7 @@ class CodexLogin:
 
     @classmethod
     def from_json(cls, text: str) -> CodexLogin:
-        """Raises ConfigError for a text that is not a login."""
+        """Parse a stored login. Raises ConfigError for a text that is none."""
         try:
             raw = json.loads(text)
             return cls(
@@ -286,7 +286,7 @@ def _error_code(value: object) -> str:
 
 
 def _with_tokens(login: CodexLogin, answer: Mapping[str, Any], *, now_ms: int) -> CodexLogin:
-    """Return the login with the tokens of a response; what a refresh leaves out stays."""
+    """Return the login with the tokens of a response; tokens that a refresh omits are kept."""
     access, new_refresh = answer.get("access_token"), answer.get("refresh_token") or login.refresh_token
     account = account_of(str(answer.get("id_token") or "")) or login.account_id
     is_complete = isinstance(access, str) and access and isinstance(new_refresh, str) and new_refresh
@@ -332,7 +332,7 @@ def account_of(id_token: str) -> str:
 
 
 class CodexLogins:
-    """The stored login, shared with other processes. Thread-safe."""
+    """Loads, refreshes and stores the login, in turns with other processes. Thread-safe."""
 
     def __init__(
         self, home: Path, *, clock: Clock, open_keyring: Callable[[], Keyring | None] = system_keyring
@@ -361,7 +361,10 @@ class CodexLogins:
             return login
 
     def renew(self, refused: CodexLogin) -> CodexLogin:
-        """Return another login than the refused one. Blocks. Raises ProviderError."""
+        """Return a login other than the refused one: refreshed, or stored by another process meanwhile. Blocks.
+
+        Raises ProviderError.
+        """
         with self._lock, lock_home(self._home, "codex-login.lock"):
             stored = self._load()
             if stored.access_token != refused.access_token:  # another process was first
@@ -398,7 +401,7 @@ class CodexLogins:
         return login
 
     def _version(self) -> object:
-        """Return what changes with every write of the stored keys; None where there are none."""
+        """Return a value that changes with every write of the stored keys; None if none are stored."""
         try:
             stat = self._keys.path.stat()
         except OSError:

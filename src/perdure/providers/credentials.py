@@ -15,7 +15,7 @@ TIMEOUT_S = 30.0
 
 
 class Credentials:
-    """Runs the command; concurrent requests for the same provider share one run."""
+    """Runs `credentials.command` to get API keys; concurrent requests for one provider share a run."""
 
     def __init__(self, command: str | None, *, timeout_s: float = TIMEOUT_S) -> None:
         self._command = command
@@ -35,7 +35,7 @@ class Credentials:
         return await asyncio.shield(task)
 
     async def refresh(self, endpoint: Endpoint) -> str | None:
-        """Return another key than the refused one; None where there is none. Never raises."""
+        """Run the command again after a key was refused; return the new key, None if it is the same. Never raises."""
         try:
             fresh = await self.fetch(endpoint.provider)
         except ConfigError:

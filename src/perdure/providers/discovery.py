@@ -1,6 +1,6 @@
-"""Models on this machine that need no set-up: servers on their usual loopback ports, and GGUF files on the disk.
+"""Find models on this machine: servers on their usual loopback ports, and GGUF files on the disk.
 
-Nothing but loopback is asked, past any proxy, and each request and each folder has a timeout.
+Only loopback is queried, without any proxy, and each request and each folder has a timeout.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FOLDERS = (
 
 @dataclass(frozen=True, slots=True)
 class ServerPort:
-    """The usual port of a model server, and the provider of ours that talks to it."""
+    """The usual loopback port of a model server, and the provider name for it."""
 
     name: str
     port: int
@@ -57,7 +57,7 @@ USUAL_PORTS = (
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A model server that answers, and the models it lists."""
+    """A running model server on this machine, and the models it lists."""
 
     name: str
     provider: str
@@ -74,7 +74,7 @@ class ModelFile:
 
 
 def local_servers(ports: Sequence[ServerPort] = USUAL_PORTS) -> list[LocalServer]:
-    """Return those that answer as a model server does; takes no longer than the slowest response."""
+    """Query the usual ports at once and return the servers that answer with a model list."""
     with ThreadPoolExecutor(max_workers=max(1, len(ports))) as pool:
         return [server for server in pool.map(_ask, ports) if server is not None]
 
@@ -86,7 +86,7 @@ def _ask(usual: ServerPort) -> LocalServer | None:
 
 
 def server_models(base_url: str, *, timeout_s: float = _TIMEOUT_S) -> tuple[str, ...] | None:
-    """Return the models that a server lists at `base_url`, asked without a key; None where none answers so."""
+    """Return the models that a server lists at `base_url`, queried without a key; None if there is no such server."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{base_url.rstrip('/')}/models", timeout=timeout_s) as reply:

@@ -62,7 +62,7 @@ class Retries:
 
 
 class StreamTimer:
-    """The deadline of a stream: content extends it, keep-alive signals only up to a limit.
+    """The read deadline of a stream: content extends it, keep-alive events only up to a limit.
 
     It is not rescheduled for each chunk: that would cost more than parsing the chunk.
     """
@@ -206,7 +206,7 @@ class HttpResponse(Protocol):
 
 
 class HttpClient(Protocol):
-    """Posts a body. Leaving the context closes the request at once, whatever its state."""
+    """Sends POST requests (port). Leaving its context manager closes the request at once, whatever its state."""
 
     def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float
@@ -352,7 +352,7 @@ class HttpxClient:
 
 @dataclass(frozen=True, slots=True)
 class _IdleClient:
-    """A client whose last call was read to its end, and since when it has been idle."""
+    """A client that can be reused, since its last response was read to the end, and the time it became idle."""
 
     client: httpx.AsyncClient
     since_s: float

@@ -22,7 +22,7 @@ _HEADERS = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "perdu
 
 
 class ConnectTimeout(OSError):
-    """The connection was not established in time."""
+    """Raised when the connection was not established in time."""
 
 
 class AiohttpClient:
@@ -89,7 +89,7 @@ class AiohttpClient:
 
 
 def _system_error(error: aiohttp.ClientError) -> Exception:
-    """Return the error of the operating system or of TLS, which messages for users are made from."""
+    """Return the operating system or TLS error behind a client error, for messages to users."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return error.certificate_error
     return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error

@@ -150,7 +150,7 @@ def find_weights(model: str | None) -> Path:
 
 
 class LocalServers:
-    """The servers of one process: each model is started once and shared. Thread-safe."""
+    """Starts llama.cpp servers, one for each model, and shares them within the process. Thread-safe."""
 
     def __init__(self, log_dir: Path) -> None:
         self._log_dir = log_dir

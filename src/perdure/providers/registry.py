@@ -292,10 +292,10 @@ def find_provider(name: str | None) -> ProviderSpec | None:
 
 
 def is_endpoint_of(base_url: str, configured: str | None, provider: str) -> bool:
-    """Return whether a configured address is meant for a provider.
+    """Whether a configured base URL belongs to a provider, so that its key may be sent there.
 
-    It is where the settings name that provider beside it, else where its host is the provider's; one of an unknown host
-    is not meant for a provider with a key of its own.
+    It does if the settings name that provider with it, or if its host is the provider's. An unknown host belongs to no
+    provider that has a key of its own.
     """
     row = find_provider(provider)
     if configured is not None:
@@ -330,7 +330,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], tuple[str, ...], bool], ...] = (
 
 
 def providers_of_model(model: str) -> tuple[tuple[ProviderSpec, ...], bool]:
-    """Return the providers that serve a model by its name, the maker first, and whether there are no others."""
+    """Return the providers that serve a model by its name, the maker first, and whether no others do."""
     for pattern, names, is_exclusive in _FAMILIES:
         if pattern.match(model.lower()):
             return tuple(row for name in names if (row := find_provider(name)) is not None), is_exclusive
@@ -349,13 +349,13 @@ def missing_key(endpoint: Endpoint) -> str | None:
 
 
 def login_target(provider: str, base_url: str) -> str:
-    """Return what to name to `perdure login`: the provider, or the address where its key belongs to the address."""
+    """Return the argument for `perdure login`: the provider, or the address if the key is stored for the address."""
     row = find_provider(provider)
     return row.name if row is not None and row.needs_key else base_url
 
 
 def is_own_host(endpoint: Endpoint) -> bool:
-    """Whether requests go to the provider's own service rather than to a proxy or a simulator of it."""
+    """Whether requests go to the provider's own service rather than to a proxy or simulator."""
     row = find_provider(endpoint.provider)
     return row is not None and bool(row.base_url) and _host(row.base_url) == _host(endpoint.base_url)
 

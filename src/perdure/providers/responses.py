@@ -230,7 +230,7 @@ _NO_INSTRUCTIONS = "Do what the message asks."
 
 
 def _head(request: ModelRequest) -> dict[str, Any]:
-    """Return all keys but the input."""
+    """Return all keys of the request body but the input."""
     quirks = request.quirks
     head: dict[str, Any] = {"model": request.model, "store": False}
     if request.is_streaming:
@@ -314,7 +314,7 @@ def _responses_said(text: str, message: Message) -> dict[str, Any]:
 
 
 def _reasoning(message: Message) -> list[Mapping[str, Any]]:
-    """Reasoning items that carry themselves: one named by its id alone is unknown to a service that stores nothing."""
+    """Return the reasoning items to send back: only encrypted ones, since the service stores none itself."""
     return [d for d in message.reasoning_details if d.get("type") == "reasoning" and d.get("encrypted_content")]
 
 

@@ -55,7 +55,10 @@ class EndpointChain:
 
 
 class RouteCursor:
-    """Position of a conversation on its route. It stays on a fallback, whose prompt cache is warm by then."""
+    """The position of a conversation in its chain of endpoints.
+
+    It stays on a fallback, whose prompt cache is warm by then.
+    """
 
     def __init__(self, route: EndpointChain, credentials: Credentials | None = None) -> None:
         self.route = route
@@ -68,7 +71,7 @@ class RouteCursor:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint of the next call."""
+        """The endpoint that the next call goes to."""
         return self._endpoint
 
     @endpoint.setter
@@ -196,7 +199,7 @@ def describe_unknown_provider(name: str) -> str:
 
 
 def unknown_providers(settings: Settings) -> list[str]:
-    """Return a warning for each route of a side job that no call could go to."""
+    """Return a warning for each auxiliary task whose settings name a provider that does not exist."""
     warnings = []
     for task in type(settings.auxiliary).model_fields:
         job: AuxiliaryTaskSettings = getattr(settings.auxiliary, task)
@@ -236,7 +239,7 @@ def endpoint_for(
 
 
 def _key_at(base_url: str, lookup: KeyLookup) -> str | None:
-    """Return the key stored for the address itself: a provider without a variable of its own has no other."""
+    """Return the key stored for this address, for providers that have no key variable."""
     origin = origin_of(base_url)
     return lookup(origin) if origin is not None else None
 
@@ -350,7 +353,7 @@ class AuxiliaryCaller:
 
 
 class Summarizer:
-    """The `AsyncSummarize` port: one auxiliary call of the task `compression`.
+    """Writes summaries by an auxiliary call of the task `compression` (the AsyncSummarize port).
 
     `run` awaits the call; `price` returns the cost of a call, None where unknown.
     """
@@ -368,7 +371,7 @@ class Summarizer:
 
     @property
     def is_available(self) -> bool:
-        """Whether a model is configured for it."""
+        """Whether a model is configured for summaries."""
         return self._caller.has_endpoint("compression")
 
     async def __call__(self, prompt: str, *, max_tokens: int) -> Summary:

@@ -1,4 +1,4 @@
-"""An official `openai` or `anthropic` client as the HTTP client: it authenticates, routes and signs; bodies stay ours.
+"""Send requests through an official `openai` or `anthropic` client, which authenticates, routes and signs them.
 
 Its low-level `post` returns the raw HTTP response, so Azure deployments, Bedrock signatures, Vertex tokens and custom
 headers all work, while building and parsing are the same as everywhere else. Synchronous clients are read in a thread.
@@ -97,7 +97,7 @@ class SdkTransport:
             connections.close()
 
     def _connected(self) -> Any:
-        """Return the client to call: a copy, as the client is now, whose connections `aclose` can close.
+        """Return the client to call: a copy of the caller's, whose connections `aclose` can close.
 
         An async client's connections belong to our event loop, where the caller could not close them.
         """

@@ -105,7 +105,7 @@ class ModelRequest:
 
     @property
     def enforced_format(self) -> AnswerFormat | None:
-        """The answer format, where the service enforces it in a request like this one."""
+        """The answer format, if the service itself enforces it in a request like this one; None otherwise."""
         quirks = self.quirks
         if quirks.answer_format is None or (self.tools and not quirks.takes_format_with_tools):
             return None
@@ -149,7 +149,7 @@ class SseEvent:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A provider, address, model and key: one row of a route."""
+    """A provider, address, model and API key: where a request can be sent."""
 
     provider: str
     base_url: str

@@ -75,7 +75,7 @@ class ChangeFeed:
 
 
 def record_deletion(tx: Transaction) -> None:
-    """Invalidate all cursors, so that every client reloads."""
+    """Note that a conversation was deleted, which invalidates all cursors, so that every client reloads."""
     tx.run(
         "INSERT INTO state (scope, key, value) VALUES ('changes', 'deletions', '1') ON CONFLICT (scope, key)"
         " DO UPDATE SET value = CAST(CAST(state.value AS INTEGER) + 1 AS TEXT)"
@@ -83,7 +83,7 @@ def record_deletion(tx: Transaction) -> None:
 
 
 class _Positions(Protocol):
-    """Database-specific positions in the tables."""
+    """How one database numbers its rows, so that rows after a cursor can be selected."""
 
     sql: str
 

@@ -1,4 +1,4 @@
-"""Copies of files from before the model changed them, so that a turn can be undone with its changes.
+"""Copies of files from before a tool changed them, so that a turn can be undone together with its changes.
 
 A change is an event of the user's conversation; a delegated agent's changes belong to the turn that delegated. Copies
 are blobs named by their content; they are deleted with the conversation, and when it is scrubbed.
@@ -27,7 +27,7 @@ def content_digest(content: bytes) -> str:
 
 
 class FileCheckpoints:
-    """The Checkpoints port: changes in the ledger, copies in the blob store."""
+    """Records file changes as events, and copies of the files as blobs (the Checkpoints port)."""
 
     def __init__(self, conversations: Conversations, ledger: Ledger, blobs: BlobStore) -> None:
         self._conversations = conversations
@@ -47,7 +47,7 @@ class FileCheckpoints:
         self._ledger.record_event(StoredEvent(owner.tip_session_id, KIND, payload))
 
     def changes(self, any_id: str, *, from_seq: int = 0) -> Sequence[FileChange]:
-        """Return the changes made at or after a message of the log, oldest first; a branch has its parent's as well."""
+        """Return the file changes at or after message `from_seq`, oldest first; for a branch, its parent's as well."""
         owner = self._conversations.get(any_id)
         own = [_change_of(owner.id, event) for event in self._ledger.events(owner.id, kind=KIND, limit=2**31)]
         inherited: Sequence[FileChange] = ()
@@ -65,13 +65,13 @@ class FileCheckpoints:
             raise NotFound(f"the copy of {change.path} is no longer there") from None
 
     def discard(self, conversation_id: str) -> None:
-        """Delete every copy of a conversation, whose contents may have been scrubbed from it."""
+        """Delete all copies of a conversation's files, when it is scrubbed or deleted."""
         copies = {c.copy for c in self.changes(conversation_id) if c.copy and c.conversation_id == conversation_id}
         for copy in copies:
             self._blobs.remove(conversation_id, copy)
 
     def _owner(self, conversation_id: str) -> Conversation:
-        """Return the conversation of the user: a delegated one belongs to its parent."""
+        """Return the user's own conversation: for a delegated one, that of its parent."""
         conversation = self._conversations.get(conversation_id)
         while conversation.kind == "delegate" and conversation.parent_id is not None:
             conversation = self._conversations.get(conversation.parent_id)

@@ -381,7 +381,7 @@ def parse_list_cursor(cursor: str) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class _Tip:
-    """The tip of a conversation, locked by this transaction."""
+    """The newest session of a conversation with its view, read and locked by this transaction."""
 
     conversation: Conversation
     session: Session
@@ -390,7 +390,7 @@ class _Tip:
 
 
 class Compactions:
-    """End the tip session and continue in a child session with another view of the same log."""
+    """Compact and undo: end the newest session and continue in a child session with another view of the same log."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -406,7 +406,7 @@ class Compactions:
         lease: Lease | None = None,
         began_by: BeganBy = "compression",
     ) -> Session:
-        """Return the child session. `system_prompt` None reuses the parent's, byte for byte.
+        """Continue in a child session whose view is `plan`, and return it. `system_prompt` None reuses the parent's.
 
         `up_to_seq` is the last message the plan covers. Later messages are appended after it, so a plan can be prepared
         in the background while the conversation continues. Raises StoreError for a plan that does not fit the view.
@@ -426,7 +426,7 @@ class Compactions:
         return self._context.database.write(work)
 
     def undo(self, any_id: str, *, lease: Lease | None = None) -> Session:
-        """Return a child session whose view has the newest handoff replaced by the messages it covers.
+        """Continue in a child session in which the newest handoff is replaced by the messages it covers, and return it.
 
         Later messages are kept. Raises StoreError when the tip's view contains no handoff.
         """
@@ -533,5 +533,5 @@ class Compactions:
 
 
 def _prepare(message: Message) -> PreparedMessage:
-    """Mark a message with the user's role as a handoff, because no user typed it."""
+    """Encode a plan's message as a handoff, although it has the user's role: no user typed it."""
     return PreparedMessage.of(replace(message, kind="handoff") if message.is_real_user else message)

@@ -1,4 +1,4 @@
-"""How a message is stored: sortable ids, the canonical encoding of its body, and the hash chain that detects damage.
+"""Encode messages for storage: sortable ids, canonical JSON bodies, and the hash chain that detects damage.
 
 Every message has a key derived from the one before it, so a changed or missing message shows; sessions have a checksum.
 """
@@ -79,7 +79,7 @@ TOOL_STATES = get_args(ToolState)
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A message body as stored, and its canonical JSON."""
+    """A message body as it is stored (possibly compressed), and its canonical JSON."""
 
     stored: bytes
     encoding: int
@@ -310,7 +310,7 @@ def _is_flag(value: object) -> bool:
 
 
 def record_scrubbed(tx: Transaction, conversation_id: str, seq: int, canonical: bytes) -> None:
-    """Record the hash of a scrubbed body, which no longer matches its key."""
+    """Record the hash of a redacted body, which no longer matches its key in the hash chain."""
     tx.run(
         "INSERT INTO state (scope, key, value) VALUES (?, ?, ?)"
         " ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value",
@@ -327,7 +327,7 @@ def scrubbed_key(tx: Transaction, conversation_id: str, seq: int) -> bytes | Non
 
 
 def copy_scrubbed(tx: Transaction, conversation_id: str, branch_id: str) -> None:
-    """Copy the recorded hashes to a branch that gets its own copy of shared messages."""
+    """Copy the recorded hashes of redacted messages to a branch that gets its own copy of them."""
     tx.run(
         "INSERT INTO state (scope, key, value) SELECT CAST(? AS TEXT), key, value FROM state WHERE scope = ?"
         " ON CONFLICT (scope, key) DO NOTHING",
@@ -345,7 +345,7 @@ def record_checksum(tx: Transaction, session: Session, spans: Sequence[Span]) ->
 
 
 def has_valid_checksum(tx: Transaction, session: Session, spans: Sequence[Span]) -> bool:
-    """Whether a session is as it was stored; True for sessions of older versions, which have no checksum."""
+    """Whether a session's row and spans match its checksum; True for old sessions, which have none."""
     scope = _checksum_scope(session.conversation_id)
     row = tx.row("SELECT value FROM state WHERE scope = ? AND key = ?", (scope, session.id))
     return row is None or to_text(row[0]) == json.dumps(_checksum(session, spans))

@@ -37,16 +37,19 @@ _CONVERSATION_PREFIX = "conversation:"
 
 
 class InboxFull(StoreError):
-    """Too many messages are pending in this queue; retry after one is answered."""
+    """Raised when too many messages are pending in a queue; retry after one is answered."""
 
 
 class ConversationBusy(StoreError):
-    """Another message is pending in the conversation, or it has advanced; continue in a branch, or retry later."""
+    """Raised when a message may only come next at a position, and the conversation is busy or has moved on.
+
+    Continue in a branch, or retry later.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationPosition:
-    """A conversation and its last message at the time."""
+    """A conversation and the seq of its last message at some time."""
 
     conversation_id: str
     seq: int
@@ -95,7 +98,7 @@ class QueuedMessage:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueResult:
-    """The stored message; `is_first` when nothing is pending before it in its queue."""
+    """The stored message; `is_first` is True if nothing is pending before it in its queue."""
 
     queued: QueuedMessage
     is_new: bool
@@ -153,7 +156,7 @@ class MessageInbox:
             return EnqueueResult(existing, is_new=False)
 
     def get(self, message_id: str) -> QueuedMessage:
-        """Raises NotFound."""
+        """Return a message by its id. Raises NotFound."""
         row = self._context.database.row(f"SELECT {_COLUMNS} FROM inbox WHERE id = ?", (text(message_id),))
         if row is None:
             raise NotFound(f"no message {message_id!r}")
@@ -176,7 +179,7 @@ class MessageInbox:
         return [_queued_message(r) for r in self._context.database.read(lambda tx: tx.rows(sql, values))]
 
     def claim(self, queued: QueuedMessage, *, owner: str, ttl_ms: int) -> QueuedMessage | None:
-        """Take over a message whose lease expired; None when another process, or its owner, renewed it first."""
+        """Take over a message whose lease expired; None if its owner or another process renewed the lease first."""
 
         def work(tx: Transaction) -> QueuedMessage | None:
             changed = tx.run(
@@ -213,7 +216,7 @@ class MessageInbox:
         )
 
     def renew(self, owner: str, *, ttl_ms: int) -> list[str]:
-        """Extend the leases of all messages of an owner; return the ids of those that should stop."""
+        """Extend the leases of all messages of an owner; return the ids of those that were requested to stop."""
 
         def work(tx: Transaction) -> list[str]:
             values = (self._now + ttl_ms, text(owner))
@@ -310,12 +313,12 @@ class MessageInbox:
 
 
 def conversation_queue_key(conversation_id: str) -> str:
-    """Return the queue key of messages that name their conversation."""
+    """Return the queue key for messages addressed to a conversation rather than to a chat."""
     return f"{_CONVERSATION_PREFIX}{conversation_id}"
 
 
 def _named_conversation(stored: object, queue_key: str) -> str | None:
-    """Return the conversation a message names; rows of earlier versions have it in their queue key only."""
+    """Return the conversation that a message is addressed to; older rows have it in their queue key only."""
     if stored is not None:
         return to_text(stored)
     return queue_key.removeprefix(_CONVERSATION_PREFIX) if queue_key.startswith(_CONVERSATION_PREFIX) else None
@@ -329,7 +332,7 @@ def insert_message(
 
 
 def _join_queue(tx: Transaction, inbound: InboundMessage) -> InboundMessage:
-    """Move a message to the queue of the newest pending message of the conversation it names, to run after it."""
+    """Put a message into the queue where another message of its conversation is pending, so that it runs after that."""
     if inbound.conversation_id is None:
         return inbound
     sql = "SELECT lane FROM inbox WHERE conversation = ? AND state <> 'done' ORDER BY number DESC LIMIT 1"

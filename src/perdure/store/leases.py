@@ -67,7 +67,7 @@ def is_holder_dead(holder: str) -> bool:
 
 @cache
 def _own(pid: int) -> _Holder:
-    """Build this process's holder once, so that it survives a change of the host name."""
+    """Describe this process as a lease holder; cached, so that a change of the host name does not matter."""
     start = _start_of("self") or secrets.token_hex(6)
     return _Holder(socket.gethostname(), pid, _boot(), _namespace(), start)
 
@@ -301,7 +301,7 @@ def _process_claims(pid: int) -> _Claims:
 
 
 def check_lease(tx: Transaction, conversation_id: str, lease: Lease | None, *, now_ms: int) -> None:
-    """Check that a write holds the newest lease, or that there is no valid lease. Raises LeaseLost."""
+    """Check that a write has the newest lease of the conversation, or that no lease is valid. Raises LeaseLost."""
     check_lease_row(_newest(tx, conversation_id), conversation_id, lease, now_ms=now_ms)
 
 

@@ -39,7 +39,7 @@ _NEVER = 2**62
 
 @dataclass(frozen=True, slots=True)
 class RouteCacheUsage:
-    """Prompt tokens of one route, by cache class."""
+    """Prompt tokens of one provider and model, by cache class (read, written, uncached)."""
 
     route: RouteRecord
     usage: CanonicalUsage
@@ -47,7 +47,7 @@ class RouteCacheUsage:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSavings:
-    """Savings of a compaction: the tokens it removed from the prompt, and the later calls without them, by route."""
+    """One compaction: the tokens it removed from the prompt, and the later calls without them, by model."""
 
     removed_tokens: int
     cost_usd: float | None
@@ -55,7 +55,7 @@ class CompactionSavings:
 
 
 class Savings:
-    """Figures for what caching and compaction saved."""
+    """Totals of what prompt caching and compaction saved."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context

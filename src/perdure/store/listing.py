@@ -50,7 +50,7 @@ class ListedConversation:
 
 @dataclass(frozen=True, slots=True)
 class ConversationFilter:
-    """Filter of a list; by default everything except delegated runs."""
+    """Filters of a conversation list; the default selects everything visible except delegated runs."""
 
     visibility: Visibility = EVERYONE
     source: str | None = None

@@ -35,7 +35,7 @@ _MAX_MERGED_PAGES = 20_000
 
 
 class ConversationDeleter:
-    """Delete a conversation and its delegated runs; branches keep the messages they share."""
+    """Deletes a conversation and its delegated runs; branches keep the messages they share."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
         self._context = context
@@ -166,23 +166,23 @@ SCRUB_COUNT = "scrub_count"
 
 @dataclass(frozen=True, slots=True)
 class ScrubResult:
-    """How many messages and outputs were changed."""
+    """The number of messages and outputs that a scrub changed."""
 
     messages: int
     outputs: int
 
 
 class Scrubber:
-    """Redact everything stored of a conversation: messages, prompts, title, events, outputs and index."""
+    """Redacts secrets in everything stored of a conversation: messages, prompts, title, events, outputs and index."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
         self._context = context
         self._outputs = outputs
 
     def scrub(self, any_id: str, redact: Redact, *, lease: Lease | None = None) -> ScrubResult:
-        """Redact in one transaction. Keys are kept, so that replaying the unredacted history adds nothing.
+        """Apply `redact` to all texts of a conversation, in one transaction. Raises LeaseLost.
 
-        Raises LeaseLost.
+        Message keys are kept, so that replaying the unredacted history adds nothing.
         """
 
         def work(tx: Transaction) -> tuple[Conversation, int]:
@@ -269,7 +269,7 @@ def _redact_metadata(tx: Transaction, conversation: Conversation, redact: Redact
 
 
 def _redact_state(tx: Transaction, conversation: Conversation, redact: Redact) -> None:
-    """Redact the values kept for a conversation, and count the scrub for processes that have its messages in memory."""
+    """Redact the conversation's key-value state, and count the scrub, so that other processes reload its messages."""
     own, engine = f"conversation:{conversation.id}", f"engine:{conversation.id}"
     count = 0
     for scope, key, value in tx.rows("SELECT scope, key, value FROM state WHERE scope IN (?, ?)", (own, engine)):

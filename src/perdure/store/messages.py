@@ -92,7 +92,7 @@ class PreparedMessage:
 
 @dataclass(frozen=True, slots=True)
 class IdReservation:
-    """Row ids for new messages, with the lease and state of the conversation's tip."""
+    """Row ids reserved for new messages, with the lease and state of the conversation's newest session."""
 
     numbers: tuple[int, ...]
     lease: Row | None
@@ -139,7 +139,7 @@ def insert_step(rows: Sequence[Sequence[Value]]) -> Step:
 
 
 def scoped_text(message: PreparedMessage, conversation: Conversation) -> IndexedText:
-    """Return a message's index tokens with the scope terms of its conversation."""
+    """Return the index entry of a message: its tokens, and terms for conversation, role and user to filter by."""
     words = [conversation_scope(conversation.id), role_scope(message.message.kind)]
     if isinstance(conversation.user, User):
         words.append(user_scope(conversation.user.key))
@@ -150,7 +150,7 @@ _ADVANCE = "UPDATE conversation SET last_seq = ?, last_key = ?, updated_at = ? W
 
 
 class MessageLog:
-    """Append to and read the message log; methods accept any id of a conversation."""
+    """Appends messages to the log and reads them; methods accept any id of a conversation."""
 
     def __init__(self, context: StoreContext) -> None:
         self._context = context
@@ -333,7 +333,7 @@ class MessageLog:
 
 
 class ConversationLog:
-    """LogReader of one conversation."""
+    """Reads the log of one conversation (the LogReader port)."""
 
     def __init__(self, log: MessageLog, any_id: str) -> None:
         self._log = log

@@ -34,12 +34,12 @@ _PART = ".part"
 
 
 class BlobWriter(Protocol):
-    """An open blob."""
+    """Writes one blob, which becomes readable when it is finished."""
 
     def write(self, data: bytes) -> None: ...
 
     def finish(self) -> str:
-        """Return the blob's path; complete and durable when this returns."""
+        """Complete the blob durably and return its path."""
         ...
 
     def discard(self) -> None:
@@ -48,7 +48,7 @@ class BlobWriter(Protocol):
 
 
 class BlobStore(Protocol):
-    """Store of UTF-8 texts by path."""
+    """Stores UTF-8 texts by path (port)."""
 
     def begin(self, conversation_id: str, name: str) -> BlobWriter: ...
 
@@ -200,7 +200,7 @@ _COLUMNS = "id, conversation, tool_call, chars, sha256, place"
 
 
 class OutputStore:
-    """OutputStore port: texts in the blob store, metadata in the database."""
+    """Stores tool outputs (the Outputs port): texts in the blob store, metadata in the database."""
 
     def __init__(self, context: StoreContext, blobs: BlobStore) -> None:
         self._context = context
@@ -344,7 +344,7 @@ class OutputStore:
 
 @dataclass
 class _Sink:
-    """OutputSink: streams text into a blob; row and index entry are written when it is closed."""
+    """Streams a tool output into a blob (the OutputSink port); row and index entry are written on close."""
 
     context: StoreContext
     blobs: BlobStore

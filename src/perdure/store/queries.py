@@ -1,4 +1,4 @@
-"""What the store roles share: their dependencies, row mapping, id resolution, and key-value state beside the log.
+"""Queries and helpers that the store's roles share: row mapping, id resolution, and key-value state.
 
 `StoreContext` has database, text index, clock and ids; `ScopedState` is the state of engines and conversations,
 `ClientHistories` the positions of client histories.
@@ -156,7 +156,7 @@ def spans_of(tx: Transaction, session_id: str) -> View:
 
 
 def view_of(tx: Transaction, session: Session, last_seq: int) -> View:
-    """Return a session's spans followed by its own messages; an open session ends at `last_seq`."""
+    """Return the view of a session: its spans, then its own messages; an open session ends at `last_seq`."""
     own = Span(session.first_seq, session.last_seq if session.last_seq is not None else last_seq)
     return merge_spans([*spans_of(tx, session.id), own])
 
@@ -416,7 +416,7 @@ class StoreContext:
 
 
 def encode_state(value: Any) -> str:
-    """Return a state value as it is stored: ASCII, since JSON escapes carry characters that a database would reject."""
+    """Encode a state value as ASCII JSON, whose escapes carry characters that a database would reject."""
     return json.dumps(value, ensure_ascii=True, sort_keys=True)
 
 
@@ -474,7 +474,7 @@ class ScopedState:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPosition:
-    """A conversation and its last message at the time; None for a history that starts a new conversation."""
+    """The position that a client's history corresponds to: a conversation (None for a new one) and its last message."""
 
     conversation_id: str | None
     seq: int

@@ -31,7 +31,7 @@ _PROBLEMS: dict[Problem, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The messages with lo <= seq <= hi."""
+    """A range of the log: the messages with lo <= seq <= hi."""
 
     lo: int
     hi: int
@@ -232,7 +232,7 @@ class StoredUsage:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event worth showing: compaction, spill, model switch, recovery, notice."""
+    """An event stored with a conversation: compaction, spill, model switch, recovery, notice."""
 
     session_id: str
     kind: str
@@ -257,7 +257,7 @@ class Totals:
 
     @property
     def least_cost_usd(self) -> float | None:
-        """Return the least that the calls cost; None where the priced ones were free and others have no known price."""
+        """The lower bound of the cost; None if the priced calls were free and others have no known price."""
         return None if self.unpriced_calls and not self.cost_usd else self.cost_usd
 
 
@@ -319,7 +319,7 @@ class TimelinePage:
 
     @property
     def before_seq(self) -> int | None:
-        """Return the `before_seq` of the previous page; None on the first page."""
+        """The `before_seq` argument for the previous page; None on the first page."""
         return self.entries[0].seq if self.entries and self.entries[0].seq > 1 else None
 
     @property
@@ -348,7 +348,7 @@ class ChangeSet:
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """What a delete removed."""
+    """Counts of what a deletion removed."""
 
     conversation_ids: tuple[str, ...]
     messages: int

@@ -45,12 +45,12 @@ _NO_NAME = re.compile(r"[^\w]+")
 
 
 class NameTaken(StoreError):
-    """Another schedule has this name; choose a different one."""
+    """Raised when another schedule already has this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissedRuns:
-    """Due times that passed without a run, and the first of them."""
+    """How many due times passed without a run, and the first of them."""
 
     count: int
     since_ms: int
@@ -58,7 +58,7 @@ class MissedRuns:
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A schedule to be added, by interval or by cron expression."""
+    """The fields of a schedule to be added; it recurs by an interval or by a cron expression."""
 
     prompt: str
     timezone: str
@@ -113,7 +113,7 @@ class ScheduleRun:
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """A run to be started; a manual one leaves the schedule's next due time (`next_at_ms` None) as it is."""
+    """A run to be started. A manual run has `next_at_ms` None and leaves the schedule's next due time unchanged."""
 
     due_at_ms: int
     next_at_ms: int | None = None
@@ -159,7 +159,7 @@ class Schedules:
         return self._read(sql, (self._now,), _schedule)
 
     def get(self, name_or_id: str) -> Schedule:
-        """Raises NotFound."""
+        """Return a schedule by name or id. Raises NotFound."""
         sql = f"SELECT {_COLUMNS} FROM schedule WHERE name = ? OR id = ?"
         matches = self._read(sql, (text(name_or_id), text(name_or_id)), _schedule)
         if not matches:
@@ -222,7 +222,7 @@ class Schedules:
 
 
 def _move(tx: Transaction, schedule: Schedule, next_at_ms: int, *, missed: MissedRuns | None) -> bool:
-    """Set the next due time, if it is still the one that was read."""
+    """Set the schedule's next due time; return False if another process has changed it since it was read."""
     changed = tx.run(
         "UPDATE schedule SET next_at = ?, missed = ?, missed_since = ? WHERE id = ? AND next_at = ?",
         (
@@ -237,7 +237,7 @@ def _move(tx: Transaction, schedule: Schedule, next_at_ms: int, *, missed: Misse
 
 
 def _delete_old_runs(tx: Transaction, schedule_id: str) -> None:
-    """Make room for one more run; a run without an outcome stays."""
+    """Delete the oldest runs beyond the limit, except those without an outcome."""
     tx.run(
         "DELETE FROM schedule_run WHERE schedule = ? AND outcome IS NOT NULL AND due_at <= (SELECT due_at FROM"
         " schedule_run WHERE schedule = ? ORDER BY due_at DESC LIMIT 1 OFFSET ?)",

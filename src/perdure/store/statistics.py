@@ -65,7 +65,10 @@ ORDER_SQL: Mapping[OrderKey, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ConversationFigures:
-    """What a conversation cost and how it went. `cost_usd` excludes the `unpriced_calls`."""
+    """Cost, tokens, context usage, compactions and failures of a conversation.
+
+    `cost_usd` excludes the `unpriced_calls`.
+    """
 
     calls: int = 0
     tokens: int = 0

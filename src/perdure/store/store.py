@@ -201,7 +201,7 @@ class SessionStore:
         return ScopedState(self._context, scope)
 
     def conversation_state(self, any_id: str) -> ScopedState:
-        """Return the key-value state of a conversation, deleted with it."""
+        """Return the key-value state of a conversation, which is deleted with it."""
         return ScopedState(self._context, f"{CONVERSATION_SCOPE}{self.conversations.get(any_id).id}")
 
     @property

@@ -180,7 +180,7 @@ _MAX_LISTED = 100
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """A batch of verified messages and their damage."""
+    """A batch of messages that were verified, and the damage found in it."""
 
     conversation_id: str
     messages: int
@@ -188,7 +188,7 @@ class CheckedBatch:
 
 
 class Verifier:
-    """Find damaged rows."""
+    """Finds damaged rows in the whole store or in one conversation; read-only."""
 
     def __init__(self, context: StoreContext, outputs: OutputStore) -> None:
         self._context = context

@@ -38,7 +38,7 @@ from perdure.web.views.usage import usage_view
 
 
 def opened_page(scope: ScopedStore, conversation: Conversation, address: str, *, offset: int, limit: int) -> OpenedPage:
-    """Raises NotFound for what this conversation does not have."""
+    """Return a page of the text at an address of the conversation. Raises NotFound if it has no such address."""
     page = scope.store.open(address, conversation_id=conversation.id, offset=offset, limit=limit)
     return OpenedPage.model_validate(page)
 
@@ -71,7 +71,7 @@ class WebUIRoute(APIRoute):
 
 
 async def _packed(response: Response, request: Request) -> Response:
-    """Compress a long body if the client accepts it; a stream has none."""
+    """Compress a long response body if the client accepts it; streams are left as they are."""
     body = getattr(response, "body", b"")
     if len(body) < _WORTH_PACKING or "gzip" not in request.headers.get("accept-encoding", "").lower():
         return response
@@ -83,7 +83,7 @@ async def _packed(response: Response, request: Request) -> Response:
 
 
 def _plain(error: RequestValidationError) -> str:
-    """`limit: Input should be less than or equal to 200`, one after the other."""
+    """Format validation errors as one sentence: `limit: Input should be less than or equal to 200`."""
     return "; ".join(
         f"{'.'.join(str(p) for p in e['loc'][1:]) or 'the request'}: {_error_body(str(e['msg']))}"
         for e in error.errors()

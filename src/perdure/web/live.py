@@ -24,7 +24,7 @@ _WATCH_S = 0.5
 
 
 class ChangeSource(Protocol):
-    """Changes of a store since a cursor."""
+    """The store's change feed as the poller uses it (port)."""
 
     def now(self) -> str:
         """Return the cursor of the newest change."""
@@ -72,7 +72,7 @@ class _Listener:
 
 
 class LiveFeed:
-    """Streams of changes over one store."""
+    """Polls one store for changes and streams them to any number of listeners."""
 
     def __init__(
         self, changes: ChangeSource, *, poll_s: float = POLL_S, heartbeat_s: float = HEARTBEAT_S,
@@ -130,7 +130,7 @@ class LiveFeed:
                 yield ": still here\n\n"
 
     async def _start_cursor(self) -> str:
-        """Return the cursor of the poller, read once: a second, later read would skip changes."""
+        """Return the cursor that the poller starts from, read once: a second, later read would skip changes."""
         async with self._placing:
             if self._cursor is None:
                 self._cursor = await asyncio.to_thread(self._changes.now)

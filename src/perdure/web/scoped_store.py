@@ -1,4 +1,4 @@
-"""A store restricted to one principal's conversations; others are reported as not found."""
+"""The store as one principal sees it: conversations of other users are reported as not found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perdure.store.store import SessionStore
 
 @dataclass(frozen=True, slots=True)
 class ScopedStore:
-    """A store limited to what one principal may see."""
+    """A store with the visibility of one principal, which all views of the web UI read through."""
 
     store: SessionStore
     visibility: Visibility
@@ -24,9 +24,9 @@ class ScopedStore:
     catalog: Catalog = field(default_factory=Catalog)
 
     def conversation(self, any_id: str) -> Conversation:
-        """Return the conversation of a whole session or conversation id. Raises NotFound.
+        """Return the conversation of a complete session or conversation id. Raises NotFound, also if it is not visible.
 
-        A beginning of an id is not enough here: a match would reveal conversations of other users.
+        A prefix of an id is not accepted: a match would reveal conversations of other users.
         """
         if not any_id.startswith(("c_", "s_")):
             raise _nowhere(any_id)

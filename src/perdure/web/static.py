@@ -80,7 +80,7 @@ class _File:
 
 
 class StaticFiles:
-    """An ASGI app over one folder."""
+    """An ASGI app that serves the files of one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()

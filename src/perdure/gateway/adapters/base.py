@@ -29,7 +29,7 @@ _ORPHAN_MS = 1_800_000
 
 
 class GatewayPort(Protocol):
-    """The hub, as an adapter sees it."""
+    """The methods of the hub that an adapter may call."""
 
     async def submit(self, incoming: ChatMessage, principal: Principal) -> Ticket:
         """Store and queue a message; the same idempotency key again is the same message."""
@@ -67,7 +67,7 @@ class Adapter(Protocol):
 
 
 class PendingDeliveries:
-    """The turns whose answer is being delivered, in the store: what a process could not deliver, another does.
+    """Records in the store which process delivers which turn's answer, so that another takes over if it dies.
 
     Methods block: for worker threads.
     """
@@ -84,11 +84,11 @@ class PendingDeliveries:
         self._state.set(turn_id, self._record())
 
     def finish(self, turn_id: str) -> None:
-        """Record that its last event was delivered."""
+        """Record that the turn was delivered to its last event."""
         self._state.set(turn_id, None)
 
     def claim_orphans(self, platforms: Collection[str]) -> list[QueuedMessage]:
-        """Take over the finished turns of platforms whose process ended before it had delivered them."""
+        """Claim finished turns of these platforms whose process died before it had delivered the answer."""
         claimed = []
         for turn_id, record in self._state.items().items():
             if not self._is_orphan(record):
@@ -117,7 +117,7 @@ class PendingDeliveries:
 
 
 class PlatformDelivery:
-    """The running deliveries of turns to platform adapters."""
+    """Runs the deliveries of turns to platform adapters."""
 
     def __init__(self, adapters: Mapping[str, Adapter], broker: EventBroker, pending: PendingDeliveries) -> None:
         self._adapters = adapters
@@ -140,7 +140,7 @@ class PlatformDelivery:
         self._run(self._deliver_live(adapter, chat, turn_id, subscriber), f"deliver {turn_id}")
 
     async def recover(self) -> None:
-        """Deliver the answers that processes which ended have stored but not delivered."""
+        """Deliver the answers that processes stored but did not deliver before they died."""
         if not self._adapters or not self._is_open:
             return
         for queued in await run_blocking(self._pending.claim_orphans, tuple(self._adapters)):

@@ -69,7 +69,7 @@ _COMMANDS = frozenset(name for command in all_commands() for name in (command.na
 
 
 class DiscordAdapter:
-    """The adapter of one bot."""
+    """The Discord adapter of one bot."""
 
     platform = "discord"
 
@@ -198,7 +198,7 @@ class DiscordAdapter:
             delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
 
     async def _replace_connection(self, *, has_message_content: bool) -> None:
-        """A client that the library has closed cannot be opened again."""
+        """Create a new connection, since the library cannot reopen a client that it has closed."""
         with suppress(*DISCORD_ERRORS):
             await self._connected().close()
         self._connection = self._make_connection(has_message_content=has_message_content)
@@ -206,7 +206,10 @@ class DiscordAdapter:
     # -- inbound -------------------------------------------------------------------------------------------------------
 
     def _take(self, message: discord.Message) -> None:
-        """Queue a message, behind those that are still read from the history."""
+        """Queue a message that just arrived.
+
+        While missed messages are still being read from the history, after those.
+        """
         if self._backlog is None:
             self._enqueue(message)
         elif len(self._backlog) < _MAX_BACKLOG:
@@ -279,7 +282,7 @@ class DiscordAdapter:
         await self._advance(channel_id, message.id)
 
     async def _submit(self, incoming: ChatMessage, principal: Principal, chat_id: int) -> None:
-        """Submit a message; while nothing can be stored, again, since Discord does not repeat it."""
+        """Submit a message to the hub; retry while the store is unavailable, since Discord does not send it again."""
         delay_s = 0.5
         while self._hub is not None:
             try:
@@ -374,7 +377,7 @@ class DiscordAdapter:
         return {int(channel): int(message) for channel, message in stored.items()}
 
     def _begin_connection(self) -> None:
-        """Called before the first message of a new connection, which does not repeat what was missed."""
+        """Prepare to read messages missed before a new connection; called before its first message."""
         self._online.set()
         if self._cursors and self._backlog is None:
             self._backlog = []
@@ -427,7 +430,7 @@ class DiscordAdapter:
         )
 
     def _notify(self, channel_id: int, text: str) -> None:
-        """Send a notice without making anything wait for it."""
+        """Send a notice in the background, so that no message waits for it."""
         if self._notices < _MAX_NOTICES:
             self._run(self._send_notice(channel_id, text))
 

@@ -1,4 +1,4 @@
-"""How far the delivery of a turn to a chat platform is, in the store: a process that takes over goes on there."""
+"""Store how far the delivery of a turn to a chat platform is, so that another process can continue it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _RECEIPT_MS = 86_400_000
 
 
 class DeliveryState(Protocol):
-    """Small values that survive a restart. Methods block."""
+    """Key-value store for delivery receipts (port); it survives restarts. Methods block."""
 
     def get(self, key: str) -> Any: ...
 
     def set(self, key: str, value: Any) -> None:
-        """Durable on return; None deletes."""
+        """Store a value; durable on return. None deletes it."""
         ...
 
     def items(self) -> dict[str, Any]: ...
@@ -33,7 +33,7 @@ class DeliveryState(Protocol):
 class DeliveryReceipt:
     """Progress of a turn's delivery, stored before and after each message, so that another process can resume it.
 
-    Between the two, the nonce makes sure that a message which was sent is not sent again, on platforms that take one.
+    A nonce stored before sending keeps a message from being sent twice, on platforms that accept one.
     """
 
     state: DeliveryState
@@ -80,7 +80,7 @@ class DeliveryReceipt:
         await self._save()
 
     async def complete(self) -> None:
-        """The message has its last text; the next one is another."""
+        """Record that the current message has its final text; the next text starts a new message."""
         if self.nonce:
             self.nonce, self.message_id, self.pieces, self.text = "", None, 0, ""
             await self._save()
@@ -90,14 +90,14 @@ class DeliveryReceipt:
         await self._save()
 
     async def close_question(self, question_id: str) -> tuple[int, str]:
-        """Return the message that asked, and its text; 0 if there is none."""
+        """Forget an open question; return the id and text of the message that asked it, (0, "") if there is none."""
         message = self.questions.pop(question_id, (0, ""))
         if message[0]:
             await self._save()
         return message
 
     def describe_answer(self, question_id: str, answer: str, *, is_stopped: bool = False) -> str:
-        """Return what to write in the place of the buttons."""
+        """Return the line that replaces the buttons of a question: the answer, or why there is none."""
         if answer:
             return f"→ {answer}"
         if is_stopped:
@@ -106,7 +106,7 @@ class DeliveryReceipt:
         return "→ withdrawn: the gateway was restarted" if is_withdrawn else "→ no answer in time"
 
     async def close(self) -> None:
-        """The turn is delivered: nothing of it is sent again."""
+        """Record that the turn is delivered, so that no process sends any of it again."""
         self.is_done = True
         await self._write({"done_at": time.time_ns() // 1_000_000})
 

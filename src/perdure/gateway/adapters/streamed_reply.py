@@ -1,4 +1,4 @@
-"""How a turn looks on a chat platform: a message edited as it streams, questions with buttons, long texts as files."""
+"""Display a turn on a chat platform: a message edited while it streams, questions with buttons, long texts as files."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class StreamedReply(ABC):
 
     @abstractmethod
     async def show_command(self, text: str) -> None:
-        """Send the answer of a command, which may have columns."""
+        """Send the response of a slash command, which may have columns."""
 
     @abstractmethod
     def format_question(
@@ -166,7 +166,7 @@ class StreamedReply(ABC):
         self._displayed = text
 
     async def _flush(self, text: str) -> None:
-        """Complete the message with a text that comes before the answer."""
+        """Send the text before a tool call as a complete message, so that the answer starts a new one."""
         pieces = split_text(text.strip(), limit=self._client.limit)
         self._text = ""
         if not pieces:
@@ -180,7 +180,7 @@ class StreamedReply(ABC):
             await self._receipt.complete()
 
     async def conclude(self, text: str) -> None:
-        """Send the last text of the turn, in pieces or as its beginning and a file, each once."""
+        """Send the final text of the turn: in pieces, or its beginning with the whole as a file; each once."""
         whole, receipt = text.strip() or _NO_ANSWER, self._receipt
         pieces = split_text(whole, limit=self._client.limit)
         is_file = len(pieces) > self.max_pieces
@@ -254,7 +254,7 @@ class StreamedReply(ABC):
 
 
 def parse_button(data: str, find_choice: Callable[[int], str]) -> tuple[str, str]:
-    """Return the question id and answer of a pressed button, from the message alone, so that any process can."""
+    """Return the question id and answer of a pressed button from its data alone, so that any process can handle it."""
     question_id, _, button = data.partition("|")
     index = int(button[1:]) if button[1:].isascii() and button[1:].isdecimal() else -1
     if button.startswith("a"):

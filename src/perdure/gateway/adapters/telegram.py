@@ -47,7 +47,7 @@ _GREETING = "Send me a message to start. /help lists the commands; the whole con
 
 
 class UpdatesRequest(HTTPXRequest):
-    """Empties updates that the library cannot parse: one of them would otherwise fail the whole batch, every time."""
+    """Blanks updates that the library cannot parse: one of them would otherwise fail the whole batch, every time."""
 
     @staticmethod
     def parse_json_payload(payload: bytes) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class UpdatesRequest(HTTPXRequest):
 
 
 class TelegramAdapter:
-    """The adapter of one bot."""
+    """The Telegram adapter of one bot."""
 
     platform = "telegram"
 
@@ -161,7 +161,7 @@ class TelegramAdapter:
                 delay_s = min(delay_s * 2, _MAX_RETRY_DELAY_S)
 
     async def _accept_update(self, update: Update, hub: GatewayPort) -> None:
-        """Process an update, or store it to be processed once its file, or one before it in its chat, is here."""
+        """Process an update at once; queue it while its file is loading or an earlier one of its chat waits."""
         message = update.message
         if message is None or message.from_user is None or message.from_user.id not in self._principals:
             return await self._process_update(update, hub)
@@ -182,7 +182,7 @@ class TelegramAdapter:
         task.add_done_callback(self._downloads.discard)
 
     async def _work_off(self, chat_id: int, hub: GatewayPort) -> None:
-        """Process the updates of one chat in order; while nothing can be stored, they wait."""
+        """Process the queued updates of one chat in order; while the store is unavailable, they wait."""
         backlog, delay_s = self._backlogs[chat_id], 1.0
         try:
             while backlog:
@@ -198,7 +198,7 @@ class TelegramAdapter:
             del self._backlogs[chat_id]
 
     async def _restore_backlogs(self, hub: GatewayPort) -> None:
-        """Go on with the updates that a process could not finish; one that is processed twice has the same key."""
+        """Process updates that an earlier process left; one that is processed twice has the same idempotency key."""
         stored = {k: v for k, v in (await run_blocking(self._state.items)).items() if k.startswith(_UPDATE)}
         for key in sorted(stored, key=lambda name: int(name.removeprefix(_UPDATE))):
             update = Update.de_json(stored[key], self._bot)
@@ -206,7 +206,7 @@ class TelegramAdapter:
                 self._add_to_backlog(update.message.chat_id, update, hub)
 
     async def _process_update(self, update: Update, hub: GatewayPort) -> None:
-        """Handle one update. Raises only if nothing can be stored now; any other failure is its sender's alone."""
+        """Handle one update. Raises only while the store is unavailable; any other failure affects its sender alone."""
         try:
             await self._handle_update(update, hub)
         except _STORE_OUTAGES:

@@ -21,7 +21,7 @@ _SAFE = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 def output_router(store: SessionStore) -> APIRouter:
-    """Endpoint for outputs visible to the principal; others are not found."""
+    """Routes that return stored outputs visible to the principal; any other output is a 404."""
     router = APIRouter(prefix="/api", tags=["outputs"])
 
     # Sync routes, which FastAPI runs in threads, since the store is synchronous.

@@ -1,4 +1,4 @@
-"""Principals and their scopes."""
+"""Principals: who sends a request, what it may do (scopes), and whose conversations it may see (visibility)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated user, with the scopes of their token."""
+    """The authenticated user behind a request, with the scopes of their token."""
 
     # Whose conversations, memory and outputs it uses.
     user: AnyUser
@@ -26,7 +26,7 @@ class Principal:
 
     @property
     def visibility(self) -> Visibility:
-        """Whose conversations routes, commands and listings may show this principal."""
+        """Whose conversations this principal may see: everybody's with the scope `admin`, else only its own user's."""
         return Everyone() if self.has_scope("admin") else self.user
 
 

@@ -31,13 +31,13 @@ _ID_CHARS = 12
 
 
 class KeyValueStore(KeyValue, Protocol):
-    """A scope of the key-value store."""
+    """One scope of the store's key-value state (port)."""
 
     def items(self) -> dict[str, Any]: ...
 
 
 class StateStore(Protocol):
-    """The part of the store that tokens need."""
+    """The methods of the store that tokens use (port)."""
 
     def state(self, scope: str) -> KeyValueStore: ...
 
@@ -78,7 +78,7 @@ class NewToken:
 
 
 class AccessTokens:
-    """The tokens of one database."""
+    """Creates, lists and revokes the access tokens of one database."""
 
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._rows = store.state("gateway:tokens")

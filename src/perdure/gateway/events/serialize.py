@@ -118,7 +118,7 @@ def to_result(event: TurnFinished | CommandAnswered) -> dict[str, Any]:
 
 
 def to_stored_result(result: Mapping[str, Any], inbound: InboundMessage) -> dict[str, Any]:
-    """Add a digest of the message, whose content is deleted once it is answered."""
+    """Return the result to store: with a digest of the message, whose content is deleted once it is answered."""
     return {**result, _DIGEST: _digest(inbound)}
 
 
@@ -154,14 +154,14 @@ def _address(inbound: InboundMessage) -> tuple[str, str | None]:
 
 
 def is_visible_to(visibility: Visibility, queued: QueuedMessage, store: SessionStore) -> bool:
-    """Return whether a reader may see a message and its result: its sender's, and the words it may contain."""
+    """Whether a reader may see a queued message and its result: both its sender and its content must be visible."""
     return visibility.covers(queued.inbound.user) and visibility.covers(visibility_of(queued, store))
 
 
 def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
-    """Whose words a message's events and result may contain: those of its conversation.
+    """Return whose data a message's events and result may contain: normally the owner's of its conversation.
 
-    A command answers with all that its sender may see, so an administrator's is for administrators.
+    A command of an administrator may answer with anybody's data, so its result is for administrators.
     """
     content, result = queued.inbound.content, queued.result or {}
     is_a_command = result["kind"] == "command" if "kind" in result else isinstance(content, str) and is_command(content)

@@ -14,7 +14,7 @@ from perdure.store.inbox import ConversationPosition
 
 @dataclass(frozen=True, slots=True)
 class ChatKey:
-    """The address of a chat: `platform` (http, page, openai, telegram …), user and chat name."""
+    """The address of a chat: `platform` (http, page for the web UI, openai, telegram …), user and chat name."""
 
     platform: str
     user: AnyUser
@@ -38,7 +38,7 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The receipt of a message that is durably stored."""
+    """The receipt for a submitted message, which is stored durably by then."""
 
     turn_id: str
     # None until the first message of a new conversation has started its turn.
@@ -50,7 +50,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswered:
-    """The response of a slash command, as an event of its chat."""
+    """Published with the response of a slash command, as the last event of its message."""
 
     text: str
     level: Literal["info", "warning", "error"] = "info"
@@ -60,7 +60,7 @@ class CommandAnswered:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked:
-    """The turn waits for the user: for an approval of a dangerous command, or an answer to the model."""
+    """Published when a turn waits for the user: to approve a dangerous command, or to answer the model."""
 
     question_id: str
     kind: Literal["approval", "clarify"]
@@ -74,7 +74,7 @@ class QuestionAsked:
 
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
-    """Emitted when a question is answered, stopped or timed out."""
+    """Published when a question was answered, stopped or timed out."""
 
     question_id: str
     # "" without one: an approval is then denied.
@@ -85,7 +85,7 @@ class QuestionClosed:
 
 @dataclass(frozen=True, slots=True)
 class ContextUsageChanged:
-    """Context usage after a turn, from the same counter that triggers compaction."""
+    """Published after a turn with the context usage, by the counter that also triggers compaction."""
 
     model: str
     tokens: int

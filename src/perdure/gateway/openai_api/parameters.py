@@ -1,4 +1,4 @@
-"""Parameters that both endpoints take: the model, the client's tools, the format of the answer, limits.
+"""Parse the parameters that both OpenAI endpoints take: model, client tools, answer format, limits.
 
 Chat Completions and Responses write the same things differently; `ParameterNames` has the differences.
 """
@@ -52,7 +52,7 @@ def unsupported(name: str, reason: str) -> ApiException:
 
 
 def check_model(body: Body) -> None:
-    """Raise unless the request names the agent."""
+    """Raise ApiException unless the request names the agent as its model."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise invalid_request(f"model is required; available: {MODEL}", "model")
@@ -70,7 +70,7 @@ def item_id_of(kind: str, turn_id: str, index: int) -> str:
 
 
 def response_id_of_item(item_id: object) -> str | None:
-    """Return the response that an output item is part of; None for an id that is none of ours."""
+    """Return the id of the response that an output item belongs to; None for an id not issued here."""
     match = _ITEM_ID.fullmatch(item_id) if isinstance(item_id, str) and len(item_id) <= MAX_NAME_CHARS else None
     return response_id_of(match["turn"]) if match is not None else None
 
@@ -99,7 +99,7 @@ def stop_sequences(body: Body) -> tuple[str, ...]:
 
 
 def parse_options(body: Body, names: ParameterNames) -> tuple[TurnOptions, tuple[str, ...]]:
-    """Return the options of the turn, and the tools that are none of ours to offer. Raises ApiException."""
+    """Return the turn options of a request, and the kinds of its tools that are ignored. Raises ApiException."""
     tools, unused = _tools(body.get("tools"), names)
     tools, choice = _apply_choice(tools, body.get("tool_choice"))
     options = TurnOptions(
@@ -138,7 +138,7 @@ def _temperature(body: Body) -> float | None:
 
 
 def _tools(raw: object, names: ParameterNames) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
-    """Return the client's functions by name, and the kinds of other tools: those are for OpenAI's servers to run."""
+    """Return the client's functions by name, and the kinds of its other tools, which only OpenAI's servers can run."""
     if raw is None:
         return {}, ()
     if not isinstance(raw, list) or len(raw) > _MAX_TOOLS:
@@ -190,7 +190,7 @@ def _is_shallow(value: object, levels: int) -> bool:
 
 
 def _apply_choice(tools: dict[str, dict[str, Any]], choice: object) -> tuple[dict[str, dict[str, Any]], str]:
-    """Return the tools that may be called, and which must be."""
+    """Apply `tool_choice`: return the tools that may be called, and AUTO, REQUIRED or the name of the one to call."""
     if choice is None or choice == AUTO:
         return tools, AUTO
     if choice == "none":

@@ -111,7 +111,7 @@ def split_messages(
 
 
 def check_pairs(messages: Sequence[MessageDict], *, is_named: bool, field: str) -> None:
-    """Raise for a tool result without its call, and for a call without its result."""
+    """Raise ApiException for a tool result without its call or a call without its result."""
     open_ids: list[str] = []
     # In a named conversation, the first results may belong to calls that the client did not send again.
     is_start = is_named
@@ -135,7 +135,7 @@ def check_pairs(messages: Sequence[MessageDict], *, is_named: bool, field: str) 
 
 
 def call_field(field: str) -> str:
-    """Return the name of the field that has the id of a call, by the parameter that has the messages."""
+    """Return the field name of a call id in this API, given the name of its messages parameter."""
     return "tool_call_id" if field == "messages" else "call_id"
 
 
@@ -145,7 +145,7 @@ def _refuse_open_calls(open_ids: Sequence[str], field: str) -> None:
 
 
 def _refuse_unsupported(body: MessageDict) -> None:
-    """Raise for parameters that would change the meaning of the response and cannot be honoured."""
+    """Raise ApiException for parameters that would change the response and are not supported."""
     if body.get("functions") or body.get("function_call"):
         raise unsupported("functions", "use tools")
     if body.get("n") not in (None, 1):

@@ -151,7 +151,7 @@ class ItemStream:
         return self.text(delta.text)
 
     def reasoning(self, text: str) -> Iterator[bytes]:
-        """Reasoning that comes after the first text is left out: a response has one text."""
+        """Yield the events of a reasoning delta; none after the first text, since a response has one text."""
         if self._texts:
             return
         item = self._response.reasoning_item("", index=0)
@@ -176,7 +176,7 @@ class ItemStream:
             yield self._event("response.output_text.delta", **self._text_position, delta=text, logprobs=[])
 
     def close(self, turn: CompletionTurn) -> Iterator[bytes]:
-        """Yield the end of what is open, then the calls."""
+        """Yield the events that end open items, then those of the tool calls."""
         if not self._texts and not turn.client_calls:
             yield from self.text("")
         yield from self._close_reasoning()

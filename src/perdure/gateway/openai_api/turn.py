@@ -37,7 +37,7 @@ class StopFilter:
         self._is_over = False
 
     def feed(self, text: str) -> str:
-        """Return what can be sent by now: what may be the start of a stop sequence is held back."""
+        """Add streamed text; return what can be sent, holding back a possible start of a stop sequence."""
         if not self._stops or self._is_over:
             return "" if self._is_over else text
         self._buffer += text
@@ -50,7 +50,7 @@ class StopFilter:
         return ready
 
     def end(self) -> str:
-        """Return what was held back."""
+        """Return the text held back, at the end of the stream."""
         rest, self._buffer = self._buffer, ""
         return "" if self._is_over else rest
 
@@ -136,7 +136,7 @@ class CompletionTurn:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the answer was interrupted, or ended at a limit: of its tokens, or of the turn's calls."""
+        """Whether the answer is incomplete: interrupted, or ended at a limit of tokens or model calls."""
         if self.outcome in ("budget", "interrupted"):
             return True
         return isinstance(self.end, TurnFinished) and self.end.finish == "length"
@@ -153,7 +153,7 @@ class CompletionTurn:
 
     @property
     def failure(self) -> ApiError | None:
-        """The error, if there is no answer. Clients should not retry: the message is stored."""
+        """The API error if the turn has no answer, else None. Clients should not retry: the message is stored."""
         if self.end is None:
             return ApiError(503, "stopped", "the gateway is shutting down; the message is stored and will be answered")
         if isinstance(self.end, TurnFinished) and self.end.outcome == "failed":
@@ -205,7 +205,7 @@ class CompletionTurn:
         return self._forward(rest, RefusalDelta if self.is_refusal else TextDelta)
 
     async def _decline(self, question_id: str, kind: str) -> None:
-        """Answer at once, since this API cannot ask the user: deny an approval, leave a choice to the model."""
+        """Answer a question of the turn at once, since this API cannot ask its user: no approval, no choice."""
         try:
             await self._hub.answer(question_id, "no" if kind == "approval" else _UNATTENDED_ANSWER, self._principal)
         except NotFound:  # closed by another client

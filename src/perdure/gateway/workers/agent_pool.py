@@ -1,4 +1,4 @@
-"""Pool of agents, one slot per conversation, with lease renewal.
+"""Pool of agents by conversation, each used only under a write lease, and the renewal of these leases.
 
 `acquire` and `cancel` block and run in worker threads; `using` awaits in the event loop.
 """
@@ -44,7 +44,7 @@ _MIN_POLL_S, _MAX_POLL_S = 0.02, 0.5
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """Which agent to acquire: for which chat, with or without shell tools, with or without a user to ask."""
+    """The kind of agent a message needs: its chat, access to the shell, whether a user can be asked, the model."""
 
     chat: ChatKey
     has_shell: bool
@@ -54,7 +54,7 @@ class AgentSpec:
 
     @property
     def access(self) -> tuple[bool, Unattended | None]:
-        """Return what an agent may do: a pooled agent is reused only for messages with the same access."""
+        """The permissions of the agent; a pooled one is reused only for messages with the same access."""
         return self.has_shell, self.unattended
 
 
@@ -71,7 +71,7 @@ class AgentFactory(Protocol):
 
 
 class WiredAgentFactory:
-    """The AgentFactory of a running gateway."""
+    """Builds agents from the gateway's settings and shared parts (the AgentFactory port)."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -124,7 +124,7 @@ class AgentLease:
 
 
 class AgentPool:
-    """Live agents by conversation, evicted in LRU order."""
+    """Keeps live agents by conversation for reuse, evicts the least recently used, and leases them to jobs."""
 
     def __init__(
         self,
@@ -199,7 +199,10 @@ class AgentPool:
     # -- in worker threads ---------------------------------------------------------------------------------------------
 
     def acquire(self, conversation_id: str | None, spec: AgentSpec) -> AgentLease:
-        """Lease a conversation, None for a new one, with its agent. Raises LeaseLost while it is leased elsewhere."""
+        """Take the write lease of a conversation (None: create one) with its agent.
+
+        Raises LeaseLost if leased elsewhere.
+        """
         agent, prompter = None, ChatPrompter(self._questions)
         if conversation_id is None:
             agent = self._factory.make(spec, user=spec.chat.user, session_id=None, prompter=prompter)
@@ -222,7 +225,7 @@ class AgentPool:
         return AgentLease(agent, prompter, conversation, lease, slot)
 
     def cancel(self, agent_lease: AgentLease) -> None:
-        """Release an acquired lease that was not used."""
+        """Release a lease that was acquired and will not be used."""
         self._free(agent_lease.slot)
         self._store.leases.release(agent_lease.lease)
 
@@ -289,7 +292,7 @@ class AgentPool:
 
 
 async def run_when_free(step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `step` in a worker thread; again while it raises LeaseLost, since the conversation is leased elsewhere.
+    """Run `step` in a worker thread; retry while it raises LeaseLost, until the conversation is free.
 
     The lease of a dead process is taken over at once, so that only live holders are waited for.
     """

@@ -51,7 +51,10 @@ _ABANDON_S = 10.0
 
 
 class Hub:
-    """All conversations of one process. Create it inside the running loop; call `start` first and `drain` last."""
+    """The core of a gateway process: accepts messages, runs their queues and publishes events.
+
+    Create it inside the running loop; call `start` first and `drain` last.
+    """
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class Hub:
         self._delivery.open()
 
     def start_alone(self) -> None:
-        """Start for the messages of this process only: without adapters, schedules and orphans of others."""
+        """Start to process the messages of this process only: no adapters, no schedules, no takeovers."""
         self._periodic_tasks.start_own()
 
     @property
@@ -316,7 +319,7 @@ class Hub:
 
 
 def _ticket(queued: QueuedMessage) -> Ticket:
-    """Return the ticket of a message that was stored by an earlier request with the same key."""
+    """Return the ticket for a message that an earlier request with the same idempotency key has stored."""
     return Ticket(queued.id, queued.conversation_id, "queued" if queued.state == "waiting" else queued.state)
 
 

@@ -66,7 +66,7 @@ class PeriodicTasks:
             self._run(HEARTBEAT_S, self._scheduler.run_due)
 
     def start_own(self) -> None:
-        """Start what the messages of this process need; those of other processes are left alone."""
+        """Start only the tasks that the messages of this process need: no takeovers, no schedules."""
         self._run(HEARTBEAT_S, self._heartbeat)
         self._run(LEASE_RENEW_INTERVAL_S, self._leases.renew_all)
 

@@ -44,7 +44,7 @@ class QuestionOrigin:
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """An unanswered question, as its user sees it."""
+    """An unanswered question, as listed for its user."""
 
     question: QuestionAsked
     origin: QuestionOrigin
@@ -118,7 +118,7 @@ class QuestionRegistry:
             self._answer_events[question_id].set()
 
     async def withdraw(self, turn_id: str, visibility: Visibility) -> None:
-        """Close the questions of a turn that another process began: nothing waits for their answers any more."""
+        """Close the questions of a turn that was taken over from another process, which no longer waits for answers."""
         for question_id, stored in (await run_blocking(self._state.items)).items():
             if stored["turn_id"] == turn_id and question_id not in self._answer_events:
                 await run_blocking(self._state.set, question_id, None)
@@ -173,7 +173,7 @@ class QuestionRegistry:
 
 
 class ChatPrompter:
-    """The Approver and Asker of one agent: asks in the chat of the current turn."""
+    """Asks for approvals and answers in the chat of the current turn (the Approver and Asker ports of one agent)."""
 
     def __init__(self, questions: QuestionRegistry) -> None:
         self._questions = questions
@@ -227,7 +227,7 @@ def _chat_of(stored: Mapping[str, Any]) -> ChatKey:
 
 
 def _is_for(stored: Any, principal: Principal) -> bool:
-    """Return whether it is the principal's own: not even an admin approves what runs as another user."""
+    """Whether a stored question is the principal's own; not even an admin approves what runs as another user."""
     if not isinstance(stored, dict) or _chat_of(stored).user != principal.user:
         return False
     conversation_of = stored.get("conversation_of", principal.user.stored_key)

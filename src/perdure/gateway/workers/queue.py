@@ -38,7 +38,7 @@ class ConversationQueues:
         self._queues: dict[str, _ConversationQueue] = {}
 
     def wake(self, queued: QueuedMessage, *, is_first: bool = False) -> None:
-        """Hand a message that this process owns to its queue; `is_first` if that was empty when it was stored."""
+        """Pass a message that this process owns to its queue; `is_first` if the queue was empty when it was stored."""
         queue = self._queues.get(queued.inbound.queue_key)
         if queue is None or queue.is_over:
             queue = self._start(queued.inbound.queue_key, first=queued if is_first else None)
@@ -85,7 +85,7 @@ class ConversationQueues:
         self._stopping.set()
 
     def abandon(self) -> None:
-        """Interrupt what is being processed; another process finishes it."""
+        """Interrupt the messages being processed and leave them to another process."""
         for job in self.jobs:
             job.abandon()
 
@@ -115,7 +115,7 @@ class _ConversationQueue:
 
     @property
     def is_over(self) -> bool:
-        """Whether everything was answered; messages added now would not be read."""
+        """Whether the queue has ended, all messages answered, so that it would not see new ones."""
         return self.task.done()
 
     async def _drain(self) -> None:

@@ -34,7 +34,7 @@ _MACROS = {
 
 @dataclass(frozen=True, slots=True)
 class DueTimes:
-    """The due times that have come: the newest, how many before it (up to MAX_COUNTED), and the next to come."""
+    """The due times up to now: the newest, how many before it (up to MAX_COUNTED), and the first one still to come."""
 
     newest_ms: int
     earlier: int
@@ -42,7 +42,7 @@ class DueTimes:
 
 
 class Recurrence:
-    """The due times of a schedule. Raises ConfigError for an interval, expression or time zone that is not valid."""
+    """Computes the due times of a schedule. Raises ConfigError for an invalid interval, expression or time zone."""
 
     def __init__(self, *, every_ms: int | None = None, cron: str | None = None, timezone: str = "UTC") -> None:
         if (every_ms is None) == (cron is None):
@@ -59,7 +59,7 @@ class Recurrence:
         return cls(every_ms=schedule.every_ms, cron=schedule.cron, timezone=schedule.timezone)
 
     def next_after(self, after_ms: int) -> int:
-        """Return the first due time after a time; an interval counts from that time."""
+        """Return the first due time after `after_ms`; an interval counts from `after_ms` itself."""
         if self._every_ms is not None:
             return after_ms + self._every_ms
         times = CronSim(self.cron or "", datetime.fromtimestamp(after_ms / 1000, self._zone))
@@ -71,7 +71,7 @@ class Recurrence:
         return LAST_TIME_MS
 
     def due_times(self, first_ms: int, now_ms: int) -> DueTimes:
-        """Return the due times from a known one, which has come, until now."""
+        """Return the due times from `first_ms`, which has passed, until now."""
         if self._every_ms is not None:
             earlier = max(0, now_ms - first_ms) // self._every_ms
             newest_ms = first_ms + earlier * self._every_ms

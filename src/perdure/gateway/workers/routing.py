@@ -12,7 +12,7 @@ SCOPE = "chats"
 
 
 class ChatRouting:
-    """Chat → conversation mapping; synchronous, as the store is."""
+    """Stores the current conversation of each chat; synchronous, like the store."""
 
     def __init__(self, store: SessionStore) -> None:
         self._state = store.state(SCOPE)

@@ -44,7 +44,7 @@ _MAX_REFUSALS, _REFUSAL_CHARS, _DETAIL_CHARS = 5, 300, 2_000
 
 
 class Scheduler:
-    """Starts the due runs of a store; any number of processes may do so at once."""
+    """Starts the due runs of a store's schedules; several processes may do so at once."""
 
     def __init__(
         self, store: SessionStore, queues: ConversationQueues, *, owner: str, clock: Clock, ids: IdSource
@@ -233,7 +233,7 @@ def _outcome_of(queued: QueuedMessage, store: SessionStore) -> tuple[str, str]:
 
 
 def _refused_calls(queued: QueuedMessage, store: SessionStore) -> list[str]:
-    """Return the denials of the calls that were refused."""
+    """Return the error texts of the tool calls that were refused during a run."""
     if queued.conversation_id is None:
         return []
     try:

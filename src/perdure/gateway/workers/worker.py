@@ -43,7 +43,7 @@ GOODBYE = "Bye. The conversation is stored; send a message to continue."
 
 
 class MessageTakenOver(Exception):
-    """Another process owns the message now: this one must not publish or write anything about it."""
+    """Raised when another process owns the message by now: this one must not publish or write anything about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ async def _run_with_retries(job: MessageJob) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StartedTurn:
-    """A message that is about to run: its agent is leased, and the inbox has it as started."""
+    """A turn that is ready to run: its agent is leased, and the inbox has its message marked as started."""
 
     agent_lease: AgentLease
     # The log has the message already: the process that started it died.
@@ -102,7 +102,7 @@ class StartedTurn:
 
 
 class MessageJob:
-    """The processing of one message, top to bottom: resolve, acquire, begin; then run, store and publish."""
+    """Processes one message: resolve its conversation, acquire the agent, begin, run the turn, store and publish."""
 
     def __init__(self, queued: QueuedMessage, context: WorkerContext) -> None:
         self.queued = queued
@@ -129,7 +129,7 @@ class MessageJob:
 
     @property
     def has_started(self) -> bool:
-        """Whether its turn has the conversation; before that, the message waits for others that use it."""
+        """Whether the turn has the lease of its conversation; before that, it waits for other turns there."""
         return self.queued.begin_seq is not None
 
     def stop(self) -> None:
@@ -152,7 +152,7 @@ class MessageJob:
             await self._run_message(content)
 
     def _set_visibility(self, visibility: Visibility) -> None:
-        """From now on its events may contain words of these conversations."""
+        """Limit who sees the events published from now on: only readers who may see these conversations."""
         self._visibility = visibility
         self._publish = self._context.broker.publisher(self.chat, self.queued.id, visibility)
 
@@ -302,7 +302,7 @@ class MessageJob:
 
     @contextlib.contextmanager
     def _attached(self, agent_lease: AgentLease) -> Iterator[ConversationAgent]:
-        """Publish the agent's events as those of this message, and let it write under the lease."""
+        """Publish the agent's events as this message's, and let it write under the job's lease, in a `with` block."""
         agent = agent_lease.agent
         agent.events.tap(self._on_event)
         try:
@@ -370,7 +370,7 @@ class MessageJob:
 
 
 class GatewayCommandContext:
-    """The context of a slash command for one message."""
+    """What a slash command may use when it runs for a message of a gateway (the CommandContext port)."""
 
     def __init__(
         self,
@@ -396,11 +396,11 @@ class GatewayCommandContext:
         self.has_moved, self.target = True, session_id
 
     def model_choices(self) -> Sequence[ModelChoice]:
-        """None are listed: the files and servers of this machine are its owner's to see."""
+        """Return no choices: models on this machine are not shown to users of a gateway."""
         return ()
 
     def sources(self) -> Sequence[tuple[str, str]]:
-        """None are listed: the paths of this machine are its owner's to see."""
+        """Return no sources: paths of this machine are not shown to users of a gateway."""
         return ()
 
     def choose_model(self, name: str) -> str:

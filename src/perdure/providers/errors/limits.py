@@ -125,7 +125,7 @@ def image_verdict(case: ErrorCase) -> ErrorVerdict | None:
 
 
 def tier_verdict(case: ErrorCase) -> ErrorVerdict | None:
-    """Return the verdict on a request larger than the per-minute limit; None where waiting helps."""
+    """Return the verdict on a request that alone exceeds the per-minute limit; None if waiting helps."""
     for row in TIER_ROWS:
         match = row.pattern.search(case.error_text.words)
         limit = plausible_window(int(match["most"])) if match is not None else None
@@ -186,7 +186,7 @@ def _verdict_of_row(row: LimitRow, match: re.Match[str], *, case: ErrorCase) -> 
 
 
 def _by_estimate(row: LimitRow, window: int, *, case: ErrorCase) -> ErrorVerdict:
-    """Decide between prompt and output where only a sum is stated: by our estimate, else by the wording."""
+    """Decide whether prompt or output is too long where only their sum is stated: by our estimate, else the wording."""
     room = None if case.request_tokens is None else window - case.request_tokens
     # A sum without an output figure is an output cap only where the prompt is far from the window.
     is_output = row.kind == "sum" if room is None else room > (window // 5 if row.kind == "total" else 0)

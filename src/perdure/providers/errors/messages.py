@@ -39,7 +39,7 @@ _KEY = re.compile(r"\b(sk|key|gsk|xai|or)-[A-Za-z0-9_\-*]{6,}")
 
 @dataclass(frozen=True, slots=True)
 class EndpointLabel:
-    """The endpoint of a call as named in error messages."""
+    """How error messages name the endpoint of a call; removes its API key from quoted text."""
 
     host: str
     base_url: str
@@ -76,7 +76,7 @@ def call_error(
 
 
 def refusal_error(label: EndpointLabel, verdict: ErrorVerdict, *, partial: str = "") -> ProviderError:
-    """Build a ProviderError from the service's error message, with a hint appended."""
+    """Build a ProviderError from the service's own error message, with a hint for the user appended."""
     if verdict.kind == "transport" and verdict.status is None:
         # Raised while parsing the reply: the message is our own already.
         return ProviderError(verdict, label.host, partial_text=partial)

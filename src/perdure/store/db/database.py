@@ -38,7 +38,10 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """Damage of a database below its rows, one line each; incomplete when it took too long."""
+    """The result of a database check: damage to pages, indexes or references, a line each.
+
+    May be incomplete by timeout.
+    """
 
     problems: tuple[str, ...] = ()
     is_complete: bool = True
@@ -54,7 +57,7 @@ class Transaction(Protocol):
         ...
 
     def run(self, sql: str, values: Sequence[Value] = ()) -> int:
-        """Return the number of changed rows."""
+        """Run a statement and return the number of changed rows."""
         ...
 
     def run_many(self, sql: str, rows: Iterable[Sequence[Value]]) -> None: ...

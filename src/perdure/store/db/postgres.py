@@ -184,7 +184,7 @@ _VACUUM = (
 
 
 class _LostCommit(Exception):
-    """A commit that was not acknowledged, with the result of its work."""
+    """Raised when the connection broke before a commit was acknowledged; carries the transaction id and the result."""
 
     def __init__(self, transaction_id: int, result: Any, cause: psycopg.Error) -> None:
         self.transaction_id = transaction_id
@@ -193,7 +193,7 @@ class _LostCommit(Exception):
 
 
 class PostgresTransaction:
-    """Transaction port over one connection."""
+    """A transaction over one connection (the Transaction port)."""
 
     def __init__(self, connection: AnyConnection) -> None:
         # Shared by all statements: creating a cursor takes longer than sending a statement.
@@ -226,7 +226,7 @@ class PostgresTransaction:
         self._cursor.execute(_combine(tuple(sql for sql, _ in steps)), _values(values))
 
     def begin(self, sql: str) -> int | None:
-        """Begin the transaction; return its number where `sql` asks for it."""
+        """Begin the transaction; return its id if `sql` selects it."""
         # Not binary: only the simple protocol takes two statements at once.
         cursor = self._cursor.execute(sql, prepare=False, binary=False)
         row = cursor.fetchone() if cursor.nextset() else None
@@ -374,7 +374,10 @@ class PostgresDatabase:
             return self._was_committed(transaction_id)
 
     def _was_committed(self, transaction_id: int) -> bool:
-        """Ask the server. Raises StoreUnavailable while the transaction is still running there."""
+        """Ask the server whether a transaction was committed.
+
+        Raises StoreUnavailable while it is still running there.
+        """
         with self._pool.connection() as connection:
             row = connection.execute("SELECT txid_status(%s)", (transaction_id,)).fetchone()
         status = row[0] if row is not None else None
@@ -508,7 +511,7 @@ def _migrate(tx: Transaction, steps: Sequence[Migration], *, where: str, now_ms:
 
 
 def _keep_copy(tx: Transaction, version: int) -> None:
-    """Copy each table to `<table>_schema_<version>` before a migration."""
+    """Copy each table to `<table>_schema_<version>` before a migration changes it."""
     for name in sorted(_tables(tx)):
         if "_schema_" not in name:
             tx.run(f'CREATE TABLE IF NOT EXISTS "{name}_schema_{version}" AS TABLE "{name}"')
@@ -529,7 +532,7 @@ _ADVICE = "give Perdure a database or a schema of its own (…?options=-csearch_
 
 
 def _tables(tx: Transaction) -> set[str]:
-    """Return the tables of the schema that new tables are created in."""
+    """Return the names of all tables in the current schema, where Perdure creates its own."""
     return {
         str(name)
         for (name,) in tx.rows("SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = current_schema()")

@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class PostgresBlobStore:
-    """Blobs in rows; a path is the name of a blob, and its newest complete text is the current one."""
+    """Stores blobs as rows of text chunks; writing to an existing path makes a new version, and the newest is read."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -94,7 +94,7 @@ _MAX_GROUP = 16
 
 
 class _WriteJob(Generic[T]):
-    """A write and its outcome; a bare lock signals completion faster than a Future."""
+    """A write waiting for the writer thread, and its outcome; a bare lock signals completion faster than a Future."""
 
     __slots__ = ("_done", "_error", "_result", "erases", "work")
 
@@ -132,7 +132,7 @@ class _WriteJob(Generic[T]):
 
 
 class SqliteTransaction:
-    """Transaction port over one connection; reading a damaged page raises CorruptStore, which callers may handle."""
+    """A transaction over one connection (the Transaction port); reading a damaged page raises CorruptStore."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -356,7 +356,7 @@ class _Writer:
             job.run(self._transact_erasing if job.erases else self._transact)
 
     def _queued_with(self, first: _WriteJob[Any]) -> list[_WriteJob[Any]]:
-        """Return a job and those queued behind it."""
+        """Return a job and those queued after it, to be committed together."""
         jobs = [first]
         with suppress(queue.Empty):
             while not jobs[-1].erases and len(jobs) < _MAX_GROUP:
@@ -401,7 +401,10 @@ class _Writer:
                             connection.execute("ROLLBACK")
 
     def _transact_erasing(self, work: Callable[[Transaction], T]) -> T:
-        """Overwrite freed pages and truncate the WAL, which may contain older ones."""
+        """Run a write that deletes data.
+
+        Overwrite the freed pages and truncate the WAL, so that nothing remains on disk.
+        """
         connection = self.connection
         with fork_gate():
             connection.execute("PRAGMA secure_delete = ON")

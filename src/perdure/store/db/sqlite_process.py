@@ -1,4 +1,4 @@
-"""What SQLite leaves to the process that uses it: files deleted under it, missing descriptors, and forks."""
+"""Guard against what SQLite does not detect in its process: deleted files, exhausted descriptors, forks."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class ForkGate:
             self._changed.notify_all()
 
     def _reset(self) -> None:
-        """Start anew; in a child only the forking thread goes on."""
+        """Start with no threads inside, in the child of a fork, where only the forking thread exists."""
         self._changed = threading.Condition()
         self._inside = int(getattr(self._local, "depth", 0) > 0)
         self._forks = 0

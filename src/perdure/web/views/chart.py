@@ -1,4 +1,4 @@
-"""The context over time: each call with the parts of its prompt, and the events in between with their reasons."""
+"""The context chart: each model call with the parts of its prompt, and the events between calls with their reasons."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChar
 
 
 class _Around:
-    """The calls before and after a place on the chart."""
+    """The calls before and after a position on the chart."""
 
     def __init__(self, calls: Sequence[CallRecord], at: int) -> None:
         self.before = calls[at - 1] if at > 0 else None

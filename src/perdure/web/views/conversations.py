@@ -1,4 +1,4 @@
-"""Conversation list and header."""
+"""The conversation list, search results and conversation header of the web UI."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def conversation_page(
     limit: int = 50,
     order: ListOrder = NEWEST_FIRST,
 ) -> ConversationListResponse:
-    """A page of conversations in the given order; with a query the matching ones, the best first, on one page."""
+    """Return a page of conversations in the given order; with a query, the matching ones, best first, on one page."""
     if query.strip():
         rows, note = _matching_rows(scoped, filters, query, limit)
         return ConversationListResponse(conversations=_with_figures(scoped, rows), next_cursor=None, note=note)
@@ -103,7 +103,7 @@ def _with_figures(scoped: ScopedStore, rows: Sequence[ConversationRow]) -> list[
 
 
 def search_page(scoped: ScopedStore, query: str, filters: ConversationFilter, *, limit: int = 20) -> SearchPage:
-    """Return every place a query is found, the best first."""
+    """Return the messages that match a query, best first."""
     most = _MOST_HITS if filters.source else limit
     report = _report(scoped, filters, query, most)
     rows_by_id = _rows_of(scoped, filters, report.hits)

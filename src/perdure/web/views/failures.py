@@ -1,4 +1,4 @@
-"""What went wrong in a conversation: failed and stopped turns, refusals, provider errors, failed tool calls."""
+"""List the failures of a conversation: failed and stopped turns, refusals, provider errors, failed tool calls."""
 
 from __future__ import annotations
 

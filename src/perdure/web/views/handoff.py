@@ -1,4 +1,4 @@
-"""A handoff beside its sources, with links from facts and quotes to messages."""
+"""The handoff view: a handoff beside its sources, with links from its facts and quotes to messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BETWEEN = b"\0"
 
 
 class Links:
-    """Index from facts to the messages that contain them; earlier handoffs only as a fallback.
+    """Finds the messages that contain a fact of the handoff; earlier handoffs only if no message does.
 
     Messages are searched as stored, as one text: decoding ten thousand of them would take longer than the search.
     """
@@ -47,7 +47,7 @@ class Links:
         self._handoffs = [(seq, _unescaped(body)) for seq, kind, body in newest_first if kind == "handoff"]
 
     def of(self, facts: Collection[str]) -> dict[str, list[int]]:
-        """For each fact the messages that hold it, newest first."""
+        """Return, for each fact, the seqs of the messages that contain it, newest first."""
         matches: dict[str, list[int]] = {f: [] for f in facts}
         if self._seqs:
             self._as_pieces({f.encode(): matches[f] for f in facts})
@@ -59,7 +59,7 @@ class Links:
         return matches
 
     def _as_pieces(self, matches: dict[bytes, list[int]]) -> None:
-        """Match facts as whole pieces, also at the end of a sentence."""
+        """Match facts as whole words or paths, also at the end of a sentence."""
         targets = matches | {fact + b".": seqs for fact, seqs in matches.items()}
         names = frozenset(targets)
         for seq, text in zip(self._seqs, self._text.translate(_TABLE).split(_BETWEEN), strict=True):
@@ -82,7 +82,7 @@ class Links:
 
 
 def fact_rows(sections: Sequence[SectionRow], links: Links, findings: Collection[str]) -> list[FactRow]:
-    """Return every fact of every section, in order. `findings` are those of this handoff and of its predecessors."""
+    """Return every fact of every section, in order; `findings` are facts that the summary check doubted."""
     occurrences = [(s, fact, marks) for s in sections for fact, marks in _facts_of(s.text)]
     sources = links.of({fact for _, fact, _ in occurrences})
     doubted = {f.partition(": ")[2] for f in findings if f.startswith("marked in ")}
@@ -110,7 +110,7 @@ def _facts_of(text: str) -> list[tuple[str, list[Mark]]]:
 
 
 def _occurrences(text: str, fact: str) -> Iterator[Mark]:
-    """Positions of a fact, except inside a longer one."""
+    """Yield the positions of a fact in a text, except inside a longer one."""
     at = text.find(fact)
     while at >= 0:
         end = at + len(fact)
@@ -136,7 +136,7 @@ def _unescaped(json: bytes) -> bytes:
 
 
 def _needle(fact: str) -> str:
-    """Return what to search for: of a path its last two parts, as the summary check does."""
+    """Return the text to search for a fact: of a path its last two parts, as the summary check does."""
     if kind_of(fact) == "path" and "\\" not in fact:
         parts = [p for p in fact.split("/") if p not in ("", ".", "~")]
         if len(parts) > 2:
@@ -160,8 +160,10 @@ _MOST_SOURCES = 10
 def quote_rows(
     sections: Sequence[SectionRow], bodies: Sequence[tuple[int, str, bytes]], findings: Collection[str]
 ) -> list[FactRow]:
-    """Quotes of user messages, and those that the check doubted. A quote is marked by its first words, since the facts
-    in it have marks of their own."""
+    """Return the quotes of user messages in a handoff, and quotes that the summary check doubted.
+
+    A quote is highlighted by its first words only, since the facts in it have highlights of their own.
+    """
     quotes = [(s, mark, _plain(s.text[slice(*mark)])) for s in sections for mark in _marks(s.text)]
     needle_bytes = _user_texts(bodies) if quotes else []
     doubted = {_flat(f.partition(": ")[2]) for f in findings if f.startswith("marked in ")}
@@ -230,7 +232,7 @@ def _flat(text: str) -> str:
 
 
 def handoff_view(scope: ScopedStore, conversation: Conversation, seq: int) -> HandoffView:
-    """Return everything known of one handoff. Raises NotFound."""
+    """Return everything the web UI shows of one handoff. Raises NotFound."""
     store = scope.store
     handoffs = store.log.handoffs(conversation.id)
     handoff = handoffs.get(seq)
@@ -290,13 +292,13 @@ def _sections(text: str, parsed: Handoff | None) -> list[SectionRow]:
 
 
 def _event_of(handoff: StoredHandoff, events: Sequence[StoredEvent]) -> StoredEvent | None:
-    """Return the compaction event that created it, recorded in the session it began."""
+    """Return the compaction event that created a handoff, recorded in the session it began."""
     compactions = [e for e in events if e.session_id == handoff.session_id and e.payload.get("outcome") in COMPACTED]
     return compactions[0] if compactions else None
 
 
 def _message_count(parsed: Handoff | None, handoff: StoredHandoff) -> int:
-    """Return how many messages it stands for, as its own text has it; that of a plug-in's engine has no count."""
+    """Return how many messages a handoff replaces, as its own text states; by its spans if the text has no count."""
     count = parsed.message_count if parsed is not None else 0
     return count or sum(map(len, handoff.covers))
 
@@ -304,7 +306,7 @@ def _message_count(parsed: Handoff | None, handoff: StoredHandoff) -> int:
 def _standing(
     seq: int, handoffs: Mapping[int, StoredHandoff], view: Sequence[Span]
 ) -> Literal["current", "replaced", "undone"]:
-    """Return whether the model reads a handoff now, or read it before a later one; else its compaction was undone."""
+    """Return whether a handoff is in the current view, was replaced by a later one, or was undone."""
     if view_contains(view, seq):
         return "current"
     later = _newest_standing(handoffs.values(), view)

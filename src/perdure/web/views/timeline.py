@@ -1,4 +1,4 @@
-"""The timeline of a conversation: messages, tool calls, images, events."""
+"""The timeline of a conversation, page by page: messages, tool calls, images and events."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def tool_call_row(call: ToolCall) -> ToolCallRow:
 
 
 def kept_output(text: str) -> KeptOutput | None:
-    """Return the stored output of a result; None if the result is complete."""
+    """Return the stored output that a shortened result refers to; None if the result is complete."""
     match = _STORED_OUTPUT.match(text)
     if match is None:
         return None
@@ -115,7 +115,7 @@ def kept_output(text: str) -> KeptOutput | None:
 
 
 def guessed_run(message: Message) -> ToolRun:
-    """Return how a call ended by the words of its result alone: for conversations older than the record of it."""
+    """Derive how a call ended from the text of its result, for conversations stored before this was recorded."""
     text = message.text
     if text.startswith(INTERRUPTED):
         return ToolRun(state="interrupted")
@@ -126,7 +126,7 @@ def guessed_run(message: Message) -> ToolRun:
 
 
 def within(value: Any, depth: int = 0) -> Any:
-    """Return the value with long parts truncated."""
+    """Return a JSON-like value with long texts and lists truncated."""
     if isinstance(value, str):
         # JSON can escape a lone surrogate, which cannot be encoded.
         return clean(value) if len(value) <= _ARGUMENT_CHARS else f"{clean(value[:_ARGUMENT_CHARS])}…"
@@ -197,7 +197,7 @@ def _stretch(scope: ScopedStore, conversation: Conversation, cursor: TimelineCur
 
 
 def _with_results(scope: ScopedStore, page: TimelinePage) -> TimelinePage:
-    """The page with the results of its last calls, beyond its limit if need be: a page never ends within a batch."""
+    """Extend a page beyond its limit by the results of its last tool calls, so that no page ends between the two."""
     entries = list(page.entries)
     limit = len(entries) + _MOST_RESULTS
     while entries and len(entries) < limit and _may_have_results(entries[-1]):
@@ -216,7 +216,7 @@ def _may_have_results(entry: TimelineEntry) -> bool:
 def _before(
     scope: ScopedStore, conversation: Conversation, entries: Sequence[TimelineEntry]
 ) -> Sequence[TimelineEntry]:
-    """Return the entries between the call of a page's first result and the page; empty otherwise."""
+    """Return the entries from the call of a page's first result up to the page; empty if the page starts otherwise."""
     earlier: list[TimelineEntry] = []
     first = entries[0] if entries else None
     while first is not None and first.entry.message.role == "tool" and len(earlier) < _MOST_RESULTS:
@@ -227,7 +227,7 @@ def _before(
 
 
 class _Rows:
-    """The messages of one page with their tool calls."""
+    """Converts the messages of one page to rows, with their tool calls."""
 
     def __init__(self, scope: ScopedStore, conversation: Conversation, entries: Sequence[TimelineEntry]) -> None:
         self._entries = entries
@@ -299,14 +299,14 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """A call by name, and the message that made it."""
+    """The tool call that a result belongs to: its name, and the message that made it."""
 
     name: str
     entries: TimelineEntry
 
 
 def _callers(entries: Sequence[TimelineEntry]) -> dict[int, _Caller]:
-    """Return for each result the newest call before it that has its id."""
+    """Return, for each result, the newest call before it with the same id."""
     calls: dict[str, _Caller] = {}
     match: dict[int, _Caller] = {}
     for one in entries:

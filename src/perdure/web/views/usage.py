@@ -69,7 +69,7 @@ def _by_cost(rows: Sequence[UsageRow]) -> list[UsageRow]:
 
 
 def prices_by(catalog: Catalog) -> PricesOf:
-    """Prices of a route, each looked up once."""
+    """Return a function that looks up the prices of a provider and model, each once."""
     price_cache: dict[RouteRecord, Prices] = {}
 
     def of(route: RouteRecord) -> Prices:
@@ -81,13 +81,13 @@ def prices_by(catalog: Catalog) -> PricesOf:
 
 
 def saved_by_cache(cached: Sequence[RouteCacheUsage], prices: PricesOf) -> float | None:
-    """None where nothing was cached by a model of known price."""
+    """Return the dollars that prompt caching saved; None if no model with a known price was cached."""
     saved = [s for c in cached if (s := _cache_saving(c.usage, prices(c.route))) is not None]
     return sum(saved) if saved else None
 
 
 def saved_by_compaction(spared: Sequence[CompactionSavings], prices: PricesOf) -> float | None:
-    """None where no spared call has a known price."""
+    """Return the dollars that compaction saved; None if no spared call has a known price."""
     saved, is_known = 0.0, False
     for compaction in spared:
         for route, calls in compaction.calls:

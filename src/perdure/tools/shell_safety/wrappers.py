@@ -139,6 +139,35 @@ _CLIENT_PROGRAM = re.compile(r"\bprogram\s{1,4}'([^'\n]{1,2000})'", re.I)
 _Nested = Callable[[Invocation], Iterator[NestedCommand]]
 
 
+# Options of any program whose value is a command, and words that start one; messages and patterns are no commands.
+_COMMAND_OPTION = re.compile(
+    r"--(?:[\w-]{1,20}-)?(?:exec|command|cmd|hook|shell|run|pre|program|on-change|upload-pack)(?:=|\Z)"
+)
+_COMMAND_START = re.compile(
+    r"\s*(?:sudo|env|rm|dd|shred|curl|wget|chmod|chown|kill|killall|pkill|mv|git|docker|kubectl|terraform|aws|npm|psql|mysql|ssh|scp"
+    r"|bash|sh|python3?|node|nc|tar|find|rsync|systemctl)\s+\S"
+)
+_QUOTES = word_set(
+    "git gh glab echo printf grep egrep fgrep rg ag ack logger say notify-send alias test [ [[ jq yq sed awk"
+)
+_MAX_GUESSES = 20
+
+
+def _guesses(run: Invocation) -> Iterator[NestedCommand]:
+    """Yield the arguments that look like commands the program would run: `nodemon --exec 'rm -rf src'`."""
+    if run.name in _QUOTES or not run.args:
+        return
+    if "--" in run.args:
+        rest = run.args[run.args.index("--") + 1 :]
+        if len(rest) > 1 and _COMMAND_START.match(" ".join(rest[:2])):
+            yield Words(rest, is_own=True)
+    for before, text in zip(("", *run.args[:_MAX_GUESSES]), run.args[:_MAX_GUESSES], strict=False):
+        value = text.partition("=")[2] if text.startswith("--") else text
+        is_named = _COMMAND_OPTION.match(text if text.startswith("--") else before) is not None
+        if " " in value and (is_named or _COMMAND_START.match(value)):
+            yield Script(value, is_guess=True)
+
+
 def nested_commands(run: Invocation) -> Iterator[NestedCommand]:
     """Yield every command that this program would run."""
     name = {"podman": "docker", "nerdctl": "docker"}.get(run.name, run.name)
@@ -151,6 +180,8 @@ def nested_commands(run: Invocation) -> Iterator[NestedCommand]:
     for words, prefix in _SUBCOMMANDS:
         if words[0] == name and (rest := _after_subcommand(run.args, *words[1:])) is not None:
             yield from _nested_after(run, rest, prefix)
+    if special is None and name not in _PREFIXES:
+        yield from _guesses(run)
 
 
 def _after_subcommand(args: tuple[str, ...], *words: str) -> tuple[str, ...] | None:

@@ -22,6 +22,11 @@ _DELETES_BELOW_SYSTEM = "it deletes files outside the workspace, in a folder of 
 # A folder that a program prints: `$(python3 -m site --user-site)/x.py`.
 _COMPUTED_FOLDER = re.compile(f"[^/]{{0,200}}[{PROGRAM}{DECODED}][^/]{{0,200}}/")
 _DATABASE = re.compile(r"(?<!test)(?<!tmp)(?<!temp)(?<!cache)(?<!dev)\.(?:db|sqlite3?|mdb)\Z", re.I)
+# Source, documents and settings, as against logs, marks and results; an empty module is usual.
+_VALUED_FILE = re.compile(
+    r"(?<!__init__)\.(?:py|js|jsx|ts|tsx|vue|go|rs|java|kt|c|h|cc|cpp|cs|rb|php|swift|scala|sh|sql|html|css|scss|json|ya?ml|toml|ini"
+    r"|cfg|conf|md|rst|xml|csv|ipynb|tf|env|key|pem)\Z|(?:^|/)\.env[\w.]{0,20}\Z|(?:^|/)(?:Makefile|Dockerfile|README|LICENSE)\Z"
+)
 _SITE_FOLDER = re.compile(r"/(?:public|public_html|www|wwwroot|htdocs|html)\Z")
 _THROWAWAY_IMAGE = re.compile(r"\.(?:img|iso|bin|dat|raw|swap|tmp|qcow2)\Z|/dev/null\Z|(?:^|/)te?mp|test")
 
@@ -77,7 +82,7 @@ def _moved_away(run: Invocation) -> Iterator[Danger]:
 
     In the workspace that holds for all files of a folder, elsewhere for everything but a file fetched into it.
     """
-    sources, is_fetched = run.operands, False
+    sources, is_fetched, target = run.operands, False, ""
     if run.name == "mv":
         target = run.value_of("-t", "--target-directory") or "".join(run.operands[-1:])
         is_fetched = run.zones.resolve_write(target).zone == "workspace"
@@ -87,9 +92,18 @@ def _moved_away(run: Invocation) -> Iterator[Danger]:
         is_outside = run.zones.is_outside(location) and not (is_fetched and location.is_file)
         if is_fetched and not is_outside:
             continue
+        is_folder = location.zone == "workspace" and not (location.is_file or location.is_artefact)
+        if run.name == "mv" and is_folder and not re.search(r"\.\w{1,8}\Z", o) and _leaves_workspace(run, target):
+            yield Danger("delete-tree", run.summary, "it moves a folder out of the workspace")
+            continue
         is_trashed = run.name != "mv" and location.zone not in ("workspace", "unknown")
         if is_outside or is_trashed or (location.is_wide and location.zone in ("workspace", "home", "system")):
             yield from _path_dangers(run, o, is_tree=True)
+
+
+def _leaves_workspace(run: Invocation, target: str) -> bool:
+    location = run.zones.resolve_write(target)
+    return run.zones.workspace is not None and location.zone == "outside"
 
 
 def _path_dangers(run: Invocation, path: str, *, is_tree: bool) -> Iterator[Danger]:
@@ -159,7 +173,7 @@ def write_dangers(run: Invocation) -> Iterator[Danger]:
             kind is None
             and path in run.writes
             and _prints_nothing(run)
-            and re.search(r"[*?]|" + _DATABASE.pattern, path)
+            and (re.search(r"[*?]|" + _DATABASE.pattern, path) or _VALUED_FILE.search(path))
         ):
             kind = None if location.is_artefact or location.is_scratch else "delete-tree"
         if kind and not (run.name in ("rm", "unlink", "mkdir", "touch") and zone == "git"):
@@ -170,7 +184,11 @@ def write_dangers(run: Invocation) -> Iterator[Danger]:
 
 
 def _prints_nothing(run: Invocation) -> bool:
-    return run.name in (">", ":", "true") or (run.name == "cat" and run.operands == ("/dev/null",))
+    if run.name == "cat":
+        return run.operands == ("/dev/null",)
+    return (run.name in (">", ":", "true") and not run.reads) or (
+        run.name in ("echo", "printf") and not "".join(run.operands)
+    )
 
 
 def _describe_write(run: Invocation, path: str) -> str:

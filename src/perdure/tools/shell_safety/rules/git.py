@@ -68,6 +68,12 @@ def _rewrites(run: Invocation) -> bool:
         return not sub.has("--help", "--analyze")
     if name == "rebase":
         return sub.has("--root")
+    if name == "tag":
+        return sub.has("-d", "--delete")
+    if name == "fetch":
+        return any(o.startswith("+") and ":" in o and not o.endswith("*") for o in sub.operands)
+    if name in ("merge", "pull", "cherry-pick", "revert"):
+        return (sub.value_of("-X", "--strategy-option") or sub.value_of("-s", "--strategy")) in ("ours", "theirs")
     if name == "reflog":
         return sub.operands[:1] in (("expire",), ("delete",))
     if name == "gc":
@@ -75,7 +81,7 @@ def _rewrites(run: Invocation) -> bool:
     if name == "prune":
         return not sub.has("-n", "--dry-run")
     if name == "update-ref":
-        return sub.has("-d", "--stdin")
+        return sub.has("-d", "--stdin") or any(o.startswith("refs/heads/") for o in sub.operands)
     if name == "symbolic-ref":
         return sub.has("-d", "--delete")
     return name == "lfs" and sub.operands[:1] == ("migrate",)
@@ -103,12 +109,22 @@ _DEPLOYED = re.compile(
 )
 
 
+_SHARED_BRANCH = re.compile(r"(?:main|master|trunk|develop|release(?:[/-].{0,200})?)\Z")
+
+
 def _releases(run: Invocation) -> bool:
     """Match a push of every tag or branch, and one to a branch or remote that is deployed."""
     name, sub = git_subcommand(run)
     if name != "push" or sub.has("-n", "--dry-run"):
         return False
     refs = [o.rpartition(":")[2].removeprefix("refs/heads/") for o in sub.operands[1:]]
+    # Another branch is pushed to one that everybody works from, or to the repository of others.
+    is_crossed = any(
+        src and dst and src != dst and _SHARED_BRANCH.match(dst.removeprefix("refs/heads/"))
+        for src, _, dst in (o.partition(":") for o in sub.operands[1:])
+    )
+    if is_crossed or sub.operands[:1] == ("upstream",):
+        return True
     return sub.has("--tags", "--follow-tags", "--all", "--branches") or any(
         _DEPLOYED.match(word) for word in (*sub.operands[:1], *refs)
     )

@@ -125,7 +125,7 @@ _LOCALLY = word_set(
 )
 # Tools that release without a command, and tools whose command `release` uploads.
 _RELEASES_ALONE = word_set("semantic-release np release-it release-please gh-pages")
-_RELEASERS = word_set("minil dzil sbt lein nx projen")
+_RELEASERS = word_set("minil dzil sbt lein nx projen mvn mvnw")
 _RUNS_TARGETS = word_set(
     "make gmake bmake just task doit inv invoke rake mage ninja bazel redo tup scons waf ant phing grunt gulp jake "
     "robo nox tox please plz moon turbo pants buck buck2 concurrently run-s run-p"
@@ -143,8 +143,11 @@ _BUILDS = _DEVELOPS | word_set(
     "tests spec specs start server dist bundle pack precompile assets digest preview plan status list show view logs "
     "log diff config types storybook typecheck help version ci clean deps routes info"
 )
-_EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush")
-_DATA = word_set("db database databases users user tables table data records cluster bucket buckets infra stack schema")
+_EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush remove prune clear cleanup")
+_DATA = word_set(
+    "db database databases users user tables table data records cluster bucket buckets infra stack schema accounts "
+    "account customers customer orders tenants tenant queue queues jobs sessions backups volumes everything all"
+)
 _RUNS_PROGRAM = word_set("release index main worker")
 _FORCED = (_CHANGES | {"fix", "sync", "deploy"}) - word_set("install add create init")
 _COMMITS = word_set("send sendtoaddress sendmany sendrawtransaction pay purchase buy rent withdraw bid tweet reply")
@@ -228,6 +231,8 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
             yield Danger("publish", run.summary)
         elif operands == "commands" and _shows_secret(run):
             yield Danger("credentials", run.summary)
+    elif targets and _is_aimed(run, targets):
+        yield Danger("cloud", run.summary, f"it may change a system that others use ({strip_taints(targets[0])})")
     elif not (is_script or (is_local_tool(run.name) and not _is_of_devices(run))):
         if _reads(run):
             yield from (Danger("credentials", run.summary),) if _prints_secret(run) else ()
@@ -241,6 +246,20 @@ def _is_elsewhere(variable: str) -> bool:
     """Return whether a variable such as `API_URL=https://api.example` is the address of another machine."""
     address = variable.partition("=")[2]
     return re.match(r"\w{2,20}://[\w-]", address) is not None and not LOCAL_URL.match(address)
+
+
+# Options of any tool that say where it acts.
+_AIMS = ("-t", "--target", "--host", "--context", "--remote", "--server", "--cluster")
+
+
+def _is_aimed(run: Invocation, targets: tuple[str, ...]) -> bool:
+    """Match a local tool that is pointed at a system that others use: `tmux send-keys -t prod:0 …`."""
+    is_text = run.name in ("docker", "grep", "rg", "awk", "sed", "sort", "cp", "mv", "ln", "install", "touch", "mktemp")
+    return (
+        not is_text
+        and any(names_production(v) for v in run.all_values_of(*_AIMS))
+        and _BUILDS.isdisjoint(run.operands[:2])
+    )
 
 
 def _destroys_data(run: Invocation, *, is_script: bool) -> bool:
@@ -290,7 +309,7 @@ def _acts_on_target(run: Invocation, named: tuple[str, ...], *, is_script: bool)
 def _is_published(run: Invocation) -> bool:
     """Return whether a command or target of a build tool publishes: `hex.publish`, `gh-deploy`, `publishSigned`."""
     # The targets of these are the project's own.
-    if "--push" in run.options or (run.name in _RELEASERS and "release" in run.operands[:1]):
+    if "--push" in run.options or (run.name in _RELEASERS and re.match(r"release(?::|\Z)", "".join(run.operands[:1]))):
         return True
     for word in (w.lstrip("_.") for w in _words(run)[:_NAMED_FIRST] if run.name not in _RUNS_TARGETS):
         parts = {part.lower() for part in PARTS.findall(word)} if _WORD.match(word) else set()
@@ -354,7 +373,12 @@ def _words(run: Invocation) -> tuple[str, ...]:
     """Return the operands that may be a command, without the values of common options."""
     args = run.args[: run.args.index("--")] if "--" in run.args else run.args
     pairs = zip(("", *args), args, strict=False)
-    words = (a for before, a in pairs if not a.startswith("-") and before not in _VALUE_OPTIONS)
+    # `-r` has a value for some programs and none for others: `pnpm -r publish`.
+    words = (
+        a
+        for before, a in pairs
+        if not a.startswith("-") and (before not in _VALUE_OPTIONS or a in _PUBLISHES | _DESTROYS)
+    )
     return tuple(islice(words, _LOOKED_AT))
 
 
@@ -379,6 +403,11 @@ def _names_live_container(run: Invocation) -> bool:
     return any(map(names_production, names))
 
 
+def _is_for_others(run: Invocation) -> bool:
+    """Match `gh pr create --repo upstream/lib`: a change of a repository that is not the one at hand."""
+    return run.has("-R", "--repo") and "create" in run.operands[:2]
+
+
 def _is_forced(run: Invocation) -> bool:
     """Match a change that is forced on others or beyond what was asked for: `npm audit fix --force`."""
     verbs = {_verb(w) for w in _words(run)[:_NAMED_FIRST]}
@@ -386,7 +415,7 @@ def _is_forced(run: Invocation) -> bool:
 
 
 def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
-    if guard.kind in _OF_OTHERS and run.production_targets:
+    if guard.kind in _OF_OTHERS and (run.production_targets or _is_for_others(run)):
         return False
     if guard.kind == "containers" and (
         "--push" in run.options or _is_served_elsewhere(run) or _names_live_container(run)
@@ -406,6 +435,7 @@ def _is_free(run: Invocation, guard: GuardedProgram) -> bool:
     return (
         any(path in guard.free for path in (*paths, f"{paths[-1]}$", words[0].lower()))
         or f"*.{words[1] if len(words) > 1 else ''}" in guard.free
+        or any(f"{option}.{words[0]}" in guard.free for option in run.options)
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import git_subcommand, is_help
-from perdure.tools.shell_safety.types import word_set
+from perdure.tools.shell_safety.types import word_list, word_set
 
 # Programs that write every operand.
 _ALL_OPERANDS = word_set(
@@ -47,12 +47,17 @@ _OUTPUT_OPTIONS: dict[str, tuple[str, ...]] = {
         "npm": "--pack-destination",
         "pip pip3": "-t --target --prefix --root",
         "uv": "--target --prefix",
-        "cargo": "--target-dir",
+        "cargo": "--target-dir --root",
         "cmake": "-B --prefix --install-prefix",
         "meson": "--prefix --destdir",
         "make gmake ninja": "-C --directory",
     }.items()
 }
+# The same for any program.
+_ANY_OUTPUT = word_list(
+    "--output-file --out-file --outfile --output-dir --outdir --out-dir --output-path --destdir --install-dir "
+    "--dest-dir --report-file --export-file --dump-file"
+)
 _OPTIONS_OF = {name: options for names, options in _OUTPUT_OPTIONS.items() for name in names.split()}
 _GIT_OPTIONS = {
     "archive": ("-o", "--output"),
@@ -99,7 +104,7 @@ def _candidates(run: Invocation) -> Iterator[str]:
     if run.name in ("sed", "gsed"):
         for script in (*run.all_values_of("-e", "--expression"), *run.operands[:1]):
             yield from (path.strip() for path in _SED_WRITE.findall(script))
-    yield from run.all_values_of(*_OPTIONS_OF.get(run.name, ()))
+    yield from run.all_values_of(*_OPTIONS_OF.get(run.name, ()), *_ANY_OUTPUT)
     if (special := _SPECIAL.get(run.name)) is not None:
         yield from special(run)
 

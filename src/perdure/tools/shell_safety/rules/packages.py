@@ -97,6 +97,21 @@ def _installs_file(run: Invocation) -> bool:
     return installs and any(_PACKAGE_FILE.match(o) for o in run.operands[1:])
 
 
+_ADDS_SOURCE = word_set("add install tap plugin source repo repository config")
+
+
+def _adds_source(run: Invocation) -> bool:
+    """Match a plugin or a source of packages that is added by its address."""
+    addresses = [a for a in run.args if re.match(r"(?:https?|git|ssh)://|git@", a) and _is_unusual(a)]
+    return bool(addresses) and not is_help(run) and not _ADDS_SOURCE.isdisjoint(run.operands[:3])
+
+
+def _uninstalls_all(run: Invocation) -> bool:
+    """Match packages that are uninstalled by a list which the command does not show."""
+    is_list = run.has("-r", "--requirement") or any(has_taint(o) for o in run.operands)
+    return "uninstall" in run.operands[:2] and is_list
+
+
 def _runs_module(run: Invocation) -> bool:
     """Match `go run module@version`, which fetches a program and runs it."""
     packages = run.operands[1:2] if run.starts("run") else ()
@@ -159,6 +174,7 @@ _USUAL_PROGRAM = re.compile(
     r"(?:/usr/bin/|/bin/)?(?:true|false|:|cat|less|more|most|bat|delta|echo|vim?|nvim|nano|emacs(?:client)?|code|micro|hx|ed|open"
     r"|xdg-open|subl|none|start|firefox|google-chrome|chromium|wslview|bash|sh|zsh)\b"
 )
+_TRUST_VARIABLE = re.compile(r"\w{0,30}(?:CA_BUNDLE|CA_CERTS?|CERT_FILE|CERT_DIR|CAINFO)")
 _PROXY = re.compile(r"(?:https?|all|ftp|socks)_proxy", re.I)
 _SHARED_FOLDER = re.compile(r"/(?:var/)?tmp(?:/|\Z)|/dev/shm(?:/|\Z)")
 _SOURCE_VARIABLES = re.compile(
@@ -186,6 +202,9 @@ def _injects(run: Invocation) -> bool:
         if any(_SHARED_FOLDER.match(f) and run.zones.is_shared_temporary(f) for f in folders):
             return True
         if name in _INJECTS or is_loader or (pattern is not None and pattern.search(value)):
+            return True
+        is_trust = _TRUST_VARIABLE.fullmatch(name[:_MAX_NAME_CHARS]) is not None
+        if is_trust and _SHARED_FOLDER.match(value) and run.zones.is_shared_temporary(value):
             return True
         if _OPTIONS_VARIABLE.fullmatch(name[:_MAX_NAME_CHARS]) and _LOADS.search(value[:_MAX_LIST_CHARS]):
             return True
@@ -250,6 +269,14 @@ RULES: tuple[RiskRule, ...] = (
         _installs_file,
         "dpkg -i tool.deb",
     ),
+    RiskRule(
+        "package-source",
+        "gem asdf mise composer conda mamba poetry pdm brew krew rustup vagrant opam luarocks cpanm flatpak gh code "
+        "obsidian pre-commit ansible-galaxy dart flutter cordova ionic wp drush nuget dotnet nix-channel guix spack",
+        _adds_source,
+        "asdf plugin add other https://git.example/other",
+    ),
+    RiskRule("packages", "pip pip3 uv", _uninstalls_all, "pip freeze | xargs pip uninstall -y"),
     RiskRule("package-source", "go", _runs_module, "go run tools.example/cmd@latest"),
     RiskRule("package-source", "npm yarn pnpm bun", _installs_repository, "npm install somebody/thing"),
     RiskRule(

@@ -164,12 +164,22 @@ def remote_database_dangers(run: Invocation) -> Iterator[Danger]:
     is_cache = run.name in _CACHES
     if not (is_cache or run.name in _CLIENTS or run.name in _LOADERS) or is_help(run) or not _is_elsewhere_served(run):
         return
+    if run.production_targets and _reads_rows(run):
+        yield Danger("database", run.summary, "it reads data of a system that others use")
+        return
     if run.name in _LOADERS:
         is_harmless = run.has("-l", "--list") or run.operands[:1] in (("status",), ("ping",), ("version",))
     else:
         is_harmless = _reads_cache(run) if is_cache else _only_reads(run)
     if not is_harmless:
         yield Danger("database", run.summary, "it may change data on another machine")
+
+
+_ROWS = re.compile(r"\bselect\b(?!\s{1,4}(?:count\b|1\b|version\b|now\b|pg_))|\.find(?:One)?\(|\bcopy\b", re.I)
+
+
+def _reads_rows(run: Invocation) -> bool:
+    return any(_ROWS.search(a[:_MAX_STATEMENT_CHARS]) for a in run.args)
 
 
 def _is_elsewhere_served(run: Invocation) -> bool:
@@ -318,7 +328,16 @@ def _copies_image_away(run: Invocation) -> bool:
     return not (target.startswith((*local, "./", "/")) or LOCAL_URL.match(target.removeprefix("docker://")))
 
 
+def _listens(run: Invocation) -> bool:
+    """Match a socket that answers other machines: not one that is bound to this machine."""
+    if run.name == "socat":
+        listeners = [o for o in run.operands if re.match(r"(?i)(?:tcp|udp|openssl|sctp)\d?-l(?:isten)?:", o)]
+        return any(not re.search(r"bind=(?:localhost|127\.)", o) for o in listeners)
+    return run.has("-l", "--listen") and not (run.has("-U") or is_help(run) or any(map(LOCAL_URL.match, run.operands)))
+
+
 RULES: tuple[RiskRule, ...] = (
+    RiskRule("exposure", "nc ncat netcat nc.traditional nc.openbsd socat", _listens, "nc -lk 9000"),
     RiskRule(
         "send-data",
         "nc ncat netcat nc.traditional nc.openbsd socat telnet websocat wscat",

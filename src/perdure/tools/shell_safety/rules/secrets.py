@@ -24,6 +24,7 @@ _SENDERS = word_set(
 )
 # Headers that are meant for a credential.
 _SECRET_HEADER = re.compile(r"[\w-]{0,60}(?:auth|token|key|cookie|secret|credential|password|session)", re.I)
+_MAX_PATHS = 50
 _NETCATS = frozenset({"nc", "ncat", "netcat", "nc.traditional", "nc.openbsd"})
 
 
@@ -34,8 +35,20 @@ def secret_dangers(run: Invocation) -> Iterator[Danger]:
             if run.zones.is_credential(path) or _is_private_anywhere(run, path):
                 yield Danger("credentials", run.summary)
                 return
-    if run.name in _SENDERS and not goes_nowhere(run) and _sends_secret(run):
+    is_sent = run.name in _SENDERS and not goes_nowhere(run) and _sends_secret(run)
+    if is_sent or any(run.zones.is_credential(path) for path in _remote_paths(run)):
         yield Danger("credentials", run.summary)
+
+
+_REMOTE_PATH = re.compile(r"[\w.@/~^-]{1,100}:(?!//)([~./\w][\w./~-]{2,200})\Z")
+
+
+def _remote_paths(run: Invocation) -> Iterator[str]:
+    """Yield the paths on other machines, in containers and in commits that are fetched: `host:~/.ssh/id_rsa`."""
+    if run.name in ("scp", "rsync", "git", "docker", "podman", "kubectl", "oc"):
+        words = run.operands[:-1] if run.name in ("scp", "rsync") else run.operands
+        paths = (match[1] for o in words[:_MAX_PATHS] if (match := _REMOTE_PATH.match(o)))
+        yield from (f"{path.rstrip('/')}/x" if path.rstrip("/").endswith(".ssh") else path for path in paths)
 
 
 def _is_private_anywhere(run: Invocation, path: str) -> bool:
@@ -200,11 +213,15 @@ def _copies_a_home(run: Invocation) -> bool:
     """Whether a copy or an archive covers a home folder, and so its keys."""
     if run.name in ("tar", "bsdtar", "gtar"):
         creates = "c" in (run.args[:1] or ("",))[0].lstrip("-").partition("=")[0] or run.has("-c", "--create")
-        return creates and any(run.zones.contains_home(o) for o in run.operands)
+        return creates and any(_holds_keys(run, o) for o in run.operands)
     if not run.has("-r", "-R", "-a", "--recursive", "--archive"):
         return False
     sources = run.operands[1:] if run.name == "zip" else run.operands[:-1]
-    return any(run.zones.contains_home(o) for o in sources)
+    return any(_holds_keys(run, o) for o in sources)
+
+
+def _holds_keys(run: Invocation, folder: str) -> bool:
+    return run.zones.contains_home(folder) or run.zones.contains_credentials(folder)
 
 
 RULES = (

@@ -26,12 +26,13 @@ _SKIPS_CHECK = re.compile(
     r"|insecure(?:-.+)?|dangerous(?:ly)?(?:-.+)?|unsafe(?!-(?:fix|perm|eval|inline)).*"
     r"|allow-(?:un(?:trusted|safe|authenticated|signed)|insecure|destroy|downgrades?|all-access|remote-access).*"
     r"|disable-(?:\w+-)?(?:security|auth\w*|ssl|tls|verif\w+|protection|firewall|host-key-check\w*)"
-    r"|skip-(?:\w+-)?(?:ssl|tls|auth\w*|verif\w*|hooks?|signatures?|backups?|permissions?|safety|confirm\w*)"
+    r"|skip-(?:\w+-)?(?:ssl|tls|auth\w*|grant\w*|verif\w*|hooks?|signatures?|backups?|permissions?|safety|confirm\w*)"
     r"|ignore-(?:cert\w*(?:-errors)?|ssl\S*|tls\S*|host-keys?|safety|protection)|trust-(?:all|server-cert\w*)"
     r"|accept-data-loss|(?:yes-)?i-(?:really|know|understand|am-sure).*|bypass(?:-.+)?|without-auth\w*"
     r"|force-(?:yes|all|reset|delete|destroy|unlock|overwrite|remove|push|unsafe\S*|bad\S*)"
     r"|override-(?:protection|lock|safety|policy|checks?)|no-?auth|noauth"
 )
+_NO_HOST_KEY = re.compile(r"(?:-o)?(?:StrictHostKeyChecking[= ]no\b|UserKnownHostsFile[= ]/dev/null)", re.I)
 # Options that delete, by their first word, unless what is deleted is said to be of no worth.
 _DELETING = word_set(
     "delete destroy purge wipe erase nuke drop terminate truncate unpublish revoke expunge obliterate flush clear"
@@ -65,9 +66,14 @@ def option_dangers(run: Invocation, *, is_text_tool: bool) -> Iterator[Danger]:
         if len(name) > 3 and _SKIPS_CHECK.fullmatch(name) and not goes_nowhere(run):
             yield Danger("security", run.summary, f"{option} skips a check or a protection")
             return
+        if option == "-k" and run.name == "curl" and not goes_nowhere(run):
+            yield Danger("security", run.summary, "-k skips a check or a protection")
+            return
         if option.startswith("--") and not (is_text_tool or run.name in _OTHER_MEANING) and (kind := _kind_of(name)):
             yield Danger(kind, run.summary, f"its option {option} says so: {KINDS[kind].why}")
             return
+    if any(_NO_HOST_KEY.match(a) for a in run.args[:_MAX_OPTIONS]):
+        yield Danger("security", run.summary, "it does not check which machine answers")
     if not is_text_tool and run.zones.workspace is not None and _serves_everybody(run):
         yield Danger("exposure", run.summary, "it answers requests of other machines")
 
@@ -104,6 +110,7 @@ _OPENS_SHELL = re.compile(
 )
 _SENDS_SECRETS = re.compile(
     r"toJSON\(\s{0,4}secrets|\b(?:env|printenv|export -p)\s{0,4}\|[^\n]{0,200}\b(?:curl|wget|nc|base64)\b"
+    r"|\b(?:curl|wget)\b[^\n|]{0,200}[?/=]\$\{?\w{0,40}(?:TOKEN|SECRET|PASSWORD|API_?KEY)"
     r"|\$\{\{\s{0,4}secrets\.\w{1,60}\s{0,4}\}\}\"?'?\s{0,4}\|"
 )
 _IS_PROSE = re.compile(
@@ -154,7 +161,7 @@ _REACHES = {
 }
 _HARMLESS_TASK = word_set(
     "local m2 dev check dry dryrun test tests spec status list logs log help docs plan preview minikube kind yalc mock "
-    "fake fixture fixtures sandbox lint validate cache caches dist tmp node modules coverage artifacts"
+    "fake fixture fixtures sandbox lint validate cache caches dist tmp node modules coverage artifacts notes changelog"
 )
 
 

@@ -48,7 +48,7 @@ REPEATED_COMPACTION_NOTICE = (
 
 
 def pause_notice(passes: int) -> str:
-    """Automatic compaction is paused because it frees too little."""
+    """Return the notice that automatic compaction is paused because it frees too little."""
     return (
         f"Automatic compaction is paused: {passes} passes in a row saved too little. It resumes once a prompt fits"
         " again. /compress tries now; /new starts afresh."
@@ -56,7 +56,7 @@ def pause_notice(passes: int) -> str:
 
 
 def raised_threshold_notice(threshold: float, tokens: int) -> str:
-    """The threshold of this route is raised."""
+    """Return the notice that the compaction threshold is raised for this model."""
     return (
         f"On openai-codex, gpt-5.5 has a smaller window than elsewhere, so compaction waits until {threshold:.0%} of it"
         f" ({tokens:,} tokens). To turn this off: perdure config set compression.codex_gpt55_autoraise false"
@@ -64,7 +64,7 @@ def raised_threshold_notice(threshold: float, tokens: int) -> str:
 
 
 def small_summary_window_notice(summary_window: int, window: int) -> str:
-    """The summary model has a smaller window than the main model."""
+    """Return the notice that the summary model has a smaller window than the main model."""
     return (
         f"The summary model's window ({summary_window:,} tokens) is smaller than the main model's ({window:,}): long"
         " histories are summarised in parts. The threshold is not affected."
@@ -220,7 +220,7 @@ class ContextCompressor(ContextEngine):
             self._throttle.end_pause()
 
     def observe(self, entries: Sequence[Entry]) -> None:
-        """Analyze messages ahead of a compaction: some after each reply, and all once it is half way."""
+        """Analyze messages ahead of a compaction: some after each reply, all once half the threshold is reached."""
         if self._import is not None:
             # It has had the time until the next message; a compaction must not run beside it.
             self._import.join()
@@ -303,7 +303,10 @@ class ContextCompressor(ContextEngine):
         return (yield from self.steps(messages, focus_topic=focus_topic, reason=reason))
 
     def steps(self, messages: Sequence[Item], *, focus_topic: str | None, reason: Reason) -> Steps[Compaction]:
-        """Compact a history, top to bottom; what it yields is awaited on the event loop."""
+        """Compact a history from top to bottom, as a generator.
+
+        What it yields is awaited on the event loop (`run_steps`).
+        """
         focus_topic = None if focus_topic is None else clean(str(focus_topic))
         if reason in ON_REQUEST:
             self._throttle.end_pause()
@@ -366,7 +369,7 @@ class ContextCompressor(ContextEngine):
     def _rewrite_source(
         self, history: CompactionHistory, boundaries: Boundaries, focus_topic: str | None
     ) -> tuple[CompactionHistory, Boundaries] | None:
-        """The messages to rewrite the newest handoff from, if it is a digest or was not written for this topic."""
+        """Return the messages to rewrite the newest handoff from, if it is a digest or has another focus; else None."""
         if not is_available(self._services.summarize) and not is_available(self._services.summarize_main):
             return None
         handoff = handoff_of(history.messages[boundaries.previous]) if boundaries.previous is not None else None
@@ -401,7 +404,7 @@ class ContextCompressor(ContextEngine):
         return replace(done, notices=tuple(notices))
 
     def _is_due(self, notice: str) -> bool:
-        """Whether a notice was not shown yet in this conversation."""
+        """Whether a notice was not shown in this conversation yet."""
         return OneTimeNotices(self._services.state or MemoryState()).is_due(notice)
 
     def _describe(self, written: WriteResult, after: int, unread: int) -> str:
@@ -518,12 +521,12 @@ class ContextCompressor(ContextEngine):
 
 
 def _import_writer() -> None:
-    """Import what analyzes messages and writes handoffs."""
+    """Import the modules that analyze messages and write handoffs, which are slow to import."""
     import_module(_WRITER)
 
 
 def _is_writer_imported() -> bool:
-    """Whether that import is complete; its last lines define the writer."""
+    """Whether `_import_writer` has completed, possibly in another thread."""
     return hasattr(sys.modules.get(_WRITER), "HandoffWriter")
 
 

@@ -54,13 +54,13 @@ Steps: TypeAlias = Generator[Callable[[], Awaitable[Any]], Any, T]
 
 
 class RunCoroutine(Protocol):
-    """Run a coroutine to its end from a thread without a running event loop."""
+    """Runs a coroutine to its end from a thread without a running event loop (port)."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /) -> T: ...
 
 
 class RunInThread(Protocol):
-    """Run blocking work in a worker thread and await its end, even when cancelled."""
+    """Runs blocking work in a worker thread and awaits its end, even when cancelled (port)."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
@@ -104,7 +104,7 @@ class _Returned(Generic[T]):
 
 
 async def run_steps(steps: Steps[T], run: RunInThread = run_shielded) -> T:
-    """Run steps in worker threads, one stretch at a time, and await what they ask for on the event loop."""
+    """Run a generator of steps: each stretch in a worker thread, each awaitable that it yields on the event loop."""
     resume: Callable[[], Any] = partial(next, steps)
     try:
         while True:
@@ -124,7 +124,7 @@ async def run_steps(steps: Steps[T], run: RunInThread = run_shielded) -> T:
 
 
 def run_steps_here(steps: Steps[T]) -> T:
-    """Run steps in the calling thread, with or without an event loop in it."""
+    """Run a generator of steps in the calling thread, whether or not it has an event loop."""
     resume: Callable[[], Any] = partial(next, steps)
     while True:
         step = _advance_without_collections(resume)
@@ -157,7 +157,7 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The messages lo <= i < hi of the input, exactly as they are."""
+    """A step of a plan: keep the messages lo <= i < hi of the input exactly as they are."""
 
     lo: int
     hi: int
@@ -165,7 +165,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A message that was not in the input."""
+    """A step of a plan: insert a message that was not in the input."""
 
     message: Message
 
@@ -266,7 +266,7 @@ def _default_settings() -> CompressionSettings:
 
 @dataclass(frozen=True, slots=True)
 class EngineServices:
-    """Dependencies an engine receives when a session starts; each is optional."""
+    """The services an engine gets when a session starts (summarizers, state, log, clock …); each is optional."""
 
     # One request to the auxiliary route, with its fallbacks; None where no provider is configured. A plug-in engine
     # whose `compress` is a coroutine function awaits it; for any other it is a plain function.
@@ -294,7 +294,7 @@ class EngineServices:
     run_coroutine: RunCoroutine = run_coroutine
 
     def for_threads(self) -> EngineServices:
-        """The same services with plain functions, for an engine that works in a worker thread."""
+        """Return the same services with synchronous functions, for an engine that works in a worker thread."""
         run = self.run_coroutine
         return replace(
             self, summarize=_blocking(self.summarize, run), summarize_main=_blocking(self.summarize_main, run)
@@ -314,7 +314,7 @@ def _blocking(ask: Callable[..., Any] | None, run: RunCoroutine) -> Callable[...
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it makes a coroutine; it may be an object with an async `__call__`."""
+    """Whether calling the function returns a coroutine; it may be an object with an async `__call__`."""
     return iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)
 
 
@@ -392,7 +392,10 @@ class ContextEngine(ABC):
         return ()
 
     def ordered_tools(self) -> Collection[str]:
-        """Return the names of its tools whose calls of one reply run in their order; others run side by side."""
+        """Return the names of the engine's tools whose calls must run in order.
+
+        Other calls of a reply run concurrently.
+        """
         return ()
 
     def handle_tool_call(self, name: str, arguments: Mapping[str, Any]) -> str | Awaitable[str]:
@@ -404,7 +407,7 @@ class ContextEngine(ABC):
 
 
 def append_keep(steps: list[Step], position: int) -> None:
-    """Keep one more message: extend the last step where it ends right before it."""
+    """Add one more kept message to the steps; the last `Keep` is extended if it ends right before it."""
     last = steps[-1] if steps else None
     if isinstance(last, Keep) and last.hi == position:
         steps[-1] = Keep(last.lo, position + 1)
@@ -452,7 +455,7 @@ def _messages_in(result: Sequence[object]) -> list[Message]:
 
 
 def _validate_compaction(result: Compaction, messages: Sequence[Entry]) -> Compaction:
-    """The engine's compaction over `messages`, without empty steps. Raises PluginBroken."""
+    """Check that an engine's plan fits `messages` and drop empty steps. Raises PluginBroken."""
     steps: list[Step] = []
     end = 0
     for step in _checked_tuple(result.plan, "plan", (Keep, Insert)):
@@ -489,7 +492,7 @@ def _checked_tuple(values: object, name: str, types: tuple[type, ...]) -> tuple[
 
 
 def keep_essentials(compaction: Compaction) -> Compaction:
-    """Add to the plan what no engine may drop: the newest request, and tool results the model has not read."""
+    """Add to a plan what no engine may drop: the newest user request, and tool results the model has not read."""
     messages = [_message(item) for item in compaction.source]
     newest = next((i for i in range(len(messages) - 1, -1, -1) if messages[i].is_request), None)
     unread = find_unread(messages)
@@ -525,7 +528,7 @@ def _plan_of(result: Sequence[Message], messages: Sequence[Entry]) -> tuple[Step
 
 
 def _same_objects(result: Sequence[Message], messages: Sequence[Entry]) -> list[int | None]:
-    """The input position of each message of the result, by identity and in order; None for new messages."""
+    """Return the input position of each message of the result, by identity and in order; None for new messages."""
     index: dict[int, list[int]] = {}
     for i, entry in enumerate(messages):
         index.setdefault(id(entry.message), []).append(i)

@@ -1,4 +1,4 @@
-"""A history prepared for compaction: entries, messages and token counts, and the mapping back to a plan."""
+"""A history prepared for compaction: parsed entries with token counts, and how to turn choices back into a plan."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ _SHORTENED = " …"
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """Texts by heading, in the order in which they were begun."""
+    """The model's notes: texts by heading, in the order in which they were begun."""
 
     sections: tuple[tuple[str, str], ...] = ()
 
@@ -94,7 +94,7 @@ class Notebook:
         return self._with(name, "\n".join(filter(str.strip, section.replace(passage, "").split("\n"))))
 
     def shortened(self, max_bytes: int, search_tool: str = "lcm_grep") -> str:
-        """The text within a limit, which is used up: the newest headings and lines give way last."""
+        """Return the notebook's text within a byte limit; the newest headings and lines are kept longest."""
         if self.size <= max_bytes:
             return self.text
         notice = _LEFT_OUT.format(search_tool)
@@ -118,7 +118,7 @@ class Notebook:
         return dict(self.sections).get(name, "")
 
     def _name_of(self, heading: str) -> str:
-        """The heading as it is in the notebook, if it is there in any case."""
+        """Return the existing heading that equals this one ignoring case, else the heading itself."""
         name = redact(" ".join(clean(heading).lstrip("# ").split()))[:_MOST_HEADING_CHARS] or _DEFAULT_HEADING
         return next((n for n, _ in self.sections if n.casefold() == name.casefold()), name)
 
@@ -128,7 +128,7 @@ class Notebook:
         )
 
     def _with(self, name: str, text: str) -> Notebook:
-        """The notebook with another text under a heading; none removes the heading."""
+        """Return a notebook with another text under a heading; an empty text removes the heading."""
         texts = dict(self.sections)
         texts[name] = text
         return Notebook(tuple((heading, text) for heading, text in texts.items() if text.strip()))
@@ -152,7 +152,7 @@ def limit_bytes(window_tokens: int) -> int:
 
 @dataclass(slots=True)
 class NotebookLog:
-    """The notebook at the end of a view, kept in step as messages are appended to it."""
+    """Keeps the current notebook of a view up to date as messages are appended."""
 
     notebook: Notebook = Notebook()
     # Position of the last message that was read, and of the last one that the handoff's notebook includes.
@@ -217,11 +217,11 @@ class NotesChange:
     old: str = ""
 
     def apply(self, notebook: Notebook) -> Notebook:
-        """Raises ToolError."""
+        """Return the notebook after the change. Raises ToolError if it cannot be made."""
         return notebook.apply(self.action, heading=self.heading, text=self.text, old=self.old)
 
     def apply_if_possible(self, notebook: Notebook) -> Notebook:
-        """The notebook after the change; the same one where it cannot be made, or only looks."""
+        """Return the notebook after the change; unchanged if the call only reads or cannot be applied."""
         try:
             return self.apply(notebook) if self.action != "view" else notebook
         except ToolError:
@@ -229,7 +229,7 @@ class NotesChange:
 
 
 def parse_change(arguments: Mapping[str, Any]) -> NotesChange | None:
-    """The change that a call asks for; None for arguments that are not those of `notes`."""
+    """Parse the arguments of a `notes` call; None if they are invalid."""
     action = next((a for a in _ACTIONS if a == arguments.get("action")), None)
     texts = {name: str(arguments.get(name) or "") for name in ("heading", "text", "old")}
     return NotesChange(action, **texts) if action is not None else None
@@ -248,7 +248,7 @@ _LIST_TOKENS = 500
 
 @dataclass(frozen=True, slots=True)
 class WindowNotes:
-    """The notebook's part of a handoff, beside sections and record."""
+    """The notebook and the list of windows, as a handoff shows them besides its sections and record."""
 
     notebook: Notebook
     # The newest message that the notebook includes; None where the messages are in no log.
@@ -262,7 +262,7 @@ class WindowNotes:
 
     @property
     def tokens(self) -> int:
-        """Tokens that it adds to a handoff, roughly."""
+        """Approximate tokens that the notebook adds to a handoff."""
         return estimate_text(self.notebook.shortened(self.max_bytes)) + _LIST_TOKENS
 
     def add_to(self, handoff: Handoff, state: TaskState) -> Handoff:
@@ -278,7 +278,7 @@ class WindowNotes:
         return {WHOLE_NOTEBOOK: {"text": marked.text, "shown": _AS_OF.sub("", handoff.notebook)}}
 
     def _marked(self, state: TaskState) -> Notebook:
-        """The notebook with marks behind the lines about requests that the user cancelled."""
+        """Return the notebook with marks after lines about requests that the user cancelled."""
         from perdure.context.record.cancellation import find_withdrawals  # slow to import; only a compaction needs it
 
         withdrawals = find_withdrawals(state.requests, state.stops)
@@ -308,7 +308,7 @@ class WindowNotes:
 
 
 def _title(state: TaskState, lo: int, hi: int) -> str:
-    """Return the user's first request of a window, as its title."""
+    """Return the user's first request in a window, which serves as its title."""
     request = next((r for r in state.requests if lo <= r.seq <= hi), None)
     words = beginning(tidy(redact(request.own_words or request.text)), _TITLE_CHARS) if request is not None else ""
     return f": “{words}”" if words else ""
@@ -341,7 +341,7 @@ def _checked(text: str) -> str:
 
 
 def _as_note(text: str) -> str:
-    """The text as it may stand in the notebook: no credentials, no line that could pass for something else."""
+    """Return text that is safe in the notebook: without credentials, and without lines that look like structure."""
     tidy = _USER_MARK.sub("(user)", redact(clean(text).replace("\r\n", "\n").strip("\n").rstrip()))
     return _BREAKS.sub("  ", tidy)
 
@@ -352,7 +352,7 @@ def _least_bytes(section: tuple[str, str]) -> int:
 
 
 def _fair_shares(sizes: Sequence[int], room: int) -> list[int]:
-    """Divide the room: each gets its size or an equal part, and what small ones leave over goes to the others."""
+    """Divide the room: each gets its size or an equal share; what small ones leave goes to the others."""
     shares = [0] * len(sizes)
     for left, (size, n) in zip(
         range(len(sizes), 0, -1), sorted((size, n) for n, size in enumerate(sizes)), strict=True
@@ -386,7 +386,7 @@ def _bytes_of(lines: Sequence[str], most: int) -> int:
 
 
 def _shortened_line(line: str, room: int) -> str:
-    """The beginning of a line; a mark at its end stays."""
+    """Return the beginning of a line; a mark at its end is kept."""
     if len(line.encode()) <= room:
         return line
     mark = match[0] if (match := _CANCELLED_MARK.search(line)) is not None else ""
@@ -405,7 +405,7 @@ def _is_done(result: Message) -> bool:
 
 
 def describe_change(change: NotesChange, after: Notebook, max_bytes: int) -> str:
-    """The result of a change."""
+    """Return the tool result for a change of the notebook: its new size against the limit."""
     size = f"{after.size:,} of {max_bytes:,} bytes"
     if after.size > max_bytes:
         size = f"more than the {max_bytes:,} bytes that this window shows; a larger window shows it whole"
@@ -415,7 +415,7 @@ def describe_change(change: NotesChange, after: Notebook, max_bytes: int) -> str
 
 
 def show_notebook(notebook: Notebook, max_bytes: int) -> str:
-    """The notebook within the limit of the window, and its size."""
+    """Return the notebook within the limit of the window, with its size."""
     if notebook.size <= max_bytes:
         return f"{notebook.text or 'The notebook is empty.'}\n[{notebook.size:,} of {max_bytes:,} bytes]"
     excerpt = notebook.shortened(max_bytes)
@@ -424,7 +424,7 @@ def show_notebook(notebook: Notebook, max_bytes: int) -> str:
 
 
 def _whole_text(message: Message, visible: str) -> str:
-    """The whole notebook of a handoff: what it shows, unless that is a part, and the user did not edit it."""
+    """Return the complete notebook stored with a handoff; the visible text if the user has edited that."""
     stored = message.extra.get(WHOLE_NOTEBOOK)
     if not isinstance(stored, Mapping) or stored.get("shown") != _AS_OF.sub("", visible):
         return visible

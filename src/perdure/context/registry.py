@@ -157,14 +157,14 @@ class FallbackEngine(ContextEngine):
             return call(self._engine)
 
     def _counts_as_failed(self, reason: Reason) -> bool:
-        """Count a pass without effect, if the prompt does not fit; whether there were too many in a row."""
+        """Count a pass that freed too little while the prompt does not fit; return True after too many in a row."""
         is_over = self._largest_prompt is not None and self._prompt_tokens >= self._largest_prompt
         if is_over or reason == "overflow":
             self._failed_passes += 1
         return self._failed_passes >= MAX_FAILED_PASSES
 
     def _hand_over(self, failed: ContextEngine, why: str) -> None:
-        """Replace `failed` by the fallback, unless another thread already has."""
+        """Replace the failed engine by the fallback, unless another thread already has."""
         with self._lock:
             if self._engine is not failed:
                 return
@@ -215,7 +215,7 @@ def register_context_engine(name: str, factory: Callable[[], ContextEngine] | st
 
 
 def engines(home: Path | None = None) -> PluginRegistry:
-    """The registry of all engines for a home folder."""
+    """Return the registry of all context engines for a home folder."""
     return _ENGINES.within(home / FOLDER if home is not None else None)
 
 

@@ -1,4 +1,4 @@
-"""Secrets out, everything else untouched.
+"""Find secrets in text and replace them, leaving everything else untouched.
 
 `secrets.py` searches a text three times, each time first for a few telling bytes and only then, around what it found,
 with exact patterns: for keys that carry their issuer's prefix (`prefixes.py`), for values of telling names

@@ -1,4 +1,4 @@
-"""Secrets recognised by the name they are assigned to."""
+"""Secrets recognised by the name they are assigned to, in code, config, tables and prose."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _EDGES = " \t\"'`*\\"
 
 
 class Columns:
-    """Parser of tables: each is read once, from its header; a row already read is never taken for a header."""
+    """Finds secrets in table columns; each table is read once, from its header row on."""
 
     def __init__(self, page: ScanText) -> None:
         self._text = page.text
         self._read_to = 0
 
     def below(self, at: int) -> Iterator[Secret]:
-        """Secrets in the columns under the header line that holds this place, if it is one."""
+        """Yield the secrets in the columns under the header line at this position, if it is a header."""
         text = self._text
         if at < self._read_to or _CELL_END.match(text, at) is None:
             return
@@ -78,7 +78,7 @@ class Columns:
 
 
 def _column_promise(name: str) -> Promise | None:
-    """Returns what a header cell announces; a remark in brackets is ignored: `API token (prod)`."""
+    """Return how surely a header cell announces secrets; a remark in brackets is ignored: `API token (prod)`."""
     return promise_of(_REMARK.sub("", name).strip().replace(" ", "_"))
 
 
@@ -90,7 +90,7 @@ def _separator(header: str) -> str | None:
 
 
 def _cells(line: str, separator: str) -> Iterator[tuple[str, int]]:
-    """The cells of a line without their quotes, each with where it begins."""
+    """Yield the cells of a line without their quotes, each with the position where it begins."""
     at, pattern = 0, _CELLS[separator]
     while at < len(line):
         cell = pattern.match(line, at)
@@ -189,7 +189,7 @@ _MARKED = re.compile(r"-{0,2}(?:\w+[=:])?(?:sha\d+|md5)[:=-]|0x[0-9a-fA-F]{40}$"
 
 
 def nearby_value(page: ScanText, at: int) -> Secret | None:
-    """Returns the secret in the cell or the sentence next to the name at this index."""
+    """Return the secret in the cell or sentence next to the name at this position; None if there is none."""
     raw = page.raw
     earliest = max(0, at - _BEHIND)
     first = max(raw.rfind(b"\n", earliest, at) + 1, earliest)
@@ -226,7 +226,7 @@ def _nearby(page: ScanText, at: int) -> Secret | None:
 
 
 def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | None:
-    """The value after a name: the first long word with a digit, if the text between joins the two."""
+    """Return the value after a name: the first long word with a digit, if the text between joins the two."""
     text, at = page.text, end
     while (mixed := _MIXED.match(page.raw, at, end + _AHEAD)) is not None:
         at = end + len(page.raw[end : mixed.end() - 1].rstrip(_VALUE_BYTES))
@@ -253,7 +253,7 @@ def _value_behind(page: ScanText, start: int, end: int, name: str) -> Secret | N
 
 
 def _value_below(text: str, start: int, end: int, name: str) -> Secret | None:
-    """Returns the value that is alone on the line, or in the code block, below its name."""
+    """Return the value that is alone on the line, or in the code block, below its name."""
     gap = _LINE_GAP.match(text, end, end + _HEADING + _AHEAD)
     if gap is None or _ABOUT.search(gap["words"]):
         return None
@@ -271,18 +271,18 @@ def _value_below(text: str, start: int, end: int, name: str) -> Secret | None:
 
 
 def is_about(text: str, start: int) -> bool:
-    """Whether the name at this place is only what something else is of: `the hash of the token is …`."""
+    """Whether the name at this position only qualifies another noun: `the hash of the token is …`."""
     return _OF.search(text, max(0, start - 60), start) is not None
 
 
 def _begins_cell(text: str, start: int, name: str) -> bool:
-    """Whether the name is a whole cell: only a bullet or a separator precedes it on its line."""
+    """Whether the name starts a cell or a line: only a bullet or a separator precedes it."""
     before = text[max(0, start - 80) : start].removesuffix(name[: name.rfind(" ") + 1]).rstrip(" \t\"'`*\\")
     return not before or before[-1] in "|│,;\n→>" or before.endswith("\\n")
 
 
 def _spoken_name(text: str, start: int, name: str) -> str:
-    """The name with the words before it that belong to it: `aws secret access` of `aws secret access key`."""
+    """Return the name with the words before it that belong to it: `aws secret access` of `aws secret access key`."""
     words: list[str] = []
     before = text[max(0, start - 78) : start]
     before = before[max(before.rfind(sign) for sign in "\n>|│") + 1 :]
@@ -302,7 +302,7 @@ def _spoken_name(text: str, start: int, name: str) -> str:
 
 
 def _value_before(text: str, start: int, name: str) -> Secret | None:
-    """The value in `use value as the api key` and `value is our api key`."""
+    """Return the value that precedes its name, as in `use value as the api key` or `value is our api key`."""
     line = text[max(0, start - _BEHIND) : start]
     line = line[line.rfind("\n") + 1 :]
     for joint in (" as ", " is ", " for ", ", that's ", ", which is ", " (", " <- ", " # ", " // "):
@@ -358,7 +358,7 @@ _LOCAL = re.compile(
 
 
 class _Reading(NamedTuple):
-    """A value that a telling name was given, not yet judged."""
+    """A value assigned to a telling name, not yet judged to be a secret or not."""
 
     name: str
     promise: Promise
@@ -368,7 +368,7 @@ class _Reading(NamedTuple):
 
 
 def named_values(page: ScanText) -> Iterator[Secret]:
-    """Values of telling names that are neither stand-ins, nor code, nor plain words."""
+    """Yield the values of telling names that are neither placeholders, nor code, nor plain words."""
     done, columns = 0, Columns(page)
     for at in _anchors(page):
         if at < done:
@@ -390,13 +390,13 @@ def named_values(page: ScanText) -> Iterator[Secret]:
 
 
 def _anchors(page: ScanText) -> list[int]:
-    """Positions where a telling name may occur, in order."""
+    """Return the positions where a telling name may occur, in order."""
     pats = (match.start() for match in _PAT.finditer(page.lower))
     return sorted({at for anchor in _ANCHORS for at in page.positions(anchor)}.union(_ids(page), pats))
 
 
 def _ids(page: ScanText) -> Iterator[int]:
-    """Where the ids of sessions are named: by their common end, which is looked for once."""
+    """Yield the positions of names of session ids, found by their common suffix."""
     for end in page.positions(_ID_END):
         for name in _ID_ANCHORS:
             at = end + len(_ID_END) - len(name)
@@ -435,12 +435,12 @@ def _read(page: ScanText, at: int) -> _Reading | None:
 
 
 def _unescaped(text: str, start: int, name: str) -> str:
-    """The name without the `n` of a preceding `\\n` in escaped text."""
+    r"""Return the name without the `n` of a preceding `\n` in escaped text."""
     return name[1:] if start and text[start - 1] == "\\" and name[:1] in "nrt" else name
 
 
 def _is_qualified(text: str, start: int, to: re.Match[str]) -> bool:
-    """Whether the name is one step of a longer one: `AWS::KMS::Key`, `arn:aws:secretsmanager:…:secret:…`."""
+    """Whether the name is part of a longer identifier: `AWS::KMS::Key`, `arn:aws:secretsmanager:…:secret:…`."""
     return text[start - 1 : start] == ":" and (text[start - 2 : start] == "::" or (to["sign"] == ":" and not to["gap"]))
 
 

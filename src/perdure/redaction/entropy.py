@@ -61,7 +61,7 @@ _PAIRS = re.compile(
 
 
 def is_stand_in(value: str) -> bool:
-    """Whether the value only holds the place of a secret: `your-api-key`, `${VAR}`, `<token>`, `****`, `changeme`."""
+    """Whether a value is a placeholder for a secret: `your-api-key`, `${VAR}`, `<token>`, `****`, `changeme`."""
     bare = value.strip("\"'`,;:.!?()")
     if len(set(bare.lower())) < 2 or _EMPTY_WORDS.fullmatch(bare.lower()):
         return True
@@ -86,7 +86,7 @@ def is_uuid(value: str) -> bool:
 
 
 def is_identifier(value: str) -> bool:
-    """Whether it can be a name in code, dotted and dashed names included."""
+    """Whether a value can be a name in code, dotted and dashed names included."""
     return bool(_IDENTIFIER.fullmatch(value))
 
 
@@ -97,19 +97,19 @@ def _pairs(parts: list[str]) -> tuple[int, int]:
 
 
 def is_wordy(value: str) -> bool:
-    """Whether it reads as words: names, slugs and sentences do, digits in them or not."""
+    """Whether a value reads as words, as names, slugs and sentences do, with or without digits."""
     parts = _PARTS.findall(value)
     length, (pairs, common) = sum(map(len, parts)), _pairs(parts)
     return length == 0 or (common >= 0.6 * pairs and pairs >= 0.4 * length)
 
 
 def class_switches(value: str) -> int:
-    """Count how often a lower-case letter, a capital and a digit follow one of another class."""
+    """Count the changes between lower-case letters, capitals and digits in a value."""
     return len(_CLASS_RUNS.findall(value)) - 1
 
 
 def looks_random(value: str) -> bool:
-    """Whether it was drawn rather than written, going by its longest stretch of letters and digits."""
+    """Whether a value looks randomly generated, judged by its longest run of letters and digits."""
     value = value.replace("-", "") if _GROUPED.fullmatch(value) else value
     stretch = max(_STRETCH.findall(_SIGNS.sub("", value)), key=len, default="")
     parts = _PARTS.findall(stretch)

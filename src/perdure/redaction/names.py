@@ -18,7 +18,7 @@ from perdure.redaction.entropy import (
 
 
 class Promise(Enum):
-    """Degree to which a name announces a secret, surest first."""
+    """How surely a name announces a secret, surest first."""
 
     PASSWORD = "password"
     PHRASE = "passphrase"
@@ -137,12 +137,12 @@ _PLAIN_WORDS = frozenset(
 
 
 def is_other_key(word: str) -> bool:
-    """Whether the word before `key` makes it one that finds, orders or names something."""
+    """Whether the word before `key` makes it another kind of key: one that looks up, sorts or names something."""
     return word.lower() in _OTHER_KEYS and word.lower() not in _PLAIN_WORDS
 
 
 def is_other_token(word: str) -> bool:
-    """Whether the word before `token` makes it a place in a list, a unit of text or a switch."""
+    """Whether the word before `token` makes it another kind of token: a page cursor, a unit of text or a switch."""
     return _OTHER_TOKENS.fullmatch(word.lower()) is not None and word.lower() not in _PLAIN_WORDS | _STATES
 
 
@@ -172,7 +172,7 @@ _COMMON = re.compile(
 
 
 class Form(Enum):
-    """Notation of a value, which limits how far it may be code or prose."""
+    """How a value is written (quoted, bare, in prose …), which limits how far it may be code or prose."""
 
     QUOTED = "quoted"
     SETTING = "setting"
@@ -213,7 +213,7 @@ def is_secret(name: str, promise: Promise, whole: str, form: Form) -> bool:
 
 
 def _is_long_mix(value: str) -> bool:
-    """Words run together with digits, as people make keys up: `supersecretkey12345`; not `db-credentials-v2`."""
+    """Whether a value is words run together with digits, as people invent keys: `supersecretkey12345`."""
     return (
         len(value) >= 12
         and bool(re.fullmatch(r"(?=[^\d]*\d)(?=\d*[^\d])[A-Za-z0-9+/=!@#$%^&*]+", value))
@@ -248,7 +248,7 @@ def _is_password(value: str, form: Form) -> bool:
 
 
 def is_drawn(name: str, promise: Promise, value: str) -> bool:
-    """Whether a value near (not directly after) its name is a secret: it must look random."""
+    """Whether a value near its name, not directly after it, is a secret: it must look randomly generated."""
     if not is_secret(name, promise, value, Form.QUOTED) or is_filler(value):
         return False
     if is_uuid(value):
@@ -261,7 +261,7 @@ def is_drawn(name: str, promise: Promise, value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Whether the value looks drawn, be it as a whole because its parts are short."""
+    """Whether a value looks randomly generated, in its longest part or, if its parts are short, as a whole."""
     return (looks_random(value) or _is_random_joined(value)) and not _has_words(value)
 
 

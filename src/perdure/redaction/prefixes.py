@@ -12,7 +12,7 @@ from perdure.redaction.scan import ScanText, Secret, alternation, may_begin
 
 
 class Format(NamedTuple):
-    """One service's key: literal heads, and the regular expression of what follows any of them."""
+    """The format of one service's keys: literal prefixes, and a regular expression for the rest."""
 
     kind: str
     heads: str
@@ -287,7 +287,7 @@ _NOT_BEFORE = frozenset("/.@#~+%$\\&")
 
 
 def issued_key(text: str, start: int, end: int) -> Secret | None:
-    """The key that a run of letters, digits, `_` and `-` is, or begins with; None for anything else."""
+    """Return the key that a run of letters, digits, `_` and `-` is or begins with; None for anything else."""
     if end - start > _LONGEST or text[start - 1 : start] in _NOT_BEFORE:
         return None
     if _START.match(text, start) is None:
@@ -315,7 +315,7 @@ def issued_key(text: str, start: int, end: int) -> Secret | None:
 
 
 def _end_of_base64(text: str, end: int) -> int:
-    """Return where the base64 text around a run ends; `end` where a path or a file name follows."""
+    """Return the end of the base64 text around a run; `end` if a path or file name follows instead."""
     if text[end : end + 1] not in ("+", "/"):
         return end
     rest = _BASE64_REST.match(text, end)
@@ -437,7 +437,7 @@ def _rows() -> dict[str, list[tuple[str, Format]]]:
 
 @cache
 def _body(pattern: str) -> re.Pattern[str]:
-    """Compiled when its head is first met: most never are, and all together take longer than most conversations."""
+    """Compile the pattern of a key's body when its prefix is first met: most never are."""
     return re.compile(pattern)
 
 
@@ -456,7 +456,7 @@ def _telling() -> re.Pattern[str]:
 
 
 def prefixed_keys(page: ScanText) -> Iterator[Secret]:
-    """Every key of the table, except chance matches inside encoded data."""
+    """Yield every key whose prefix is in the table, except chance matches inside encoded data."""
     telling, text, raw, done = _telling().match, page.text, page.raw, 0
     for start, end in page.runs():
         between = raw[start - 1] if start else 0
@@ -485,7 +485,7 @@ def prefixed_keys(page: ScanText) -> Iterator[Secret]:
 
 
 def _issued(raw: bytes, text: str, start: int, end: int, done: int) -> Secret | None:
-    """A key of an unlisted issuer, whose first part may precede a dot or a plus sign."""
+    """Return a key of an unlisted issuer, whose first part may precede a dot or a plus sign; None if there is none."""
     between, first = raw[start - 1] if start else 0, start
     if between in _SPLITS:
         before = raw[max(done, start - _LOOK_BACK) : start]
@@ -517,7 +517,7 @@ def _signed_key(text: str, start: int, end: int) -> Secret | None:
 
 
 def _dotted_prefix_key(text: str, start: int, end: int) -> Secret | None:
-    """A long random run after a short prefix and a dot: `sk.…`, `sl.u.…`; public keys (`pk.eyJ…`) are none."""
+    """Return a long random run after a short prefix and a dot (`sk.…`, `sl.u.…`); public keys (`pk.eyJ…`) are none."""
     prefix = _DOTTED_PREFIX.search(text, max(0, start - 9), start)
     if prefix is None or end - start < _LONG_AFTER_DOT or text.startswith("eyJ", start):
         return None
@@ -550,7 +550,7 @@ def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
 
 
 def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
-    """Return how far was read, and the key if it is one."""
+    """Return the position up to which the text was read, and the key at this prefix, if it is one."""
     read = head.end()
     for prefix, row in _rows()[head[0]]:
         body = _body(row.body).match(text, head.start() + len(prefix), head.end() + _keys_LONGEST)
@@ -564,12 +564,12 @@ def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
 
 
 def _is_drawn(body: str) -> bool:
-    """Whether a body was drawn at random, be it in pieces because its alphabet includes separators."""
+    """Whether a key's body looks randomly generated, also in pieces if its alphabet includes separators."""
     return looks_random(body) or looks_random(_BASE64_SIGNS.sub("", body))
 
 
 def _variant_at(text: str, head: re.Match[str]) -> Secret | None:
-    """A key with an issuer's head but another length or alphabet than the table's, if its body is drawn at random."""
+    """Return a key with a known prefix but another length or alphabet than in the table, if its body looks random."""
     if not _is_distinctive(head[0]):
         return None
     body = _VARIANT.match(text, head.end(), head.end() + _JUDGED)
@@ -588,7 +588,7 @@ def _variant_at(text: str, head: re.Match[str]) -> Secret | None:
 
 @cache
 def _is_distinctive(head: str) -> bool:
-    """Whether a head is an issuer's own: it has a separator and a word that is neither an object's nor a common one."""
+    """Whether a prefix belongs to one issuer only: it has a separator and a word that is not a common one."""
     words = [word.lower() for word in _PARTS.findall(head)]
     is_own = any(len(word) > 2 and word not in _OBJECTS and word not in _WEAK and word not in _STRONG for word in words)
     return (len(head) >= 4 and head[-1] in "_-." and is_own) or (

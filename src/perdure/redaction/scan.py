@@ -1,4 +1,4 @@
-"""A text as the searches see it: byte for character, so that positions agree and the fast byte searches apply."""
+"""The text as the secret searches see it: one byte per character, so that positions agree and byte searches apply."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOB = b"A" * 1024
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """The span of a secret, and the prefix that may stay readable."""
+    """The kind and span of a secret in a text, and its prefix that may stay readable."""
 
     kind: str
     start: int
@@ -28,7 +28,7 @@ class Secret:
 
 
 class ScanText:
-    """Every character outside ASCII, lone surrogates included, is one `?` in `raw` and in `lower`."""
+    """A text with its bytes and lower-case bytes; each character outside ASCII is one `?` in both."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -37,7 +37,7 @@ class ScanText:
         self._positions: dict[bytes, list[int]] = {}
 
     def positions(self, word: bytes) -> list[int]:
-        """Positions of a lower-case word, case-insensitively; computed once."""
+        """Return the positions of a lower-case word, case-insensitively; cached."""
         if (positions := self._positions.get(word)) is None:
             positions = self._positions[word] = []
             find = self.lower.find
@@ -48,8 +48,10 @@ class ScanText:
         return positions
 
     def matches(self, word: bytes, pattern: re.Pattern[str], back: int = 0) -> Iterable[re.Match[str]]:
-        """The pattern's matches at the places of a word, or so far back from it; none inside another, so that the time
-        stays linear whatever the text repeats."""
+        """Return the matches of a pattern that begin at the positions of a word, or `back` characters before.
+
+        Matches do not overlap, so that the time stays linear whatever the text repeats.
+        """
         # Most texts have none of the words, and a generator costs as much as the search.
         positions = self.positions(word)
         return self._matches(positions, pattern, back) if positions else _NONE
@@ -62,7 +64,7 @@ class ScanText:
                 done = match.end()
 
     def has_mix(self, start: int, end: int) -> bool:
-        """Whether a digit is next to a letter between two places, as in every value drawn at random."""
+        """Whether a digit is next to a letter between two positions, as in every random value."""
         find = self._classes.find
         return find(b"A0", start, end) >= 0 or find(b"0A", start, end) >= 0
 
@@ -71,7 +73,7 @@ class ScanText:
         return self.raw.translate(_CLASSES)
 
     def runs(self, shortest: int = 18) -> Iterator[tuple[int, int]]:
-        """Stretches of so many letters, digits, `_` and `-`, at least 16: every key has one, most text has few."""
+        """Yield the runs of at least `shortest` letters, digits, `_` and `-`: every key has one, most text has few."""
         return (run for run in self._runs if run[1] - run[0] >= shortest)
 
     @cached_property
@@ -79,7 +81,7 @@ class ScanText:
         return list(_stretches(self.raw.translate(_TOKEN), _SHORTEST_RUN))
 
     def is_inside_blob(self, at: int) -> bool:
-        """Whether a stretch too long for anything but encoded data goes on here: in an image any short key occurs."""
+        """Whether the position is inside a run so long that it is encoded data, where short keys occur by chance."""
         index = bisect_left(self._blobs, (at, 0)) - 1
         return index >= 0 and at < self._blobs[index][1]
 
@@ -109,13 +111,13 @@ _ESCAPED = re.compile(
 
 
 def may_begin(text: str, at: int) -> bool:
-    """Whether a key can start here: not in the middle of a word, unless an escape ends there."""
+    """Whether a key can start at this position: not in the middle of a word, unless an escape ends there."""
     before = text[at - 1 : at]
     return not (before.isascii() and before.isalnum()) or _ESCAPED.search(text, max(0, at - 12), at) is not None
 
 
 def alternation(words: set[str]) -> str:
-    """An alternation that shares beginnings and prefers the longest word; a flat one is four times slower here."""
+    """Build a regex alternation with shared prefixes, longest word first; a flat one is four times slower here."""
     branches: dict[str, set[str]] = {}
     for word in words - {""}:
         branches.setdefault(word[0], set()).add(word[1:])

@@ -93,7 +93,7 @@ _AZURE = re.compile(r"[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34}(?![A-Za-z0-9_
 
 
 def placed_secrets(page: ScanText) -> Iterator[Secret]:
-    """Secrets recognised by their context."""
+    """Yield secrets recognised by their context: URLs, authorization headers, cookies, private key blocks."""
     # Most texts have none of these places, so each search begins with a look for its mark.
     yield from _in_urls(page)
     yield from _signatures(page)
@@ -120,7 +120,7 @@ def _in_urls(page: ScanText) -> Iterator[Secret]:
 
 
 def _is_webhook_secret(path: str) -> bool:
-    """A short one counts when letters and digits alternate in it: nothing else is at such an address."""
+    """Whether the path of a webhook URL holds a secret; a short one if letters and digits alternate in it."""
     if len(path) >= 16 and (looks_random(path) or is_uuid(path)):
         return True
     return path.isalnum() and class_switches(path) >= 2 and not is_wordy(path)
@@ -160,7 +160,7 @@ def _in_headers(page: ScanText) -> Iterator[Secret]:
 
 
 def _is_credential(scheme: str | None, value: str) -> bool:
-    """Whether an Authorization header gives this away; some schemes are known by another way or give nothing away."""
+    """Whether the value of an Authorization header is a secret; some schemes reveal none, or are found otherwise."""
     if (
         is_stand_in(value)
         or "://" in value
@@ -206,7 +206,7 @@ def _key_blocks(page: ScanText) -> Iterator[Secret]:
 
 
 def _inner(text: str, start: int, end: int) -> tuple[int, int]:
-    """The block's body without the line breaks around it, escaped ones included, so that the block keeps its lines."""
+    """Return the span of a key block's body without the line breaks around it, so that the block keeps its lines."""
     lead = _ENDS.match(text, start, end)
     start = lead.end() if lead else start
     tail = max(start, end - 12)
@@ -242,7 +242,7 @@ _APART = "\n\n\0\n\n"
 
 
 def find_secrets(text: str) -> list[Secret]:
-    """Every secret in the text, in order and apart from each other; never raises."""
+    """Return every secret in the text, in order and without overlaps; never raises."""
     page = ScanText(text)
     secrets = [*prefixed_keys(page), *named_values(page), *placed_secrets(page)]
     # The other searches know the kind of what they find, and where exactly it begins.
@@ -276,7 +276,7 @@ def _overlaps(spans: list[tuple[int, int]], secret: Secret) -> bool:
 
 
 def redact(text: str) -> str:
-    """The text with every secret replaced by its recognisable start and [REDACTED]; a second time changes nothing."""
+    """Return the text with every secret replaced by its recognisable start and [REDACTED]; idempotent."""
     # Taking one secret out can bring another to light beside it, so look again until there is none. Every round
     # takes at least one character that no later round can bring back, so this ends; mostly after the first look.
     while secrets := find_secrets(text):
@@ -289,7 +289,7 @@ def redact(text: str) -> str:
 
 
 def redact_part(text: str, start: int, end: int) -> str:
-    """Return [start, end) of a text without its secrets; one that begins or ends outside counts by its whole length."""
+    """Return text[start:end] redacted; a secret that begins or ends outside is recognised by its whole length."""
     pieces, at = [], start
     for secret in find_secrets(text):
         if secret.end <= start or secret.start >= end:
@@ -301,15 +301,15 @@ def redact_part(text: str, start: int, end: int) -> str:
 
 
 def are_clean(texts: Iterable[str]) -> bool:
-    """Whether none of some texts holds a secret; one look at many short ones is several times quicker than many.
+    """Whether none of the texts holds a secret; one search over many short texts is several times faster than many.
 
-    Errs on the side of caution: a mark in one and a value in the next may count together.
+    May return False for texts that look like a secret only when joined.
     """
     return not find_secrets(_APART.join(texts))
 
 
 def _is_redacted(text: str, secret: Secret) -> bool:
-    """Whether an earlier round was here; a key block keeps its mark alone, so that a half-redacted one is finished."""
+    """Whether a secret is already redacted; a key block that is only half redacted is not."""
     if secret.kind == "private-key":
         return text[secret.start : secret.end] == MARK
     return MARK in text[secret.start : secret.end] or text.startswith((MARK, f"…{MARK}"), secret.end)

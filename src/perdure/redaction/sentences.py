@@ -99,7 +99,7 @@ _DRAWN = re.compile(rb"[0-9][A-Za-z]+[0-9]|[a-z][A-Z]+[a-z]{1,3}[A-Z]+[a-z]|[A-Z
 
 
 def spoken_secrets(page: ScanText) -> Iterator[Secret]:
-    """Values that look random, beside a word for a credential in the same sentence."""
+    """Yield random-looking values next to a word for a credential in the same sentence."""
     done = 0
     for start, end in page.runs(_SHORTEST):
         if start < done or end - start > _LONGEST or not page.has_mix(start, end):
@@ -181,12 +181,12 @@ def _names_the_value(left: str, noun: re.Match[str], right: str, value: str) -> 
 
 
 def _is_plain(value: str) -> bool:
-    """Whether the value may be a hash or an id as well as a key."""
+    """Whether the value could as well be a hash or an id as a key."""
     return is_uuid(value) or _HEX.fullmatch(value) is not None or _SLUG.fullmatch(value) is not None
 
 
 def _is_other(text: str, noun: re.Match[str]) -> bool:
-    """Whether the word before the noun makes it another thing: `cache key`, `page token`."""
+    """Whether the word before the noun makes it something else: `cache key`, `page token`."""
     words = text[: noun.start()].split()
     qualifier = noun["compound"] or (words[-1].strip("*_`\"'“(") if words else "")
     return is_other_key(qualifier) if noun["key"] else is_other_token(qualifier)

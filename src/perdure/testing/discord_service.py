@@ -57,7 +57,7 @@ class ServiceMessage:
 
 
 class DiscordRefusal(Exception):
-    """An error as the service words it."""
+    """Raised inside the service to answer a request with an error, in Discord's format."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)
@@ -66,7 +66,7 @@ class DiscordRefusal(Exception):
 
 
 class DiscordService:
-    """The service: `say` is a user writing, `sent` what the bot wrote. Methods are safe from any thread."""
+    """A simulated Discord: `say` writes as a user, `sent` has what the bot wrote. Methods are safe from any thread."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
@@ -427,7 +427,7 @@ def _guild(threads: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _json_response(body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
-    """Discord names no character set, and the library reads JSON only without one."""
+    """Build a JSON response without a charset, as Discord does: the library reads no other."""
     named = {"Content-Type": "application/json", **(headers or {})}
     return web.Response(body=json.dumps(body).encode(), status=status, headers=named)
 
@@ -464,7 +464,7 @@ What you type is a direct message to the bot. Lines of another kind:
 
 
 class StandInConsole:
-    """The user's side in a terminal: reads lines, and prints what the bot sends and edits."""
+    """A terminal for the user's side: reads lines, and prints what the bot sends and edits."""
 
     def __init__(self, service: DiscordService, echo: Callable[[str], object] = print) -> None:
         self._service = service

@@ -51,7 +51,7 @@ _MAX_LOCATED_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class ApprovalItem:
-    """A risk that needs approval; an answer is stored under `key`."""
+    """One risk of a call that the user must approve; the answer is stored under `key`."""
 
     key: str
     kind: str
@@ -64,7 +64,10 @@ class ApprovalItem:
 
 
 class ApprovalGuard:
-    """A guard that asks for approval. Without an approver every dangerous call is denied."""
+    """Decides whether a tool call may run (the Guard port): by permission rules, stored approvals, else by asking.
+
+    Without an approver every dangerous call is denied.
+    """
 
     def __init__(
         self,
@@ -111,7 +114,10 @@ class ApprovalGuard:
             await self._store_answer(answer, pending, scope.user)
 
     def _apply_permissions(self, tool: Tool, facts: CallProfile, risks: list[ApprovalItem]) -> list[ApprovalItem]:
-        """Return what is left to ask about. Raises ToolError where a rule or the mode forbids the call."""
+        """Return the risks that still have to be asked about.
+
+        Raises ToolError if a rule or the mode forbids the call.
+        """
         verdict, rule = self.permissions.find_rule(facts) or (None, None)
         if verdict == "deny" and rule is not None:
             why = f"the rule “{rule.text}” ({rule.origin}) forbids it"
@@ -141,7 +147,7 @@ class ApprovalGuard:
     def _examine(
         self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope
     ) -> tuple[CallProfile, list[ApprovalItem]]:
-        """Return what the call does, and its risks. Blocks: for a worker thread."""
+        """Return a profile of the call for permission rules, and its risks. Blocks: for a worker thread."""
         if tool.command_parameter is not None:
             command = str(arguments.get(tool.command_parameter, ""))
             analysis = self._analysis(command, scope)
@@ -181,7 +187,7 @@ class ApprovalGuard:
         return analyze_command(command, context)
 
     def _writes(self, path: str) -> Iterator[ApprovalItem]:
-        """Check a written path by the same zones as a redirect of the shell."""
+        """Yield the risks of writing to a path, judged like a redirect in the shell."""
         target = self._workspace.resolve(path)
         zones = self._zones()
         kind = zones.written_kind(zones.resolve_write(target.as_posix()))
@@ -189,7 +195,7 @@ class ApprovalGuard:
             yield ApprovalItem(kind, kind, str(target))
 
     def _reads(self, path: str) -> Iterator[ApprovalItem]:
-        """Check for credential files, as for a shell command that reads them."""
+        """Yield the risk of reading a path, if it is a credential file."""
         if not path.strip() or path.startswith("output:"):
             return
         target = self._workspace.resolve(path)
@@ -219,7 +225,10 @@ class ApprovalGuard:
         return await self._approver.approve(request)
 
     def _changed_lines(self, tool: Tool, arguments: Mapping[str, Any]) -> Sequence[str]:
-        """Return what an edit removes and adds; empty for other calls. Blocks: a file is compared as it is now."""
+        """Return the diff of a file edit for the question; empty for other calls.
+
+        Blocks: reads the file as it is now.
+        """
         match tool.name, dict(arguments):
             case "write_file", {"path": str(path), "content": str(content)} if path.strip():
                 return write_diff(self._workspace.resolve(path), content, is_secret=self._is_secret(path))
@@ -230,12 +239,12 @@ class ApprovalGuard:
                 return edit_lines(tool.name, arguments)
 
     def _is_secret(self, path: str) -> bool:
-        """Whether a file's content must not be in a question: it may be answered on a service that others read."""
+        """Whether a file's content must not be shown in a question, which may appear on a chat service."""
         zones = self._zones()
         return not path.strip() or any(map(zones.is_credential, (self._workspace.resolve(path).as_posix(), path)))
 
     def _locate(self, what: str, action: str) -> str:
-        """Return the dangerous part as it is written in the action: with `~` or `$HOME`, and with its quotes."""
+        """Return the dangerous part as it is spelled in the action (with `~`, `$HOME` or quotes), to highlight it."""
         if what in action or len(what) > _MAX_LOCATED_CHARS:
             return what
         home = re.escape(self._home.as_posix())
@@ -260,7 +269,7 @@ class ApprovalGuard:
 
 
 def _locate_expanded(what: str, action: str) -> str:
-    """Return the command of which `what` is an expansion: the same up to its first variable; "" without one."""
+    """Return the part of the action that `what` is an expansion of, found by the text before its first variable."""
     name = what.partition(" ")[0]
     for match in re.finditer(rf"(?<![\w./-]){re.escape(name)}\s[^;&|\n]*", action):
         before, variable, _ = match.group().partition("$")
@@ -318,7 +327,7 @@ class _LinkResolver:
 
 
 class _ProjectPrograms:
-    """Look up programs that a project has installed: in its environment, or by its list of dependencies."""
+    """Looks up whether a program belongs to the project: in its environment, or by its list of dependencies."""
 
     _FOLDERS = ("node_modules/.bin", ".venv/bin", "venv/bin", "vendor/bin")
     _MAX_MANIFEST_BYTES = 1_000_000
@@ -350,7 +359,7 @@ class _ProjectPrograms:
 
 
 def _command_facts(tool: Tool, command: str, analysis: CommandAnalysis) -> CallProfile:
-    """Return what a command does; `commands` are the programs that may change something."""
+    """Return the profile of a shell command for permission rules; `commands` are programs that may change something."""
     from perdure.tools.shell_safety.read_only import is_read_only
 
     runs = [(run, " ".join((run.name, *run.args))) for run in analysis.invocations]
@@ -386,7 +395,7 @@ def _action(tool: Tool, arguments: Mapping[str, Any], lines: Sequence[str]) -> s
 
 
 def _describe_coverage(items: list[ApprovalItem]) -> str:
-    """Describe what "session" and "always" would allow from now on."""
+    """Describe which later calls the answers "session" and "always" would allow as well."""
     kinds = list(dict.fromkeys(_coverage_name(item) for item in items if KINDS[item.kind].is_lasting))
     if not kinds:
         return "This is asked every time: “session” and “always” allow it this once only."
@@ -420,7 +429,7 @@ _ADVANCE_RULES = re.compile(r"To allow it in advance: (“[^“”]+”(?:, “[
 
 
 def _describe_advance(facts: CallProfile, items: list[ApprovalItem]) -> str:
-    """Describe which rules would allow the call where no one is asked; read again by `advance_rules`."""
+    """Describe the permission rules that would allow the call unattended; `advance_rules` parses this text."""
     if not all(KINDS[item.kind].is_lasting for item in items):
         return "It cannot be allowed in advance."
     return f"To allow it in advance: {', '.join(f'“{rule}”' for rule in suggest_rules(facts))}."

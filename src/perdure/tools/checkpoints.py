@@ -1,4 +1,4 @@
-"""Take a copy of a file before a tool changes it, and put files back as they were."""
+"""Copy a file before a tool changes it, and restore files to how they were."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_BYTES = 64_000_000
 
 
 class FileSnapshot:
-    """A file before a call changes it; `record` stores the change if there was one."""
+    """The content of a file before a call changes it; `record` stores the change if there was one."""
 
     def __init__(self, checkpoints: Checkpoints, conversation_id: str, path: Path) -> None:
         self._checkpoints = checkpoints
@@ -56,10 +56,9 @@ class RestoreResult:
 def restore_files(
     changes: Sequence[FileChange], content: Callable[[FileChange], bytes], *, overwrites: bool = False
 ) -> RestoreResult:
-    """Put the files of `changes`, oldest first, back to before the first of them.
+    """Restore the files in `changes` (oldest first) to their state before the first change.
 
-    A file that is no longer as the last change left it was changed by something else: it is left alone unless
-    `overwrites`.
+    A file that something else has changed since is left alone unless `overwrites`.
     """
     restored, deleted, failed = [], [], []
     changed_since = () if overwrites else find_conflicts(changes, content)
@@ -81,7 +80,7 @@ def restore_files(
 
 
 def find_conflicts(changes: Sequence[FileChange], content: Callable[[FileChange], bytes]) -> tuple[str, ...]:
-    """Return the files that are neither as the last change left them nor as they were before the first."""
+    """Return the files that something else has changed since, so that a restore would lose those changes."""
     last = {c.path: c for c in changes}
     conflicts = []
     for path, change in _first_changes(changes).items():
@@ -105,7 +104,7 @@ def _is_as_before(present: bytes | None, change: FileChange, content: Callable[[
 
 
 def _content_of(path: Path) -> bytes | None:
-    """Return the content; None where there is no file that could be copied."""
+    """Return the content of a file; None if it does not exist or cannot be copied."""
     try:
         return path.read_bytes() if path.is_file() and path.stat().st_size <= _MAX_BYTES else None
     except OSError:

@@ -1,4 +1,4 @@
-"""Tools by need: where schemas are many, the model sees their names and two fixed tools, `find_tools` and `use_tool`.
+"""Deferred tools: where there are many, the model gets their names, and `find_tools` and `use_tool` to call them.
 
 The tools of a request are the beginning of its cached prefix, so what was found is never added to them: `find_tools`
 returns schemas as its result, and `use_tool` calls a tool by its name. The runtime resolves such a call before anything
@@ -54,7 +54,7 @@ _USE_SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class DeferredSize:
-    """Tokens that deferring saves: those of the tools that are not sent, and of the catalogue sent instead."""
+    """How many tools are deferred, the tokens of their schemas, and of the two dispatchers sent instead."""
 
     tools: int
     whole_tokens: int
@@ -63,7 +63,7 @@ class DeferredSize:
 
 @dataclass(frozen=True, slots=True)
 class _Selection:
-    """The tools of a registry, those of them that are not sent, and the two that are sent instead."""
+    """The tools of a registry, which of them are deferred, and the two dispatchers sent instead."""
 
     tools: tuple[Tool, ...]
     deferred: tuple[Tool, ...] = ()
@@ -71,7 +71,7 @@ class _Selection:
 
 
 class DeferredTools:
-    """Decides which tools are sent whole: the same tools always give the same schemas."""
+    """Decides which tool schemas are sent and which are deferred; the same tools always give the same schemas."""
 
     def __init__(self, rank: ScoreTexts, *, threshold_tokens: int, pinned: Iterable[str] = ()) -> None:
         self._rank = rank
@@ -89,7 +89,7 @@ class DeferredTools:
         return [t.schema for t in (*selection.tools, *selection.dispatchers) if t.name not in hidden]
 
     def size(self, registry: ToolRegistry) -> DeferredSize | None:
-        """Return what is saved; None where all tools are sent."""
+        """Return the tokens saved by deferring; None if all tools are sent."""
         selection = self._select(registry)
         if not selection.deferred:
             return None
@@ -105,7 +105,7 @@ class DeferredTools:
         return selection
 
     def _select_anew(self, tools: tuple[Tool, ...]) -> _Selection:
-        """Defer nothing below the threshold, where it would save nothing, or where a tool has a dispatcher's name."""
+        """Choose the tools to defer: none below the threshold, without a saving, or if a name clashes."""
         deferred = tuple(t for t in tools if t.toolset not in CORE_TOOLSETS and not self._pinned & {t.name, t.toolset})
         is_taken = any(t.name in (FIND_TOOLS, USE_TOOL) for t in tools)
         if is_taken or not deferred or _tokens_of(tools) <= self._threshold_tokens:
@@ -115,7 +115,7 @@ class DeferredTools:
         return _Selection(tools, deferred, dispatchers) if saves else _Selection(tools)
 
     def resolve(self, call: ToolCall, registry: ToolRegistry) -> ToolCall:
-        """Return the call that `use_tool` makes; any other call, and one without a usable name, as it is."""
+        """Return the call that a `use_tool` call wraps; any other call, or one without a usable name, unchanged."""
         if call.name != USE_TOOL or USE_TOOL not in registry or registry.find(USE_TOOL).toolset != TOOLSET:
             return call
         target = call.dispatched

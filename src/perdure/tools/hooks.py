@@ -1,4 +1,4 @@
-"""Hooks of plug-ins: around tool calls, and around compactions. One that raises is logged and skipped."""
+"""Plug-in hooks around tool calls and compactions; one that raises is logged and skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionContext:
-    """The compaction that is about to be planned."""
+    """What `pre_compact` hooks are given: the compaction that is about to be planned."""
 
     conversation_id: str
     session_id: str
@@ -36,7 +36,7 @@ class CompactionContext:
 
 @dataclass(frozen=True, slots=True)
 class StoredCompaction:
-    """A compaction that was stored."""
+    """What `post_compact` hooks are given: a compaction that was stored."""
 
     conversation_id: str
     # The session that continues, and the one before it.
@@ -68,7 +68,7 @@ class Hooks:
     compaction_limit_s: float = 30.0
 
     def stop_reason(self, call: ToolCall, arguments: Mapping[str, Any]) -> str | None:
-        """Return why the call must not run, or None."""
+        """Run the pre-call hooks; return the reason if one forbids the call, else None."""
         for hook in self.pre_tool_call:
             try:
                 reason = call_foreign(hook, call, arguments)

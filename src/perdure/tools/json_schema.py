@@ -1,4 +1,4 @@
-"""Check values against JSON schemas, and schemas themselves, within bounds: both may come from elsewhere.
+"""Check values against JSON schemas, and schemas for validity, within time limits: both may come from clients.
 
 `jsonschema` does the checking, without remote references. A check that takes too long decides nothing: the arguments of
 a tool are then accepted, an answer is rejected. A regular expression that might take long is left out.
@@ -34,20 +34,20 @@ Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
 
 
 class _CheckTooLong(Exception):
-    """The check has used up its steps or its time."""
+    """Raised inside a check that has used up its steps or its time."""
 
 
 class SchemaUndecided(Exception):
-    """A value could not be checked against its schema within the limits; the message has the reason."""
+    """Raised when a value could not be checked against its schema within the limits; the message has the reason."""
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
 def schema_problem(value: Any, schema: Mapping[str, Any], *, name: str = "answer") -> str | None:
-    """Return the most relevant reason why a value does not fit, with its place, or None; within about a second.
+    """Return the most relevant reason why a value does not fit a schema, with its location; None if it fits.
 
-    Raises SchemaUndecided.
+    Takes at most about a second. Raises SchemaUndecided.
     """
     from jsonschema.exceptions import best_match  # imported on first use: it takes a fifth of a second
 
@@ -68,7 +68,7 @@ def schema_problem(value: Any, schema: Mapping[str, Any], *, name: str = "answer
 
 
 def parse_answer(answer_format: AnswerFormat, text: str) -> tuple[str, str | None]:
-    """Return the JSON text of an answer, without fences around it, and why it does not fit, if so."""
+    """Return the JSON text of an answer without a Markdown fence, and the reason if it does not fit the format."""
     answer = _without_fences(text)
     try:
         value = parse_json(answer)
@@ -85,7 +85,7 @@ def parse_answer(answer_format: AnswerFormat, text: str) -> tuple[str, str | Non
 
 
 class JsonTooLarge(Exception):
-    """JSON that is valid so far, and beyond what is parsed."""
+    """Raised for valid JSON that is nested too deeply or has too long an integer to be parsed."""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -102,7 +102,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 class _NotJson(ValueError):
-    """A constant of JavaScript that is no JSON value."""
+    """Raised for a JavaScript constant that is no JSON value, such as NaN."""
 
 
 def _refuse_constant(name: str) -> Any:
@@ -128,7 +128,7 @@ def find_schema_error(schema: Mapping[str, Any], path: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def _schema_error(text: str, path: str) -> str | None:
-    """Cached: a client sends the same schemas with every request."""
+    """Return why a schema is invalid, or None; cached, since clients send the same schemas with every request."""
     schema = json.loads(text)
     try:
         error = _metaschema_error(schema)
@@ -259,7 +259,7 @@ def _check_pattern(validator: Any, pattern: Any, value: Any, schema: Any) -> Ite
 
 
 def _bounded_schema(schema: Any) -> Any:
-    """Return the schema without names of properties given by expensive expressions, and what depends on them."""
+    """Return the schema without `patternProperties` with expensive expressions, and without what depends on them."""
     if isinstance(schema, list):
         return [_bounded_schema(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -272,7 +272,7 @@ def _bounded_schema(schema: Any) -> Any:
 
 
 def _has_long_name(value: Any) -> bool:
-    """Return whether a property has a name on which no expression is run."""
+    """Whether a property name is too long to run regular expressions on."""
     if isinstance(value, dict):
         return any(len(name) > _MAX_NAME_CHARS or _has_long_name(item) for name, item in value.items())
     return isinstance(value, list) and any(_has_long_name(item) for item in value)
@@ -304,7 +304,7 @@ def _pattern_cost(pattern: str, chars: int) -> float:
 
 
 def _ways(items: Any, chars: int) -> float:
-    """Return in how many ways a parsed expression can match at one position."""
+    """Return in how many ways a parsed regular expression can match at one position."""
     total = 1.0
     for kind, argument in items:
         if kind in (_parser.MAX_REPEAT, _parser.MIN_REPEAT):

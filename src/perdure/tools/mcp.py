@@ -53,7 +53,7 @@ def safe_description(server: str, text: str) -> str:
 
 
 def is_callable(listed: Any) -> bool:
-    """Return whether a listed tool can be called directly; some run as tasks only, which this client has not."""
+    """Whether a listed tool can be called directly; tools that only run as tasks are not supported."""
     return listed.execution is None or listed.execution.task_support != "required"
 
 
@@ -203,7 +203,7 @@ class McpServers:
 
 @dataclass(frozen=True, slots=True)
 class StartedServers:
-    """The tools of the servers that one agent uses, the warnings from starting them, and its end of using them."""
+    """The tools of the MCP servers one agent uses, warnings from starting them, and a `close` that releases them."""
 
     tools: list[Tool]
     warnings: list[str]

@@ -53,25 +53,25 @@ class ToolOutcome:
 
 
 class OutputLimiter:
-    """Apply layers 2 and 3, with one output store."""
+    """Applies layers 2 and 3 (see the module) to tool results; outputs go to one output store."""
 
     def __init__(self, outputs: Outputs | None, limits: OutputLimits | None = None) -> None:
         self._outputs = outputs
         self.limits = limits or OutputLimits()
 
     def within(self, limits: OutputLimits) -> OutputLimiter:
-        """The same output store with other limits, such as those of another window."""
+        """Return a limiter with the same output store and other limits, such as those of another window."""
         return OutputLimiter(self._outputs, limits)
 
     def limit_result(self, outcome: ToolOutcome, conversation_id: str) -> ToolOutcome:
-        """Layer 2: store the output if it exceeds its tool's limit."""
+        """Store the output of one call and return a preview, if it exceeds its tool's limit (layer 2)."""
         limit = self._limit_of(outcome.tool)
         if limit is None or len(outcome.reply.text) <= limit or outcome.is_spilled:
             return outcome
         return self._store(outcome, conversation_id, limit)
 
     def limit_turn(self, outcomes: Sequence[ToolOutcome], conversation_id: str) -> list[ToolOutcome]:
-        """Layer 3: store the largest outputs until their sum fits; those of paginating tools last."""
+        """Store the largest outputs of a message until their sum fits (layer 3); those of paginating tools last."""
         if len(outcomes) == 1 and _paginates(outcomes[0].tool):
             return list(outcomes)  # it chose its page size for this window, and no other result needs the room
         return self.spill(outcomes, conversation_id, is_enough=lambda now: not self.exceeds_turn(now))

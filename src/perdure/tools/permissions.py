@@ -3,7 +3,7 @@
 A mode is the user's general answer; a rule is about a tool, or about a tool and a pattern. `deny` beats `ask`, which
 beats `allow`. The rules of a project come from `.perdure/permissions.yaml` in its folder. As long as the user has not
 trusted that very file, they only make things stricter: `deny` and `ask` rules hold, `allow` rules do not, and its mode
-counts only where it is stricter than the user's own.
+counts only where it is stricter than the user's own. `tools.approval` applies both before it asks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PermissionRule:
         return fnmatch.fnmatchcase(tool_name, self.tool)
 
     def matches(self, target: str) -> bool:
-        """Whether the pattern matches; `git push *` also matches `git push`."""
+        """Whether the rule's pattern matches a call's target; `git push *` also matches `git push`."""
         if self.pattern is None:
             return True
         return any(fnmatch.fnmatchcase(t, self.pattern) for t in (target, f"{target} "))
@@ -64,7 +64,7 @@ class PermissionRule:
 
 @dataclass(frozen=True, slots=True)
 class CallProfile:
-    """Properties of a call that rules and modes decide by."""
+    """The properties of a tool call that rules and modes decide by: targets, programs, what it may change."""
 
     tool_name: str
     effect: Effect
@@ -76,7 +76,7 @@ class CallProfile:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRules:
-    """Rules by what they do, in the order they are looked at."""
+    """The allow, ask and deny rules of one origin; deny is checked first, then ask, then allow."""
 
     allow: tuple[PermissionRule, ...] = ()
     ask: tuple[PermissionRule, ...] = ()
@@ -87,7 +87,7 @@ class PermissionRules:
 
 
 class Permissions:
-    """The mode, which the user may change at any time, and the rules of user and project."""
+    """The current permission mode, which the user may change at any time, and the rules of user and project."""
 
     def __init__(
         self, mode: PermissionMode = "edits", rules: PermissionRules | None = None, warnings: Sequence[str] = ()
@@ -112,7 +112,7 @@ def _matches_any(rule: PermissionRule, call: CallProfile) -> bool:
 
 
 def _covering(rules: Sequence[PermissionRule], call: CallProfile) -> PermissionRule | None:
-    """Return a rule that allows the call; of a command, every program must be allowed by one."""
+    """Return an `allow` rule that covers the call; for a shell command, every program must be covered by one."""
     whole = next((rule for rule in rules if rule.pattern is None), None)
     if whole is not None:
         return whole
@@ -135,7 +135,7 @@ def suggest_rules(call: CallProfile) -> tuple[str, ...]:
 
 
 def _as_pattern(target: str) -> str:
-    """Return a pattern that matches the target alone."""
+    """Return a pattern that matches exactly this target."""
     return re.sub(r"([*?[])", r"[\1]", target)
 
 
@@ -177,7 +177,7 @@ def find_project_file(folder: Path, user_home: Path) -> Path | None:
 
 
 def read_project(path: Path, trusted: KeyValue | None) -> ProjectPermissions:
-    """Read a project's permissions. Never raises: a file that cannot be read makes every change asked about."""
+    """Read a project's permissions file. Never raises: with an unreadable file, every change is asked about."""
     digest = ""
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -196,7 +196,7 @@ def load_permissions(
     is_never_asked: bool = False,
     project: ProjectPermissions | None = None,
 ) -> Permissions:
-    """Combine the user's settings with a project's. Raises ConfigError for a rule of the user's that is none."""
+    """Combine the user's settings with a project's. Raises ConfigError for an invalid rule of the user's."""
     mode: PermissionMode = "all" if is_never_asked else settings.mode
     rules = parse_rules(settings, "your settings")
     if project is None:

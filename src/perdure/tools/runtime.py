@@ -53,7 +53,7 @@ DEFAULT_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ToolScope:
-    """The task, conversation and user that calls belong to."""
+    """The task, conversation and user on whose behalf tool calls run."""
 
     task_id: str = ""
     conversation_id: str = ""
@@ -65,7 +65,7 @@ class ToolScope:
 
 
 class Guard(Protocol):
-    """Decides whether a call may run."""
+    """Decides whether a tool call may run (port); `ApprovalGuard` implements it."""
 
     async def check(self, tool: Tool, arguments: Mapping[str, Any], scope: ToolScope) -> None:
         """Return if the call may run; raise ToolError with the reason if not."""
@@ -73,7 +73,10 @@ class Guard(Protocol):
 
 
 class ToolRuntime:
-    """The dependencies of tool calls; `batch()` runs the calls of one message."""
+    """Everything tool calls need: registry, hooks, guard, output limits, checkpoints.
+
+    `batch()` runs the calls of one message.
+    """
 
     def __init__(
         self,
@@ -112,11 +115,11 @@ class ToolRuntime:
         self.deferred = deferred
 
     def offer(self) -> list[dict[str, Any]]:
-        """Return the schemas for the model: the same ones as long as the tools are the same."""
+        """Return the tool schemas to send to the model; they are the same as long as the tools are."""
         return self.registry.schemas() if self.deferred is None else self.deferred.offer(self.registry)
 
     def resolve(self, call: ToolCall) -> ToolCall:
-        """Return the call that is run: behind `use_tool` it is the call of another tool."""
+        """Return the call to run: for a `use_tool` call, the call of the tool it names."""
         return call if self.deferred is None else self.deferred.resolve(call, self.registry)
 
     def batch(
@@ -126,7 +129,7 @@ class ToolRuntime:
 
 
 class Batch:
-    """Run the calls of one assistant message and collect their results."""
+    """Runs the tool calls of one assistant message concurrently and collects their results."""
 
     def __init__(
         self, runtime: ToolRuntime, calls: Sequence[ToolCall], *, scope: ToolScope, on_event: Callable[[Event], None]
@@ -210,14 +213,17 @@ class Batch:
         return call.name in self._runtime.registry and self._runtime.registry.find(call.name).is_interactive
 
     def _independent(self) -> list[list[int]]:
-        """Positions of the calls, grouped: those that change the same thing depend on each other."""
+        """Return the positions of the calls in groups; calls of one group change the same thing and run in order."""
         groups: dict[object, list[int]] = {}
         for i, call in enumerate(self._calls):
             groups.setdefault(self._changed(call) or i, []).append(i)
         return list(groups.values())
 
     def _changed(self, call: ToolCall) -> tuple[str, str] | None:
-        """Return what a call changes besides other calls: a file, or what the tool keeps."""
+        """Return a key of what a call changes (a file, or the tool's state), by which calls depend on each other.
+
+        None if nothing.
+        """
         if call.name not in self._runtime.registry:
             return None
         tool = self._runtime.registry.find(call.name)
@@ -312,7 +318,7 @@ class Batch:
         return await asyncio.to_thread(FileSnapshot, checkpoints, self._scope.conversation_id, target)
 
     async def _check_permission(self, tool: Tool, call: ToolCall, values: Mapping[str, Any]) -> None:
-        """Ask the guard. Raises ToolRefused with its reason."""
+        """Ask the guard whether the call may run. Raises ToolRefused with its reason."""
         if self._runtime.guard is None:
             return
         clock, started_s = self._runtime.clock, self._runtime.clock.monotonic_s()

@@ -169,7 +169,7 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _lower_first(text: str) -> str:
-    """The first letter alone: allowed values inside the message keep theirs."""
+    """Return the text with its first letter in lower case."""
     return f"{text[:1].lower()}{text[1:]}"
 
 
@@ -201,7 +201,7 @@ def _ignore_preview(preview: OutputPreview) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The context of one call: its owner, a sink for large output, and its cancellation token."""
+    """What a tool handler is given besides its arguments: conversation and user, output sink, cancellation token."""
 
     call_id: str
     task_id: str = ""
@@ -296,7 +296,7 @@ class Tool:
 
 
 def tool_from_function(function: Callable[..., Any], **claims: Any) -> Tool:
-    """Build a tool from a typed function with a docstring; `claims` override fields of Tool."""
+    """Build a tool from a typed function with a docstring; `claims` set fields of Tool, such as `is_read_only`."""
     # Methods are cached per class: a gateway builds the same tools for every conversation.
     spec = _inspect_method(function.__func__) if inspect.ismethod(function) else _inspect_function(function)
     fields = {"name": function.__name__, "description": spec.about, **claims}
@@ -364,7 +364,7 @@ _MOST_NAMED, _MOST_NEAREST, _LONGEST_NAME = 20, 5, 64
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return the name that may be meant, or else all there are."""
+    """Return the names most similar to a mistyped one, or all of them."""
     there = sorted(names)
     matches = difflib.get_close_matches(name, there, n=1)
     return f"did you mean {matches[0]!r}?" if matches else f"there are: {', '.join(there)}"
@@ -436,7 +436,7 @@ class ToolRegistry:
         return tool.toolset not in self._off and tool.name not in self._off
 
     def _nearest(self, name: str) -> str:
-        """Name the tools that may be meant: a few, since there may be thousands."""
+        """Return the tool names most similar to an unknown one: a few, since there may be thousands."""
         names = [t.name for t in self]
         if (matches := difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1, cutoff=0.5)) and name:
             return f"did you mean {matches[0]!r}?"

@@ -1,6 +1,6 @@
 """Find a tool by what it does: the search behind `find_tools`.
 
-A request in plain words is held against names, descriptions and parameters of the tools. Their words and meaning are
+A request in plain words is compared with names, descriptions and parameters of the tools. Their words and meaning are
 scored by `ScoreTexts`; the verbs of request and name (list, create, delete, …) and a server that the request names
 decide between tools for the same thing.
 """
@@ -377,7 +377,7 @@ _GROUP_GAIN, _GROUP_TOOLS = 0.5, 3
 
 
 def read_action(request: str) -> str | None:
-    """Return what a request wants done: read many or one, create, update or delete; None if unknown."""
+    """Return the action a request asks for: "many" or "one" to read, create, update, delete; None if unknown."""
     text = _QUOTED.sub("it", request[:300]).lower().replace("'", "").replace("’", "")
     clauses = [_plain(clause) for clause in _CLAUSE.split(text)]
     first_verbs = (_ACTIONS.get(clause.partition(" ")[0]) for clause in clauses)
@@ -392,7 +392,7 @@ def read_action(request: str) -> str | None:
 
 
 def _plain(clause: str) -> str:
-    """Return a clause from its verb on, with turns of phrase replaced."""
+    """Return a clause from its verb on, with set phrases replaced by plain verbs."""
     text = " ".join(clause.replace("-", " ").split())
     for phrase, plain in _PHRASES:
         text = phrase.sub(plain, text)
@@ -468,7 +468,7 @@ class ToolFinder:
 
 
 def _group_shares(groups: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
-    """Return how well each group matches as a whole, by its best few tools, compared with the best group."""
+    """Return how well each group of tools matches, by its best few tools, as a share of the best group's score."""
     by_group: dict[str, list[float]] = {}
     for group, score in zip(groups, scores, strict=True):
         by_group.setdefault(group, []).append(score)

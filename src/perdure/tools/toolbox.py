@@ -115,7 +115,7 @@ def load_plugins(
 
 @dataclass(frozen=True, slots=True)
 class ToolSources:
-    """The dependencies of the tools. Without a `workspace` there is no shell and no file access."""
+    """Everything the tools are built from. Without a `workspace` there is no shell and no file access."""
 
     settings: Settings
     clock: Clock
@@ -232,7 +232,7 @@ def _check_names(settings: Settings, registry: ToolRegistry, rules: PermissionRu
 
 
 def build_deferred(settings: Settings, rank: ScoreTexts | None) -> DeferredTools | None:
-    """Return what defers tools by the settings; None where they send all."""
+    """Return the policy that defers tools by the settings; None if they say to send all."""
     tools = settings.tools
     if rank is None or not tools.defer_above_tokens:
         return None

@@ -49,7 +49,7 @@ _SKIPPED_FOLDERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _FileVersion:
-    """What changes whenever the content of a file does."""
+    """The modification time, size and inode of a file, which change whenever its content does."""
 
     mtime_ns: int
     size: int
@@ -57,7 +57,7 @@ class _FileVersion:
 
 
 class WorkspaceCopies:
-    """The newest files of a folder in memory, at most `max_bytes` of them. Thread-safe; blocks."""
+    """Keeps copies of a folder's newest files in memory, at most `max_bytes`. Thread-safe; blocks."""
 
     def __init__(self, root: Path, *, max_bytes: int = MAX_COPIED_BYTES) -> None:
         self._root = root
@@ -66,7 +66,7 @@ class WorkspaceCopies:
         self._copies: dict[str, tuple[_FileVersion, bytes]] = {}
 
     def refresh(self) -> dict[str, tuple[_FileVersion, bytes]]:
-        """Copy what has changed since the last time; return the copies by path."""
+        """Copy the files that changed since the last call; return all copies by path."""
         with self._lock:
             copies: dict[str, tuple[_FileVersion, bytes]] = {}
             room = self._max_bytes
@@ -129,7 +129,10 @@ class CommandSnapshot:
         self._before = copies.refresh()
 
     def record(self) -> None:
-        """Store what was lost. Never raises: a tool's result does not depend on its copy."""
+        """Store the old content of files that the command changed or deleted.
+
+        Never raises: a result does not depend on it.
+        """
         stored = 0
         for path, (version, before) in self._before.items():
             after = _after(path, version, before)
@@ -147,7 +150,7 @@ class CommandSnapshot:
 
 
 def _after(path: str, version: _FileVersion, before: bytes) -> bytes | None:
-    """Return the content by now: `before` where the file is unchanged, None where it is gone."""
+    """Return a file's content after the command: `before` if unchanged, None if it is gone."""
     try:
         present = os.lstat(path)
     except OSError:

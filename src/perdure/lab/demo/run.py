@@ -1,4 +1,4 @@
-"""Hold the demo's conversation: a real agent on a generated repository, with the simulator as its provider."""
+"""Run the demo's conversation: a real agent on a generated repository, with the simulator as its provider."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EVENTS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class QuizResult:
-    """Where the answer to a question is: in the prompt, in the first hits of a search, or in neither."""
+    """Where the answer to a quiz question was found: in the prompt, in the first hits of a search, or in neither."""
 
     question: str
     answer: str
@@ -53,7 +53,7 @@ class DemoSummary:
 
 
 class _DemoUser:
-    """Refuses to delete the exports, with a reason, and allows everything else."""
+    """The demo's approver: refuses to delete the exports, with a reason, and allows everything else."""
 
     def __init__(self, on_question: Callable[[ApprovalRequest, str], None]) -> None:
         self._on_question = on_question
@@ -160,7 +160,7 @@ class Demo:
 
     @property
     def violations(self) -> list[RuleViolation]:
-        """Rules of the provider's protocol that a request broke; none, if all is well."""
+        """The protocol rules that a request of the agent broke; empty if all is well."""
         return self._simulator.violations
 
     def summarize(self) -> DemoSummary:

@@ -57,7 +57,7 @@ QUIZ = (
 
 
 def build_turns() -> tuple[DemoTurn, ...]:
-    """Return the conversation, with the Python of this machine."""
+    """Return the turns of the scripted conversation; commands use the Python of this machine."""
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     tests = _terminal(f"{python} -m unittest -v 2>&1")
     return (*_bug_turns(tests), *_cleanup_turns(), *_pricing_turns(tests), *_closing_turns(tests))
@@ -191,7 +191,7 @@ def _closing_turns(tests: Call) -> tuple[DemoTurn, ...]:
 
 
 class ScriptedModel:
-    """Answers each request with the next reply of its turn."""
+    """Replies to each request with the next reply of the current turn."""
 
     def __init__(self, turns: tuple[DemoTurn, ...], *, chunk_delay_s: float) -> None:
         self._turns = turns
@@ -214,7 +214,7 @@ class ScriptedModel:
         return replace(reply, chunk_delay_s=self._chunk_delay_s)
 
     def _note_on_last_turn(self, request: ScriptRequest) -> Say | None:
-        """Where the engine offers a notebook, write down what came of the last turn."""
+        """Return a call that notes the result of the last turn, if the engine offers a notebook; else None."""
         if self._noted_turns >= self._turn or not _offers(request.body, "notes"):
             return None
         self._noted_turns = self._turn
@@ -246,7 +246,7 @@ def _has_rules(prompt: str) -> bool:
 
 
 def _recall_rules(prompt: str) -> Say:
-    """Answer from the context; search the log only where the context has lost the rules."""
+    """Build the scripted reply: an answer from the context, or a search of the log if that has lost the rules."""
     if _has_rules(prompt):
         return _answer_rules(prompt)
     return Say("Let me look that up.", calls=(Call("session_search", {"query": "two rules for all of today"}),))
@@ -275,6 +275,6 @@ def _patch(path: str, old: str, new: str) -> Call:
 
 
 def _commit(title: str, *, adds: bool = False) -> tuple[Say, ...]:
-    """Return a commit of the work so far; none where git is missing."""
+    """Return the scripted calls that commit the work so far; none if git is missing."""
     command = f"git commit -qam {shlex.quote(title)} && git log -1 --oneline"
     return (Say("", calls=(_terminal(f"git add tests && {command}" if adds else command),)),) * has_git()

@@ -39,7 +39,7 @@ _AHEAD = 2
 
 @dataclass(frozen=True, slots=True)
 class FailedReplay:
-    """A replay that could not be finished, and why."""
+    """A replay that could not be finished, and the reason."""
 
     session: str
     policy: str
@@ -106,7 +106,7 @@ def end_with_parent() -> None:
 
 
 def measures_from_dict(raw: Mapping[str, Any]) -> SessionMeasures:
-    """The inverse of `dataclasses.asdict`."""
+    """Rebuild measures from the dict that `dataclasses.asdict` made of them."""
     details = tuple(
         CompactionDetail(**{**d, "dropped": tuple(DroppedMessage(**m) for m in d["dropped"])}) for d in raw["details"]
     )
@@ -138,7 +138,7 @@ def run_jobs(
 
 
 def run_job(job: ReplayJob) -> ReplayResult:
-    """Replay one job; every failure is a value."""
+    """Replay one job; a failure is returned as FailedReplay, never raised."""
     try:
         return replay(job)
     except Exception as error:  # one broken log must not stop the rest of a batch
@@ -156,7 +156,7 @@ def _finished(pending: dict[Future[ReplayResult], str], results: ResultsFile | N
 
 @dataclass(frozen=True, slots=True)
 class PolicyTotals:
-    """One policy at one window, over the sessions that every policy completed."""
+    """The totals of one policy at one window, over the sessions that every policy completed."""
 
     policy: str
     window: int
@@ -197,12 +197,12 @@ class PolicyTotals:
 
     @property
     def memory(self) -> float | None:
-        """The share of later-needed facts in view; None where nothing was needed later."""
+        """The share of later-needed facts that were in the prompt; None if no fact was needed later."""
         return self.in_view / self.needs if self.needs else None
 
     @property
     def reach(self) -> float | None:
-        """The share of later-needed facts in view or one question away."""
+        """The share of later-needed facts that were in the prompt or found by one search."""
         return (self.in_view + self.one_question) / self.needs if self.needs else None
 
 
@@ -266,7 +266,7 @@ def _sum_maps(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 @dataclass
 class RecordedBill:
-    """What the recording agents' providers really billed, as far as the logs have it."""
+    """The cost that the providers of the recording agents billed, as far as the logs have it."""
 
     sessions: int = 0
     calls: int = 0
@@ -284,7 +284,7 @@ class RecordedBill:
 
     @property
     def cost_usd(self) -> float:
-        """By the prices of the main price system."""
+        """The recorded cost, by the prices of the main price system."""
         return round(PRICE_SYSTEMS[MAIN_SYSTEM].cost_usd(self.usage), 4)
 
 
@@ -303,7 +303,7 @@ def _output_tokens(session: RecordedSession) -> int:
 def unique_sessions(
     sessions: Iterable[RecordedSession], on_copy: Callable[[RecordedSession], None]
 ) -> Iterator[RecordedSession]:
-    """Yield sessions with equal content once, and give an id that another session has a number."""
+    """Yield sessions of equal content once; where two have the same id, the second gets a numbered one."""
     digests: set[str] = set()
     ids: set[str] = set()
     for session in sessions:
@@ -326,7 +326,7 @@ def make_jobs(
     on_session: Callable[[RecordedSession], None],
     on_copy: Callable[[RecordedSession], None] = lambda session: None,
 ) -> Iterator[ReplayJob]:
-    """One job for each session, window and policy; policies without a window run once, at the largest."""
+    """Yield one job for each session, window and policy; policies that ignore the window run once, at the largest."""
     for session in unique_sessions(sessions, on_copy):
         on_session(session)
         for window in windows:

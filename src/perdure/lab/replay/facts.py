@@ -114,7 +114,7 @@ def find_needs(turns: Iterable[ReplayTurn]) -> list[list[Need]]:
 
 
 def _with_contexts(turns: Iterable[ReplayTurn], needs: Sequence[Sequence[Need]]) -> list[list[Need]]:
-    """The same needs; far ones with the words around their mentions so far."""
+    """Return the needs, the far ones with the words around earlier mentions of their fact."""
     contexts: dict[str, set[str]] = {need.fact: set() for row in needs for need in row if need.is_far}
     rows = iter(needs)
     out: list[list[Need]] = []
@@ -135,7 +135,7 @@ def _with_contexts(turns: Iterable[ReplayTurn], needs: Sequence[Sequence[Need]])
 
 
 def _surroundings(text: str, fact: str, most: int) -> Iterator[str]:
-    """The text around each of the first mentions of a fact."""
+    """Yield the text around each of the first mentions of a fact."""
     at = text.find(fact)
     while at >= 0 and most > 0:
         yield f"{text[max(0, at - _NEAR_CHARS) : at]} {text[at + len(fact) : at + len(fact) + _NEAR_CHARS]}"
@@ -151,7 +151,7 @@ def _words(text: str) -> set[str]:
 
 
 def argument_texts(call: Call) -> Iterator[str]:
-    """The strings and numbers among the arguments of a call."""
+    """Yield the strings and numbers among the arguments of a call."""
     arguments = call.arguments
     if isinstance(arguments, str):
         try:
@@ -174,7 +174,7 @@ def _leaves(value: object) -> Iterator[str]:
 
 
 def _question(text: str, calls: Sequence[Call], facts: Iterable[str]) -> str:
-    """Return what the agent was about to do, in its own words and short arguments, without any of the facts."""
+    """Build a search query from what the agent was about to do, in its own words, without any of the facts."""
     words = " ".join([text[-300:], *(t for call in calls for t in argument_texts(call) if len(t) < 120)])
     for fact in sorted(facts, key=len, reverse=True):
         words = words.replace(fact, " ")

@@ -48,7 +48,7 @@ _PI_SUMMARY = "The conversation history before this point was compacted into the
 
 
 def find_logs(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files that paths name; of a folder, every log in it, sorted. Raises ConfigError for what does not exist."""
+    """Yield the files that paths name; for a folder, every log in it, sorted. Raises ConfigError for a missing path."""
     for path in paths:
         if path.is_dir():
             logs = sorted(p for p in path.rglob("*") if p.name.endswith(_SUFFIXES) and "_usage.json" not in p.name)
@@ -158,7 +158,7 @@ def _format_of(record: Mapping[str, Any]) -> Format | None:
 
 
 class _UsageFile:
-    """Times and usage of each message, by session id, from a file beside the log."""
+    """Times and usage of messages by session id, read from a file beside the log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -166,7 +166,7 @@ class _UsageFile:
 
     @classmethod
     def beside(cls, path: Path) -> _UsageFile | None:
-        """The file `NAME_usage.jsonl` for `NAME.jsonl`, compressed or not; None where there is none."""
+        """Return the usage file `NAME_usage.jsonl` beside `NAME.jsonl`, compressed or not; None if there is none."""
         stem = path.name.removesuffix(".gz").removesuffix(".jsonl")
         candidates = (path.with_name(f"{stem}_usage.jsonl{end}") for end in ("", ".gz"))
         return next((cls(file) for file in candidates if file.is_file()), None)
@@ -230,7 +230,7 @@ def _anthropic_usage(raw: object) -> RecordedUsage | None:
 
 
 def _from_messages(raw: Mapping[str, Any], usages: _UsageFile | None = None) -> RecordedSession:
-    """A session as a list of OpenAI-style messages, with `times`, `usage` and `compaction_msgs` by index if given."""
+    """Build a session from OpenAI-style messages, with `times`, `usage` and `compaction_msgs` by index if given."""
     session_id = str(raw.get("id"))
     beside = usages.get(session_id) if usages is not None else {}
     rows = [m if isinstance(m, Mapping) else {"role": "user", "content": str(m)} for m in raw.get("messages") or ()]
@@ -254,7 +254,7 @@ def _read_message_lines(records: list[Record], name: str) -> RecordedSession:
 
 
 def _read_perdure(records: list[Record], name: str) -> RecordedSession:
-    """An export of `perdure sessions export`."""
+    """Build a session from the records of `perdure sessions export`."""
     conversation = records[0].get("conversation") or {}
     prompts = [r["session"].get("system_prompt", "") for r in records if isinstance(r.get("session"), dict)]
     models = [(r["session"].get("route") or {}).get("model", "") for r in records if isinstance(r.get("session"), dict)]
@@ -433,7 +433,7 @@ def _add_blocks(reply: _MessageBuilder, content: object) -> None:
 
 
 def _read_codex(records: list[Record], name: str) -> RecordedSession:
-    """A rollout of Codex; older ones hold the items themselves instead of records around them."""
+    """Build a session from a rollout of Codex; older ones have the items without records around them."""
     messages: list[RecordedMessage] = []
     reply, model, session_id = _MessageBuilder(), "", ""
     for record in records:
@@ -506,7 +506,7 @@ def _keys(value: object) -> Iterable[object]:
 
 
 def _set_codex_usage(messages: list[RecordedMessage], reply: _MessageBuilder, event: Mapping[str, Any]) -> None:
-    """Codex reports the usage of a call behind its items: it belongs to the newest reply."""
+    """Set the usage of the newest reply from the event that Codex logs after a call's items."""
     info = event.get("info")
     last = info.get("last_token_usage") if event.get("type") == "token_count" and isinstance(info, Mapping) else None
     if not isinstance(last, Mapping):
@@ -525,7 +525,7 @@ def _set_codex_usage(messages: list[RecordedMessage], reply: _MessageBuilder, ev
 
 
 def _read_pi(records: list[Record], name: str) -> RecordedSession:
-    """A session of pi: a tree of entries, of which the branch of the last one counts."""
+    """Build a session from a log of pi: a tree of entries, of which the branch of the last one counts."""
     messages: list[RecordedMessage] = []
     model = ""
     for entry in _branch(records[1:]):

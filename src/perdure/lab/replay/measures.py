@@ -1,4 +1,4 @@
-"""What a replay measures, call by call and as one record per session; `docs/lab.md` defines every figure."""
+"""Measure a replay, call by call and as one record per session; `docs/lab.md` defines every figure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DroppedMessage:
 
 @dataclass(frozen=True, slots=True)
 class CompactionDetail:
-    """One compaction: sizes, and what became of each message that was in view."""
+    """The sizes of one compaction, and what became of each message that was in view."""
 
     call: int
     before_tokens: int
@@ -67,7 +67,7 @@ class MissedFact:
 
 @dataclass(frozen=True, slots=True)
 class SessionMeasures:
-    """One session under one policy at one window."""
+    """The measures of one session replayed under one policy at one window."""
 
     session: str
     policy: str
@@ -210,7 +210,7 @@ class MeasureRecorder:
         )
 
     def _count_summary(self, call: ReplayCall) -> None:
-        """Bill a summary in the two other ways that it could have been requested."""
+        """Count what a summary call would have cost if it had been requested in two other ways."""
         self._summaries += 1
         usage = call.usages[MAIN_SYSTEM]
         self._small_usd += SMALL_MODEL.cost_usd(usage)
@@ -264,7 +264,7 @@ class MeasureRecorder:
             self._missed += rows
 
     def _search(self, question: str) -> list[str]:
-        """Return the first hits of a search in the agent's own words, opened."""
+        """Search the log with the agent's own words and return the texts of the first hits."""
         if self._agent is None or not question:
             return []
         store, conversation = self._agent.parts.store, self._agent.open().live.conversation_id

@@ -90,7 +90,7 @@ class LabEngine(ContextEngine):
 
 
 class NoCompaction(LabEngine):
-    """Sends everything, always."""
+    """A policy that never compacts and sends everything."""
 
     name = "none"
 
@@ -107,7 +107,7 @@ class NoCompaction(LabEngine):
 
 
 class Truncation(LabEngine):
-    """Drops the oldest messages at the threshold, so that `keep` of the window is left."""
+    """A policy that drops the oldest messages at the threshold until `keep` of the window is left."""
 
     name = "truncate"
 
@@ -125,7 +125,7 @@ class Truncation(LabEngine):
 
 
 class OutputMask(LabEngine):
-    """Replaces all tool results but the newest at the threshold; drops old messages where that frees too little."""
+    """A policy that blanks all tool results but the newest at the threshold, then drops old messages if need be."""
 
     name = "mask"
 
@@ -221,7 +221,7 @@ class HermesPolicy(LabEngine):
 
 
 class RecordedPolicy(LabEngine):
-    """Compacts where the recording agent did, to the summary that it wrote."""
+    """A policy that compacts where the recording agent did, to the summary that it wrote."""
 
     name = "recorded"
 
@@ -271,17 +271,17 @@ class Policy:
 
     @property
     def label(self) -> str:
-        """The name as it is written on the command line."""
+        """The policy as written on the command line: `NAME:key=value,…`."""
         values = ",".join(f"{key}={_text(value)}" for key, value in self.parameters)
         return f"{self.name}:{values}" if values else self.name
 
     @property
     def has_window(self) -> bool:
-        """Whether the replayed window applies to it."""
+        """Whether the policy depends on the replayed window."""
         return self.name not in ("none", "recorded")
 
     def settings(self) -> dict[str, Any]:
-        """Return the agent's settings for it."""
+        """Return the settings that an agent is replayed with under this policy."""
         if self.name in _LAB_ENGINES or self.name == "recorded":
             return {"compression": {"cost_rule": "off"}}
         compression = dict(self.parameters)
@@ -290,7 +290,7 @@ class Policy:
         return {"compression": compression, "context": {"engine": self.name}}
 
     def engine(self, take_summary: Callable[[], str | None]) -> ContextEngine | None:
-        """Return an engine of the lab; None where the agent's settings choose one."""
+        """Return the lab's engine for this policy; None if the agent's settings choose an installed one."""
         if self.name == "recorded":
             return RecordedPolicy(take_summary)
         if self.name not in _LAB_ENGINES:

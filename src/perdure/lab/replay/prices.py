@@ -21,7 +21,7 @@ _SAMPLE_TOKENS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PriceSystem:
-    """One way to bill prompts: whose prices, and what is cached for how long."""
+    """A provider's way to bill prompts: the prices, and what is cached for how long."""
 
     key: str
     title: str
@@ -29,11 +29,11 @@ class PriceSystem:
     model: str
 
     def prices(self) -> Prices:
-        """US dollars for a million tokens, from the catalogue, at a fixed time: some prices depend on the hour."""
+        """Return the prices per million tokens from the catalogue, at a fixed time: some depend on the hour."""
         return _prices_of(self.provider, self.model, _OPENAI_WRITE_FACTOR if self.key == "openai" else 1.0)
 
     def cost_usd(self, usage: CanonicalUsage) -> float:
-        """Return what a usage costs, without the surcharges that some models have on very long prompts."""
+        """Return the cost of a usage, without the surcharges that some models have on very long prompts."""
         prices = self.prices()
         total = (
             usage.input_tokens * (prices.input_per_mtok or 0.0)

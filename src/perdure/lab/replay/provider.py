@@ -27,15 +27,15 @@ _ANY_OUTPUT = 10**9
 
 
 class CacheModel(Protocol):
-    """How one service bills a prompt; reading a prompt and storing it are one step here."""
+    """How one service bills a prompt; `bill` looks the prompt up in its cache and stores it there."""
 
     def bill(self, blocks: Sequence[PromptBlock], seed: bytes) -> CanonicalUsage:
-        """Return the usage of a prompt, without output."""
+        """Return the usage of a prompt by cache class, without output."""
         ...
 
 
 class MarkedPrefixes:
-    """Anthropic: entries at cache_control marks, for five minutes or an hour after their last use."""
+    """The prompt cache of Anthropic: entries at cache_control marks, for five minutes or an hour after last use."""
 
     def __init__(self, now_s: Callable[[], float], *, minimum: int, is_hour: bool = False) -> None:
         self._cache = MarkCache(now_s)
@@ -51,7 +51,7 @@ class MarkedPrefixes:
 
 
 class AutomaticPrefixes:
-    """OpenAI and DeepSeek: every prompt is cached, in steps of its prefix."""
+    """The prompt cache of OpenAI and DeepSeek: every prompt is cached, in steps of its prefix."""
 
     def __init__(
         self, now_s: Callable[[], float], *, reports_writes: bool, step: int, minimum: int, ttl_s: float
@@ -77,7 +77,7 @@ def _usage(prompt_tokens: int, use: CacheUse, *, reports_writes: bool) -> Canoni
 
 @dataclass(frozen=True, slots=True)
 class ReplayCall:
-    """One request as it was billed."""
+    """One request of a replay with its usage under each price system."""
 
     # "main", or "summary" for a call of the context engine.
     task: str
@@ -90,7 +90,10 @@ class ReplayCall:
 
 
 class ReplayProvider:
-    """The `Send` of a replayed agent. `reply` writes each answer; `systems` bill it, the first reports to the agent."""
+    """Answers the requests of a replayed agent (the Send port). `reply` writes each answer; each of `systems` bills it.
+
+    The usage of the first price system is what the agent sees.
+    """
 
     def __init__(
         self,

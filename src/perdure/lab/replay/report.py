@@ -120,7 +120,7 @@ def _table(rows: Sequence[PolicyTotals]) -> str:
 
 
 def _row(t: PolicyTotals, has_failures: bool) -> Iterator[str]:
-    """The cells of a policy, in the order of the heads."""
+    """Yield the table cells of a policy, in the order of the headings."""
     main, *others = PRICE_SYSTEMS
     yield escape(t.policy)
     if has_failures:
@@ -156,7 +156,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def unlimited_line(totals: Iterable[PolicyTotals]) -> str:
-    """Why the policies without a window appear once; nothing where there are none."""
+    """Explain why policies without a window appear once; "" if there are none."""
     names = sorted({t.policy for t in totals} & {"none", "recorded"})
     if not names:
         return ""
@@ -170,7 +170,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _scatter(rows: Sequence[PolicyTotals], colours: dict[str, str]) -> str:
-    """Cost to the right, memory upwards: the best policy is at the top left."""
+    """Draw cost against memory as SVG: the best policy is at the top left."""
     system = next(iter(PRICE_SYSTEMS))
     points = [(t.cost_usd[system], t.memory, t.policy) for t in rows if t.memory is not None]
     most = max(cost for cost, _, _ in points) * 1.08 or 1.0
@@ -323,7 +323,7 @@ def _missed(m: SessionMeasures) -> Iterator[str]:
 
 
 def _detail(detail: CompactionDetail, context: Sequence[int]) -> Iterator[str]:
-    """One compaction; its size is that of the prompts before and after it, as the plot shows them."""
+    """Render one compaction, with the sizes of the prompts before and after it, as in the plot."""
     sizes = " → ".join(f"{size:,}" for size in context[max(0, detail.call - 1) : detail.call + 1])
     yield (
         f"<p>Before call {detail.call + 1:,}: prompts of {sizes} tokens."

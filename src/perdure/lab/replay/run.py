@@ -59,7 +59,7 @@ def _tool(shape: ToolShape, serve: Callable[..., object]) -> Tool:
 
 @dataclass(frozen=True, slots=True)
 class ReplayJob:
-    """What to replay: one session, one policy, one window."""
+    """A replay to run: one session, one policy, one window."""
 
     session: RecordedSession
     policy: Policy
@@ -84,7 +84,7 @@ def replay(job: ReplayJob) -> SessionMeasures:
 
 @dataclass(frozen=True, slots=True)
 class _SessionKey:
-    """A session that is equal to any other with the same content."""
+    """A cache key for a session: equal for sessions with the same content."""
 
     digest: str
     session: RecordedSession = field(compare=False)
@@ -92,19 +92,22 @@ class _SessionKey:
 
 @lru_cache(maxsize=2)
 def _prepare(key: _SessionKey) -> tuple[list[ReplayTurn], list[list[Need]]]:
-    """The turns of a session and the needs of its replies; a process mostly replays one under several policies."""
+    """Return the turns of a session and the needs of its replies.
+
+    Cached, as a process replays one under several policies.
+    """
     turns = read_turns(key.session)
     return turns, find_needs(turns)
 
 
 def scratch_folder() -> Path:
-    """Return a folder in memory where the system has one: a replay's store need not survive anything."""
+    """Return a folder for temporary stores, in memory if the system has one."""
     memory = Path("/dev/shm")
     return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def scratch_prefix() -> str:
-    """Return how the names of this process's temporary folders begin."""
+    """Return the prefix of this process's temporary folder names."""
     return f"perdure-replay-{os.getpid()}-"
 
 
@@ -115,7 +118,7 @@ def remove_scratch() -> None:
 
 
 class _Replay:
-    """Run of a replay job, with a store and a folder of its own."""
+    """One run of a replay job, with a store and a temporary folder of its own."""
 
     def __init__(
         self, job: ReplayJob, turns: Sequence[ReplayTurn], needs: Sequence[Sequence[Need]], folder: Path

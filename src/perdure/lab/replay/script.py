@@ -38,7 +38,7 @@ def output_allowance(window: int) -> int:
 
 
 class ReplayClock:
-    """The time of the recording; both clocks are the same."""
+    """A clock that is set to the recorded times; wall clock and monotonic clock are the same."""
 
     def __init__(self, start_s: float) -> None:
         self.now_s = start_s
@@ -51,7 +51,7 @@ class ReplayClock:
 
 
 class ReplayScript:
-    """Where the replay is: the replies in order, the results of their calls, and the recorded compactions."""
+    """Plays a recorded session: its replies in order, the results of their calls, and the recorded compactions."""
 
     def __init__(self, turns: Sequence[ReplayTurn], clock: ReplayClock) -> None:
         self._steps = [step for turn in turns for step in turn.steps]
@@ -64,11 +64,11 @@ class ReplayScript:
 
     @property
     def step(self) -> ReplayStep:
-        """The reply that comes next."""
+        """The next recorded reply."""
         return self._steps[self.position]
 
     def set_clock(self) -> None:
-        """Go to the time at which the next request was sent."""
+        """Set the clock to the time at which the next request was sent."""
         if self.position < len(self._steps):
             self._clock.now_s = max(self._clock.now_s, self.step.sent_s)
 
@@ -84,7 +84,7 @@ class ReplayScript:
         return Say(step.text, thinking=step.thinking, calls=step.calls)
 
     def take_summary(self) -> str | None:
-        """Return the summary that the recording agent wrote before the next reply, once."""
+        """Return, once, the summary that the recording agent wrote before the next reply; None if it wrote none."""
         if self.position >= len(self._steps) or self._summary_at == self.position or self.step.summary is None:
             return None
         self._summary_at = self.position
@@ -104,7 +104,7 @@ class ReplayScript:
 
 
 def _prose_of(turn: ReplayTurn) -> Iterator[list[str]]:
-    """The lines of prose of each step, the user's message with the first."""
+    """Yield the lines of prose of each step; the first step includes the user's message."""
     for number, step in enumerate(turn.steps):
         texts = [turn.text] if number == 0 else []
         texts += [step.text, *(r for r in step.results.values() if len(r) <= _SHORT_RESULT)]
@@ -133,7 +133,7 @@ def write_summary(prompt: str, lines: Sequence[str], max_tokens: int) -> str:
 
 
 def _sample(lines: Sequence[str], budget: int) -> Iterator[str]:
-    """Lines spread evenly over all of them, shortened, within a token budget."""
+    """Yield lines spread evenly over all of them, shortened to fit a token budget."""
     unique = list(dict.fromkeys(line[:_LINE_CHARS] for line in lines))
     sizes = [count_text(line) + 2 for line in unique]
     if not unique or budget <= 0:

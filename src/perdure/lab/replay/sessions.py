@@ -28,7 +28,7 @@ GO_ON = "(continue)"
 
 @dataclass(frozen=True, slots=True)
 class RecordedUsage:
-    """What the recording agent's provider billed for one call."""
+    """The usage that the recording agent's provider billed for one call."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -39,7 +39,7 @@ class RecordedUsage:
 
 @dataclass(frozen=True, slots=True)
 class RecordedMessage:
-    """One message of a log, OpenAI-style, with what the log knows about it."""
+    """One OpenAI-style message of a log, with its time and usage if the log has them."""
 
     body: Mapping[str, Any]
     # Seconds since the epoch; None where the log has no time.
@@ -51,7 +51,7 @@ class RecordedMessage:
 
 @dataclass(frozen=True, slots=True)
 class RecordedSession:
-    """A session of any agent."""
+    """A session that was recorded with any agent, as an importer read it."""
 
     id: str
     messages: tuple[RecordedMessage, ...]
@@ -68,7 +68,7 @@ class RecordedSession:
 
     @property
     def usages(self) -> tuple[RecordedUsage, ...]:
-        """The recorded bill, call by call."""
+        """The recorded usages, call by call."""
         return self.billed or tuple(m.usage for m in self.messages if m.usage is not None)
 
 
@@ -96,7 +96,7 @@ class ReplayTurn:
 
 @dataclass(frozen=True, slots=True)
 class ToolShape:
-    """A tool as its recorded calls show it."""
+    """A tool as far as its recorded calls show it: name and parameters."""
 
     name: str
     parameters: tuple[str, ...]
@@ -121,7 +121,7 @@ def is_summary(text: str) -> bool:
 
 
 def session_digest(session: RecordedSession) -> str:
-    """Return a hash of what a replay depends on."""
+    """Return a hash of everything in a session that affects its replay, to recognise copies and finished replays."""
     digest = hashlib.sha256(session.system_prompt.encode())
     for m in session.messages:
         digest.update(json.dumps([m.body, m.at_s, m.is_summary], sort_keys=True, default=str).encode())
@@ -140,12 +140,12 @@ def tool_shapes(turns: Iterable[ReplayTurn]) -> list[ToolShape]:
 
 
 def read_turns(session: RecordedSession) -> list[ReplayTurn]:
-    """Divide a session into turns that an agent can go through, with a time for every request."""
+    """Divide a session into turns that an agent can replay, with a time for every request."""
     return _TurnReader(session).read()
 
 
 class _TurnReader:
-    """Walks the messages of one session once."""
+    """Reads the messages of one session into turns, in one pass."""
 
     def __init__(self, session: RecordedSession) -> None:
         self._session = session
@@ -232,7 +232,7 @@ class _TurnReader:
         return message.body["role"] == "assistant" and not message.is_summary
 
     def _with_unique_ids(self, calls: Sequence[Call], results: Mapping[str, str]) -> tuple[list[Call], dict[str, str]]:
-        """Calls with ids that occur once in the session, each with a result."""
+        """Return calls with ids that are unique in the session, and a result for each by its new id."""
         unique: list[Call] = []
         served: dict[str, str] = {}
         for n, call in enumerate(calls):

@@ -212,7 +212,7 @@ _MAY_FOLLOW = frozenset(
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raise SimulatedRefusal for the first violation."""
+    """Check a request against the rules of the service; raise SimulatedRefusal for the first violation."""
     _check_body(body)
     messages = body["messages"]
     for i, message in enumerate(messages):
@@ -400,7 +400,7 @@ def _check_arguments(messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_loop_reasoning(messages: Sequence[Mapping[str, Any]], issued: Issued) -> None:
-    """Calls of the running tool loop must come back with the reasoning they were issued with."""
+    """Check that calls of the running tool loop come back with the reasoning they were issued with."""
     start = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=0)
     for i, message in enumerate(messages[start:], start):
         calls = {c["id"] for c in message.get("tool_calls") or ()}

@@ -26,7 +26,7 @@ _TIMER_S = 0.001
 
 
 class ClientGone(Exception):
-    """The client closed the connection before the response was complete."""
+    """Raised when the client closed the connection before the response was complete."""
 
 
 @dataclass(frozen=True, slots=True)

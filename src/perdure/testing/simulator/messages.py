@@ -232,7 +232,7 @@ _BLOCK_KEYS = {
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raise SimulatedRefusal for the first violation."""
+    """Check a request against the rules of the service; raise SimulatedRefusal for the first violation."""
     _check_body(body)
     messages = body["messages"]
     for i, message in enumerate(messages):
@@ -364,7 +364,7 @@ def _check_turns(messages: Sequence[Mapping[str, Any]], rules: Rules) -> None:
 
 
 def _merge_messages(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, list[Any]]]:
-    """Neighbours of one role as the one message the service makes of them, with the first one's index."""
+    """Yield consecutive messages of one role merged into one, as the service does, with the index of the first."""
     row: list[tuple[int, str, list[Any]]] = []
     for i, message in enumerate(messages):
         if row and row[-1][1] == message["role"]:

@@ -33,7 +33,7 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 class OAuthRefusal(Exception):
-    """The request is refused with an error code of OAuth 2.0."""
+    """Raised to refuse a request with an OAuth 2.0 error code."""
 
 
 class AuthorizationServer:
@@ -63,7 +63,7 @@ class AuthorizationServer:
         self._user_codes: dict[str, str] = {}
 
     def authorize(self, query: str) -> str:
-        """Return where the browser is redirected to, with a code. Raises OAuthRefusal."""
+        """Return the URL to redirect the browser to, with a code. Raises OAuthRefusal."""
         parameters = dict(parse_qsl(query))
         is_pkce = parameters.get("response_type") == "code" and parameters.get("code_challenge_method") == "S256"
         if not is_pkce or not all(parameters.get(name) for name in _REQUIRED):

@@ -162,7 +162,7 @@ def error_event(turn: SimulatedTurn, scene: Scene) -> bytes:
 
 
 def _empty_item(item: Item) -> Item:
-    """Return an item as it looks before anything of it has come."""
+    """Return an output item as in its first event, before any content."""
     blank: dict[str, Item] = {
         "message": {"content": [], "status": "in_progress"},
         "function_call": {"arguments": "", "status": "in_progress"},
@@ -237,7 +237,7 @@ _OUTPUT_PARTS = ("output_text", "refusal")
 
 
 def check(body: Mapping[str, Any], rules: Rules, issued: Issued) -> None:
-    """Raise SimulatedRefusal for the first violation."""
+    """Check a request against the rules of the service; raise SimulatedRefusal for the first violation."""
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise SimulatedRefusal("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
     for key in body:

@@ -56,7 +56,7 @@ MAX_ITEMS = 100
 
 
 class TodoItem(BaseModel):
-    """One step of the plan."""
+    """One step of the task list."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -65,7 +65,7 @@ class TodoItem(BaseModel):
 
 
 class Plans(Protocol):
-    """Storage for the plan of a conversation."""
+    """Storage for the task list of a conversation (port)."""
 
     def load(self, conversation_id: str) -> Sequence[Any]:
         """Return the items as plain dicts; empty if there is no plan."""
@@ -225,7 +225,7 @@ class SessionSearch:
 
 
 def _scope(context: ToolContext, *, here: bool) -> dict[str, str | None]:
-    """Return the scope of a search: the question that the model is answering is no answer to it."""
+    """Return the search scope; the message that the model is answering is excluded."""
     present = context.conversation_id or None
     return {"conversation": present if here else None, "answering": present}
 
@@ -245,7 +245,7 @@ def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:
 
 
 def format_page(page: Page, *, argument: str = "offset") -> str:
-    """Format a page, with the argument that continues behind it."""
+    """Format a page of text, with the argument value that continues after it."""
     if page.next_offset is None and page.offset == 0:
         return page.text
     more = f"continue with {argument}={page.next_offset}" if page.next_offset is not None else "this is the end"

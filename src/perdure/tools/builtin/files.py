@@ -33,7 +33,7 @@ _MIN_SIMILARITY = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One match; `indents` has the indentation of each non-blank line in the file and in `old`."""
+    """A match of a patch's old text; `indents` has the indentation of each line in the file and in the request."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ class Match:
     indents: tuple[tuple[str, str], ...] = ()
 
     def reindent(self, new: str) -> str:
-        """Return the replacement with the indentation of the file where the request differs from it.
+        """Return the replacement text with the file's indentation where that of the request differs.
 
         The first line is adjusted separately: often only its indentation is missing.
         """
@@ -335,7 +335,7 @@ _CLOSE_CHARS = 8_000
 
 
 class _PathLocks:
-    """One lock per file: the calls of a message run concurrently, and two changes of a file must both survive."""
+    """One lock per file: the calls of a message run concurrently, and two edits of a file must both survive."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -1,4 +1,4 @@
-"""Auxiliary readers: a long page or search hits, read by another model and checked against what it was given.
+"""Readers: an auxiliary model that reads a long page or search hits, its answer checked against what it was given.
 
 The reader's text is never trusted: a quote must occur in the page, and an address must be one of those it was given.
 Where nothing of it can be checked, or no model answers, the caller shows its plain result.
@@ -41,7 +41,7 @@ class CitedPassage:
 
 @dataclass(frozen=True, slots=True)
 class ReadingFailure:
-    """Why there is no checked answer; for the user and the model."""
+    """The reason why a reader has no checked answer, for the user and the model."""
 
     reason: str
 

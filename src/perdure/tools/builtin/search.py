@@ -36,11 +36,11 @@ _MAX_STDERR_BYTES, _MAX_REASON_CHARS = 4_096, 300
 
 
 class _InvalidPattern(Exception):
-    """The pattern is not a valid regular expression."""
+    """Raised when the pattern is not a valid regular expression."""
 
 
 class _SearchTimeout(Exception):
-    """The search exceeded its deadline."""
+    """Raised when the search exceeds its deadline."""
 
 
 class FileSearch:
@@ -174,7 +174,7 @@ def _check_ripgrep(status: int, errors: IO[bytes]) -> None:
 
 
 def _hidden_below(start: Path) -> re.Pattern[str] | None:
-    """Return the paths that a search from above skips: credentials. To start at one needs approval and searches it."""
+    """Return the pattern of credential paths to skip; None for a search that starts at one, which was approved."""
     return None if CREDENTIAL_PATTERN.search(start.as_posix()) else CREDENTIAL_PATTERN
 
 

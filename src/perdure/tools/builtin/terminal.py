@@ -149,7 +149,7 @@ _PREVIEW_EVERY_S = 0.25
 
 
 class OutputPreviews:
-    """Shows the output of a running command: a few times a second, and only where there is more of it."""
+    """Emits previews of a running command's output, a few times a second and only when there is new output."""
 
     def __init__(self, capture: OutputCapture, show: Callable[[OutputPreview], None]) -> None:
         self._capture = capture
@@ -169,7 +169,7 @@ class OutputPreviews:
 
 @dataclass(frozen=True, slots=True)
 class ShellState:
-    """The working folder and environment of a shell."""
+    """The working folder and environment that a conversation's next command starts with."""
 
     folder: Path
     environment: Mapping[str, str]

@@ -14,7 +14,9 @@ from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for, orig
 from perdure.config.load import load
 from perdure.core.errors import ConfigError
 from perdure.providers.routes import endpoint_for
+from perdure.testing.simulator import Simulator
 from perdure.tools.credential_paths import CREDENTIAL_PATTERN
+from support.terminal import perdure_in_terminal
 
 KEY = "sk-ant-not-a-real-key-0123456789"
 
@@ -58,7 +60,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str, typed: str = "") -> Result:
-    return CliRunner().invoke(cli, ["login", *arguments], input=typed, catch_exceptions=False)
+    """Log in without asking the service, which is not there in a test."""
+    return CliRunner().invoke(cli, ["login", "--no-check", *arguments], input=typed, catch_exceptions=False)
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -125,10 +128,7 @@ def test_the_hints_leave_out_an_address_that_is_not_the_providers(home: Path) ->
     (home / "config.yaml").write_text("model: {base_url: 'http://127.0.0.1:18089/v1', name: mine}\n")
     shown = run("openai", typed=KEY).output
     assert "model.base_url is http://127.0.0.1:18089/v1" in shown
-    always = next(line for line in shown.splitlines() if line.startswith("Always:"))
-    for command in always.removeprefix("Always:").split("&&"):
-        arguments = command.split()[command.split().index("config") :]
-        assert CliRunner().invoke(cli, arguments, catch_exceptions=False).exit_code == 0
+    _run_commands(shown.partition("From now on")[2])
     assert (home / "config.yaml").read_text().strip() == "model: {provider: openai}"
     assert "model.base_url" not in run("openai", typed=KEY).output
 
@@ -136,21 +136,101 @@ def test_the_hints_leave_out_an_address_that_is_not_the_providers(home: Path) ->
 def test_the_hints_for_an_address_are_commands_that_use_it(home: Path) -> None:
     shown = run("http://ann:secret@127.0.0.1:18089/v1/", typed=KEY).output
     address = "http://127.0.0.1:18089/v1"
-    assert f"--set model.base_url={address} chat -p custom\n" in shown
+    assert f"--set model.base_url={address}\n" in shown
     assert "secret" not in shown
-    always = next(line for line in shown.splitlines() if line.startswith("Always:"))
-    for command in always.removeprefix("Always:").split("&&"):
-        arguments = command.split()[command.split().index("config") :]
-        assert CliRunner().invoke(cli, arguments, catch_exceptions=False).exit_code == 0
+    _run_commands(shown.partition("From now on")[2])
     model = load().settings.model
-    assert (model.base_url, model.provider) == (address, "custom")
-    assert endpoint_for(model.provider, model="m", base_url=model.base_url, lookup=api_key_for).api_key == KEY
+    assert (model.base_url, model.provider) == (address, None)
+    assert endpoint_for("custom", model="m", base_url=model.base_url, lookup=api_key_for).api_key == KEY
+
+
+def _run_commands(hints: str) -> None:
+    commands = [line.split() for line in hints.splitlines() if " config " in line]
+    assert commands
+    for words in commands:
+        arguments = words[words.index("config") :]
+        assert CliRunner().invoke(cli, arguments, catch_exceptions=False).exit_code == 0
+
+
+def test_the_hints_for_a_server_go_past_another_provider_in_the_settings(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model: {provider: anthropic}\n")
+    shown = run("custom", "http://127.0.0.1:18089/v1", typed=KEY).output
+    _run_commands(shown.partition("From now on")[2])
+    model = load().settings.model
+    assert (model.base_url, model.provider) == ("http://127.0.0.1:18089/v1", "custom")
+    assert "From now on" not in run("http://127.0.0.1:18089/v1", typed=KEY).output
+
+
+def test_the_hint_is_a_bare_call_where_that_uses_the_key(home: Path) -> None:
+    shown = run("openai", typed=KEY).output
+    assert "config set" not in shown
+    assert shown.rstrip().endswith("chat")
+    # The key of another provider goes before it, so that a bare call would not use it.
+    other = run("groq", typed=KEY).output
+    assert "config set model.provider groq" in other
+
+
+@pytest.mark.parametrize("arguments", [["custom", "{}"], ["{}"], ["vllm", "{}"]])
+def test_a_wrong_key_of_a_server_is_refused_and_leaves_the_stored_one(home: Path, arguments: list[str]) -> None:
+    with Simulator(api_key="right", models=("m-1",)) as sim:
+        login = ["login", *(word.format(sim.base_url) for word in arguments)]
+        first = CliRunner().invoke(cli, login, input="wrong", catch_exceptions=False)
+        assert (first.exit_code, "refuses it (401)" in first.output, (home / FILE).exists()) == (1, True, False)
+        right = CliRunner().invoke(cli, login, input="right", catch_exceptions=False)
+        assert (right.exit_code, "accepts it" in right.output) == (0, True), right.output
+        again = CliRunner().invoke(cli, login, input="wrong", catch_exceptions=False)
+        assert (again.exit_code, "The one that is stored stays." in again.output) == (1, True)
+        assert endpoint_for("custom", model="m", base_url=sim.base_url, lookup=api_key_for).api_key == "right"
+        unchecked = CliRunner().invoke(cli, [*login, "--no-check"], input="wrong", catch_exceptions=False)
+        assert unchecked.exit_code == 0
+    assert api_key_for(origin_of(sim.base_url) or "") == "wrong"
+
+
+def test_a_wrong_key_of_a_provider_is_refused(home: Path) -> None:
+    with Simulator(api_key="right", models=("m-1",)) as sim:
+        login = ["--set", f"model.base_url={sim.base_url}", "--set", "model.provider=openai", "login", "openai"]
+        assert CliRunner().invoke(cli, login, input="wrong", catch_exceptions=False).exit_code == 1
+        assert api_key_for("OPENAI_API_KEY") is None
+        assert CliRunner().invoke(cli, login, input="right", catch_exceptions=False).exit_code == 0
+        assert api_key_for("OPENAI_API_KEY") == "right"
+
+
+def test_a_key_that_nobody_checks_is_stored_and_called_so(home: Path) -> None:
+    with Simulator(models=("m-1",)) as sim:  # takes any key
+        shown = CliRunner().invoke(cli, ["login", sim.base_url], input=KEY, catch_exceptions=False).output
+        assert "not checked" in shown
+        assert "to any key" in shown
+    shown = CliRunner().invoke(cli, ["login", sim.base_url], input=KEY, catch_exceptions=False).output
+    assert "not checked" in shown
+    assert "cannot be reached" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["localhost:8000/v1"], "did you mean http://localhost:8000/v1?"),
+        (["openai", "http://127.0.0.1:9/v1"], "openai takes no address"),
+        (["antropic", "http://127.0.0.1:9/v1"], "login http://127.0.0.1:9/v1"),
+        (["custom", "ftp://127.0.0.1/"], "is no address"),
+    ],
+)
+def test_a_mistyped_address_is_answered_with_what_may_be_meant(home: Path, arguments: list[str], hint: str) -> None:
+    result = run(*arguments, typed=KEY)
+    assert (result.exit_code, hint in " ".join(result.output.split())) == (2, True), result.output
+
+
+def test_a_server_without_a_key_needs_none(home: Path) -> None:
+    with Simulator(models=("m-1",)) as sim:
+        shown = perdure_in_terminal(home, "login", sim.base_url, typed="\n", prompt="Enter for none")
+        assert (shown.status, "is called without one" in shown.out) == (0, True), shown.out
+    assert not (home / FILE).exists()
 
 
 def test_a_key_for_a_custom_address_is_sent_there_and_nowhere_else(home: Path) -> None:
     address = "http://127.0.0.1:18089/v1"
     set_address = ["--set", f"model.base_url={address}"]
-    stored = CliRunner().invoke(cli, [*set_address, "login", "custom"], input=KEY, catch_exceptions=False)
+    stored = CliRunner().invoke(cli, [*set_address, "login", "--no-check", "custom"], input=KEY, catch_exceptions=False)
     assert (stored.exit_code, "Stored:  the key for http://127.0.0.1:18089\n" in stored.output) == (0, True)
     for provider in ("custom", "acme", "vllm"):
         assert endpoint_for(provider, model="m", base_url=address, lookup=api_key_for).api_key == KEY
@@ -165,9 +245,9 @@ def test_a_key_for_a_custom_address_is_sent_there_and_nowhere_else(home: Path) -
 
 
 def test_login_custom_names_what_is_missing_and_follows_the_configured_provider(home: Path) -> None:
-    assert "config set model.base_url" in run("custom", typed=KEY).output
+    assert "login http://127.0.0.1:8000/v1" in run("custom", typed=KEY).output
     at_a_proxy = ["--set", "model.base_url=http://127.0.0.1:9/v1", "--set", "model.provider=openai"]
-    stored = CliRunner().invoke(cli, [*at_a_proxy, "login", "custom"], input=KEY, catch_exceptions=False)
+    stored = CliRunner().invoke(cli, [*at_a_proxy, "login", "--no-check", "custom"], input=KEY, catch_exceptions=False)
     assert "Stored:  the key for openai" in stored.output
     assert api_key_for("OPENAI_API_KEY") == KEY
 

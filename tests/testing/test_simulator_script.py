@@ -122,7 +122,11 @@ def test_the_script_in_the_docs_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text(encoding="utf-8")
     file = tmp_path / "script.json"
     file.write_text(page.partition("```json\n")[2].partition("```")[0], encoding="utf-8")
-    assert [type(s) for s in load_script(file)] == [Say, Say, Fail, Fail, Raw, Drop]
+    steps = load_script(file)
+    assert [type(s) for s in steps] == [Say, Say, Fail, Fail, Raw, Drop]
+    tools = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
+    for call in (call for step in steps if isinstance(step, Say) for call in step.calls):
+        assert f"| `{call.name}` |" in tools, "a tool that is there, so that the example can be tried"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,15 @@ def test_the_script_in_the_docs_is_one(tmp_path: Path) -> None:
         ("{", "cannot read"),
         ("{}", "no JSON list"),
         ("[1]", "step 1: a step is a text or an object"),
-        ('[{"sya": 1}]', "sya"),
+        ('[{"sya": 1}]', "step 1: unknown field 'sya'.*'say'"),
+        ('["a", {"fail": "anthropic_overlow"}]', "step 2: no error sample.*'anthropic_overflow'"),
+        ('[{"fail": 9999}]', "step 1: 9999 is no HTTP status"),
+        ('[{"fail": 503, "headers": "x"}]', "step 1: headers"),
+        ('[{"say": "x", "delay_s": "soon"}]', "step 1: delay_s"),
+        ('[{"say": "x", "form": "odd"}]', "step 1: form"),
+        ('[{"say": "x", "calls": "read_file"}]', "step 1: calls is a list"),
+        ('[{"say": "x", "calls": [{"nam": "a"}]}]', "step 1, calls: unknown field 'nam'"),
+        ('[{"raw": "x", "status": "a"}]', "step 1: status"),
     ],
 )
 def test_a_bad_script_is_refused_with_its_place(tmp_path: Path, text: str, words: str) -> None:
@@ -143,7 +155,7 @@ def test_a_bad_script_is_refused_with_its_place(tmp_path: Path, text: str, words
 
 def test_an_unknown_sample_lists_those_there_are() -> None:
     with pytest.raises(ConfigError, match="anthropic_overflow"):
-        Fail("nonsense").answer()
+        Fail("nonsense")
 
 
 def test_steps_and_report_over_http() -> None:

@@ -107,7 +107,7 @@ def build_agent(
 
 @contextmanager
 def trial_agent(
-    settings: Settings, *, home: Path, folder: Path, store: SessionStore | None = None
+    settings: Settings, *, home: Path, folder: Path, store: SessionStore | None = None, asker: Asker | None = None
 ) -> Iterator[ConversationAgent]:
     """Yield an agent whose tools and warnings can be inspected; needs no key, model or MCP server. Raises ConfigError.
 
@@ -123,7 +123,7 @@ def trial_agent(
         path = store or Path(folder_of_store) / "trial.db"
         shared = Shared(settings.model_copy(update=trial), home=home, store=path)
         stack.callback(shared.close)
-        agent = build_agent(shared, AgentUser("trial", folder=folder))
+        agent = build_agent(shared, AgentUser("trial", folder=folder, asker=asker))
         stack.callback(agent.close)
         yield agent
 

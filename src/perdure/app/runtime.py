@@ -377,8 +377,8 @@ def defer_model_choice(settings: Settings) -> tuple[Settings, str | None]:
     except ConfigError:
         if settings.model.name is not None:
             raise
-        deferred = settings.model_copy(update={"model": settings.model.model_copy(update={"name": NOT_CHOSEN})})
-        return deferred, describe_choices(route_of(deferred).main)
+        startable = settings.model_copy(update={"model": settings.model.model_copy(update={"name": NOT_CHOSEN})})
+        return startable, describe_choices(route_of(startable).main)
 
 
 def describe_choices(endpoint: Endpoint) -> str:
@@ -389,9 +389,9 @@ def describe_choices(endpoint: Endpoint) -> str:
         names = error.models
     except ConfigError as error:
         return f"no model is chosen yet: {error}"
-    listed = ", ".join(names[:_MOST_NAMED]) + (" …" if names[_MOST_NAMED:] else "")
+    names_text = ", ".join(names[:_MOST_NAMED]) + (" …" if names[_MOST_NAMED:] else "")
     return (
-        f"no model is chosen yet; {endpoint.base_url} lists {listed}. In a conversation, /model NAME chooses one;"
+        f"no model is chosen yet; {endpoint.base_url} lists {names_text}. In a conversation, /model NAME chooses one;"
         f" for all, `perdure config set model.name {names[0]}` and a restart."
     )
 

@@ -28,9 +28,9 @@ class HelpFormatter(click.HelpFormatter):
 
     def __init__(self, width: int | None = None) -> None:
         # Piped into a pager, help is as wide as the terminal that errors go to.
-        shown = min(columns() or columns(err=True) or _COLUMNS, _MOST_COLUMNS)
+        terminal_columns = min(columns() or columns(err=True) or _COLUMNS, _MOST_COLUMNS)
         # One column stays free, as some terminals move on behind the last.
-        super().__init__(width=width or max(shown - 1, _LEAST_COLUMNS))
+        super().__init__(width=width or max(terminal_columns - 1, _LEAST_COLUMNS))
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         pairs = list(rows)

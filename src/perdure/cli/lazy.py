@@ -69,8 +69,8 @@ def _plain_usage_error(error: click.UsageError, ctx: click.Context) -> click.Usa
     ctx.find_root().info_name = _runnable("perdure chat").removesuffix(" chat")  # as in "Try 'perdure --help'"
     if error.ctx is not None and error.ctx.info_name == "chat" and "unexpected extra argument" in message:
         message += ". A question goes behind -q, in quotes."
-    shown = fit(f"Error: {message}", err=True).removeprefix("Error: ")  # click adds the prefix again
-    return click.UsageError(shown, error.ctx)
+    text = fit(f"Error: {message}", err=True).removeprefix("Error: ")  # click adds the prefix again
+    return click.UsageError(text, error.ctx)
 
 
 class PlainContext(click.Context):

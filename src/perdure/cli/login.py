@@ -4,51 +4,59 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from perdure.cli.output import echo
+from perdure.cli.output import echo, echo_table
 
 if TYPE_CHECKING:
     from perdure.config.api_keys import StoredKeys
+    from perdure.providers.model_probe import KeyCheck
     from perdure.providers.registry import ProviderSpec
 
 EPILOG = """\b
 Examples:
-  perdure login anthropic               asks for the key and does not show it
-  perdure login openai < key.txt        reads it from a file or a pipe
-  perdure login custom                  for the address in model.base_url, and sent to no other
-  perdure login http://10.0.0.5:8000/v1 for that address
-  perdure login --list                  which keys are there, and where; never the keys
-  perdure login --remove openai         forgets it
-  perdure login codex                   signs in with a ChatGPT account, in the browser
-  perdure login codex --no-browser      the same from another machine's browser
-  perdure login codex --device          shows a code to enter on another device
+  perdure login anthropic                asks for the key and does not show it
+  perdure login openai < key.txt         reads it from a file or a pipe
+  perdure login http://10.0.0.5:8000/v1  for a server of your own, and sent to no other address
+  perdure login custom                   the same, for the address in model.base_url
+  perdure login --list                   which keys are there, and where; never the keys
+  perdure login --remove openai          forgets it
+  perdure login codex                    signs in with a ChatGPT account, in the browser
+  perdure login codex --no-browser       the same from another machine's browser
+  perdure login codex --device           shows a code to enter on another device
 
 \b
-A key goes into the system keyring where there is one (install the extra `keyring`), else into a
-file in the home folder that only you can read. A variable of the environment, such as
-ANTHROPIC_API_KEY, goes before a stored key.
+A key is checked first, by asking the service for its models, which costs nothing; one that is
+refused is not stored. It goes into the system keyring where there is one (install the extra
+`keyring`), else into a file in the home folder that only you can read. A variable of the
+environment, such as ANTHROPIC_API_KEY, goes before a stored key.
 """
 # Longer than any key; a file handed in by mistake is not stored.
 _MAX_CHARS = 4_000
+_NO_KEYS = "No keys yet. `perdure login PROVIDER` stores one."
 
 
 @click.command(epilog=EPILOG)
 @click.argument("provider", required=False)
+@click.argument("address", required=False)
 @click.option("--list", "is_list", is_flag=True, help="Show which keys are there, and where.")
 @click.option("--remove", "is_removal", is_flag=True, help="Remove the stored key of the provider.")
 @click.option("--key", "is_key", is_flag=True, help="Store a key where the provider offers a sign-in (codex).")
+@click.option("--no-check", is_flag=True, help="Store the key without asking the service about it.")
 @click.option("--no-browser", is_flag=True, help="Sign in to codex in the browser of another machine.")
 @click.option("--device", "is_device", is_flag=True, help="Sign in to codex with a code, on another device.")
 @click.pass_obj
 def login(
     flags: dict[str, str] | None,
     provider: str | None,
+    address: str | None,
     is_list: bool,
     is_removal: bool,
     is_key: bool,
+    no_check: bool,
     no_browser: bool,
     is_device: bool,
 ) -> None:
@@ -61,16 +69,16 @@ def login(
         raise click.UsageError("choose one of --key, --no-browser and --device.")
     if is_list:
         _show(keys)
-    elif is_removal:
-        _remove(keys, _find(provider, flags or {}))
-    else:
-        target = _find(provider, flags or {})
-        if not is_key and not isinstance(target, str) and target.name == "openai-codex":
-            from perdure.cli.codex_login import login_codex
+        return
+    target = _find(provider, flags or {}, url=address)
+    if is_removal:
+        _remove(keys, target)
+    elif not is_key and not isinstance(target, ServerAddress) and target.name == "openai-codex":
+        from perdure.cli.codex_login import login_codex
 
-            login_codex(flags or {}, way="device" if is_device else "by_hand" if no_browser else "browser")
-        else:
-            _store(keys, target, flags or {}, url=provider or "")
+        login_codex(flags or {}, way="device" if is_device else "by_hand" if no_browser else "browser")
+    else:
+        _store(keys, target, flags or {}, no_check=no_check)
 
 
 @click.command()
@@ -90,33 +98,51 @@ def logout(flags: dict[str, str] | None, provider: str | None) -> None:
     _remove(StoredKeys(home_dir()), _find(provider, flags or {}))
 
 
-def _find(name: str | None, flags: Mapping[str, Any]) -> ProviderSpec | str:
-    """Return the provider of that name, or the origin of an address. Raises click.UsageError that lists the names."""
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """A server of the user's own: its base URL, without a name and password, and the origin its key is stored for."""
+
+    origin: str
+    url: str
+
+
+def _find(name: str | None, flags: Mapping[str, Any], *, url: str | None = None) -> ProviderSpec | ServerAddress:
+    """Return the provider of that name, or the server at an address. Raises click.UsageError that lists the names."""
     from difflib import get_close_matches
 
     from perdure.providers.registry import PROVIDERS, find_provider
 
     names = [row.name for row in PROVIDERS if row.needs_key]
     if name is None and sys.stdin.isatty():
-        echo(f"Providers that take a key: {', '.join(names)}")
+        echo(f"Providers that take a key: {', '.join(names)}; for a server of your own, its address.")
         name = click.prompt("Which one").strip()
     if name is None:
-        raise click.UsageError(f"name a provider: {', '.join(names)}.")
-    if "://" in name:
-        return _at_address(name)
+        raise click.UsageError(f"name a provider: {', '.join(names)}; or the address of a server of your own.")
     row = find_provider(name)
-    if row is not None and row.name == "custom":
-        return _at_configured_address(flags)
+    if url is not None and (row is None or row.needs_key):
+        raise click.UsageError(f"{name} takes no address; `perdure login {url}` is for a server of your own.")
+    if row is None and _looks_like_address(name):
+        return _at_address(name)
     if row is None:
         near = get_close_matches(name, names, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
         raise click.UsageError(f"no provider is called {name!r}. {hint}")
+    if url is not None:
+        return _at_address(url)
+    if row.name == "custom":
+        return _at_configured_address(flags)
     if not row.needs_key:
         raise click.UsageError(f"{row.name} needs no key. Where a server asks for one, name its address instead.")
     return row
 
 
-def _at_address(url: str) -> ProviderSpec | str:
+def _looks_like_address(name: str) -> bool:
+    return any(mark in name for mark in "/:.") or name == "localhost"
+
+
+def _at_address(url: str) -> ProviderSpec | ServerAddress:
+    from urllib.parse import urlsplit
+
     from perdure.config.api_keys import origin_of
     from perdure.providers.registry import find_provider_by_url
 
@@ -124,64 +150,142 @@ def _at_address(url: str) -> ProviderSpec | str:
     if row is not None and row.needs_key:
         return row
     if origin is None:
-        raise click.UsageError("that is no address; one looks like http://127.0.0.1:8000/v1.")
-    return origin
+        hint = f"did you mean http://{url}?" if "://" not in url else "one looks like http://127.0.0.1:8000/v1."
+        raise click.UsageError(f"{url!r} is no address; {hint}")
+    return ServerAddress(origin, origin + urlsplit(url).path.rstrip("/"))
 
 
-def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | str:
-    """Return the address in the settings, or the provider whose key is sent there. Raises click.UsageError."""
+def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | ServerAddress:
+    """Return the server in the settings, or the provider whose key is sent there. Raises click.UsageError."""
     from perdure.config.load import load
     from perdure.providers.registry import find_provider
 
     model = load(flags=flags).settings.model
-    if not model.base_url:
-        raise click.UsageError(
-            "no address is set: name it here, or set it first with `perdure config set model.base_url URL`."
-        )
-    row = find_provider(model.provider)
-    return row if row is not None and row.needs_key else _at_address(model.base_url)
+    if model.base_url:
+        row = find_provider(model.provider)
+        return row if row is not None and row.needs_key else _at_address(model.base_url)
+    if not sys.stdin.isatty():
+        raise click.UsageError("name the server's address, as in `perdure login http://127.0.0.1:8000/v1`.")
+    return _at_address(click.prompt("Address of the server, such as http://127.0.0.1:8000/v1").strip())
 
 
-def _store(keys: StoredKeys, target: ProviderSpec | str, flags: Mapping[str, Any], *, url: str) -> None:
+def _store(keys: StoredKeys, target: ProviderSpec | ServerAddress, flags: Mapping[str, Any], *, no_check: bool) -> None:
+    """Ask for a key, check it and store it. Raises CommandFailure for one that the service refuses."""
+    from perdure.cli.lazy import CommandFailure
     from perdure.cli.style import runnable
     from perdure.config.api_keys import SERVICE, overrides_stored_key
 
-    label, variable = (target, target) if isinstance(target, str) else (target.name, target.key_variables[0])
-    location = keys.put(variable, _read_key(label))
-    if location == "keyring":
-        where = f"the system keyring (service {SERVICE!r}, name {variable!r})"
+    is_server = isinstance(target, ServerAddress)
+    label, variable = (target.origin, target.origin) if isinstance(target, ServerAddress) else _names_of(target)
+    key = _read_key(label, is_optional=is_server)
+    check = _check(target, key, flags) if not no_check else None
+    if check is not None and check.is_accepted is False:
+        rest = " The one that is stored stays." if variable in keys.locations() else ""
+        raise CommandFailure(
+            f"this key is wrong: {check.detail}. It was not stored.{rest} With --no-check it is stored all the same."
+            if key
+            else f"{label} asks for a key ({check.detail}); nothing was stored."
+        )
+    if key is None:
+        echo(f"No key:  {label} is called without one.")
     else:
-        where = f"{keys.path} (as plain text, readable by you alone)"
-    echo(f"Stored:  the key for {label}")
-    echo(f"Where:   {where}")
-    echo(runnable(f"Remove:  perdure login --remove {label}"))
-    if isinstance(target, str):
-        echo("It is sent to that address and to no other.")
-        if "://" in url:
-            echo(_address_hints(target, url))
+        location = keys.put(variable, key)
+        note = "" if check is None else f" ({'' if check.is_accepted else 'not checked: '}{check.detail})"
+        echo(f"Stored:  the key for {label}{note}")
+        where = f"the system keyring (service {SERVICE!r}, name {variable!r})"
+        echo(f"Where:   {where if location == 'keyring' else f'{keys.path} (as plain text, readable by you alone)'}")
+        if is_server:
+            echo("Sent:    to that address and to no other")
+        echo(runnable(f"Remove:  perdure login --remove {label}"))
+    if isinstance(target, ServerAddress):
+        _show_server_hints(target, flags)
         return
-    row = target
     if overrides_stored_key(variable):
         echo(f"Note:    {variable} is set in the environment and is used instead of it.")
-    start = f"perdure chat -p {row.name}" if row.default_model else f"perdure chat -p {row.name} -m MODEL"
+    _show_provider_hints(target, flags)
+
+
+def _names_of(row: ProviderSpec) -> tuple[str, str]:
+    return row.name, row.key_variables[0]
+
+
+def _check(target: ProviderSpec | ServerAddress, key: str | None, flags: Mapping[str, Any]) -> KeyCheck:
+    """Ask the service about a key. Never raises: what cannot be asked is not checked."""
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
+    from perdure.providers.model_probe import KeyCheck, check_key
+    from perdure.providers.registry import is_endpoint_of
+    from perdure.providers.routes import endpoint_for
+
+    try:
+        url: str | None
+        if isinstance(target, ServerAddress):
+            provider, url = "custom", target.url
+        else:
+            model = load(flags=flags).settings.model
+            is_own = model.base_url and is_endpoint_of(model.base_url, model.provider, target.name)
+            provider, url = target.name, model.base_url if is_own else None
+        endpoint = endpoint_for(provider, model="?", base_url=url, lookup=lambda name: None, api_key=key)
+        return check_key(endpoint)
+    except ConfigError as error:
+        return KeyCheck(None, str(error))
+
+
+def _show_provider_hints(row: ProviderSpec, flags: Mapping[str, Any]) -> None:
+    """Print how to use the provider: a bare call where that uses it by now, else what makes it do so."""
+    from perdure.cli.output import echo_hint
+
+    if _is_used(row, flags):
+        echo_hint("Use it: ", "perdure chat")
+        return
+    echo_hint("Use it: ", f"perdure chat -p {row.name}{'' if row.default_model else ' -m MODEL'}")
     commands = [f"perdure config set model.provider {row.name}"]
     if (address := _other_address(row, flags)) is not None:
-        echo(f"Note:    model.base_url is {address}; “Always” takes it out, so that the key is not sent there.")
+        echo(f"Note:    model.base_url is {address}; it is taken out below, so that the key is not sent there.")
         commands = ["perdure config unset model.base_url", "perdure config unset model.name", *commands]
-    echo(runnable(f"Use it:  {start}\nAlways:  {' && '.join(commands)}"))
+    echo_hint("From now on, without -p:", *commands)
 
 
-def _address_hints(origin: str, url: str) -> str:
-    """Return the commands that use the server at `url`; a name and a password in it are left out."""
+def _is_used(row: ProviderSpec, flags: Mapping[str, Any]) -> bool:
+    """Whether a call without options uses the provider, by the settings and the keys there are."""
+    from perdure.config.api_keys import api_key_for
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
+    from perdure.providers.registry import find_provider
+    from perdure.providers.routes import chosen_provider
+
+    try:
+        settings = load(flags=flags).settings
+    except ConfigError:  # other commands report it; the key is stored
+        return False
+    name = settings.model.provider or chosen_provider(settings, lookup=api_key_for)
+    row_in_use = find_provider(name) if name else None
+    has_model = bool(settings.model.name or row.default_model)
+    return row_in_use is not None and row_in_use.name == row.name and has_model and _other_address(row, flags) is None
+
+
+def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
+    """Print the commands that use the server; its address alone does where no provider is configured."""
     from shlex import quote
-    from urllib.parse import urlsplit
 
-    from perdure.cli.style import program_name, runnable
+    from perdure.cli.output import echo_hint
+    from perdure.cli.style import program_name
+    from perdure.config.load import load
+    from perdure.core.errors import ConfigError
 
-    address = quote(origin + urlsplit(url).path.rstrip("/"))
-    commands = [f"perdure config set model.base_url {address}", "perdure config set model.provider custom"]
-    start = f"{program_name()} --set model.base_url={address} chat -p custom"
-    return f"Use it:  {start}\nAlways:  {runnable(' && '.join(commands))}"
+    try:
+        model = load(flags=flags).settings.model
+    except ConfigError:  # other commands report it; the key is stored
+        return
+    if model.base_url == target.url:
+        echo_hint("Use it: ", "perdure chat")
+        return
+    address = quote(target.url)
+    other = "custom" if model.provider not in (None, "custom") else ""
+    echo_hint("Use it: ", f"{program_name()} --set model.base_url={address}{' chat -p custom' if other else ''}")
+    commands = [f"perdure config set model.base_url {address}"]
+    commands += ["perdure config set model.provider custom"] if other else []
+    echo_hint("From now on, without it:", *commands)
 
 
 def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:
@@ -197,15 +301,21 @@ def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:
     return model.base_url if model.base_url and not is_endpoint_of(model.base_url, model.provider, row.name) else None
 
 
-def _read_key(provider: str) -> str:
-    """Return the key, typed without an echo or read from a pipe. Raises InvalidFlag for what is no key."""
+def _read_key(label: str, *, is_optional: bool) -> str | None:
+    """Return the key, typed without an echo or read from a pipe. Raises InvalidFlag for what is no key.
+
+    Where it is optional, an empty line at the prompt is none.
+    """
     from perdure.core.errors import InvalidFlag
 
     if sys.stdin.isatty():
-        text = click.prompt(f"Key for {provider} (not shown)", hide_input=True, default="", show_default=False)
+        how = "not shown; Enter for none" if is_optional else "not shown"
+        text = click.prompt(f"Key for {label} ({how})", hide_input=True, default="", show_default=False)
     else:
         text = sys.stdin.read(_MAX_CHARS + 1)
     key = str(text).strip()
+    if not key and is_optional and sys.stdin.isatty():
+        return None
     if not key:
         raise InvalidFlag("no key was given; nothing was stored.")
     if len(key) > _MAX_CHARS or len(key.split()) > 1 or not (key.isascii() and key.isprintable()):
@@ -220,17 +330,17 @@ def _show(keys: StoredKeys) -> None:
     from perdure.providers.registry import PROVIDERS
 
     sources = keys.sources()
-    lines = []
+    rows = []
     for row in PROVIDERS:
         for variable in row.key_variables:
             where = sources.get(variable) or (["environment"] if overrides_stored_key(variable) else [])
             if where:
                 note = _login_note(keys) if variable == VARIABLE else ""
-                lines.append(f"{row.name:<18} {variable:<24} {', then '.join(where)}{note}")
-    lines += [f"{'custom':<18} {name:<24} {', then '.join(sources[name])}" for name in sources if "://" in name]
-    if lines:
-        lines.append(runnable("Remove one with `perdure login --remove PROVIDER`."))
-    echo("\n".join(lines) if lines else runnable("No keys yet. `perdure login PROVIDER` stores one."))
+                rows.append((row.name, variable, f"{', then '.join(where)}{note}"))
+    rows += [("custom", name, ", then ".join(sources[name])) for name in sources if "://" in name]
+    if rows:
+        echo_table(rows)
+    echo(runnable("Remove one with `perdure login --remove PROVIDER`." if rows else _NO_KEYS))
 
 
 def _login_note(keys: StoredKeys) -> str:
@@ -247,10 +357,13 @@ def _login_note(keys: StoredKeys) -> str:
     return " (refused by the server: sign in again with `perdure login codex`)" if is_refused else ""
 
 
-def _remove(keys: StoredKeys, target: ProviderSpec | str) -> None:
+def _remove(keys: StoredKeys, target: ProviderSpec | ServerAddress) -> None:
     from perdure.config.api_keys import overrides_stored_key
 
-    label, names = (target, (target,)) if isinstance(target, str) else (target.name, target.key_variables)
+    if isinstance(target, ServerAddress):
+        label, names = target.origin, [target.origin]
+    else:
+        label, names = target.name, list(target.key_variables)
     removed = [name for name in names if keys.remove(name)]
     if not removed:
         raise click.UsageError(f"no key of {label} is stored; `perdure login --list` shows what is.")

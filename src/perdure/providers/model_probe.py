@@ -10,11 +10,13 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError
+from perdure.providers.errors.classify import classify_error
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.registry import mode_module
 from perdure.providers.types import Endpoint
@@ -84,6 +86,8 @@ class ModelListing:
     names: tuple[str, ...] = ()
     status: int | None = None
     problem: str = ""
+    # The response says that the key is wrong; a right one may still be forbidden to list models.
+    is_key_refused: bool = False
 
 
 def request_listing(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> ModelListing:
@@ -104,7 +108,39 @@ def request_listing(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -
         names = listed_names(response.json()) if response.status_code == 200 else []
     except (ValueError, RecursionError):
         names = []
-    return ModelListing(tuple(names[:_MAX_LISTED]), response.status_code)
+    status = response.status_code
+    is_refused = status in (400, 401) and classify_error(status, response.text).kind == "auth"
+    return ModelListing(tuple(names[:_MAX_LISTED]), status, is_key_refused=is_refused)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCheck:
+    """What a service said to a key: None where it cannot be asked, and then `detail` says why."""
+
+    is_accepted: bool | None
+    detail: str
+
+
+# No service has issued it.
+_FOREIGN_KEY = "sk-perdure-checks-whether-any-key-will-do"
+
+
+def check_key(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> KeyCheck:
+    """Ask a service for its models with the endpoint's key, which costs nothing. Raises ConfigError for certificates.
+
+    A list that is open to everybody proves nothing, so one that a key nobody issued gets as well counts as no answer.
+    """
+    listing = request_listing(endpoint, time_limit_s=time_limit_s)
+    host = urlsplit(endpoint.base_url).netloc
+    if listing.status is None:
+        return KeyCheck(None, f"{host} cannot be reached ({listing.problem})")
+    if listing.is_key_refused:
+        return KeyCheck(False, f"{host} refuses it ({listing.status})")
+    if listing.status != 200:
+        return KeyCheck(None, f"{host} lists no models ({listing.status})")
+    if request_listing(replace(endpoint, api_key=_FOREIGN_KEY), time_limit_s=time_limit_s).status == 200:
+        return KeyCheck(None, f"{host} lists its models to any key")
+    return KeyCheck(True, f"{host} accepts it")
 
 
 async def listed_models(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> list[tuple[str, int | None]]:

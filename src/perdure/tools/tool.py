@@ -85,7 +85,7 @@ def validate_arguments(tool_name: str, schema: Mapping[str, Any], arguments: Map
         rule = properties[name] if isinstance(properties[name], Mapping) else {}
         enum = rule.get("enum")
         if not _matches_type(value, rule.get("type")) or (isinstance(enum, list) and value not in enum):
-            problems.append(f"`{name}` should be {_type_label(rule)}, but got {_shorten(value)}")
+            problems.append(f"`{name}` should be {type_label(rule)}, but got {_shorten(value)}")
     if not problems:
         with suppress(SchemaUndecided):  # the tool decides
             problem = schema_problem(dict(arguments), schema, name="arguments")
@@ -102,7 +102,7 @@ def describe_schema(schema: Mapping[str, Any]) -> str:
     for name, rule in (schema.get("properties") or {}).items():
         rule = rule if isinstance(rule, Mapping) else {}
         default = "" if name in required else f" = {json.dumps(rule.get('default'), ensure_ascii=False)}"
-        out.append(f"{name}: {_type_label(rule)}{default}")
+        out.append(f"{name}: {type_label(rule)}{default}")
     return ", ".join(out) or "nothing"
 
 
@@ -127,12 +127,13 @@ def _matches_type(value: Any, expected: Any) -> bool:
     return any(isinstance(value, types) for types in accepted)
 
 
-def _type_label(rule: Mapping[str, Any]) -> str:
+def type_label(rule: Mapping[str, Any]) -> str:
+    """Return the type of a parameter, or its values where only some are allowed."""
     if isinstance(rule.get("enum"), list):
         return "one of " + ", ".join(json.dumps(v, ensure_ascii=False) for v in rule["enum"])
     options = rule.get("anyOf")
     if isinstance(options, list):
-        return " or ".join(_type_label(o) for o in options if isinstance(o, Mapping))
+        return " or ".join(type_label(o) for o in options if isinstance(o, Mapping))
     expected = rule.get("type", "any value")
     return " or ".join(expected) if isinstance(expected, list) else str(expected)
 

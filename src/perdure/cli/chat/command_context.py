@@ -149,14 +149,14 @@ class ChatCommandContext:
 
         The address is stored with the conversation by this program alone: no import brings one along.
         """
-        begun = self.store.conversation_state(session_id).get(ADDRESS_KEY)
-        if not isinstance(begun, dict) or self._names_model or "model.base_url" in self.flags:
+        address_flags = self.store.conversation_state(session_id).get(ADDRESS_KEY)
+        if not isinstance(address_flags, dict) or self._names_model or "model.base_url" in self.flags:
             return self.settings
-        if begun.get("model.base_url") == self.settings.model.base_url:  # configured by now
+        if address_flags.get("model.base_url") == self.settings.model.base_url:  # configured by now
             return self.settings
         if self._called_settings is None:
             self._called_settings = self.settings
-        flags = {**self.flags, **begun}
+        flags = {**self.flags, **address_flags}
         return load(flags=flags, folder=Path.cwd(), is_endpoint_of=is_endpoint_of).settings
 
     def _with_own_model(self, session_id: str) -> Settings:
@@ -276,8 +276,8 @@ class ChatCommandContext:
         """Store the address this run was called with, for when the conversation is resumed; not one with a password."""
         address = str(self.flags.get("model.base_url") or "")
         if address and "@" not in address and self.session_id is not None:
-            called = {key: value for key, value in self.flags.items() if key.startswith("model.")}
-            self.store.conversation_state(self.session_id).set(ADDRESS_KEY, called)
+            model_flags = {key: value for key, value in self.flags.items() if key.startswith("model.")}
+            self.store.conversation_state(self.session_id).set(ADDRESS_KEY, model_flags)
 
     @property
     def warnings(self) -> Sequence[str]:

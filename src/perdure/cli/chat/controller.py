@@ -30,7 +30,7 @@ from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands
 from perdure.commands.search import HANDOFF, newest_handoff
 from perdure.commands.titles import title_of
-from perdure.config.api_keys import api_key_for
+from perdure.config.api_keys import api_key_for, overrides_stored_key
 from perdure.config.env import wants_color
 from perdure.config.settings import PermissionMode
 from perdure.context.handoff import editable_text
@@ -61,7 +61,6 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
         yield f"             {FIT_FOR}" if has_embedded else f"             it is not here yet: {INSTALL}"
     yield "  change it  /model lists what else is here; for a provider of your own:"
     yield "             perdure login PROVIDER      (or set ANTHROPIC_API_KEY, OPENAI_API_KEY, …)"
-    yield "             perdure config set model.provider PROVIDER"
     yield "  check it   perdure doctor"
     yield f"  kept in    {surface.home}"
     yield ""
@@ -87,9 +86,13 @@ def found_lines(home: Path) -> Iterator[str]:
 
 
 def keys_found() -> list[str]:
-    """Return the names of variables that hold a key; never the keys."""
-    names = (v for s in PROVIDERS for v in s.key_variables if api_key_for(v))
-    return list(dict.fromkeys(names))
+    """Return the providers that have a key, each with where it is; never the keys."""
+    sources: dict[str, str] = {}
+    for row in PROVIDERS:
+        variable = next((name for name in row.key_variables if api_key_for(name)), None)
+        if variable is not None:
+            sources.setdefault(variable, f"{row.name} ({variable if overrides_stored_key(variable) else 'stored'})")
+    return list(sources.values())
 
 
 def chat_commands(write_raw: Callable[[str], None] | None) -> list[Command]:

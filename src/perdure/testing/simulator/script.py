@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from perdure.core.errors import ConfigError
 
@@ -273,6 +274,7 @@ _OTHERS: dict[str, tuple[int, Body]] = {
 }
 
 SAMPLES: dict[str, tuple[int, Body]] = {**_OPENAI, **_ANTHROPIC, **_OTHERS}
+_STATUSES = range(100, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,11 +324,15 @@ class Fail:
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.sample is not None and self.sample not in SAMPLES:
+            raise ConfigError(f"no error sample {self.sample!r}{_nearest(self.sample, sorted(SAMPLES))}")
+        if self.status is not None and self.status not in _STATUSES:
+            raise ConfigError(f"{self.status} is no HTTP status; a number such as 503 is")
+
     def answer(self) -> tuple[int, Mapping[str, Any] | str]:
         if self.sample is None:
             return self.status or 500, {} if self.body is None else self.body
-        if self.sample not in SAMPLES:
-            raise ConfigError(f"no error sample {self.sample!r}; there are: {', '.join(sorted(SAMPLES))}")
         status, body = SAMPLES[self.sample]
         return self.status or status, self.body if self.body is not None else body
 
@@ -394,22 +400,58 @@ def load_script(path: Path) -> list[Step]:
     return [parse_step(step, at=f"{path}, step {n}") for n, step in enumerate(raw, 1)]
 
 
+_Part = TypeVar("_Part", Say, Fail, Raw, Drop, Call)
+
+
 def parse_step(raw: object, *, at: str) -> Step:
     """Parse one step from JSON. Raises ConfigError with the position of the error."""
     if isinstance(raw, str):
         return Say(raw)
     if not isinstance(raw, dict):
         raise ConfigError(f"{at}: a step is a text or an object, not {type(raw).__name__}")
-    fields = dict(raw)
+    step_fields = dict(raw)
+    if "fail" in step_fields:
+        what = step_fields.pop("fail")
+        is_sample = isinstance(what, str) and not what.isdecimal()
+        return _build(Fail, {"sample" if is_sample else "status": what, **step_fields}, at)
+    if "raw" in step_fields:
+        body = str(step_fields.pop("raw")).encode()
+        return _build(Raw, {**step_fields, "body": body}, at)
+    if step_fields.pop("drop", False):
+        return _build(Drop, step_fields, at)
+    calls = step_fields.pop("calls", [])
+    if not isinstance(calls, list):
+        raise ConfigError(f"{at}: calls is a list of objects with a name and arguments")
+    text = {"text": step_fields.pop("say")} if "say" in step_fields else {}
+    return _build(
+        Say, {**text, **step_fields, "calls": tuple(_build(Call, call, f"{at}, calls") for call in calls)}, at
+    )
+
+
+def _build(kind: type[_Part], values: object, at: str) -> _Part:
+    """Return a step of that kind. Raises ConfigError that names a field which is unknown or has a wrong value."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if not isinstance(values, dict):
+        raise ConfigError(f"{at}: an object is needed, not {type(values).__name__}")
+    field_names = [f.name for f in fields(kind)]
+    if unknown := [name for name in values if name not in field_names]:
+        names = {"text": "say", "sample": "fail"}
+        raise ConfigError(
+            f"{at}: unknown field {unknown[0]!r}{_nearest(unknown[0], [names.get(n, n) for n in field_names])}"
+        )
     try:
-        if "fail" in fields:
-            what = fields.pop("fail")
-            return Fail(**({"sample": what} if isinstance(what, str) else {"status": what}), **fields)
-        if "raw" in fields:
-            return Raw(body=str(fields.pop("raw")).encode(), **fields)
-        if fields.pop("drop", False):
-            return Drop(**fields)
-        calls = tuple(Call(**c) for c in fields.pop("calls", ()))
-        return Say(text=str(fields.pop("say", "")), calls=calls, **fields)
-    except TypeError as error:
-        raise ConfigError(f"{at}: {str(error).split(') ')[-1]}") from error
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{at}: {where}: {first['msg']}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{at}: {error}") from None
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the most similar name, else all of them."""
+    names = list(names)
+    close = get_close_matches(name, names, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else f"; there are: {', '.join(names)}"

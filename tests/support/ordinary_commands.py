@@ -1633,6 +1633,17 @@ git commit -m "rm -rf the old parser"
 socat TCP-LISTEN:8080,bind=127.0.0.1,fork TCP:localhost:3000
 scp host:/var/log/app.log .
 npx some-gen --out-dir ./gen
+npm run clean:all
+npm run test -- --clearCache
+npm run cli -- users:list
+docker compose -f docker-compose.prod.yml config
+docker compose -f docker-compose.dev.yml up -d
+yarn dlx create-next-app
+npm view react
+vim -c '10' src/main.py
+python -m zipfile -l x.zip
+ssh -L 5432:localhost:5432 dev
+gh issue create --help
 psql -c 'select * from users limit 5'
 psql "postgres://localhost/dev" -c 'select * from users'
 """

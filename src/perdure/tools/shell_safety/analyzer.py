@@ -436,7 +436,8 @@ class _CommandAnalyzer:
 
     def _report(self, run: Invocation, *, is_own: bool, is_script: bool = False) -> None:
         for name in matching_names(run.name):
-            self.dangers += rule_dangers(replace(run, name=name), is_own=is_own, is_script=is_script)
+            matched = run if name == run.name else replace(run, name=name)
+            self.dangers += rule_dangers(matched, is_own=is_own, is_script=is_script)
 
     def _builtin(self, run: Invocation, frame: _Frame) -> None:
         """Apply the effect of a builtin; no-op for other commands."""
@@ -520,8 +521,10 @@ class _CommandAnalyzer:
                 self._nested(Script(recipes_of(text)), run, frame)
 
     def _file_run(self, path: str, run: Invocation, frame: _Frame) -> None:
-        text = self._files.get(path, self._files.get(self._zones.classify(path).path) if path else None)
-        text = run.stdin if path in ("/dev/stdin", "/dev/fd/0") else text
+        if path in ("/dev/stdin", "/dev/fd/0"):
+            text = run.stdin
+        else:
+            text = self._files.get(path, self._files.get(self._zones.classify(path).path)) if self._files else None
         if text is not None:
             is_code = language_of(run.name) is not None
             self._nested(Code("", text) if is_code else Script(text, (path, *run.args)), run, frame)

@@ -51,6 +51,11 @@ _LANGUAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "ghc": ("haskell", ("-e",)),
     "crystal": ("crystal", ()),
     "emacs": ("lisp", ("--eval",)),
+    "iex": ("elixir", ("-e", "--eval")),
+    "mix": ("elixir", ("-e", "--eval")),
+    "tsx": ("node", ("-e", "--eval")),
+    "ts-node": ("node", ("-e", "--eval")),
+    "kotlin": ("kotlin", ("-e",)),
 }
 
 
@@ -168,7 +173,7 @@ _HOME_WRITE = re.compile(
 _EVALUATES = re.compile(
     # `json.load` and `re.compile` run nothing.
     r"(?<!json\.)(?<!yaml\.)(?<!tomllib\.)(?<!\bre\.)"
-    r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|Invoke-Expression)\b"
+    r"\b(?:exec|eval|Function|marshal\.loads|compile|loadstring|load|instance_eval|iex|IEX|Invoke-Expression)\b"
 )
 _DECODES = re.compile(
     r"b64decode|a85decode|b32decode|fromhex|unhexlify|fromCharCode|\batob\b|base64|\bdecompress\b|\bunpack\b|\bpack\b|rot_?13"
@@ -274,10 +279,15 @@ _MESSAGE_CALL = re.compile(
 )
 _DATA_LOSS = re.compile(
     r"\.(?:flushall|flushdb|flushAll|flushDb|drop_database|dropDatabase|delete_many|deleteMany|drop_all|destroy_all|delete_all"
-    r"|drop_collection|dropCollection|drop_table|truncate_table|delete_index|delete_by_query|dropSchema)\s{0,3}\("
+    r"|drop_collection|dropCollection|deleteAll|destroyAll|removeAll|drop_table|truncate_table|delete_index|delete_by_query|dropSchema)\s{0,3}\("
 )
 
 
+# A query of a data model whose results are all deleted.
+_QUERY_DELETED = re.compile(
+    r"\b(?:objects|query|all\(\)|where\([^)\n]{0,80}\)|filter\([^)\n]{0,80}\))\.(?:[a-z_]{1,20}\([^)\n]{0,80}\)\.){0,2}"
+    r"(?:delete|destroy|remove)\s{0,2}\(|\bRepo\.delete_all\b"
+)
 _SHELL_ON_SOCKET = re.compile(r"/bin/(?:ba)?sh|dup2|/inet/tcp")
 # Maximum distances between a loop head and a fork inside it, and between a fork and a loop after it.
 _LOOP_CHARS, _BODY_CHARS, _AFTER_CHARS = 240, 41, 20
@@ -355,7 +365,7 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield "cloud"
     if _MESSAGE_LIBRARY.search(text) and _MESSAGE_CALL.search(text):
         yield "commitment"
-    if _DATA_LOSS.search(text):
+    if _DATA_LOSS.search(text) or _QUERY_DELETED.search(text):
         yield "database"
     if _shows_secret(text, strings, zones):
         yield "credentials"

@@ -55,6 +55,16 @@ class Invocation:
         clusters = (o[1:] for o in self.options if not o.startswith("--") and o[1:].isascii() and o[1:].isalnum())
         return frozenset(self.options), frozenset(letter for cluster in clusters for letter in cluster)
 
+    @cached_property
+    def asks_version(self) -> bool:
+        """Whether `--version` has no value; with one it selects a version, as in `cargo yank --version 1.0`."""
+        return self.args[-1:] == ("--version",) or (self.args[:1] == ("--version",) and not self.operands)
+
+    @cached_property
+    def asks_help(self) -> bool:
+        """Whether it only prints its help or its version."""
+        return "--help" in self.options or self.asks_version or self.args in (("-h",), ("-V",), ("-v",), ("help",))
+
     def has(self, *names: str) -> bool:
         """Return whether an option is present; `-f` also in `-rf`, `--force` also as `--forc`."""
         options, letters = self._flags
@@ -67,17 +77,20 @@ class Invocation:
 
     def value_of(self, *names: str) -> str | None:
         """Return the value of an option: `-o x`, `-ox`, `--out x`, `--out=x`."""
-        return next((v for v in (self._value_at(i, names) for i in range(len(self.args))) if v is not None), None)
+        return next((v for v in (self._value_at(i, names) for i in self._dashed) if v is not None), None)
 
     def all_values_of(self, *names: str) -> list[str]:
         """Return the values of an option that may be repeated."""
-        return [v for v in (self._value_at(i, names) for i in range(len(self.args))) if v is not None]
+        return [v for v in (self._value_at(i, names) for i in self._dashed) if v is not None]
+
+    @cached_property
+    def _dashed(self) -> tuple[int, ...]:
+        """The positions of the arguments that start with `-`."""
+        return tuple(i for i, a in enumerate(self.args) if a[:1] == "-")
 
     def _value_at(self, index: int, names: tuple[str, ...]) -> str | None:
         """Return the value of one of the options if the argument at `index` is that option, also in `-sLo x`."""
         a = self.args[index]
-        if not a.startswith("-"):
-            return None
         following = self.args[index + 1] if index + 1 < len(self.args) else ""
         letters = _VALUE_LETTERS.get(self.name)
         if letters is not None and not a.startswith("--") and len(a) > 2:

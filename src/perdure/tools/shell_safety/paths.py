@@ -112,6 +112,7 @@ class PathZones:
     _links: dict[str, str] | None = field(default=None, compare=False, repr=False)
     # Paths that were classified: several rules ask for the same one.
     _classified: dict[str, ShellPath] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _absolutes: dict[str, str | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @classmethod
     def at(cls, workspace: Path, folder: Path, home: Path, follow_links: Callable[[str], str] = str) -> PathZones:
@@ -243,11 +244,14 @@ class PathZones:
         return self.workspace is not None
 
     def _absolute(self, path: str) -> str | None:
+        if path in self._absolutes:
+            return self._absolutes[path]
         full_path = self._join(path)
-        if full_path is None or full_path == FRESH:
-            return full_path
-        absolute = posixpath.normpath(full_path)
-        return "/" + absolute.lstrip("/") if len(absolute) <= _MAX_PATH_CHARS else None
+        if full_path is not None and full_path != FRESH:
+            absolute = posixpath.normpath(full_path)
+            full_path = "/" + absolute.lstrip("/") if len(absolute) <= _MAX_PATH_CHARS else None
+        self._absolutes[path] = full_path
+        return full_path
 
     def _join(self, path: str) -> str | None:
         """Return the absolute path as written, with its `..`; None where it is only known at run time."""

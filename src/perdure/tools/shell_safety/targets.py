@@ -25,7 +25,7 @@ _MAX_CHARS = 200
 
 def names_production(text: str) -> bool:
     """Return whether a word or a variable names a system that others use; text with blanks is code or prose."""
-    return len(text) < _MAX_CHARS and not re.search(r"\s", text) and PRODUCTION.search(text) is not None
+    return len(text) < _MAX_CHARS and PRODUCTION.search(text) is not None and not re.search(r"\s", text)
 
 
 def names_development(text: str) -> bool:

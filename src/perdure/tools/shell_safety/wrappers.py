@@ -155,7 +155,7 @@ _MAX_GUESSES = 20
 
 def _guesses(run: Invocation) -> Iterator[NestedCommand]:
     """Yield the arguments that look like commands the program would run: `nodemon --exec 'rm -rf src'`."""
-    if run.name in _QUOTES or not run.args:
+    if run.name in _QUOTES or not ("--" in run.args or any(" " in a for a in run.args[:_MAX_GUESSES])):
         return
     if "--" in run.args:
         rest = run.args[run.args.index("--") + 1 :]

@@ -19,7 +19,7 @@ _DROPS = re.compile(
     r"|aggregate|dataset|partition)\b"
     r"|truncate\b|alter\s+table\b.*\bdrop\b|alter\s+table\s+\S+\s+(?:on\s+cluster\s+\S+\s+)?delete\s+where\b"
     r"|delete\s+from\b|update\b|vacuum\s+full\b.*x^|flush(?:all|db)\b|reset\s+master\b"
-    r"|revoke\b|shutdown\b|alter\s+(?:role|user|system)\b|grant\b.*(?:\*\.\*|\bto\s+public\b)|create\s+(?:role|user)\b.*\bsuperuser\b)",
+    r"|select\s+pg_(?:terminate|cancel)_backend\b|revoke\b|shutdown\b|alter\s+(?:role|user|system)\b|grant\b.*(?:\*\.\*|\bto\s+public\b)|create\s+(?:role|user)\b.*\bsuperuser\b)",
     re.I | re.S,
 )
 _PREAMBLE = re.compile(r"^(?:begin|start\s+transaction|with\s+\w+\s+as\s*\([^)]*\))\s+", re.I)
@@ -75,6 +75,9 @@ _CLIENTS = word_set(
     "impala-shell clickhouse-local snow dolt surreal cypher-shell ysqlsh ycqlsh mclient vsql bteq tsql sqlite-utils "
     "cbq arangosh osql fbsql ksql athenacli"
 )
+# Programs whose arguments are messages and patterns.
+_QUOTES = word_set("git gh glab hg jj echo printf grep egrep fgrep rg ag ack logger say sed awk jq yq export test [ [[")
+_MAX_ARGUMENT_CHARS, _MAX_ARGUMENTS = 2_000, 50
 _DESTRUCTIVE_FILE = re.compile(r"(?:drop|wipe|purge|truncate|delete|destroy|nuke)[\w-]*\.sql\Z", re.I)
 _REDIS = frozenset({"flushall", "flushdb", "shutdown", "debug", "swapdb"})
 
@@ -87,6 +90,11 @@ def statement_dangers(run: Invocation) -> Iterator[Danger]:
             yield Danger("database", run.summary)
         return
     if run.name not in _CLIENTS:
+        statements = (
+            a[:_MAX_ARGUMENT_CHARS] for a in run.args[:_MAX_ARGUMENTS] if run.name not in _QUOTES and " " in a
+        )
+        if any(_DROPS.match(s) and next(destructive_statements(s), None) for s in statements):
+            yield Danger("database", run.summary)
         return
     if any(_DESTRUCTIVE_FILE.search(path) for path in (*run.reads, *run.all_values_of("-f", "--file"))):
         yield Danger("database", run.summary)

@@ -262,6 +262,12 @@ def _empties_in_place(run: Invocation) -> bool:
     return any(re.fullmatch(r"\s*(?:1,\$)?d\s*", s) for s in scripts) or (run.name == "perl" and "" in run.args)
 
 
+def _edits_to_nothing(run: Invocation) -> bool:
+    """Match an editor that deletes every line of a file: `vim -c '%d' -c wq file`, `ed file <<< ',d'`."""
+    texts = (*run.args[:50], *(run.stdin or "")[:2_000].split("\n"))
+    return any(re.match(r"[+:]?(?:%|,|1,\$)\s{0,2}d(?:\s{0,3}\||\s{0,3}\Z)", text) for text in texts)
+
+
 def _links_over(run: Invocation) -> bool:
     return run.name == "cp" and run.operands[:1] == ("/dev/null",) and len(run.operands) > 1
 
@@ -311,6 +317,7 @@ RULES = (
     RiskRule("delete-outside", "gio trash ktrash ktrash5 ktrash6", _empties_trash, "gio trash --empty"),
     RiskRule("delete-tree", "cp", _links_over, "cp /dev/null database.sqlite"),
     RiskRule("delete-tree", "sed gsed perl", _empties_in_place, "sed -i d src/main.py"),
+    RiskRule("delete-tree", "vim vi nvim ex ed", _edits_to_nothing, "vim -es -c %d -c wq src/main.py"),
     RiskRule("delete-tree", "truncate", _empties, "truncate -s 0 users.db"),
     RiskRule("write-outside", "tar bsdtar gtar", _extracts_absolute, "tar -xPf backup.tar"),
 )

@@ -206,6 +206,7 @@ class Repositories:
         is_code = run.name in SHELLS or language_of(run.name) is not None
         paths = [typed] if "/" in typed else list(run.operands[:1]) if is_code else []
         paths += [*run.all_values_of("-C", "--directory"), "."] if run.name in ("make", "gmake") else []
+        paths += run.operands[1:] if run.name in ("pip", "pip3", "pipx") and run.starts("install") else ()
         return any(f"{run.classify(p).path}/".startswith(f"{c}/") for p in paths for c in self._clones)
 
 

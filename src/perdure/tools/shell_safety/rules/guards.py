@@ -143,10 +143,11 @@ _BUILDS = _DEVELOPS | word_set(
     "tests spec specs start server dist bundle pack precompile assets digest preview plan status list show view logs "
     "log diff config types storybook typecheck help version ci clean deps routes info"
 )
-_EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush remove prune clear cleanup")
+_EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush remove prune clear cleanup clean")
+_REMOVES, _ALL = word_set("delete remove drop destroy truncate erase"), word_set("all everything")
 _DATA = word_set(
     "db database databases users user tables table data records cluster bucket buckets infra stack schema accounts "
-    "account customers customer orders tenants tenant queue queues jobs sessions backups volumes everything all"
+    "account customers customer orders tenants tenant queue queues jobs sessions backups volumes flyway"
 )
 _RUNS_PROGRAM = word_set("release index main worker")
 _FORCED = (_CHANGES | {"fix", "sync", "deploy"}) - word_set("install add create init")
@@ -213,7 +214,7 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
     if is_help(run) or is_dry_run(run) or "--dry-run" in run.args:
         return
     guard = guards().get(run.name)
-    targets = (*run.production_targets, *filter(_is_elsewhere, run.environment))
+    targets = (*run.production_targets, *filter(_is_elsewhere, run.environment), *filter(names_production, run.reads))
     if targets and _acts_on_target(run, targets, is_script=is_script):
         yield Danger("cloud", run.summary, f"it may change a system that others use ({strip_taints(targets[0])})")
     elif _destroys_data(run, is_script=is_script):
@@ -227,6 +228,8 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
         first = _verb((_words(run) or ("",))[0])
         if operands == "commands" and first in _DESTROYS | _PUBLISHES | _COMMITS | _TRUSTS | {"transfer"}:
             yield Danger(_KIND_BY_VERB[first], run.summary)
+        elif run.name not in _RUNS_CODE - {"dotnet"} and _destroys_thing(_words(run)[:_NAMED_FIRST]):
+            yield Danger("cloud", run.summary)
         elif _is_published(run):
             yield Danger("publish", run.summary)
         elif operands == "commands" and _shows_secret(run):
@@ -248,6 +251,11 @@ def _is_elsewhere(variable: str) -> bool:
     return re.match(r"\w{2,20}://[\w-]", address) is not None and not LOCAL_URL.match(address)
 
 
+def _destroys_thing(words: tuple[str, ...]) -> bool:
+    """Match `nuget delete …`, but not `cache purge`."""
+    return not _DESTROYS.isdisjoint(words[1:]) and not any("cache" in word for word in words)
+
+
 # Options of any tool that say where it acts.
 _AIMS = ("-t", "--target", "--host", "--context", "--remote", "--server", "--cluster")
 
@@ -266,9 +274,12 @@ def _destroys_data(run: Invocation, *, is_script: bool) -> bool:
     """Return whether code of the project is named after deleting data: `npm run db:reset`, `./wipe-users.sh`."""
     if not (is_script or run.name in _RUNS_CODE or run.name in _RUNS_TARGETS):
         return False
-    for word in (run.name, *_words(run)):
+    after = run.args[run.args.index("--") + 1 :][:_LOOKED_AT] if "--" in run.args else ()
+    for word in (run.name, *_words(run), *after):
         parts = {part.lower() for part in PARTS.findall(word[:200])}
         if parts & _EMPTIES and parts & _DATA and parts.isdisjoint(_LOCALLY):
+            return True
+        if parts & _REMOVES and parts & _ALL and parts.isdisjoint(_LOCALLY):
             return True
     return False
 
@@ -395,11 +406,19 @@ def _is_served_elsewhere(run: Invocation) -> bool:
 _ON_CONTAINER = word_set("cp exec stop rm kill restart start attach pause update use export commit")
 
 
+_ON_SERVICES = word_set("up down stop restart rm kill exec run start create")
+
+
 def _names_live_container(run: Invocation) -> bool:
     """Match `docker cp prod-db:/data .`, `docker context use production`."""
     words = _words(run)
     at = next((i for i, w in enumerate(words[:2]) if w in _ON_CONTAINER), None)
-    names = [w.partition(":")[0] for w in words[at + 1 :][:2]] if at is not None and words[0] != "compose" else []
+    if words[:1] == ("compose",) or run.name.endswith("-compose"):
+        is_change = any(w in _ON_SERVICES for w in words[:2])
+        return is_change and any(
+            map(names_production, run.all_values_of("-f", "--file", "--env-file", "-p", "--profile"))
+        )
+    names = [w.partition(":")[0] for w in words[at + 1 :][:2]] if at is not None else []
     return any(map(names_production, names))
 
 

@@ -216,6 +216,12 @@ def _docker(run: Invocation) -> Iterator[str]:
         yield from run.all_values_of("-o", "--output")
 
 
+def _module_archive(run: Invocation) -> Iterator[str]:
+    """`python -m zipfile -e archive folder`."""
+    if run.has("-e", "--extract"):
+        yield from run.operands[1:2]
+
+
 def _cpio(run: Invocation) -> Iterator[str]:
     yield run.value_of("-D", "--directory") or ""
     if run.has("-p", "--pass-through"):
@@ -237,6 +243,8 @@ _SPECIAL: dict[str, Callable[[Invocation], Iterator[str]]] = {
     "gtar": _tar,
     "jar": _tar,
     "cpio": _cpio,
+    "zipfile": _module_archive,
+    "tarfile": _module_archive,
     "zip": _first_operand,
     "7z": _seven_zip,
     "7za": _seven_zip,

@@ -97,13 +97,15 @@ def _installs_file(run: Invocation) -> bool:
     return installs and any(_PACKAGE_FILE.match(o) for o in run.operands[1:])
 
 
+_INSTALLERS = word_set("yarn pnpm corepack npm")
 _ADDS_SOURCE = word_set("add install tap plugin source repo repository config")
 
 
 def _adds_source(run: Invocation) -> bool:
     """Match a plugin or a source of packages that is added by its address."""
-    addresses = [a for a in run.args if re.match(r"(?:https?|git|ssh)://|git@", a) and _is_unusual(a)]
-    return bool(addresses) and not is_help(run) and not _ADDS_SOURCE.isdisjoint(run.operands[:3])
+    addresses = [a for a in run.args if re.match(r"(?:[\w.-]{1,60}@)?(?:https?|git|ssh)://|git@", a) and _is_unusual(a)]
+    is_added = run.name in _INSTALLERS or not _ADDS_SOURCE.isdisjoint(run.operands[:3])
+    return bool(addresses) and is_added and not is_help(run)
 
 
 def _uninstalls_all(run: Invocation) -> bool:
@@ -148,6 +150,8 @@ _INJECTS = word_set(
 )
 # Variables that do so with some values only.
 _INJECTING_VALUES = {
+    "PS1": re.compile(r"\$\(|`"),
+    "PS4": re.compile(r"\$\(|`"),
     "NODE_OPTIONS": re.compile(r"(?:^|\s)(?:-r|--require|--import|--loader|--experimental-loader)\b"),
     "PERL5OPT": re.compile(r"-[mMI]"),
     "RUBYOPT": re.compile(r"-[rI]"),
@@ -183,7 +187,7 @@ _SOURCE_VARIABLES = re.compile(
     re.I,
 )
 _UNCHECKED = re.compile(
-    r"(?:NODE_TLS_REJECT_UNAUTHORIZED|PYTHONHTTPSVERIFY)=0|GIT_SSL_NO_VERIFY=(?:1|true)|(?:GONOSUMDB|GONOSUMCHECK|GOINSECURE)=."
+    r"(?:NODE_TLS_REJECT_UNAUTHORIZED|PYTHONHTTPSVERIFY)=0|GOFLAGS=.{0,60}-insecure|GIT_SSL_NO_VERIFY=(?:1|true)|(?:GONOSUMDB|GONOSUMCHECK|GOINSECURE)=."
 )
 
 
@@ -271,8 +275,8 @@ RULES: tuple[RiskRule, ...] = (
     ),
     RiskRule(
         "package-source",
-        "gem asdf mise composer conda mamba poetry pdm brew krew rustup vagrant opam luarocks cpanm flatpak gh code "
-        "obsidian pre-commit ansible-galaxy dart flutter cordova ionic wp drush nuget dotnet nix-channel guix spack",
+        "gem asdf mise composer conda mamba poetry pdm brew krew rustup vagrant opam luarocks cpanm flatpak yarn pnpm "
+        "corepack pre-commit ansible-galaxy dart flutter cordova ionic wp drush nuget dotnet nix-channel guix spack",
         _adds_source,
         "asdf plugin add other https://git.example/other",
     ),

@@ -178,7 +178,7 @@ def _ansible(run: Invocation) -> bool:
     if run.name == "ansible-playbook":
         return not any(re.match(r"localhost\b|127\.", host) for host in hosts[1:])
     if any(re.match(r"localhost\b|127\.", host) for host in hosts):
-        return False
+        return "state=absent" in (run.value_of("-a", "--args") or "")
     module = run.value_of("-m", "--module-name") or "command"
     if module.rpartition(".")[2] in ("command", "shell", "raw"):
         return not _only_looks(run.value_of("-a", "--args") or "")

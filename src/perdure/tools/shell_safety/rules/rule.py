@@ -32,18 +32,11 @@ def unless(condition: When) -> When:
 def is_dry_run(run: Invocation) -> bool:
     """Whether the command only displays what it would do."""
     shows = ("--dry-run", "--help", "--check", "--what-if")
-    return (
-        any(o in shows for o in run.options) or "help" in (*run.operands[:1], *run.operands[-1:]) or _asks_version(run)
-    )
+    return any(o in shows for o in run.options) or "help" in (*run.operands[:1], *run.operands[-1:]) or run.asks_version
 
 
 def is_help(run: Invocation) -> bool:
-    return "--help" in run.options or _asks_version(run) or run.args in (("-h",), ("-V",), ("-v",), ("help",))
-
-
-def _asks_version(run: Invocation) -> bool:
-    """Whether `--version` has no value; with one it selects a version, as in `cargo yank --version 1.0`."""
-    return run.args[-1:] == ("--version",) or (run.args[:1] == ("--version",) and not run.operands)
+    return run.asks_help
 
 
 def git_subcommand(run: Invocation) -> tuple[str, Invocation]:

@@ -146,7 +146,7 @@ def changes_service(run: Invocation) -> bool:
 
 # An address that does something when it is only opened.
 _ACTING_ADDRESS = re.compile(
-    r"/(?:restart|shutdown|reboot|poweroff|purge|flush|terminate|deactivate|quitquitquit|build\?token=\S{0,60}|buildWithParameters)"
+    r"/(?:restart|shutdown|reboot|poweroff|purge|flush|terminate|deactivate|quitquitquit|send\w{0,20}|build\?token=\S{0,60}|buildWithParameters)"
     r"(?:[?&]\S{0,200})?\Z",
     re.I,
 )
@@ -189,7 +189,8 @@ def _ssh_options(run: Invocation) -> Invocation:
 def _ssh_sends(run: Invocation) -> bool:
     options = _ssh_options(run)
     is_forwarded = any(re.match(r"(?i)(?:remote|dynamic)forward\b", v) for v in options.all_values_of("-o"))
-    if is_forwarded or options.all_values_of("-R", "-D", "-w"):
+    is_open = any(re.match(r"(?:0\.0\.0\.0|\*):", v) for v in options.all_values_of("-L"))
+    if is_forwarded or is_open or options.all_values_of("-R", "-D", "-w"):
         return True
     is_data = any(marker in (run.stdin or "") for marker in (FILE, SECRET))
     saves = any(re.search(r">|\btee\b|\bdd\b|\btar\b", o) for o in run.operands[1:])
@@ -205,6 +206,8 @@ def copied_paths(run: Invocation) -> tuple[str, ...]:
 def _copies_away(run: Invocation) -> bool:
     """Match copies to another machine or a cloud, but for what was built and for machines of a developer."""
     if run.name in ("sftp", "ftp") and re.search(r"^[ \t]*(?:m?put|reput|rm|rmdir|rename)\b", run.stdin or "", re.M):
+        return True
+    if run.name == "sftp" and run.has("-b"):
         return True
     *sources, target = copied_paths(run) or ("",)
     if run.name in ("rclone", "aws", "gsutil", "az", "s3cmd", "mc", "azcopy", "s5cmd", "gcloud"):
@@ -223,7 +226,7 @@ def _copies_away(run: Invocation) -> bool:
     address = _ADDRESS.match(target)
     if address is not None and sources and not _PRIVATE_ADDRESS.match(address[1]):
         return True
-    return not all(_is_built(run, source) for source in sources)
+    return not sources or not all(_is_built(run, source) for source in sources)
 
 
 def _is_built(run: Invocation, source: str) -> bool:

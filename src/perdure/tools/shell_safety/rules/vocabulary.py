@@ -29,7 +29,7 @@ _SKIPS_CHECK = re.compile(
     r"|skip-(?:\w+-)?(?:ssl|tls|auth\w*|grant\w*|verif\w*|hooks?|signatures?|backups?|permissions?|safety|confirm\w*)"
     r"|ignore-(?:cert\w*(?:-errors)?|ssl\S*|tls\S*|host-keys?|safety|protection)|trust-(?:all|server-cert\w*)"
     r"|accept-data-loss|(?:yes-)?i-(?:really|know|understand|am-sure).*|bypass(?:-.+)?|without-auth\w*"
-    r"|force-(?:yes|all|reset|delete|destroy|unlock|overwrite|remove|push|unsafe\S*|bad\S*)"
+    r"|force-(?:yes|all|reset|delete|destroy|unlock|overwrite|remove|push|copy|unsafe\S*|bad\S*)"
     r"|override-(?:protection|lock|safety|policy|checks?)|no-?auth|noauth"
 )
 _NO_HOST_KEY = re.compile(r"(?:-o)?(?:StrictHostKeyChecking[= ]no\b|UserKnownHostsFile[= ]/dev/null)", re.I)
@@ -43,7 +43,7 @@ _WORTHLESS = word_set(
     "obsolete"
 )
 _ANNOUNCING = {
-    **dict.fromkeys(word_set("upload publish deploy push"), "publish"),
+    **dict.fromkeys(word_set("upload publish deploy push submit"), "publish"),
     **dict.fromkeys(word_set("send notify broadcast charge pay"), "commitment"),
 }
 # Programs of which such an option is something else: a port, a branch, a setting of a build.
@@ -80,7 +80,7 @@ def option_dangers(run: Invocation, *, is_text_tool: bool) -> Iterator[Danger]:
 
 def _kind_of(option: str) -> str:
     """Return the kind of danger that an option is named after; empty for most."""
-    first, *rest = option.split("-")
+    first, *rest = option.removeprefix("auto-").split("-")
     if first in _DELETING and _WORTHLESS.isdisjoint(rest) and (rest or first != "clear"):
         return "delete-tree"
     return "cloud" if option in _FOR_REAL else _ANNOUNCING.get(first, "")

@@ -1,4 +1,4 @@
-"""What tests, builds, linters and type checkers reported: totals, failures with file and line, or that there were none.
+"""What test runs reported: totals, failures with file and line, or that there were none.
 
 Each reader knows one tool by its own output, because scripts and task runners hide which one ran.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from perdure.context.record.call_extent import WHOLE, OutputExtent
 from perdure.context.record.call_output import (
     CallFinding,
     OutputView,
     clip_middle,
-    count_noun,
     join_rows,
     list_names,
     one_line,
@@ -25,11 +25,12 @@ from perdure.context.record.task import CallFacts, TestRun
 _MAX_FAILURES = 40
 _MESSAGE_CHARS = 200
 _DETAILED_FAILURES = 6
-_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|todo|pending)\b")
+_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected|todo|pending)\b")
 
 _PYTEST_TOTAL = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.:hms]+.*$", re.M)
 _PYTEST_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py\S*(?:\[[^\]]*\])?)(?: - (.*))?$", re.M)
 _PYTEST_VERBOSE = re.compile(r"^(\S+\.py::\S+(?: \S+\])?) (?:FAILED|ERROR)\b", re.M)
+_PYTEST_STOP = re.compile(r"^!{3,} (?:_pytest\.outcomes\.)?(.{3,120}?) !{3,}$", re.M)
 _PYTEST_HEAD = re.compile(r"^_{3,} (?:ERROR (?:at \w+ of|collecting) )?(\S.*?) _{3,}$")
 _PYTEST_LOCATION = re.compile(r"^(\S+\.py):(\d+): ?(.*)$")
 _PYTEST_ERROR = re.compile(r"^E {2,}(\S.*)$")
@@ -45,13 +46,6 @@ _GO_SAYS = re.compile(
     r"timed? ?out|trace)"
 )
 
-# What a compiler or linter says of a line, whatever its language.
-_COMPLAINS = re.compile(
-    r"(?i)error|warn|fail|expect|undefined|undeclared|unused|unresolved|unknown|unreachable|invalid|illegal|missing|"
-    r"mismatch|incompatible|redeclared|redefin|duplicate|deprecated|syntax|cannot|can't|could not|not |no |must|should|"
-    r"does ?n't|is ?n't|has no|too (?:many|few|long)|assert|panic|exception|shadow|\b[A-Z]{1,4}\d{3,5}\b"
-)
-
 _CARGO_TOTAL = re.compile(r"^test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed", re.M)
 _CARGO_FAIL = re.compile(r"^test (\S+)(?: - .*?)? \.\.\. FAILED", re.M)
 _CARGO_PANIC = re.compile(r"^thread '([^']+)'.{0,30} panicked at (?:'(.*)', )?(\S+:\d+):\d+", re.M)
@@ -60,7 +54,7 @@ _JS_TOTAL = re.compile(r"^\s*Tests:?\s+((?:\d+ \w+(?:, | \| )?)+)", re.M)
 _JS_FAIL = re.compile(
     r"^\s*(?:● (?!Console)(\S.*)|(?:FAIL|❯(?!.*:\d+:\d+$)|×|✗|✕|✖)\s+(\S.*? > .*|\S+\.(?:test|spec)\.\w+.*))$"
 )
-_JS_LOCATION = re.compile(r"(?:at .*?\(?|❯ )([\w./@-]+\.[cm]?[jt]sx?:\d+):\d+\)?")
+JS_LOCATION = re.compile(r"(?:at .*?\(?|❯ )([\w./@-]+\.[cm]?[jt]sx?:\d+):\d+\)?")
 _JS_ERROR = re.compile(
     r"^\s*(?:[\w.]*Error\b.*|Expected:? .*|Received:? .*|expect\(.*|- Expected.*|thrown: .*|[-+] {3,}\S.*)$"
 )
@@ -89,8 +83,15 @@ _RSPEC_TOTAL = re.compile(r"^(\d+) examples?, (\d+) failures?", re.M)
 _RSPEC_FAIL = re.compile(r"^rspec (\S+:\d+) # (.*)$", re.M)
 _RSPEC_ERROR = re.compile(r"^\s+(?:Failure/Error: (.*)|(expected.*|got:? .*))$", re.M)
 _JUNIT_TOTAL = re.compile(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+)")
-_JUNIT_FAIL = re.compile(r"^\[ERROR\]\s+(\S+\.\S+:\d+.*|\S+#?\S* .*<<< (?:FAILURE|ERROR)!.*)$", re.M)
+_JUNIT_FAIL = re.compile(r"^\[ERROR\]\s+((\w+)[\w.$]*\.\w+):(\d+)(?:->\S+)? ?(.*)$", re.M)
+_JUNIT_NAME = re.compile(r"^\[ERROR\]\s+(?!Tests run)(\S+) .*<<< (?:FAILURE|ERROR)!", re.M)
 _DOTNET_TOTAL = re.compile(r"Failed:\s+(\d+), Passed:\s+(\d+)")
+_DOTNET_FAIL = re.compile(
+    r"^[ \t]*Failed (\S+\.\S+).*\n[ \t]*Error Message:\n([\s\S]{1,600}?)\n[ \t]*Stack Trace:\n"
+    r"(?:.*\n){0,8}?.* in (\S+):line (\d+)",
+    re.M,
+)
+_PHPUNIT_FAIL = re.compile(r"^\d+\) (\S+::\S+).*\n((?:(?!/).*\n){1,12}?)(/\S+:\d+)$", re.M)
 _GRADLE_FAIL = re.compile(
     r"^(\S+ > .+) FAILED$(?:\n\s+(\S.*))?(?:\n\s+at (?!.*\b(?:org\.junit|java\.base)).*\((\w+\.\w+:\d+)\))?", re.M
 )
@@ -157,6 +158,10 @@ def _failure_rows(failures: list[str]) -> list[str]:
 def _short_row(row: str) -> str:
     """A row for the headline: the name and the path leave room for the message."""
     name, dash, message = row.partition(" — ")
+    # The file is told once.
+    file, separator, test = name.partition("::") if "::" in name else name.partition(" > ")
+    if separator and message.startswith(f"{file}:"):
+        name = test
     return one_line(f"{clip_middle(name, 50)}{dash}{shorten_paths(message)}", 150)
 
 
@@ -189,13 +194,19 @@ def _read_pytest(view: OutputView) -> CallFinding | None:
         rows = {name: _row(name, location, message) for name, (location, message) in locations.items()}
     failed = counts.get("failed", 0) + counts.get("error", 0)
     passed = counts.get("passed") if totals else None
-    extra = ", ".join(f"{counts[w]} {w}" for w in ("skipped", "xfailed") if counts.get(w))
+    extra = ", ".join(f"{counts[w]} {w}" for w in ("skipped", "xfailed", "deselected") if counts.get(w))
     if totals and "no tests ran" in totals[-1][1]:
         extra = "no tests ran"
+    stop = _PYTEST_STOP.search(view.text)
+    if stop is not None:
+        extra = ", ".join(filter(None, (extra, one_line(stop[1], 60))))
     notes: list[str] = []
     if rows and not any(" — " in row for row in rows.values()):
         notes = unique(x[1:].strip() for x in view.lines if x.startswith("E  "))[:4]
-    return _finding(passed, failed, list(rows.values()), extra, notes=notes, counted=WHOLE if totals else view.extent)
+    counted = WHOLE if totals else view.extent
+    finding = _finding(passed, failed, list(rows.values()), extra, notes=notes, counted=counted)
+    # A run that was interrupted proves nothing about the tests that it did not reach.
+    return finding if stop is None or finding.is_failure else replace(finding, facts=CallFacts())
 
 
 def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
@@ -300,7 +311,8 @@ def _read_javascript(view: OutputView) -> CallFinding | None:
     if not counts:
         return None
     rows = _javascript_failures(view.lines) if counts.get("failed") else []
-    return _finding(counts.get("passed", 0), counts.get("failed", 0), rows)
+    extra = ", ".join(f"{counts[w]} {w}" for w in ("skipped", "todo") if counts.get(w))
+    return _finding(counts.get("passed", 0), counts.get("failed", 0), rows, extra)
 
 
 def _javascript_failures(lines: tuple[str, ...]) -> list[str]:
@@ -316,7 +328,9 @@ def _javascript_failures(lines: tuple[str, ...]) -> list[str]:
                 break
             following.append(more)
         errors = [x.strip().removesuffix(" // Object.is equality") for x in following if _JS_ERROR.match(x)][:4]
-        locations = [m[1] for x in following if "node_modules" not in x and (m := _JS_LOCATION.search(x)) is not None]
+        locations = [m[1] for x in following if "node_modules" not in x and (m := JS_LOCATION.search(x)) is not None]
+        if any(x.startswith("Received") for x in errors):
+            errors = [x for x in errors if not x.startswith("expect(")]
         if errors or name not in rows:
             rows[name] = _row(name, locations[0] if locations else "", " ".join(errors))
     detailed = {name: row for name, row in rows.items() if " — " in row}
@@ -335,7 +349,7 @@ def _read_mocha(view: OutputView) -> CallFinding | None:
             block = lines[number + 1 : number + 20]
             title = [match[2], *(x.strip() for x in block[:4] if x.endswith(":") and "Error" not in x)]
             errors = [x.strip() for x in block if _JS_ERROR.match(x)][:2]
-            locations = [m[1] for x in block if "node_modules" not in x and (m := _JS_LOCATION.search(x)) is not None]
+            locations = [m[1] for x in block if "node_modules" not in x and (m := JS_LOCATION.search(x)) is not None]
             rows.append(_row(" ".join(title).rstrip(":"), locations[0] if locations else "", " ".join(errors)))
     return _finding(counts.get("passing", 0), counts.get("failing", 0), rows[: counts.get("failing", 0)])
 
@@ -350,7 +364,7 @@ def _read_tap(view: OutputView) -> CallFinding | None:
     if not rows:
         return _finding(counts.get("pass"), counts.get("fail", 0), [])
     notes = [x.strip() for x in view.lines if _JS_ERROR.match(x) or x.lstrip().startswith("error:")][:3]
-    notes += [m[1] for x in view.lines if "node:" not in x and (m := _JS_LOCATION.search(x)) is not None][:2]
+    notes += [m[1] for x in view.lines if "node:" not in x and (m := JS_LOCATION.search(x)) is not None][:2]
     return _finding(counts.get("pass"), counts.get("fail", len(rows)), unique(rows), notes=notes)
 
 
@@ -397,6 +411,8 @@ def _read_rspec(view: OutputView) -> CallFinding | None:
         return None
     rows = [f"{m[1]} — {m[2]}" for m in _RSPEC_FAIL.finditer(view.text)]
     errors = [(m[1] or m[2]).strip() for m in _RSPEC_ERROR.finditer(view.text)][:4]
+    if len(rows) == 1 and errors:
+        rows, errors = [f"{rows[0]}: {one_line(' '.join(errors), _MESSAGE_CHARS)}"], []
     return _finding(int(match[1]) - int(match[2]), int(match[2]), rows, notes=errors)
 
 
@@ -404,14 +420,17 @@ def _read_other(view: OutputView) -> CallFinding | None:
     """Maven, Gradle, .NET and PHPUnit."""
     if (match := None if not (every := _JUNIT_TOTAL.findall(view.text)) else every[-1]) is not None:
         run, failures, errors = map(int, match)
-        rows = [one_line(m[1], 300) for m in _JUNIT_FAIL.finditer(view.text)]
+        rows = [_row(m[1], f"{m[2]}.java:{m[3]}", m[4]) for m in _JUNIT_FAIL.finditer(view.text)]
+        rows = rows or _JUNIT_NAME.findall(view.text)
         return _finding(run - failures - errors, failures + errors, rows if failures + errors else [])
     if (dotnet := _DOTNET_TOTAL.search(view.text)) is not None:
-        rows = re.findall(r"^\s*Failed (\S+)", view.text, re.M)
+        rows = [_row(name, "", "") for name in re.findall(r"^\s*Failed (\S+\.\S+)", view.text, re.M)]
+        rows = [_row(m[1], f"{m[3]}:{m[4]}", m[2]) for m in _DOTNET_FAIL.finditer(view.text)] or rows
         return _finding(int(dotnet[2]), int(dotnet[1]), rows)
     if (php := _PHPUNIT_TOTAL.search(view.text)) is not None:
         failed = int(php[2] or 0) + int(php[3] or 0)
-        rows = re.findall(r"^\d+\) (\S+::\S+)", view.text, re.M)
+        rows = [_row(m[1], m[3], m[2]) for m in _PHPUNIT_FAIL.finditer(view.text)]
+        rows = rows or re.findall(r"^\d+\) (\S+::\S+)", view.text, re.M)
         return _finding(int(php[1] or php[4]) - failed, failed, rows if failed else [])
     if rows := [_row(name, at, message) for name, message, at in _GRADLE_FAIL.findall(view.text)]:
         return _finding(None, len(rows), rows, counted=view.extent)
@@ -450,108 +469,3 @@ _READERS: tuple[tuple[tuple[str, ...], _Reader], ...] = (
     ((" pass\n", " fail\n"), _read_bun),
     (("Tests run:", "Passed: ", "Assertions: ", " > ", "OK ("), _read_other),
 )
-
-
-_MAX_ERRORS = 40
-
-# "[lint:go] " and the like: task runners that prefix each line.
-_PREFIX = r"(?:\[[\w:.@/-]{1,40}\] )?"
-_LOCATION = re.compile(
-    rf"^\s*{_PREFIX}(?:ERROR in |error: |\[ERROR\] )?"
-    r"((?:[A-Za-z]:)?[\w./@+~\\-]*[\w@+~-]\.[A-Za-z]\w{0,7}|[\w./-]*Makefile)"
-    r"(?::(\d+)(?::(\d+))?|\((\d+)(?:,(\d+))?\))(?::\s*|\s+-\s+|\s+)(\S.*)$"
-)
-_LOCATED = re.compile(r"\S+:\d+: ")
-_WARNING = re.compile(r"(?i)^(?:warning|note|info|remark|help)\b")
-_RUST = re.compile(r"^(error(?:\[\w+\])?: (?!test failed, to rerun).+)$")
-_RUST_LOCATION = re.compile(r"^\s*--> (\S+:\d+):\d+")
-_RUFF_HEAD = re.compile(r"^([A-Z]{1,5}\d{3,4}) (?:\[\*\] )?(\S.*)$")
-_ESLINT_FILE = re.compile(r"^(?:/|\w:|\.{0,2}/)?[\w./@-]+\.\w{1,5}$")
-_ESLINT = re.compile(r"^\s+(\d+):\d+\s+error\s+(.+?)(?:\s{2,}(\S+))?$")
-_PLAIN = re.compile(
-    rf"^{_PREFIX}\s*(FAILED: .+|ninja: (?:error|build stopped).+|make(?:\[\d+\])?: \*\*\* .+|"
-    r".*undefined reference to .+|ld: .+|collect2: error.+|CMake Error.+|npm (?:ERR!|error) .+|"
-    r"BUILD FAILED.*|error: (?!test failed, to rerun).+|ERROR: .+|fatal error: .+|Error: .+|.*: command not found.*|"
-    r"would reformat .+|\[error\] .+|panic: .+|.*cannot find module .+|Traceback .+|\w*Error: .+)$"
-)
-_TOTAL = re.compile(
-    rf"^{_PREFIX}(\d+ (?:issues?|errors?|problems?|warnings?)(?: generated)?[.:]?(?: .*)?|Found \d+ errors?.*|"
-    r"Success: no issues.*|All checks passed!?|[✖✗] \d+ problems?.*|BUILD SUCCESS.*|"
-    r"\d+ files? (?:would be )?(?:re|left )?(?:formatted|unchanged).*|"
-    r"Build succeeded.*|Compiled successfully.*|✓ built in .*|Finished (?:`\w+` profile|dev|release|test) .*|"
-    r"ninja: no work to do.*|"
-    r"Checked \d+ files.*|No (?:errors|issues) found.*|Successfully (?:built|installed|tagged) .*|up to date, .*|"
-    r"added \d+ packages?.*|\[100%\] Built target .*|(?:warning|error): `\S+` .*generated \d+.*|could not compile .*)$",
-    re.M,
-)
-_GOOD_TOTAL = re.compile(
-    r"(?i)^(?:0 |success|all checks|build succe|compiled succ|✓|finished|no (?:errors|issues)|added|up to date)"
-)
-
-
-def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
-    """The errors of a build; with `is_strict` only lines with file:line count, for commands that may not be builds."""
-    errors = _errors(view, is_strict=is_strict)
-    if is_strict and not view.exit_code and not any(map(_COMPLAINS.search, errors)):
-        # Lines of a log or of a search, with the file and line they are from.
-        errors = []
-    totals = [m[1].strip() for m in _TOTAL.finditer(view.text)]
-    if view.exit_code == 0:
-        errors = [e for e in errors if "error" in e.lower() or not totals]
-    is_failure = bool(errors) and not (totals and _GOOD_TOTAL.match(totals[-1]) and not view.exit_code)
-    if not is_failure:
-        if is_strict or not totals:
-            return None
-        is_install = re.match(r"(?:added|up to date|Successfully installed)", totals[-1]) is not None
-        facts = CallFacts() if is_install else CallFacts(tests=TestRun(passed=None, failed=0))
-        return CallFinding(one_line(totals[-1], 100), (), facts, False, 0.3)
-    located = [e for e in errors if _LOCATED.match(e)]
-    errors = located + [e for e in errors if not _LOCATED.match(e)]
-    first = errors[0]
-    total = next((t for t in reversed(totals) if not _GOOD_TOTAL.match(t)), "")
-    count = total or count_noun(len(located or errors), "error") + view.extent.limits
-    return CallFinding(
-        headline=f"{one_line(count, 60).rstrip(':')}: {clip_middle(shorten_paths(first), 180)}",
-        rows=tuple(join_rows(errors, limit=950, row_chars=260)),
-        facts=CallFacts(tests=TestRun(None, len(errors), tuple(errors[:_MAX_ERRORS])), error=one_line(first, 240)),
-        is_failure=True,
-        worth=0.75,
-        title=one_line(count, 60).rstrip(".:"),
-    )
-
-
-def _errors(view: OutputView, *, is_strict: bool) -> list[str]:
-    errors: list[str] = []
-    lines = view.lines
-    eslint_file = ""
-    for number, line in enumerate(lines):
-        if (match := _LOCATION.match(line)) is not None:
-            message = match[6]
-            is_remark = _WARNING.match(message) or message.startswith(("In function", "In file", "At ", ": #", "# "))
-            # What a Go test logs is indented, with the line alone; the compiler names the column, too.
-            is_log = match[1].endswith(".go") and match[3] is None and (line[0] in " \t" or " INFO " in message)
-            if message.count("`") % 2:
-                # A quoted text of several lines.
-                message = " ".join([message, *lines[number + 1 : number + 5]]).split("^", 1)[0]
-            if not is_remark and not is_log:
-                errors.append(f"{match[1]}:{match[2] or match[4]}: {one_line(message, 220)}")
-        elif (match := _RUST.match(line)) is not None:
-            location = _following_location(lines, number)
-            errors.append(f"{location}: {match[1]}" if location else match[1])
-        elif (match := _RUFF_HEAD.match(line)) is not None and (location := _following_location(lines, number)):
-            errors.append(f"{location}: {match[1]} {match[2]}")
-        elif eslint_file and (match := _ESLINT.match(line)) is not None:
-            errors.append(f"{eslint_file}:{match[1]}: {match[2]}" + (f" ({match[3]})" if match[3] else ""))
-        elif _ESLINT_FILE.match(line):
-            eslint_file = line
-        elif not is_strict and _PLAIN.match(line) is not None:
-            errors.append(one_line(line, 260))
-    return unique(errors)
-
-
-def _following_location(lines: tuple[str, ...], number: int) -> str:
-    """The `--> file:line` that belongs to the message before it."""
-    for line in lines[number + 1 : number + 4]:
-        if (match := _RUST_LOCATION.match(line)) is not None:
-            return match[1]
-    return ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.record.call_checks import read_build, read_tests
+from perdure.context.record.call_builds import read_build
+from perdure.context.record.call_checks import read_tests
 from perdure.context.record.call_edits import describe_content, pick_lines
 from perdure.context.record.call_extent import limited_by
 from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
@@ -27,11 +29,14 @@ from perdure.context.record.call_output import (
     read_timeout,
     unique,
 )
-from perdure.context.record.call_shell import ShellLine, command_label, parse_shell
+from perdure.context.record.call_shell import ShellLine, command_label, parse_shell, test_label
 from perdure.context.record.task import CallFacts, CallKind, TestRun
 
 _PRIORITY: tuple[CallKind, ...] = ("test", "build", "git", "web", "edit", "delete", "shell", "search", "read", "other")
 _SMALL_CHARS = 700
+_HEADLINE_CHARS = 115
+# A longer command of tests is reduced to its files and filters.
+_TEST_CHARS = 60
 _ERROR_LINE = re.compile(
     r"(?:^|[\s\[(:\"=])(?:fatal|error|ERROR|Error|FATAL|CRITICAL|SEVERE|panic|FAILED|FAIL|E[A-Z]{4,}|\w+(?:Error|Exception))(?:[\s\]):!,\"=]|$)|"
     r"command not found|No such file|ermission denied|cannot |Cannot |not found|refused|rejected|Traceback|"
@@ -61,14 +66,22 @@ _NOISE_LINE = re.compile(
     r"^(?:Call id: .*|Observation:|Execution logs:|Last output from code snippet:|None|<\w+>)$"
 )
 _OWN_ERROR = re.compile(
-    r"^\W{0,6}(?:\[\w+\] )?(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error(?=:|$)|❌|✗|✖|"
+    r"^\W{0,6}(?:[\w./-]{1,30}:\S+:\d+:\s+)?(?:\[\w+\] )?"
+    r"(?:fatal|error|ERROR|Error|FATAL|panic|FAILED|FAIL|Traceback|\w+Error(?=:|$)|❌|✗|✖|"
     r"[Ff]ailed to |[Cc]annot |[Uu]nable to )"
 )
 _RESULT_LINE = re.compile(
-    r"(?i)^\W{0,8}(?:✅|✓|✔|success|updated|created|done|finished|completed?|total|wrote|saved|installed|passed|all )"
+    r"(?i)^(?:[\d:.TZ-]{5,30}\s+)?(?:\[[\w@/:.-]{1,30}\]\s*)?\W{0,8}"
+    r"(?:✅|✓|✔|success|updated|created|done|finished|completed?|total|wrote|saved|installed|passed|all )"
 )
 _HTTP_STATUS = re.compile(r"HTTP/\S+ [45]\d\d[^\n]{0,60}")
-_FINAL_ERROR = re.compile(r"(?:ERROR|FATAL|fatal|[Ee]rror|panic)(?:\[\w+\])?: ")
+_FINAL_ERROR = re.compile(r"(?:ERROR|FATAL|fatal|[Ee]rror|panic|denied)(?:\[\w+\])?: |\w+ (?:ERR!|error) ")
+_ROW_COUNT = re.compile(r"\((\d+) rows?\)")
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+_FEWEST_TABLE_ROWS, _MOST_OUTLIERS, _USUAL_SHARE = 10, 6, 0.6
+_NOT_FOUND = re.compile(r"(?:\S*sh: )?(?:(?:line )?\d+: )?[\w./-]+: (?:command )?not found|zsh: command not found: \S+")
+# What the status of a process that was ended from outside means.
+_ENDINGS = {124: "timed out", 130: "interrupted", 137: "killed", 143: "terminated"}
 _INSTALL = re.compile(r"\b(?:install|npm ci|add|download)\b")
 _JOB_PREFIX = re.compile(r"^[^\t]{1,200}\t[^\t]{1,200}\t\ufeff?\d{4}-\d\d-\d\dT\S+Z ?")
 _RUN_LOG = re.compile(r"\bgh run view\b")
@@ -94,9 +107,20 @@ def describe_shell(
     facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
     if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
         finding = _with_failure(finding, view)
+    if not finding.is_failure and (missing := _missing_program(kind, view)):
+        headline = "; ".join(unique(filter(None, (finding.headline, missing))))
+        facts.append(CallFacts(error=missing))
+        finding = replace(finding, headline=headline, is_failure=True, title=None, worth=max(finding.worth, 0.6))
     stored = (f"all of it: {view.address}",) if view.address else ()
     finding = replace(finding, facts=merge_facts(facts), rows=(*finding.rows, *_script_rows(line), *stored))
-    return kind, _label(arguments, line), finding
+    return kind, _label(arguments, line, kind), finding
+
+
+def _missing_program(kind: CallKind, view: OutputView) -> str:
+    """The words of the shell for a program that it did not find, at the end of an output."""
+    if kind in ("read", "search"):
+        return ""
+    return next((one_line(x, 120) for x in view.lines[-2:] if _NOT_FOUND.fullmatch(x[:200])), "")
 
 
 def _without_job_names(view: OutputView) -> OutputView:
@@ -126,9 +150,11 @@ def shell_label(command: str) -> str:
     return f"`{clip_middle(command_label(line), 240)}`" + (f" (“{one_line(document, 90)}”)" if document else "")
 
 
-def _label(arguments: Mapping[str, Any], line: ShellLine) -> tuple[str, str]:
-    """The command itself; where it is long and was described, the description before it."""
+def _label(arguments: Mapping[str, Any], line: ShellLine, kind: CallKind) -> tuple[str, str]:
+    """The command itself; where it is long, what its tests are chosen by, or else its description before it."""
     label = command_label(line)
+    if kind == "test" and len(label) > _TEST_CHARS and (short := test_label(line)):
+        return f"`{clip_middle(label, 240)}`", f"`{short}`"
     description = arguments.get("description") or arguments.get("_i")
     if len(label) > 90 and isinstance(description, str) and description:
         program = " ".join(label.split(" ", 3)[:3])
@@ -197,6 +223,8 @@ def _read(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
 
 def _as_built(line: ShellLine, finding: CallFinding, view: OutputView) -> CallFinding:
     """A build without an error and without a total: it succeeded."""
+    if any(map(line.has_fallback, line.of_kind("build"))) and not view.exit_code:
+        return replace(finding, headline="no output" if finding.headline == "ok" else finding.headline)
     if view.exit_code or finding.is_failure or _error_lines(view.lines) or _INSTALL.search(line.text[:400]):
         return finding
     is_silent = all(_NOISE_LINE.match(x) for x in view.lines)
@@ -239,20 +267,21 @@ def _is_harmless(line: ShellLine, kind: CallKind, view: OutputView) -> bool:
 def _with_failure(finding: CallFinding, view: OutputView) -> CallFinding:
     lines = decisive_lines(view)
     reason = lines[0] if lines else finding.headline
+    ended = f"exit {view.exit_code}"
+    if (ending := _ENDINGS.get(view.exit_code or 0)) is not None:
+        ended += f" ({ending})"
     if finding.facts.tests is not None:
         # The tests passed, and something else failed, such as a coverage limit.
-        return replace(
-            finding, headline=f"{finding.headline}; exit {view.exit_code}: {reason}", is_failure=True, title=None
-        )
+        return replace(finding, headline=f"{finding.headline}; {ended}: {reason}", is_failure=True, title=None)
     shown = " ".join(lines[:8])
     others = [r for r in finding.rows if " ".join(r.split()) not in shown] if "Traceback" not in view.text else []
     return CallFinding(
-        f"exit {view.exit_code}: {reason}" if reason else f"exit {view.exit_code}",
+        f"{ended}: {reason}" if reason else ended,
         (*lines[:8], *others) if len(lines) + len(others) > 1 or len(reason) > 200 else (),
         merge_facts([finding.facts, CallFacts(error=one_line(reason, 240))]),
         True,
         max(finding.worth, 0.6),
-        f"exit {view.exit_code}" if len(lines) + len(others) > 1 else None,
+        ended if len(lines) + len(others) > 1 else None,
     )
 
 
@@ -317,15 +346,19 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
             0.12 if total > 1 else 0.2,
         )
     if total == 1:
+        is_error = view.exit_code is None and kind == "shell" and _FINAL_ERROR.match(view.text) is not None
         return CallFinding(
             one_line(view.text, 130),
             (one_line(view.text, 600),) if len(view.text) > 130 else (),
-            CallFacts(),
-            False,
-            0.35,
+            CallFacts(error=one_line(view.text, 200) if is_error else ""),
+            is_error,
+            0.6 if is_error else 0.35,
         )
+    if (table := _read_table(view)) is not None:
+        return table
     headline, telling = routine or (_plain_headline(kind, view), _telling_rows(view))
-    rows = () if " | " in headline and not headline.endswith("lines)") and routine is None else tuple(telling)
+    is_whole = routine is None and not headline.startswith(view.size)
+    rows = () if is_whole else tuple(telling)
     status = _HTTP_STATUS.match(view.text) if kind == "web" else None
     error = status[0] if status is not None else ""
     if not error and view.exit_code is None and kind in ("shell", "build") and _FINAL_ERROR.match(view.lines[-1]):
@@ -333,24 +366,46 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
     return CallFinding(headline, rows, CallFacts(error=error), bool(error), 0.6 if error else 0.35)
 
 
+def _read_table(view: OutputView) -> CallFinding | None:
+    """The result of a query: the number of its rows, its columns and the first rows."""
+    count = _ROW_COUNT.fullmatch(view.lines[-1].strip())
+    if count is None or len(view.lines) < 3:
+        return None
+    header = " ".join(view.lines[0].split())
+    rows = [" ".join(x.split()) for x in view.lines[1:-1] if any(map(str.isalnum, x))]
+    return CallFinding(
+        f"{count[1]} rows: {one_line(header, 90)}", tuple(join_rows([header, *rows], limit=700)), worth=0.35
+    )
+
+
 def _plain_headline(kind: CallKind, view: OutputView) -> str:
-    """All of a few short lines, else the first error or the last line; the first of what git lists."""
+    """All of a few short lines, else the first error, the result, or the ends; the first of what git lists."""
     lines = [x for x in view.lines if not _NOISE_LINE.match(x)] or list(view.lines)
     together = " | ".join(" ".join(x.split()) for x in lines[:4])
-    if len(lines) <= 4 and len(together) <= 130:
-        return together
-    errors = [x for x in lines if _OWN_ERROR.match(x[:300])]
-    results = [x for x in lines[-12:] if _RESULT_LINE.match(x)]
-    is_listing = kind == "git" or view.total_lines > 60
-    if errors:
-        chosen = errors[0]
-        if chosen.rstrip().endswith(":") and (after := lines[lines.index(chosen) + 1 :]):
-            chosen = f"{chosen} {after[0].strip()}"
-    elif results or is_listing:
-        chosen = results[-1] if results else lines[0]
+    if len(lines) <= 4 and len(together) <= 130 and not view.extent.is_partial:
+        return together.rstrip(":")
+    error = next((n for n, x in enumerate(lines) if _OWN_ERROR.match(x[:300])), None)
+    result = next(
+        (n for n in range(len(lines) - 1, max(-1, len(lines) - 13), -1) if _RESULT_LINE.match(lines[n])), None
+    )
+    if error is not None:
+        chosen = _with_next(lines, error)
+    elif result is not None:
+        chosen = _with_next(lines, result)
     else:
-        chosen = f"{one_line(lines[0], 55)} … {one_line(lines[-1], 55)}"
-    return f"{one_line(chosen, 115)} ({view.total_lines} lines)"
+        first, last = _with_next(lines, 0), " ".join(lines[-1].split()).rstrip(":")
+        both = f"{first} … {last}"
+        is_listing = kind == "git" or view.total_lines > 60
+        chosen = first if is_listing or len(both) > _HEADLINE_CHARS or last in first else both
+    return f"{view.size}: {one_line(chosen, _HEADLINE_CHARS)}"
+
+
+def _with_next(lines: Sequence[str], number: int) -> str:
+    """A line; one that ends in a colon with the line it announces."""
+    line = " ".join(lines[number].split())
+    if line.endswith(":") and number + 1 < len(lines):
+        line = f"{line} {' '.join(lines[number + 1].split())}"
+    return line.rstrip(":")
 
 
 def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFinding:
@@ -381,6 +436,7 @@ def _telling_rows(view: OutputView) -> list[str]:
     chosen = {0, 1, last - 2, last - 1, last}
     chosen.update(_error_lines(lines)[:6])
     chosen.update([n for n, x in enumerate(lines) if _HEADER.match(x)][:6])
+    chosen.update(_outliers(lines))
     rows: list[str] = []
     previous = -1
     for number in sorted(n for n in chosen if 0 <= n <= last):
@@ -389,6 +445,16 @@ def _telling_rows(view: OutputView) -> list[str]:
         rows.append(clip_located(lines[number], 160))
         previous = number
     return join_rows(rows, limit=900)
+
+
+def _outliers(lines: Sequence[str]) -> list[int]:
+    """The few rows of a table that differ from most others in more than their name and their numbers."""
+    shapes = [" ".join(x[:300].split()[1:]).translate(_NO_DIGITS) for x in lines[:_SEARCHED_LINES]]
+    if len(shapes) < _FEWEST_TABLE_ROWS:
+        return []
+    usual, times = Counter(shapes).most_common(1)[0]
+    others = [n for n, shape in enumerate(shapes) if shape != usual]
+    return others[:_MOST_OUTLIERS] if usual and times >= _USUAL_SHARE * len(shapes) else []
 
 
 def _listing_rows(lines: Sequence[str], limits: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from perdure.context.record.call_edits import read_patch
 from perdure.context.record.call_output import (
@@ -54,6 +55,7 @@ _QUIET = re.compile(r"--quiet|-[a-zA-Z]*q[a-zA-Z]*")
 _STAT = re.compile(r" \S[^|]* \|\s+(?:\d+|Bin)")
 _DIFF_FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
 _FATAL = re.compile(r"^(?:fatal|error): (?!failed to push some refs)(.*)$", re.M)
+_FAILS = re.compile(r"(?i)\b(?:fail(?:ed|ure|s)?|errors?|rejected|denied|aborted|exited with code [1-9]\d*)\b")
 _HINT_LESS = re.compile(r"^(?:hint: |\s*\(use |remote: *$)")
 _STEPS = (
     (re.compile(r"^Successfully rebased and updated (?:refs/heads/)?(\S+?)\.?$", re.M), "rebased {0}"),
@@ -161,8 +163,13 @@ def _read_subcommands(line: ShellLine, subcommands: list[str], view: OutputView)
 
 def _read_quiet(line: ShellLine, view: OutputView, *, has_commit: bool) -> list[CallFinding]:
     """Commits and pushes with -q print nothing; the hash may come from a `git rev-parse` or `git log` beside them."""
-    findings = []
+    findings: list[CallFinding] = []
     quiet = [c for c in line.commands if c.program == "git" and any(_QUIET.fullmatch(w) for w in c.words)]
+    quiet = [c for c in quiet if not _is_dry_run(c)]
+    others = [x for x in view.lines if _ONELINE.match(x) is None]
+    if any(_FAILS.search(x) for x in others) or (others and any(map(line.has_fallback, quiet))):
+        # What was printed may be the failure of the quiet command.
+        return findings
     commits = [c for c in quiet if git_subcommand(c) == "commit"]
     if commits and not has_commit and "nothing to commit" not in view.text:
         title = commits[-1].option("-m", "--message", "-am", "-qm", "-qam", "-aqm").split("\n", 1)[0]
@@ -175,6 +182,10 @@ def _read_quiet(line: ShellLine, view: OutputView, *, has_commit: bool) -> list[
     if any(git_subcommand(c) == "push" for c in quiet):
         findings.append(CallFinding("pushed", (), CallFacts(pushed=True), False, 0.8))
     return findings
+
+
+def _is_dry_run(command: ShellCommand) -> bool:
+    return "--dry-run" in command.words or (git_subcommand(command) == "push" and "-n" in command.words)
 
 
 def _commit_hash(text: str, title: str) -> str:
@@ -246,6 +257,8 @@ def _read_push(line: ShellLine, view: OutputView) -> CallFinding | None:
             worth=0.85,
         )
     pushed = [f"{m[3]} ({m[1].strip('[]')})" for m in _PUSHED.finditer(view.text)]
+    if all(_is_dry_run(c) for c in line.commands if git_subcommand(c) == "push" and c.program == "git"):
+        return CallFinding(f"dry run, would push {list_names(pushed, 100)}{remote}" if pushed else "dry run", worth=0.4)
     if pushed or "Everything up-to-date" in view.text:
         links = tuple(unique(re.findall(r"https://\S+/(?:pull/new|merge_requests/new|compare)\S*", view.text)))
         return CallFinding(
@@ -416,6 +429,8 @@ def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallF
         return _read_api(command, view)
     if action in ("checks", "watch", "list", "view", "status", "diff"):
         return _hub_rows(area, action, view)
+    if action == "merge" and (steps := _read_steps(line, view)) is not None:
+        return replace(steps, headline=f"merged, {steps.headline}", worth=0.8)
     done = [m[1] for m in _GH_DONE.finditer(view.text)]
     if done:
         return CallFinding(

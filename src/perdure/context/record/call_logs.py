@@ -213,7 +213,7 @@ def read_routine(view: OutputView) -> tuple[str, list[str]] | None:
     lines = [line for line in plain_text(view.raw).split("\n") if line.strip()]
     templates = [line[:_TEMPLATE_CHARS].translate(_NO_DIGITS) for line in lines]
     counts = Counter(templates)
-    rare = [n for n, template in enumerate(templates) if counts[template] < _FEWEST_ALIKE]
+    rare = [n for n, t in enumerate(templates) if counts[t] < _FEWEST_ALIKE and any(map(str.isalnum, lines[n][:80]))]
     if not 0 < len(rare) <= _MOST_RARE_SHARE * len(lines):
         return None
     # Lines that report something first, then those at the end, in the order of the output.
@@ -261,7 +261,7 @@ def _log_of(view: OutputView) -> str:
 
 def _short_error(row: str) -> str:
     """Return an error for a headline, without its time and with the first place in the code that it names."""
-    text = _TIME.sub("", row)
+    text = _TIME.sub("", row).lstrip("│┃| ")
     locations = find_locations(text[:4_000])
     short = one_line(text, _HEADLINE_CHARS)
     if not locations or locations[-1] in short:

@@ -40,6 +40,14 @@ _MARKS = (
 _TRACE_LINES = 30
 _IN_TRACE = (" ", "\t", "Traceback", "Caused by")
 
+# A line is cut between words, unless the word at the cut is longer.
+_LONGEST_WORD = 24
+_BOUNDARY = re.compile(r"[ /]")
+_DANGLING = " ,;:–—-=(<[{“‘\"'`"
+_PAIRED = re.compile(r"[()\[\]{}“”\"`]")
+_CLOSING = {"(": ")", "[": "]", "{": "}", "“": "”", '"': '"', "`": "`"}
+_MOST_CLOSING = 4
+
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _REMINDER = re.compile(r"<system-reminder>(?:(?!</system-reminder>)[\s\S]){0,4000}</system-reminder>")
@@ -276,19 +284,47 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return the beginning of a text on one line, with an ellipsis where it was cut."""
+    """Return the beginning of a text on one line, cut between words, with an ellipsis where it was cut."""
     piece = " ".join(text[: 4 * limit + 200].split())
     if len(piece) > limit:
-        return piece[: limit - 1].rstrip() + "…"
+        return _cut(piece, limit)
     return piece + "…" if len(text) > 4 * limit + 200 else piece
 
 
+def _cut(piece: str, limit: int) -> str:
+    """Cut a line, leaving neither half a word nor an open bracket or quote."""
+    end = limit - 1
+    space = piece.rfind(" ", max(limit // 2, end - _LONGEST_WORD), end + 1)
+    head = piece[: space if space > 0 else end].rstrip(_DANGLING)
+    closing = _closing(head)
+    if closing and len(head) + len(closing) + 1 > limit:
+        head = head[: limit - 1 - len(closing)].rstrip(_DANGLING)
+        closing = _closing(head)
+    return f"{head}…{closing}"
+
+
+def _closing(text: str) -> str:
+    """Return the brackets and quotes that close those which a text leaves open, if they are few."""
+    opened: list[str] = []
+    for mark in _PAIRED.findall(text):
+        if opened and mark == opened[-1]:
+            opened.pop()
+        elif mark in _CLOSING:
+            opened.append(_CLOSING[mark])
+    return "".join(reversed(opened)) if len(opened) <= _MOST_CLOSING else ""
+
+
 def clip_middle(text: str, limit: int) -> str:
-    """Both ends of a text that is longer than `limit`."""
+    """Both ends of a text that is longer than `limit`, cut between words or names of a path."""
     if len(text) <= limit:
         return text
-    tail = limit // 3
-    return f"{text[: limit - tail - 3].rstrip()} … {text[-tail:].lstrip()}"
+    tail_chars = limit // 3
+    end, start = limit - tail_chars - 3, len(text) - tail_chars
+    word = min(_LONGEST_WORD, limit // 4)
+    space = max(text.rfind(" ", end - word, end + 1), text.rfind("/", end - word, end + 1))
+    match = _BOUNDARY.search(text, start - 1, start + word)
+    end, start = space if space > 0 else end, match.start() if match is not None else start
+    return f"{text[:end].rstrip()} … {text[start:].lstrip()}"
 
 
 def find_locations(text: str) -> list[str]:

@@ -66,6 +66,11 @@ _BUILD_TASK = re.compile(
     r"bundle|doc)(?:$|[:_\-.])",
     re.I,
 )
+# Options that choose tests; the next word is the choice.
+_TEST_FILTERS = _names(
+    "-k -m -run --run -t --testNamePattern --test-name-pattern -g --grep --filter -R -E --tests --gtest_filter -Dtest "
+    "--only --spec --match -tags -bench --test -p --package --project --testPathPattern -e"
+)
 _GIT_TOOLS = _names("git gh hub glab jj")
 _WEB_TOOLS = _names("curl wget http https httpie xh")
 _DELETERS = _names("rm rmdir unlink trash")
@@ -82,6 +87,8 @@ class ShellCommand:
     is_background: bool = False
     # The file that its output was redirected to.
     output_file: str = ""
+    # The command has a fallback behind `||`: that the line succeeded does not mean that it did.
+    has_fallback: bool = False
 
     @property
     def program(self) -> str:
@@ -111,6 +118,11 @@ class ShellLine:
     commands: tuple[ShellCommand, ...]
     documents: tuple[str, ...] = ()
     folder: str = ""
+
+    def has_fallback(self, command: ShellCommand) -> bool:
+        """Whether the failure of a command, or of one joined to it by `&&`, leads to another one behind `||`."""
+        following = self.commands[self.commands.index(command) :] if command in self.commands else ()
+        return any(c.has_fallback for c in following)
 
     def of_kind(self, *kinds: CallKind) -> list[ShellCommand]:
         return [c for c in self.commands if c.kind in kinds and not c.is_filter]
@@ -176,6 +188,7 @@ def _command(words: list[str], *, is_piped: bool, operator: str, output_file: st
         is_filter=is_piped and program in _FILTERS,
         is_background=operator == "&",
         output_file=output_file,
+        has_fallback=operator == "||",
     )
 
 
@@ -265,3 +278,25 @@ def command_label(line: ShellLine) -> str:
     if match is not None:
         text = text[match.end() :]
     return " ".join(_NOISE.sub("", _MESSAGE.sub("…", text[:1_500]).replace("\n", " ; ")).split())
+
+
+def test_label(line: ShellLine) -> str:
+    """The tests that a command line runs: the runner, the files and the filters, without other options."""
+    labels: list[str] = []
+    for command in line.of_kind("test")[:3]:
+        kept: list[str] = []
+        words = iter(command.words)
+        for word in words:
+            name, equals, _ = word.partition("=")
+            if name in _TEST_FILTERS:
+                choice = "" if equals else next(words, "")
+                if not choice.startswith("no:"):
+                    kept.append(f"{word} {_quoted(choice)}" if choice else word)
+            elif not word.startswith("-"):
+                kept.append(_quoted(word))
+        labels.append(" ".join(kept))
+    return "; ".join(dict.fromkeys(labels))
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'" if " " in word else word

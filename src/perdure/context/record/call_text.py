@@ -26,6 +26,7 @@ _FEWEST_PATHS = 4
 _LONGEST_TARGET = 400
 # Begins with the character that is searched for; what must not precede it is checked behind it.
 _PATH = re.compile(r"/(?<![\w./:]/)(?:[\w.@+-]+/)+[\w.@+-]+")
+_TEST_LABEL_CHARS = 100
 _OPENING_LINES = 5
 _LONG_OPENING_CHARS = 600
 
@@ -44,11 +45,14 @@ def compose_line(
     """Put together the line and the detail; `short` is the call as the line names it."""
     headline = finding.headline
     mark = "FAILED: " if outcome == "failed" else ""
-    room = max(50, line_chars - len(headline) - len(mark) - 3)
     short = short or what
+    # Which tests ran matters as much as what came of them.
+    least = min(len(short), _TEST_LABEL_CHARS) if kind == "test" else 50
+    room = max(least, line_chars - len(headline) - len(mark) - 3)
+    line_chars += max(0, least - 50)
     if len(short) > room and " (`" in short:
         short = short.split(" (`", 1)[0]
-    short = clip_middle(short, min(room, line_chars - 50))
+    short = clip_middle(short, min(room, max(least, line_chars - 50)))
     line = printable(one_line(f"{short} → {mark}{headline}" if headline else short, line_chars))
     title = headline if finding.title is None or not finding.rows else finding.title
     rows = [r for r in finding.rows if r != title]

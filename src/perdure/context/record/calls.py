@@ -67,6 +67,8 @@ _PAGE_CHARS = 900
 _CHANGE_CHARS = 320
 _LOOKUP_CHARS = 280
 _CHANGE_WORTH = 0.9
+# A longer label of a search has the end of its folder alone.
+_SEARCH_CHARS = 110
 _ERROR_HEAD = re.compile(
     r"(?i)\s*(?:<tool_use_error>|\[error|(?:\w*error|\w*exception|fatal|failure)\s*:|mcp error|traceback \(|failed to |"
     r"request failed|edit rejected|invalid |could not |cannot |unknown tool|"
@@ -293,21 +295,24 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
         return line
     pattern = str(arguments.get("pattern") or arguments.get("query") or arguments.get("glob") or "")
     where = edited_path(arguments)
-    what = f"search “{one_line(pattern, 120)}”{f' in {where}' if where else ''}" if pattern else f"list {where}"
+    what = short = f"search “{one_line(pattern, 120)}”{f' in {where}' if where else ''}" if pattern else f"list {where}"
+    if len(what) > _SEARCH_CHARS and pattern:
+        short = f"search “{one_line(pattern, 80)}”{f' in {clip_path(where, 45)}' if where else ''}"
     if (
         re.match(r"(?i)\s*(?:no (?:matches|files|results)|nothing|found 0|0 matches)", result[:60])
         or not result.strip()
     ):
-        return compose_line(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok")
+        return compose_line(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok", short)
     view = read_output(result)
     if view.raw[:1] in ("{", "[") and (finding := read_json(view)) is not None:
-        return compose_line(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok")
+        return compose_line(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok", short)
 
     def compose() -> CallLine:
         total = view.total_lines
         rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
         headline = one_line(view.lines[0], 90) if total == 1 and view.lines else _found(view)
-        return compose_line(name, kind, pattern or where, what, CallFinding(headline, tuple(rows), worth=0.1), "ok")
+        finding = CallFinding(headline, tuple(rows), worth=0.1)
+        return compose_line(name, kind, pattern or where, what, finding, "ok", short)
 
     return PendingCallLine(kind, name, pattern or where, 0.1, NO_FACTS, compose)
 

@@ -286,6 +286,11 @@ class Drawing:
             self._add_statement(seq, report, age * (AGREED_FACTOR if line.kind == "task" else 1.0), is_old=False)
             return
         brief, whole, detail = self._brief(line), self._local(line.line), self._local(line.detail or line.line)
+        if elsewhere := self._elsewhere(line):
+            whole, detail = (
+                f"{whole}{elsewhere}",
+                "\n".join((detail.partition("\n")[0] + elsewhere, *detail.split("\n")[1:])),
+            )
         # An earlier plan is represented by its line; the newest has its items.
         is_newest_plan = line is self.outline.newest_plan
         is_old_plan = bool(line.facts.plan) and not is_newest_plan
@@ -338,6 +343,18 @@ class Drawing:
     def _brief(self, line: CallLine) -> str:
         verb = _VERBS.get(line.kind, line.name if line.kind == "other" else "")
         return clip(f"{verb} {self._local(line.target)}".strip() or line.name, BRIEF_CHARS)
+
+    def _elsewhere(self, line: CallLine) -> str:
+        """The folder of a commit or a push in another place than most of the work."""
+        folder, root = line.facts.folder, self.outline.root
+        is_act = line.facts.commit is not None or line.facts.pushed is not None
+        if (
+            not is_act
+            or not folder
+            or (folder[0] == "/" and (not root or folder.startswith(root) or root.startswith(folder)))
+        ):
+            return ""
+        return "" if folder in line.line else f" (in {folder})"
 
     def _local(self, text: str) -> str:
         root = self.outline.root

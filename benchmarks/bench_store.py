@@ -22,7 +22,7 @@ from benchmarks.data import Skip, sessions
 from benchmarks.store_corpus import Corpus
 from benchmarks.table import Row
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message
-from perdure.core.visibility import EVERYONE, User, Visibility
+from perdure.core.visibility import EVERYONE, Visibility
 from perdure.store import NewHandoff, Plan, SessionStore, Span, open_store
 from perdure.store.encoding import encode
 
@@ -102,7 +102,7 @@ def filled(store: SessionStore, tips: list[str], corpus: Corpus, *, beside: Path
     yield Row("list 50 conversations, p95", _p95(lists), "ms", "< 20")
     some = random.Random(3).sample(tips, _TRIES)
     owners = [store.conversations.get(t).user for t in some]
-    mine = [_ms(lambda u=u: store.conversations.list(visibility=User(u), limit=50)) for u in owners]
+    mine = [_ms(lambda u=u: store.conversations.list(visibility=u, limit=50)) for u in owners]
     yield Row("list 50 conversations of one user, p95", _p95(mine), "ms", "< 20")
     resumed = [_ms(lambda t=t: store.history(store.get_compression_tip(t))) for t in some]
     yield Row("resume (tip and history), p95", _p95(resumed), "ms", "< 20")

@@ -534,6 +534,17 @@ def test_a_question_and_the_answer_below_it_are_one_hit_of_a_report(store: Sessi
     assert [(h.address, h.answer) for h in above] == [("m:2", None), ("m:1", None)], "the answer stands above it"
 
 
+def test_a_question_of_the_assistant_is_found_with_the_users_answer(store: SessionStore) -> None:
+    session = store.create()
+    store.append(session.id, [user("Change my medlar booking."), assistant("Which number does the booking have?")])
+    store.append(session.id, [user("It is KX-81."), assistant("Changed. The booking is for Friday.")])
+    hits = {h.address: h for h in store.search("number booking")}
+    answer = hits["m:2"].answer
+    assert answer is not None
+    assert (answer.address, answer.excerpt) == ("m:3", "It is KX-81.")
+    assert hits["m:4"].answer is None, "it asks nothing"
+
+
 def test_the_questions_of_the_running_turn_are_no_hits(store: SessionStore) -> None:
     owner = store_question(store)
     call = ToolCall("c2", "session_search", json.dumps({"query": "quince station"}))

@@ -117,10 +117,10 @@ class StoreRecall:
             page = None
         if page is not None and page.next_offset is None:
             text = page.text
-        shown = f"{address} · {hit.role} · {day}\n{text.strip()[:_PASSAGE_CHARS]}"
+        passage = f"{address} · {hit.role} · {day}\n{text.strip()[:_PASSAGE_CHARS]}"
         if hit.answer is None or (is_here and _is_in_view(hit.answer.address, query)):
-            return shown
-        return f"{shown}\n{answer_line(hit, query.conversation_id)}"
+            return passage
+        return f"{passage}\n{answer_line(hit, query.conversation_id)}"
 
 
 def _coverage(hit: SearchHit, report: SearchReport) -> float:

@@ -130,44 +130,49 @@ def with_answers(
 def read_replies(
     tx: Transaction, hits: Sequence[TextMatch], scope: SearchScope, *, highest: int
 ) -> Mapping[int, Mapping[int, str]]:
-    """Return what the assistant wrote after each request of a user among `hits`: texts by seq, by the request's id.
+    """Return the replies to the requests of a user and the questions of the assistant among `hits`, by the hit's id.
 
-    Only messages in scope, with an id up to `highest`.
+    Each is a mapping from seq to text. Only messages in scope, with an id up to `highest`.
     """
-    questions = [m for m in hits if m.is_message and m.row[5] == "user" and _is_request(m.text)]
-    if not questions or scope.role is not None:
+    requests = [(m, kind) for m in hits if m.is_message and (kind := _expected_reply(m)) is not None][:_ANSWERED_HITS]
+    if not requests or scope.role is not None:
         return {}
-    questions = questions[:_ANSWERED_HITS]
-    rows = ", ".join(["(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT))"] * len(questions))
-    values: list[Value] = [v for m in questions for v in (m.row[0], m.conversation_id, m.row[4])]
+    rows = ", ".join(["(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT))"] * len(requests))
+    values: list[Value] = [v for m, kind in requests for v in (m.row[0], m.conversation_id, m.row[4], kind)]
     following = (
         "SELECT MIN(m.seq) FROM message m WHERE m.conversation = anchor.conversation AND m.seq > anchor.seq"
         f" AND m.seq <= anchor.seq + {_MAX_TURN} AND m.kind = 'user'"
     )
     last = (
         "SELECT MAX(m.seq) FROM message m WHERE m.conversation = turn.conversation AND m.seq > turn.seq"
-        " AND m.seq < turn.next AND m.kind = 'assistant'"
+        " AND m.seq < turn.next AND m.kind = turn.reply"
     )
     where, more = scope.conditions("m")
     sql = (
-        f"WITH anchor (id, conversation, seq) AS (VALUES {rows}), turn (id, conversation, seq, next) AS ("
-        f" SELECT id, conversation, seq, COALESCE(({following}), seq + {_MAX_TURN + 1}) FROM anchor),"
-        " range (id, conversation, lo, hi, next) AS ("
-        f" SELECT id, conversation, seq + 1, seq + {_FIRST_MESSAGES}, next FROM turn UNION ALL"
-        f" SELECT id, conversation, ({last}), ({last}), next FROM turn)"
-        " SELECT range.id, m.seq, m.body, m.encoding FROM range JOIN message m ON m.conversation = range.conversation"
-        " AND m.seq BETWEEN range.lo AND range.hi JOIN conversation c ON c.id = m.conversation"
-        f" WHERE m.seq < range.next AND m.kind = 'assistant' AND m.id <= ?{where}"
+        f"WITH anchor (id, conversation, seq, reply) AS (VALUES {rows}), turn (id, conversation, seq, reply, next) AS ("
+        " SELECT id, conversation, seq, reply, CASE WHEN reply = 'user' THEN seq + 2"
+        f" ELSE COALESCE(({following}), seq + {_MAX_TURN + 1}) END FROM anchor),"
+        " range (id, conversation, lo, hi, reply, next) AS ("
+        f" SELECT id, conversation, seq + 1, seq + {_FIRST_MESSAGES}, reply, next FROM turn UNION ALL"
+        f" SELECT id, conversation, ({last}), ({last}), reply, next FROM turn)"
+        " SELECT range.id, m.seq, m.body, m.encoding, m.kind FROM range JOIN message m"
+        " ON m.conversation = range.conversation AND m.seq BETWEEN range.lo AND range.hi"
+        " JOIN conversation c ON c.id = m.conversation"
+        f" WHERE m.seq < range.next AND m.kind = range.reply AND m.id <= ?{where}"
     )
     replies: dict[int, dict[int, str]] = defaultdict(dict)
-    for ident, seq, body, encoding in tx.rows(sql, [*values, highest, *more]):
-        if text := decode_or_placeholder(body, encoding, "assistant", seq=seq).text.strip():
+    for ident, seq, body, encoding, kind in tx.rows(sql, [*values, highest, *more]):
+        if text := decode_or_placeholder(body, encoding, kind, seq=seq).text.strip():
             replies[ident][seq] = text
     return replies
 
 
-def _is_request(text: str) -> bool:
-    return len(text) <= _REQUEST_CHARS or _ASKS.search(text[:_EXAMINED_CHARS]) is not None
+def _expected_reply(match: TextMatch) -> str | None:
+    """Return the role that replies to a message: a request of the user, or a question that the assistant ends with."""
+    kind, text = match.row[5], match.text
+    if kind == "user" and (len(text) <= _REQUEST_CHARS or _ASKS.search(text[:_EXAMINED_CHARS])):
+        return "assistant"
+    return "user" if kind == "assistant" and text.rstrip("*_`\"')”’ \n").endswith(("?", "？", "؟")) else None
 
 
 def best_reply(replies: Mapping[int, str], ranker: Ranker) -> int:

@@ -158,14 +158,14 @@ def without_open_questions(tx: Transaction, matches: list[TextMatch], conversati
         return matches
     sql = f"SELECT id, kind FROM message WHERE conversation = ? ORDER BY seq DESC LIMIT {_MAX_TURN}"
     newest = list(tx.rows(sql, (conversation_id,)))
-    asked: set[int] = set()
+    questions: set[int] = set()
     for (ident, kind), (_, kind_before) in pairwise([*newest, (0, "")]):
         if kind == "user":
-            asked.add(ident)
+            questions.add(ident)
             # A turn begins after a reply, not between a tool's result and the next step.
             if kind_before not in ("tool", "user"):
                 break
-    return [m for m in matches if not m.is_message or m.row[0] not in asked]
+    return [m for m in matches if not m.is_message or m.row[0] not in questions]
 
 
 def with_newest(matches: Sequence[TextMatch], conversation_id: str, last_seq: int) -> list[TextMatch]:

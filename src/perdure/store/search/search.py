@@ -377,16 +377,16 @@ class _Search:
 def _with_replies(hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
     """Join each request with the reply below it, so that no question stands before its answer."""
     places = {(h.conversation_id, h.address): n for n, h in enumerate(hits)}
-    joined: set[int] = set()
-    shown: list[SearchHit] = []
+    replies: set[int] = set()
+    result: list[SearchHit] = []
     for number, hit in enumerate(hits):
         reply = places.get(_answer_key(hit))
-        if number in joined:
+        if number in replies:
             continue
         if reply is not None and reply > number:
-            joined.add(reply)
-        shown.append(replace(hit, answer=None) if reply is not None and reply < number else hit)
-    return tuple(shown)
+            replies.add(reply)
+        result.append(replace(hit, answer=None) if reply is not None and reply < number else hit)
+    return tuple(result)
 
 
 def _answer_key(hit: SearchHit) -> tuple[str, str]:

@@ -7,10 +7,12 @@ and marks those that a later message replaced.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
+from perdure.context.record.entries import redact_part
 from perdure.context.record.task import TaskDecision
 from perdure.context.text import PLAN, PatternMatcher, ending, sentences, tidy
 from perdure.context.user_intent import (
@@ -253,7 +255,8 @@ class UserReading:
 
 
 def user_reading(entry: Entry) -> UserReading:
-    return entry.memoized("user reading") or entry.memo("user reading", read_user)
+    reading: UserReading | None = entry.memoized("user reading")
+    return reading or entry.memo("user reading", lambda m: read_user(m, partial(redact_part, entry)))
 
 
 def decisions_of(entry: Entry) -> tuple[str, ...]:
@@ -288,8 +291,8 @@ def _without_interruption(message: Message) -> Message:
     return message
 
 
-def read_user(message: Message) -> UserReading:
-    """Read a user message. Pure, so the result can be cached."""
+def read_user(message: Message, redact: Callable[[str], str] = redact) -> UserReading:
+    """Read a user message. Pure, so the result can be cached; `redact` may know that it holds no secret."""
     message = _without_interruption(message)
     asked = request_text(message)
     text = redact(asked)

@@ -76,6 +76,11 @@ def is_redacted(entry: Entry) -> bool:
     return entry.memoized(_KEY) is not None
 
 
+def redact_part(entry: Entry, text: str) -> str:
+    """A part of an entry's text without its secrets: as it is where the entry is known to have none."""
+    return text if entry.memoized(_KEY) is entry.message else redact(text)
+
+
 def is_changed(entry: Entry) -> bool:
     """Whether secrets were redacted in an entry."""
     message: Message | None = entry.memoized(_KEY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ BRIEF_CHARS = 90
 AGREED_FACTOR = 1.6
 # Sentences that differ only in their numbers count less each from this many on.
 _MOST_ALIKE = 4
-_NO_DIGITS = str.maketrans("", "", "0123456789")
+_DIGITS = re.compile(r"[0-9]+")
 # Characters of the log after which text counts about 70% of the newest.
 _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
@@ -84,7 +85,7 @@ class PassageFrequency:
     def count(cls, statements: Sequence[Statement]) -> PassageFrequency:
         replies = (s for s in statements if s.is_final and s.speaker == "assistant")
         texts = Counter(p.text for s in replies for p in s.passages)
-        templates = {text: text.translate(_NO_DIGITS) for text in texts}
+        templates = {text: _DIGITS.sub("", text) for text in texts}
         times: Counter[str] = Counter()
         for text, count in texts.items():
             times[templates[text]] += count
@@ -95,7 +96,7 @@ class PassageFrequency:
 
     def of(self, text: str) -> int | None:
         """Return the number of occurrences of a frequent passage; None for others."""
-        return self._times.get(self._templates.get(text) or text.translate(_NO_DIGITS))
+        return self._times.get(self._templates.get(text) or _DIGITS.sub("", text))
 
 
 @dataclass(frozen=True, slots=True)

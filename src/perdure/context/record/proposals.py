@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from perdure.context.record.entries import redact_part
 from perdure.context.text import beginning, clip, sentences, tidy
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 
-LONGEST_ANSWER = 120
+_LONGEST_ANSWER = 120
 _QUESTION_CHARS = 400
 _OPTION_CHARS = 150
 _ABOUT_CHARS = 330
@@ -90,19 +92,19 @@ class Proposal:
 
 def proposal_of(entry: Entry) -> Proposal:
     """Return the cached proposal of a reply."""
-    return entry.memo("proposal", read_proposal)
+    return entry.memo("proposal", lambda m: read_proposal(m, partial(redact_part, entry)))
 
 
-def read_proposal(message: Message) -> Proposal:
-    """Read what a reply puts to the user. Pure, so the result can be cached."""
+def read_proposal(message: Message, redact: Callable[[str], str] = redact) -> Proposal:
+    """Read what a reply puts to the user. Pure, so the result can be cached; `redact` may know that it is clean."""
     text = redact(message.typed_text.strip()[-_END_CHARS:])
     spoken = [s.strip(" *_-#>") for s in sentences(text)]
     is_asked = _ASKS_BACK.search(text[-60:]) is not None
     question = beginning(spoken[-1], _QUESTION_CHARS) if is_asked and spoken else ""
     stated = [s for s in spoken if len(s) >= _SHORTEST_STATEMENT and not _ASKS_BACK.search(s) and s[-1] not in ":："]
-    recommended = [s for s in stated if _PROPOSES.search(s)]
-    statement = recommended[-1] if recommended else stated[-1] if stated else ""
-    return Proposal(question, tuple(_lists(text)), tidy(statement), bool(recommended))
+    recommended = next((s for s in reversed(stated) if _PROPOSES.search(s)), None)
+    statement = recommended or (stated[-1] if stated else "")
+    return Proposal(question, tuple(_lists(text)), tidy(statement), recommended is not None)
 
 
 def _lists(text: str) -> Iterator[Mapping[str, str]]:
@@ -124,9 +126,16 @@ def is_answer(answer: str) -> bool:
     return _AGREES.match(answer) is not None or _DECLINES.match(answer) is not None
 
 
+def may_take_up(answer: str) -> bool:
+    """Return whether a short answer can take up anything, whatever was proposed: it agrees, declines or chooses."""
+    if len(answer) > _LONGEST_ANSWER or answer.rstrip().endswith(("?", "？")):
+        return False
+    return is_answer(answer) or any(p.search(answer) for p in (_NUMBER, _LETTER, _ORDINAL, _ALL))
+
+
 def taken_up(answer: str, proposal: Proposal) -> str:
     """Return what a short answer takes up of a proposal, in the assistant's words; "" where it takes up nothing."""
-    if len(answer) > LONGEST_ANSWER or answer.rstrip().endswith(("?", "？")):
+    if not may_take_up(answer):
         return ""
     if options := _chosen(answer, proposal.lists):
         return "; ".join(f"{label}. {text}" for label, text in options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from perdure.context.record.cancellation import read_cancellation
 from perdure.context.record.decisions import (
@@ -46,14 +47,25 @@ _LISTED = re.compile(r"(?:\d{1,2}[.)]|[-•*]) ")
 _END_CHARS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReplyReading:
     """A final reply: the question that ends it, and whether it mentions failures or open work."""
 
     text: str
     question: str
-    has_failed: bool
-    has_more_to_do: bool
+
+    @cached_property
+    def has_failed(self) -> bool:
+        return _STILL_FAILS.search(self._ends()) is not None
+
+    @cached_property
+    def has_more_to_do(self) -> bool:
+        return _MORE_TO_DO.search(self._ends()) is not None
+
+    def _ends(self) -> str:
+        """A reply tells its result at its ends."""
+        text = self.text
+        return (text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}").lower()
 
 
 def reply_reading(entry: Entry) -> ReplyReading:
@@ -70,7 +82,8 @@ def prepare_reading(entry: Entry) -> None:
         plan_of(entry)
         last_words_of(entry)
         if not message.tool_calls:
-            reply_reading(entry)
+            reply = reply_reading(entry)
+            _ = reply.has_failed, reply.has_more_to_do
 
 
 def answer_of(entry: Entry) -> str:
@@ -95,15 +108,7 @@ def _read_answer(message: Message) -> str:
 def _read_reply(message: Message) -> ReplyReading:
     text = message.typed_text.strip()
     questions = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
-    # A reply tells its result at its ends.
-    ends = text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}"
-    ends = ends.lower()
-    return ReplyReading(
-        text,
-        redact(questions[0].strip(" *_-")) if questions else "",
-        has_failed=_STILL_FAILS.search(ends) is not None,
-        has_more_to_do=_MORE_TO_DO.search(ends) is not None,
-    )
+    return ReplyReading(text, redact(questions[0].strip(" *_-")) if questions else "")
 
 
 _CANCELS = re.compile(

@@ -18,7 +18,7 @@ from perdure.context.record.decisions import (
     user_reading,
 )
 from perdure.context.record.material import carried_words, read_report
-from perdure.context.record.proposals import LONGEST_ANSWER, proposal_of, taken_up
+from perdure.context.record.proposals import may_take_up, proposal_of, taken_up
 from perdure.context.record.requests import RequestLog, answer_of, reply_reading
 from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
@@ -190,8 +190,9 @@ class _StateFold:
     def _taken_up(self, reading: UserReading) -> str:
         """Return what a short answer takes up of the reply right before it."""
         reply = self.last_reply
-        is_short = reply is not None and len(reading.own_words) <= LONGEST_ANSWER
-        return taken_up(reading.own_words, proposal_of(reply)) if is_short and reply is not None else ""
+        if reply is None or not may_take_up(reading.own_words):
+            return ""
+        return taken_up(reading.own_words, proposal_of(reply))
 
     def _drop_cancelled(self, seq: int) -> None:
         """Remove from plan and goal what the message at `seq` cancels."""
@@ -236,9 +237,9 @@ class _StateFold:
             has_steps = self.work.steps_taken > steps or _FENCE in entry.message.text
             is_work = self.work.changes > changes or (not is_question and has_steps)
             self.answered[request.seq] = request, entry, is_work
-            if not still_open and not reply.has_more_to_do:
+            if self.work.plan and not still_open and not reply.has_more_to_do:
                 self.work.plan.clear()
-        self.work.end_turn(entry.seq, may_be_open=not closed or reply.has_failed)
+        self.work.end_turn(entry.seq, may_be_open=not closed or (self.work.has_failed and reply.has_failed))
 
     def _add_call(self, seq: int, line: CallLine) -> None:
         if line.user_words or line.outcome == "refused":
@@ -463,7 +464,8 @@ class _WorkFold:
         """Replace the plan by a newer list; a call about a single item updates that item."""
         if not plan:
             return
-        items = {text: PlanItem(redact(text), is_done, seq) for text, is_done in plan}
+        # The calls were redacted before they were described.
+        items = {text: PlanItem(text, is_done, seq) for text, is_done in plan}
         is_update = len(items) == 1 or bool(items.keys() & self.plan.keys() and len(items) < len(self.plan) / 2)
         self.plan = {**self.plan, **items} if is_update else items
 
@@ -491,6 +493,11 @@ class _WorkFold:
         for i in indexes:
             self.errors[i] = replace(self.errors[i], solved_by=by, solved_seq=seq)
         self._open = [i for i in self._open if i not in indexes]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a failure is open."""
+        return bool(self._open)
 
     def end_turn(self, seq: int, *, may_be_open: bool) -> None:
         """At a final reply, forget failures that the work went past; a failed test stays where the reply admits it."""

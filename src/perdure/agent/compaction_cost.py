@@ -63,10 +63,7 @@ class CostInputs:
 
     @property
     def cost_usd(self) -> float:
-        """The cost that a compaction adds to the next request, its summary included.
-
-        Negative if that request gets cheaper.
-        """
+        """The cost that a compaction adds to the next request, its summary included; may be negative."""
         if self.prices is None:
             return self.summary_usd
         read, write = self.prices.read_usd, self.prices.write_usd
@@ -244,7 +241,7 @@ class CostRule:
     def describe(self) -> str:
         """Describe the `cost_rule` setting with its limits in tokens, or why it has no effect.
 
-        "" until the window is known.
+        Returns "" until the window is known.
         """
         inputs, settings = self.inputs(self._live.counter.estimate), self._settings
         if inputs is None:

@@ -468,7 +468,7 @@ class ModelCaller:
     async def _apply_context_limit(self, verdict: ErrorVerdict) -> bool:
         """Shrink the window to the limit the provider stated, else to the next smaller common size.
 
-        Return whether it shrank.
+        Returns whether the window shrank.
         """
         current = (await self.fit_window()).tokens
         stated = _stated_limit(verdict)

@@ -97,7 +97,7 @@ _PERSISTED = "<persisted-output>"
 class SpilledResults:
     """Previews that are sent instead of tool results too large for the window, by message seq.
 
-    Stored with the conversation.
+    They are stored with the conversation, so that every later request has the same text.
     """
 
     def __init__(self, state: KeyValue) -> None:
@@ -357,10 +357,7 @@ def _repaired(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _swap(entries: list[Entry], new_by_old: Mapping[int, Entry]) -> int:
-    """Replace entries in place by the identity of their messages, searching from the end.
-
-    Return how many were replaced.
-    """
+    """Replace entries in place, found by the identity of their messages; return how many were replaced."""
     count = 0
     for i in range(len(entries) - 1, -1, -1):
         if count == len(new_by_old):

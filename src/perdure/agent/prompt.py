@@ -117,7 +117,7 @@ def read_skills(folder: Path) -> list[Skill]:
 def platform_notes(cwd: Path, surface: str) -> str:
     """Describe machine, working folder and surface for the model.
 
-    Nothing that changes within a session, such as the time.
+    Nothing in it changes within a session, as the time would: the prompt must stay the same.
     """
     return f"System: {platform.system()}. Working folder: {cwd}. {surface_note(surface)}"
 

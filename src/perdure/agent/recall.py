@@ -168,7 +168,7 @@ def frame_background(text: str, *, max_tokens: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionSwitch:
-    """The change of a conversation to another session, as recall and memory providers are told of it.
+    """The change of a conversation to another session, as reported to recall and memory providers.
 
     `previous_id` is None when the conversation was opened.
     """
@@ -240,9 +240,9 @@ def check_memory(memory: Memory) -> Memory:
 
 
 def inform(observer: object, switch: SessionSwitch, *, timeout_s: float) -> str:
-    """Tell a provider that implements SessionObserver of a session switch.
+    """Report a session switch to a provider that implements SessionObserver.
 
-    Return the error text if that failed, else "".
+    Returns the error text if the provider failed, else "".
     """
     try:
         if isinstance(observer, SessionObserver):

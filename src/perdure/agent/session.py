@@ -52,7 +52,7 @@ _NO_CLIENT_RESULT = "[The client that was to run this call sent no result.]"
 
 
 def interrupted_result(call: ToolCall) -> Message:
-    """Return a stand-in result for a tool call that was cut off or never answered by the client."""
+    """Return a placeholder result for a tool call that was cut off or never answered by the client."""
     text = _NO_CLIENT_RESULT if call.is_for_client else INTERRUPTED
     return tool_result(call.id, text, call.name, state="interrupted")
 
@@ -347,9 +347,9 @@ class LiveSession:
         self._replace(before, self.view)
 
     def _replace(self, before: Sequence[Entry], after: Sequence[Entry]) -> bool:
-        """Replace messages in projection, counter and composition where their sent form differs.
+        """Replace messages in projection, counter and composition where the form they are sent in differs.
 
-        Return whether any did.
+        Returns whether any did.
         """
         changed = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
         if changed:
@@ -422,7 +422,7 @@ class LiveSession:
         return bool(self.open_calls())
 
     def settle(self) -> None:
-        """Append a stand-in result for each tool call that a crash or interrupt cut off, and the text of a cut reply.
+        """Append a placeholder result for each tool call that a crash or interrupt cut off, and a cut-off reply.
 
         Calls that wait for the client, and those after them, stay open: they were not cut off.
         """

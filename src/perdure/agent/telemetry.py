@@ -186,7 +186,7 @@ def provider_name(ours: str) -> str:
 
 
 def _tokens(usage: CanonicalUsage) -> dict[str, Attribute]:
-    """The conventions count cached tokens among the input tokens, and thinking among the output."""
+    """Return the token attributes of a span; by convention, cached tokens count as input and reasoning as output."""
     return {
         "gen_ai.usage.input_tokens": usage.prompt_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,

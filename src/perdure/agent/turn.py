@@ -501,13 +501,13 @@ def _since_request(entries: Sequence[Entry]) -> list[Message]:
 
 
 def _cut_off_note(entries: Sequence[Entry]) -> str:
-    """Return a note that tells the model why its newest reply ends early; "" if it is complete. It is not stored."""
+    """Return a note for the model on why its newest reply ends early; "" if it is complete. It is not stored."""
     why = entries[-1].message.cut_off if entries else None
     return "" if why is None else _STOPPED if why == "interrupted" else _CUT_SHORT
 
 
 def _result_of(call: ToolCall, results: Sequence[Message]) -> Message:
-    """Return the result for a call, or a stand-in result if there is none."""
+    """Return the result for a call, or a placeholder result if there is none."""
     for result in results:
         if find_call((call,), result.tool_call_id) is not None:
             state = result.tool_state or "completed"

@@ -114,10 +114,7 @@ class LoopGuard:
         self._reported: set[frozenset[bytes]] = set()
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[Message]) -> RepeatedCalls | None:
-        """Record the tool calls of one reply with their results.
-
-        Return the loop that they complete, once for each loop.
-        """
+        """Record the tool calls of one reply with their results; return a loop if they complete one, once for each."""
         if not self._repeats:
             return None
         self._recent.extend((c.name, _digest(c, r.text)) for c, r in zip(calls, results, strict=False))

@@ -348,7 +348,7 @@ class Wiring:
     def _prompt_sources(self, memory: MemorySnapshot) -> PromptSources:
         """Read the sources of the system prompt.
 
-        Files of the working folder only for users with access to this machine.
+        Files of the working folder are read only for users with access to this machine.
         """
         home, here, speaker = self.shared.home, self.folder, self.speaker
         return PromptSources(

@@ -517,7 +517,7 @@ class SummaryRoute:
 
     @property
     def side(self) -> Summarizer:
-        """The auxiliary models for summaries, tried first; the main model is among them only if the settings say so."""
+        """The auxiliary models for summaries, tried first; the main model is among them only if configured so."""
         return self._summarizer(self._side_chain)
 
     @property

@@ -15,7 +15,7 @@ from perdure.store.store import SessionStore
 
 
 class CommandContext(Protocol):
-    """What a command may use of the surface it runs on (port): the open conversation, and how to open another."""
+    """Access of a command to the surface it runs on (port): the open conversation, and how to open another."""
 
     store: SessionStore
     # Whose conversations commands may list, search and open here.

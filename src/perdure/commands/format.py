@@ -84,7 +84,7 @@ def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> 
 
 
 def measured(agent: ConversationAgent) -> ContextUsage:
-    """Return the gauge, looked up as far as it is not known yet; may ask the endpoint, briefly, once."""
+    """Return the context usage; if the window is not known yet, resolve it, which may query the endpoint once."""
     gauge = agent.gauge
     if gauge.window is None or sum(gauge.composition.values()) != gauge.tokens:
         with contextlib.suppress(PerdureError):  # a turn is just beginning: what is known so far is shown

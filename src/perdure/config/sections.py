@@ -16,7 +16,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 def check_networks(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the networks of a setting. Raises ValueError for one that is no IP network."""
+    """Validate the IP networks of a setting. Raises ValueError for an invalid one."""
     for network in value:
         ip_network(network, strict=False)
     return value
@@ -37,7 +37,7 @@ class Section(BaseModel):
 
 
 class CompressionSettings(Section):
-    """When a long history is handed over as a summary, and how much of it is kept as it is."""
+    """Settings of compaction: when it starts, and how much of the history it keeps."""
 
     enabled: bool = Field(default=True, description="Compact automatically; `/compress` works either way.")
     summarize: bool = Field(
@@ -125,7 +125,7 @@ class CompressionSettings(Section):
 
 
 class ToolOutputSettings(Section):
-    """How much of a tool's output enters the context; the rest is kept whole on disk."""
+    """Limits on how much of a tool's output enters the context; the whole output is stored on disk."""
 
     default_result_size: Positive = Field(
         default=100_000, description="Most characters of one result, where its tool says nothing."

@@ -21,7 +21,7 @@ from perdure.config.sections import (
 
 
 class TelegramSettings(Section):
-    """The Telegram bot."""
+    """Settings of the Telegram bot."""
 
     enabled: bool = Field(default=False, description="Answer on Telegram; needs the extra `telegram` and a bot token.")
     token_env: Text = Field(default="TELEGRAM_BOT_TOKEN", description="Variable that holds the bot's token.")
@@ -44,7 +44,7 @@ class TelegramSettings(Section):
 
 
 class DiscordSettings(Section):
-    """The Discord bot."""
+    """Settings of the Discord bot."""
 
     enabled: bool = Field(default=False, description="Answer on Discord; needs the extra `discord` and a bot token.")
     token_env: Text = Field(default="DISCORD_BOT_TOKEN", description="Variable that holds the bot's token.")
@@ -68,7 +68,7 @@ class DiscordSettings(Section):
 
 
 class GatewaySettings(Section):
-    """`perdure gateway` and `perdure serve`."""
+    """Settings of `perdure gateway` and `perdure serve`."""
 
     host: Text = Field(
         default="127.0.0.1", description="Address to listen on; anything but this machine's own needs a token set."
@@ -138,7 +138,7 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 
 
 class ModelSettings(Section):
-    """The model that answers."""
+    """The main model: provider, name, address and limits."""
 
     name: Text | None = Field(
         default=None, description="Model to talk to; null lets Perdure choose from what it finds."
@@ -281,7 +281,7 @@ class LimitsSettings(Section):
 
 
 class TimeoutSettings(Section):
-    """How long a call to a model is waited for, in seconds."""
+    """Timeouts of calls to a model, in seconds."""
 
     connect_s: Seconds = Field(default=10.0, description="For the connection.")
     first_token_s: Seconds = Field(default=300.0, description="For the first content of a stream, in silence.")
@@ -313,7 +313,7 @@ class ContextSettings(Section):
 
 
 class StoreSettings(Section):
-    """Where conversations are kept."""
+    """Where conversations are stored: a file or a PostgreSQL URL."""
 
     path: Text | None = Field(default=None, description="SQLite file; null means perdure.db in the home folder.")
     url: Annotated[str, Field(pattern=r"^postgres(ql)?://")] | None = Field(
@@ -423,7 +423,7 @@ class McpServerSettings(Section):
 
 
 class DisplaySettings(Section):
-    """What the terminal shows."""
+    """What the terminal displays."""
 
     reasoning: bool = Field(default=False, description="Show what a thinking model thinks.")
     streaming: bool = Field(default=True, description="Show a reply as it is written.")

@@ -66,7 +66,7 @@ def compress(
 
 
 async def acompress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressOptions]) -> CompactionReport:
-    """The same as `compress` without blocking the event loop; `summarize` is awaited in it."""
+    """Like `compress`, without blocking the event loop; `summarize` is awaited on it."""
     return await run_steps(_compress(messages, **options))
 
 
@@ -92,7 +92,7 @@ async def acompress_if_needed(
     tools: Sequence[Mapping[str, Any]] | None = None,
     **options: Unpack[CompressOptions],
 ) -> CompactionReport:
-    """The same as `compress_if_needed` without blocking the event loop; `summarize` is awaited in it."""
+    """Like `compress_if_needed`, without blocking the event loop; `summarize` is awaited on it."""
     return await run_steps(_compress_if_needed(messages, prompt_tokens, tools, options))
 
 
@@ -133,13 +133,13 @@ def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressO
 
 
 def _check_messages(messages: object) -> None:
-    """Raises InvalidMessage for an argument that is no list of messages."""
+    """Raise InvalidMessage for an argument that is no list of messages."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise InvalidMessage(f'messages is a list like [{{"role": "user", "content": "…"}}], not {messages!r:.40}')
 
 
 def _engine(options: CompressOptions) -> ContextCompressor:
-    """The engine for these arguments. Raises ConfigError."""
+    """Build the engine for these arguments. Raises ConfigError."""
     if unknown := sorted(options.keys() - CompressOptions.__annotations__.keys()):
         near = get_close_matches(unknown[0], CompressOptions.__annotations__, n=1)
         raise ConfigError(f"compress takes no {unknown[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

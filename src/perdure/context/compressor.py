@@ -241,7 +241,7 @@ class ContextCompressor(ContextEngine):
                 self._import.start()
 
     def _read(self, most: int) -> None:
-        """Analyze the oldest unread messages."""
+        """Analyze up to `most` of the oldest messages that were not analyzed yet, and cache the results."""
         _import_writer()
         from perdure.context.record.record import prepare  # slow to import, and a prompt is drawn before
 
@@ -452,11 +452,11 @@ class ContextCompressor(ContextEngine):
         return self.budgets.room_tokens - added
 
     def _unread_size(self, history: CompactionHistory, boundaries: Boundaries) -> int:
-        """Tokens of the unread tool results that were kept."""
+        """Return the tokens of kept tool results that the model has not read yet."""
         return sum(history.tokens[boundaries.unread :]) if boundaries.unread is not None else 0
 
     def _sent_head_tokens(self, history: CompactionHistory, boundaries: Boundaries, handoff: Message) -> int:
-        """Tokens of the head as it will be sent."""
+        """Return the tokens of the kept head in the shortened form in which it is sent."""
         view = [*history.messages[: boundaries.head_end], handoff]
         shortened = shorten_head(view, head_tokens=self.budgets.head_tokens)[boundaries.lead : -1]
         return sum(estimate_message(m, self._route[0] or None) for m in shortened)

@@ -43,7 +43,7 @@ REASONS: tuple[Reason, ...] = ("threshold", "preflight", "cold", "overflow", "hy
 
 
 def long_history(turns: int = 40) -> list[Entry]:
-    """A working session of about twice the window: requests, calls with long results, replies."""
+    """Return a working session of about twice the window: requests, calls with long results, replies."""
     out: list[Message] = []
     for t in range(turns):
         out.append(user(f"Please bring component_{t} up to date in src/component_{t}.py."))
@@ -57,7 +57,7 @@ def long_history(turns: int = 40) -> list[Entry]:
 
 
 def odd_histories() -> dict[str, list[Entry]]:
-    """Malformed and extreme histories that occur in practice."""
+    """Return malformed and extreme histories that occur in practice, by name."""
     lone = tool_result("no_such_call", "a result without a call")
     asking = assistant("let me look", (ToolCall("a", "terminal"), ToolCall("b", "terminal")))
     histories = {
@@ -76,14 +76,14 @@ def odd_histories() -> dict[str, list[Entry]]:
 
 
 def check_needs_no_arguments(make: Make) -> None:
-    """The factory needs no arguments; the engine has a name."""
+    """Check that the factory needs no arguments and that the engine has a name."""
     engine = make()
     _must(isinstance(engine, ContextEngine), f"{engine!r} is not a ContextEngine")
     _must(bool(engine.name), "the engine has no name")
 
 
 def check_life_cycle(make: Make) -> None:
-    """Every lifecycle method may be called in order, with and without services."""
+    """Check that every lifecycle method may be called in order, with and without services."""
     engine = make()
     engine.on_session_start("s_1")
     engine.update_model(context_length=WINDOW, model="m", provider="p", max_tokens=1_000)
@@ -96,14 +96,14 @@ def check_life_cycle(make: Make) -> None:
 
 
 def check_says_when(make: Make) -> None:
-    """A small prompt never asks for compaction; one that fills the window does."""
+    """Check that a small prompt never asks for a compaction and one that fills the window does."""
     engine = _started(make)
     _must(engine.should_compress(10) is False, "asks to compact a prompt of 10 tokens")
     _must(engine.should_compress(WINDOW) is True, "does not ask to compact a prompt that fills the window")
 
 
 def check_follows_the_window(make: Make) -> None:
-    """A switch to a smaller model is noticed at once."""
+    """Check that the engine adapts at once when the model switches to one with a smaller window."""
     engine = _started(make)
     prompt = WINDOW // 8
     _must(engine.should_compress(prompt) is False, f"asks to compact {prompt} of {WINDOW} tokens")
@@ -112,7 +112,7 @@ def check_follows_the_window(make: Make) -> None:
 
 
 def check_compacts(make: Make) -> None:
-    """A history twice the window comes out smaller, valid, with the newest request word for word."""
+    """Check that a history of twice the window gets smaller, stays valid and keeps the newest request word for word."""
     engine, entries = _started(make), long_history()
     _must(engine.has_content_to_compress(entries), "sees nothing to compact in a history of twice the window")
     done = _compressed(engine, entries)
@@ -124,7 +124,7 @@ def check_compacts(make: Make) -> None:
 
 
 def check_compacts_again(make: Make) -> None:
-    """Each time the conversation has grown beyond the window again, it comes out smaller again."""
+    """Check that a conversation which grows beyond the window again is compacted again, each time."""
     engine, entries = _started(make), long_history()
     for turn in range(ROUNDS):
         engine.update_from_response(CanonicalUsage(input_tokens=WINDOW))
@@ -139,7 +139,7 @@ def check_compacts_again(make: Make) -> None:
 
 
 def check_keeps_unread_results(make: Make) -> None:
-    """Results the model asked for and has not read stay as they are while they fit the window."""
+    """Check that tool results the model has not read yet are kept unchanged while they fit the window."""
     engine, entries = _started(make), long_history()
     calls = tuple(ToolCall(f"unread_{i}", "terminal") for i in range(3))
     results = [tool_result(c.id, f"measurement {c.id}: 42\n" * 300, "terminal") for c in calls]
@@ -149,7 +149,7 @@ def check_keeps_unread_results(make: Make) -> None:
 
 
 def check_looks_before_it_asks(make: Make) -> None:
-    """Methods other than `compress` send no summary request: they are called before every request."""
+    """Check that no method but `compress` requests a summary, since the others are called before every request."""
     calls: list[str] = []
 
     def ask(prompt: str, *, max_tokens: int) -> Summary:
@@ -164,7 +164,7 @@ def check_looks_before_it_asks(make: Make) -> None:
 
 
 def check_fits_small_windows(make: Make) -> None:
-    """In a window of 1,000 tokens the history still comes out smaller, with the newest request, and nothing raises."""
+    """Check that a history is compacted in a window of 1,000 tokens without errors, keeping the newest request."""
     engine, entries = _started(make), long_history()
     engine.update_model(context_length=SMALL_WINDOW, model="model", provider="provider")
     done = _compressed(engine, entries)
@@ -174,7 +174,7 @@ def check_fits_small_windows(make: Make) -> None:
 
 
 def check_is_idempotent(make: Make) -> None:
-    """Compacting again with nothing new changes nothing."""
+    """Check that compacting again without new messages changes nothing."""
     engine, entries = _started(make), long_history()
     done = _compressed(engine, entries)
     again = [Entry(i, _message(item)) for i, item in enumerate(done.apply(entries))]
@@ -182,7 +182,7 @@ def check_is_idempotent(make: Make) -> None:
 
 
 def check_mutates_nothing(make: Make) -> None:
-    """The arguments are not mutated."""
+    """Check that the engine does not mutate its arguments."""
     engine, entries = _started(make), long_history()
     before = [e.message.to_dict() for e in entries]
     _result(engine, tuple(entries))
@@ -202,7 +202,7 @@ def check_survives_odd_histories(make: Make) -> None:
 
 
 def check_survives_bad_summarisers(make: Make) -> None:
-    """A summary model that fails, or returns nothing or too much, never stops a compaction or causes endless calls."""
+    """Check that a summary model which fails or returns too little or too much neither stops a compaction nor loops."""
     answers: dict[str, str | Exception] = {
         "empty": "",
         "huge": "word " * 200_000,
@@ -226,13 +226,13 @@ def check_survives_bad_summarisers(make: Make) -> None:
 
 
 def check_takes_every_reason(make: Make) -> None:
-    """Every reason and a focus topic are understood."""
+    """Check that the engine accepts every reason and a focus topic."""
     for reason in REASONS:
         _compressed(_started(make), long_history(), reason=reason, focus_topic="the release notes")
 
 
 def check_works_in_a_thread(make: Make) -> None:
-    """`compress` runs in another thread while other methods are called."""
+    """Check that `compress` works in another thread while other methods are called."""
     engine, entries = _started(make), long_history()
     results: list[object] = []
     worker = threading.Thread(target=lambda: results.append(_result(engine, entries)))
@@ -244,7 +244,7 @@ def check_works_in_a_thread(make: Make) -> None:
 
 
 def check_tools(make: Make) -> None:
-    """Tool schemas of the engine have a type and a name; an unknown tool call raises ToolError."""
+    """Check that the engine's tool schemas have a type and a name, and that an unknown tool call raises ToolError."""
     engine = _started(make)
     for schema in engine.get_tool_schemas():
         function = schema.get("function")
@@ -324,7 +324,7 @@ def _services(ask: Callable[..., Any] | None = None) -> EngineServices:
 
 
 def _suited(ask: Callable[..., Summary] | None, engine: ContextEngine) -> Callable[..., Any] | None:
-    """The summarizer as this engine gets it: a coroutine function where its `compress` is one."""
+    """Return the summarizer in the form this engine gets: a coroutine function if its `compress` is one."""
     if ask is None or not is_async(engine.compress):
         return ask
 

@@ -329,7 +329,7 @@ class ContextEngine(ABC):
 
     @abstractmethod
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether to compact now.
+        """Return whether to compact now; asked by the agent before each request and after each turn.
 
         `prompt_tokens` is the size of the last prompt as reported; at the start and the end of a turn, or where the
         prompt would not fit the window, it includes an estimate of what was added since.

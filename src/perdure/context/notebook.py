@@ -73,7 +73,7 @@ class Notebook:
 
     @property
     def size(self) -> int:
-        """Size in bytes."""
+        """The size of the notebook in bytes."""
         return len(self.text.encode())
 
     def apply(self, action: NotesAction, *, heading: str = "", text: str = "", old: str = "") -> Notebook:
@@ -363,7 +363,7 @@ def _fair_shares(sizes: Sequence[int], room: int) -> list[int]:
 
 
 def _newest_lines(text: str, room: int, notice: str) -> str:
-    """The newest lines within a number of bytes; long ones are shortened, so that the room is used."""
+    """Return the newest lines within a number of bytes; long ones are shortened to use the room."""
     if len(text.encode()) <= room:
         return text
     lines = text.split("\n")

@@ -44,10 +44,7 @@ def cut_off_label(message: Message) -> str:
 
 
 def escape_invisible(text: str) -> str:
-    """Return the text with invisible and direction-changing characters spelled out (`<U+202E>`).
-
-    Newlines and tabs stay.
-    """
+    """Spell out invisible and direction-changing characters (`<U+202E>`) in a text, except newlines and tabs."""
     if _PLAIN.fullmatch(text):
         return text
     return "".join(f"<U+{ord(c):04X}>" if _is_odd(c) else c for c in text)

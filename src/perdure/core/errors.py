@@ -63,7 +63,7 @@ class ErrorVerdict:
 
 
 class PerdureError(Exception):
-    """The base class of all errors that Perdure raises; the message tells the user what to do."""
+    """The base class of all errors that Perdure raises; the message names the problem and the next step."""
 
 
 class ConfigError(PerdureError):

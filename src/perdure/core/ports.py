@@ -154,10 +154,10 @@ class Checkpoints(Protocol):
 
 
 class KeyValue(Protocol):
-    """Small JSON values that survive a restart: cool-downs, strikes, pauses."""
+    """A key-value store of small JSON values that survive a restart, such as cool-downs."""
 
     def get(self, key: str) -> Any:
-        """Return the value, or None."""
+        """Return the value of a key, or None."""
         ...
 
     def set(self, key: str, value: Any) -> None:
@@ -290,7 +290,10 @@ class ScoreTexts(Protocol):
     def __call__(
         self, query: str, texts: Sequence[tuple[str, str]], *, synonyms: tuple[tuple[str, ...], ...] = ()
     ) -> Sequence[float]:
-        """How well each (title, body) text matches, 0 for one that does not. Never raises for any query text."""
+        """Return a score for each (title, body) text, 0 for one that does not match.
+
+        Never raises for any query text.
+        """
         ...
 
 

@@ -107,7 +107,7 @@ class TurnOptions:
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> TurnOptions:
-        """Rebuild stored options."""
+        """Rebuild options from the JSON values of `to_dict`."""
         answer, unattended = raw.get("answer_format"), raw.get("unattended")
         return cls(
             tools=tuple(raw.get("tools") or ()),

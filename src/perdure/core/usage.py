@@ -14,7 +14,7 @@ from perdure.core.datastructures import MappingAccess
 
 @dataclass(frozen=True, slots=True)
 class CanonicalUsage(MappingAccess):
-    """Tokens of one or more model calls by class. `reported` tells a real zero from usage that no provider reported."""
+    """Tokens of one or more model calls by class. `reported` distinguishes a real zero from missing usage."""
 
     input_tokens: int = 0
     output_tokens: int = 0

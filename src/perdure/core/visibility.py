@@ -1,4 +1,4 @@
-"""Whose data a conversation is, and whose a caller may see, as a type: no string ever means "the owner" or "all users".
+"""Visibility: whose data a conversation is, and whose data a caller may see, as types instead of strings.
 
 Owner       the owner of the machine; the database stores an empty user key
 User(key)   one user with a key of their own

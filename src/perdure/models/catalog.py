@@ -174,7 +174,7 @@ def _lookup(provider: str | None, model: str, base_url: str | None) -> tuple[Any
 
 @lru_cache(maxsize=64)
 def _names_of(provider: str | None) -> tuple[str, ...]:
-    """The names of a provider's models; with None those of all makers of models."""
+    """Return the names of a provider's models; with None, those of all makers."""
     from genai_prices import data_snapshot
 
     snapshot = data_snapshot.get_snapshot()

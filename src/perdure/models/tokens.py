@@ -62,10 +62,7 @@ _MISTRAL = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Weights that estimate the tokens of a tokenizer family.
-
-    None is negative, so that more text is never fewer tokens.
-    """
+    """Weights that estimate the tokens of a tokenizer family; no weight is negative."""
 
     name: str
     weights: tuple[float, ...]
@@ -478,10 +475,7 @@ def estimate_message(message: Message, model: str | None = None) -> int:
 
 
 def estimate_figures(figures: TokenFeatures, model: str | None = None, *, sends_reasoning: bool = False) -> int:
-    """Convert token features to tokens for a model.
-
-    Arithmetic only, so a model switch re-estimates a history at once.
-    """
+    """Convert token features to tokens for a model, by arithmetic alone, without reading the text again."""
     return _whole(family_of(model).request_tokens(figures, sends_reasoning=sends_reasoning))
 
 

@@ -89,7 +89,7 @@ class LearnedLimits:
         return _within(_OUTPUT, self._state.get(route.output_key))
 
     def learn_output_cap(self, route: ModelKey, tokens: int) -> bool:
-        """Store an output cap; return False for a figure that cannot be one."""
+        """Store the most output tokens that an endpoint accepted; return False for an implausible number."""
         if _within(_OUTPUT, tokens) is None:
             return False
         if self.output_cap(route) != tokens:
@@ -273,10 +273,7 @@ def _default_settings() -> CompressionSettings:
 
 
 def threshold_for(settings: CompressionSettings, *, provider: str, model: str) -> float:
-    """Return the threshold as a share of the window.
-
-    Raised for one model at one provider with a smaller window there.
-    """
+    """Return the compaction threshold as a share of the window, with the higher one of gpt-5.5 on Codex."""
     is_the_route = (provider.strip().lower(), model.strip().lower()) == _RAISED_ROUTE
     if settings.codex_gpt55_autoraise and is_the_route:
         return max(settings.threshold, settings.codex_gpt55_threshold)

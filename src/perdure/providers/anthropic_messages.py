@@ -293,7 +293,7 @@ def headers(endpoint: Endpoint) -> dict[str, str]:
 
 
 def build(request: ModelRequest) -> bytes:
-    """Build the request body. Deterministic; a message encoded before costs one lookup."""
+    """Build the JSON body of a request. The same request gives the same bytes; encoded messages are cached."""
     encoded = list(encode_entries(request.entries, "anthropic", _encode))
     separators: list[bytes] = []
     previous = ""

@@ -74,7 +74,7 @@ class ThinkSplitter:
 
     @property
     def text(self) -> str:
-        """The text so far."""
+        """The text so far, without reasoning."""
         return "".join(self._texts)
 
     def feed(self, piece: str) -> tuple[str, str]:
@@ -391,7 +391,7 @@ def headers(endpoint: Endpoint) -> dict[str, str]:
 
 
 def build(request: ModelRequest) -> bytes:
-    """Build the request body. Deterministic; a message encoded before costs one lookup."""
+    """Build the JSON body of a request. The same request gives the same bytes; encoded messages are cached."""
     quirks = request.quirks
     key = ("chat", quirks.reasoning_field, quirks.call_ids, quirks.tool_images, request.cache_ttl is not None)
     encode = partial(_encode, quirks=quirks, in_parts=request.cache_ttl is not None)

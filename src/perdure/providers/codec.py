@@ -334,7 +334,7 @@ class ReasoningRule:
     def filter_message(self, message: Message, *, is_current: bool) -> Message:
         """Return the message with only the reasoning that is sent back.
 
-        `is_current`: its tool loop is still running.
+        `is_current` means that the message belongs to the tool loop that is still running.
         """
         if not has_reasoning(message):
             return message

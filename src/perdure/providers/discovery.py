@@ -67,7 +67,7 @@ class LocalServer:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A GGUF file on the disk."""
+    """A GGUF model file on this machine, with its size."""
 
     path: Path
     size_bytes: int

@@ -214,7 +214,7 @@ def headers(endpoint: Endpoint) -> dict[str, str]:
 
 
 def build(request: ModelRequest) -> bytes:
-    """Build the request body. Deterministic; a message encoded before costs one lookup."""
+    """Build the JSON body of a request. The same request gives the same bytes; encoded messages are cached."""
     replays = request.quirks.takes_encrypted_reasoning
     encode = partial(_encode, replays=replays)
     pieces = [f.body for f in encode_entries(request.entries, ("responses", replays), encode)]

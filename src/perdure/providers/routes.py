@@ -158,8 +158,12 @@ def adapt_request(request: ModelRequest, endpoint: Endpoint, *, cache_ttl: Cache
 def main_route(
     settings: Settings, *, lookup: KeyLookup, api_key: str | None = None, api_mode: str | None = None
 ) -> EndpointChain | None:
-    """Build the route from the settings; None where no provider is set and no key is available, so that the embedded
-    model is used. `api_key` and `api_mode` apply to the main endpoint only."""
+    """Build the endpoints of the settings.
+
+    None if no provider is set and no key found, so that the embedded model runs.
+
+    `api_key` and `api_mode` apply to the main endpoint only.
+    """
     model = settings.model
     provider = model.provider or chosen_provider(settings, lookup=lookup)
     if provider is None:

@@ -112,7 +112,7 @@ class DiscordService:
 
     @property
     def sent(self) -> list[ServiceMessage]:
-        """The messages of the bot, in order."""
+        """The messages that the bot sent, in order."""
         with self._changed:
             return [message for message in self.messages if message.is_bot]
 

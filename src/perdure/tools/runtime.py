@@ -174,7 +174,7 @@ class Batch:
         return self.results()
 
     def results(self) -> list[Message]:
-        """Return a result for every call, finished or not, in call order."""
+        """Return a result for every call, in call order; an unfinished call gets an "interrupted" one."""
         return [
             _as_message(call, o) if o is not None else self._interrupted(call)
             for call, o in zip(self._requested, self._outcomes, strict=True)

@@ -395,7 +395,7 @@ class ToolRegistry:
         return frozenset(n for t in self._tools.values() for n in (t.name, t.toolset))
 
     def keep_only(self, names: Iterable[str]) -> None:
-        """Remove every tool but these, by name or toolset. Raises ConfigError for a name that nothing bears."""
+        """Remove every tool but these, by name or toolset. Raises ConfigError for an unknown name."""
         selected = set(names)
         for name in sorted(selected - self.names()):
             raise ConfigError(f"there is no tool or toolset {name!r}; {suggest_name(name, self.names())}")

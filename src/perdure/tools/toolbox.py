@@ -232,7 +232,7 @@ def _check_names(settings: Settings, registry: ToolRegistry, rules: PermissionRu
 
 
 def build_deferred(settings: Settings, rank: ScoreTexts | None) -> DeferredTools | None:
-    """Return the policy that defers tools by the settings; None if they say to send all."""
+    """Return the policy that defers tools, by the settings; None if all tools are sent."""
     tools = settings.tools
     if rank is None or not tools.defer_above_tokens:
         return None

@@ -28,7 +28,7 @@ _MARK = "[REDACTED]"
 
 
 def write_diff(target: Path, content: str, *, is_secret: bool = False) -> tuple[str, ...]:
-    """Return the lines that writing `content` removes (`-`) and adds (`+`). Blocks; reads the file as it is now.
+    """Return the diff that writing `content` to a file would make. Blocks: reads the current file.
 
     Secrets in the earlier lines are redacted. Where those cannot be shown (a binary, large or secret file), the first
     line in `@@` names what is lost.

@@ -280,5 +280,5 @@ async def live(
 
 
 def _json(answer: BaseModel) -> Response:
-    """Serialize in the worker thread: a long timeline takes milliseconds."""
+    """Build a JSON response; called in the worker thread, since serializing a long timeline takes milliseconds."""
     return Response(answer.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})

@@ -97,7 +97,7 @@ async def run(check: Check, adapter: Adapter, platform: Platform) -> None:
 
 
 async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Each message arrives once and unchanged, in one chat of the platform, with a unique key."""
+    """Check that each message is submitted once, unchanged and in order, in one chat, with a unique key."""
     for i in range(5):
         platform.write(f"message {i}")
     await _wait_until(lambda: len(hub.submitted) >= 5, "five messages were sent, but not submitted")
@@ -116,7 +116,7 @@ async def check_messages_come_in_order(adapter: Adapter, platform: Platform, hub
 
 
 async def check_a_repeated_message_keeps_its_key(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A message the platform delivers twice has the same idempotency key."""
+    """Check that a message the platform delivers twice has the same idempotency key both times."""
     platform.write("once")
     await _wait_until(lambda: len(hub.submitted) >= 1, "a message was not submitted")
     platform.repeat()
@@ -129,7 +129,7 @@ async def check_a_repeated_message_keeps_its_key(adapter: Adapter, platform: Pla
 
 
 async def check_strangers_are_rejected(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """An unknown user gets a reply, and no message is submitted."""
+    """Check that an unknown user gets a reply and that no message is submitted."""
     platform.write_as_stranger("let me in")
     platform.write("hello")
     await _wait_until(lambda: len(hub.submitted) >= 1, "an allowed user's message was not submitted")
@@ -138,7 +138,7 @@ async def check_strangers_are_rejected(adapter: Adapter, platform: Platform, hub
 
 
 async def check_commands_are_passed_unchanged(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Slash commands are passed to the hub, not handled by the platform."""
+    """Check that slash commands are passed to the hub, not handled by the platform."""
     platform.write("/compress database schema")
     await _wait_until(lambda: len(hub.submitted) >= 1, "a command was not submitted")
     _require(
@@ -147,7 +147,7 @@ async def check_commands_are_passed_unchanged(adapter: Adapter, platform: Platfo
 
 
 async def check_an_answer_is_shown_whole(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """With or without streaming, the final text is displayed exactly once."""
+    """Check that the final text is displayed exactly once, with and without streaming."""
     deltas = ["The ", "answer ", "is ", "forty-two."]
     await _deliver(adapter, platform, hub, *map(TextDelta, deltas), TurnFinished("completed", "".join(deltas)))
     message = "\n".join(platform.messages())
@@ -155,7 +155,7 @@ async def check_an_answer_is_shown_whole(adapter: Adapter, platform: Platform, h
 
 
 async def check_a_long_answer_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """An answer over the platform's limit is split or sent as a file, with every word."""
+    """Check that an answer over the platform's limit is split or sent as a file, with every word."""
     for deltas in (2_000, 20_000):
         text = " ".join(f"word{i}" for i in range(deltas))
         await _deliver(adapter, platform, hub, TextDelta(text[:100]), TurnFinished("completed", text))
@@ -165,7 +165,7 @@ async def check_a_long_answer_loses_nothing(adapter: Adapter, platform: Platform
 
 
 async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """The text streamed before a failure remains, followed by the error."""
+    """Check that text streamed before a failure remains, followed by the error."""
     failed = TurnFinished("failed", "", error="the model is overloaded; try again in a minute")
     await _deliver(adapter, platform, hub, TextDelta("I was about to "), failed)
     message = "\n".join(platform.messages())
@@ -174,7 +174,7 @@ async def check_failures_are_reported(adapter: Adapter, platform: Platform, hub:
 
 
 async def check_text_before_a_tool_call_stays(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Text before a tool call and the answer are messages of their own, and warnings are displayed between them."""
+    """Check that text before a tool call and the answer are separate messages, with warnings between them."""
     call, warning = ToolStarted(ToolCall("c", "terminal")), Notice("The window is nearly full.", "warning")
     finished = TurnFinished("completed", "Done.")
     await _deliver(adapter, platform, hub, TextDelta("Let me look."), call, warning, TextDelta("Do"), finished)
@@ -183,14 +183,14 @@ async def check_text_before_a_tool_call_stays(adapter: Adapter, platform: Platfo
 
 
 async def check_a_blank_answer_is_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """An answer without text is displayed as such: no platform takes an empty message."""
+    """Check that an answer without text is displayed as such, since no platform accepts an empty message."""
     for answer in ("", "  \n "):
         await _deliver(adapter, platform, hub, TurnFinished("completed", answer))
     _require(len(platform.messages()) == 2 and all(platform.messages()), f"displayed as {platform.messages()}")
 
 
 async def check_a_takeover_continues_the_message(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A turn that another process goes on with is displayed in the message it began, once, however often delivered."""
+    """Check that a turn taken over by another process continues in the message it began, once."""
     chat = await _chat(platform, hub)
     await adapter.deliver(chat, "t_1", _replay(TextDelta("The answ")))
     for _ in range(2):
@@ -199,7 +199,7 @@ async def check_a_takeover_continues_the_message(adapter: Adapter, platform: Pla
 
 
 async def check_a_stop_after_a_takeover_keeps_the_text(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """Text that was displayed before its process died stays where the turn is stopped afterwards."""
+    """Check that text displayed before its process died stays if the turn is stopped afterwards."""
     chat = await _chat(platform, hub)
     await adapter.deliver(chat, "t_1", _replay(TextDelta("Half of it")))
     await adapter.deliver(chat, "t_1", _replay(TurnFinished("interrupted", "")))
@@ -210,7 +210,7 @@ async def check_a_stop_after_a_takeover_keeps_the_text(adapter: Adapter, platfor
 async def check_a_question_of_a_dead_process_is_withdrawn(
     adapter: Adapter, platform: Platform, hub: ScriptedHub
 ) -> None:
-    """A question whose process died is closed with a notice, and the next one is displayed as usual."""
+    """Check that a question whose process died is closed with a notice, and that the next one is displayed."""
     chat = await _chat(platform, hub)
     await adapter.deliver(chat, "t_1", _replay(QuestionAsked("q_4", "approval", "make deploy")))
     again, closed = QuestionAsked("q_5", "approval", "make deploy"), QuestionClosed("q_5", "once")
@@ -222,7 +222,7 @@ async def check_a_question_of_a_dead_process_is_withdrawn(
 
 
 async def check_questions_are_answered_in_words(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A message while a question is open is its answer, and no message of its own."""
+    """Check that a message sent while a question is open counts as its answer."""
     chat = await _chat(platform, hub)
     hub.open_questions.add("q_6")
     await adapter.deliver(chat, "t_1", _replay(QuestionAsked("q_6", "clarify", "Which?", ("red", "blue"))))
@@ -233,7 +233,7 @@ async def check_questions_are_answered_in_words(adapter: Adapter, platform: Plat
 
 
 async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A question is displayed with its choices, and the selected one is returned."""
+    """Check that a question is displayed with its choices and that the selected one is returned."""
     question = QuestionAsked("q_1", "clarify", "Which colour?", ("red", "a choice of rather more words than most"))
     hub.open_questions.add("q_1")
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
@@ -251,7 +251,7 @@ async def check_questions_are_answered(adapter: Adapter, platform: Platform, hub
 
 
 async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A dangerous command is displayed with its reason; "no" is returned as no."""
+    """Check that a dangerous command is displayed with its reason, and that "no" is returned as no."""
     hub.open_questions.add("q_2")
     events: asyncio.Queue[GatewayEvent] = asyncio.Queue()
     chat = await _chat(platform, hub)
@@ -267,7 +267,7 @@ async def check_approvals_are_answered(adapter: Adapter, platform: Platform, hub
 
 
 async def check_a_stopped_turn_closes_its_question(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A question whose turn is stopped, for example by a new message, is displayed as such."""
+    """Check that a question is displayed as closed when its turn is stopped, for example by a new message."""
     question = QuestionAsked("q_3", "approval", "rm -rf build", reason="deletes a folder")
     closed = QuestionClosed("q_3", "", is_stopped=True)
     await _deliver(adapter, platform, hub, question, closed, TurnFinished("interrupted", ""))
@@ -277,7 +277,7 @@ async def check_a_stopped_turn_closes_its_question(adapter: Adapter, platform: P
 
 
 async def check_a_rejection_is_reported(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A rejected message is answered with the error, and the next one is submitted as usual."""
+    """Check that a rejected message is answered with the error and that the next one is submitted."""
     hub.errors.append(PerdureError("twenty messages wait already; give it a moment"))
     platform.write("one too many")
     await _wait_until(
@@ -289,7 +289,7 @@ async def check_a_rejection_is_reported(adapter: Adapter, platform: Platform, hu
 
 
 async def check_a_store_failure_loses_nothing(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """A message that could not be stored is submitted again, in order."""
+    """Check that a message that could not be stored is submitted again, in order."""
     hub.errors.append(StoreUnavailable("the database is unavailable"))
     platform.write("first")
     platform.write("second")
@@ -301,7 +301,7 @@ async def check_a_store_failure_loses_nothing(adapter: Adapter, platform: Platfo
 
 
 async def check_answers_are_delivered_after_stop(adapter: Adapter, platform: Platform, hub: ScriptedHub) -> None:
-    """After stop, no message is submitted, and the answer of a running turn is delivered."""
+    """Check that after stop no message is submitted, while the answer of a running turn is delivered."""
     chat = await _chat(platform, hub)
     await adapter.stop()
     platform.write("too late")

@@ -206,10 +206,7 @@ class DiscordAdapter:
     # -- inbound -------------------------------------------------------------------------------------------------------
 
     def _take(self, message: discord.Message) -> None:
-        """Queue a message that just arrived.
-
-        While missed messages are still being read from the history, after those.
-        """
+        """Queue a message that just arrived, after those that are still being read from the history."""
         if self._backlog is None:
             self._enqueue(message)
         elif len(self._backlog) < _MAX_BACKLOG:

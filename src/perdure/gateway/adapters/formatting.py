@@ -1,4 +1,4 @@
-"""What every chat platform needs: long texts in pieces, code blocks closed; images and files as message content."""
+"""Format text for chat platforms: split long texts, close code blocks, attach images and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Message and chat endpoints."""
+"""Routes to send messages, follow their events and stop turns."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class _ToolOutput:
 
 
 class _AnswerText:
-    """The final answer of a turn."""
+    """The final answer of a turn, read as a long text."""
 
     def __init__(self, text: str) -> None:
         self._text = text

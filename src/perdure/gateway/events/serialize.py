@@ -161,7 +161,7 @@ def is_visible_to(visibility: Visibility, queued: QueuedMessage, store: SessionS
 def visibility_of(queued: QueuedMessage, store: SessionStore) -> Visibility:
     """Return whose data a message's events and result may contain: normally the owner's of its conversation.
 
-    A command of an administrator may answer with anybody's data, so its result is for administrators.
+    A command of an administrator may answer with data of any user, so its result is for administrators.
     """
     content, result = queued.inbound.content, queued.result or {}
     is_a_command = result["kind"] == "command" if "kind" in result else isinstance(content, str) and is_command(content)

@@ -187,7 +187,7 @@ class RequestLogMiddleware:
 
 
 class _ResponseState:
-    """The part of a response that was sent so far."""
+    """Status and size of the part of a response that was sent so far."""
 
     def __init__(self, request_id: str, began_s: float) -> None:
         self.request_id = request_id

@@ -56,7 +56,7 @@ class SpanObserver:
 
 
 def make_span_observer(provider: TracerProvider | None = None) -> SpanObserver | None:
-    """Return the observer, or None if OpenTelemetry is not installed."""
+    """Return an observer that traces turns, or None if OpenTelemetry is not installed."""
     try:
         from opentelemetry.trace import get_tracer
     except ImportError:

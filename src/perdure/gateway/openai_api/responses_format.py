@@ -52,7 +52,7 @@ class ResponseObject:
         return self._finished(turn, output)
 
     def rebuild(self, end: TurnFinished | CommandAnswered) -> dict[str, Any]:
-        """Return a stored response."""
+        """Build the response object of a turn that ended earlier, from its stored final event."""
         if isinstance(end, CommandAnswered):
             return self._response("completed", self._output(end.text, ()), usage=usage_to_dict(CanonicalUsage()))
         status = message_status(end, end.client_calls)

@@ -94,7 +94,10 @@ class CompletionTurn:
         self.conversation_id: str | None = ticket.conversation_id
 
     async def deltas(self) -> AsyncIterator[TurnDelta]:
-        """Yield deltas; None when idle. Stops the turn if the consumer closes the iterator and cannot come back."""
+        """Yield the text and reasoning deltas of the turn; None while it is idle.
+
+        If the consumer stops early and cannot come back, the turn is stopped.
+        """
         try:
             async for batch in self._hub.feeds.turn(
                 self._ticket, visibility=self._principal.visibility, idle_s=_IDLE_S

@@ -66,7 +66,7 @@ class AgentFactory(Protocol):
     ) -> ConversationAgent: ...
 
     def route_to(self, name: str) -> EndpointChain:
-        """Return the endpoints of another model. Raises ConfigError."""
+        """Return the endpoints for a model by its name. Raises ConfigError."""
         ...
 
 
@@ -158,7 +158,7 @@ class AgentPool:
         return self._factory.make(spec, user=spec.chat.user, session_id=None, prompter=prompter)
 
     def route_to(self, name: str) -> EndpointChain:
-        """Return the endpoints of another model. Raises ConfigError."""
+        """Return the endpoints for a model by its name. Raises ConfigError."""
         return self._factory.route_to(name)
 
     @contextlib.asynccontextmanager
@@ -325,7 +325,7 @@ class LeaseRenewer:
         return len(self._leases)
 
     async def renew_all(self) -> None:
-        """Renew every lease."""
+        """Renew every lease that this process holds."""
         for lease, lock in list(self._leases.values()):
             async with lock:
                 current = self._leases.get(lease.conversation_id)

@@ -56,7 +56,7 @@ class PeriodicTasks:
         self._published: dict[str, int] = {}
 
     def start(self) -> None:
-        """Start all tasks."""
+        """Start all periodic tasks of a gateway process."""
         self.start_own()
         self._run(HEARTBEAT_S, self._publish_remote_answers)
         self._run(ORPHANS_S, self._take_over_orphans)

@@ -180,7 +180,7 @@ class ChatPrompter:
         self.origin: QuestionOrigin | None = None
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
-        """Return the decision; a timeout counts as "no", and words behind a no go to the model."""
+        """Ask in the chat and return the decision; a timeout counts as "no", and words after a no go to the model."""
         answer = await self._ask(
             "approval",
             request.action,

@@ -370,7 +370,7 @@ class MessageJob:
 
 
 class GatewayCommandContext:
-    """What a slash command may use when it runs for a message of a gateway (the CommandContext port)."""
+    """The CommandContext of a slash command that was sent to a gateway."""
 
     def __init__(
         self,

@@ -92,10 +92,7 @@ class _SessionKey:
 
 @lru_cache(maxsize=2)
 def _prepare(key: _SessionKey) -> tuple[list[ReplayTurn], list[list[Need]]]:
-    """Return the turns of a session and the needs of its replies.
-
-    Cached, as a process replays one under several policies.
-    """
+    """Return the turns of a session and the needs of its replies; cached for the next policy."""
     turns = read_turns(key.session)
     return turns, find_needs(turns)
 

@@ -155,7 +155,7 @@ _ESCAPES = {'\\"': '"', "\\n": " ", "\\t": " ", "\\u003c": "<", "\\u003e": ">", 
 
 @dataclass(frozen=True, slots=True)
 class ErrorText:
-    """A parsed error body."""
+    """A parsed error body: one line to match, error codes, a sentence for the user, and the retry delay."""
 
     # All text on one line, codes after a bar, URLs and digit separators removed.
     text: str

@@ -38,9 +38,9 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """The result of a database check: damage to pages, indexes or references, a line each.
+    """Damage that a database check found in pages, indexes or references, a line each.
 
-    May be incomplete by timeout.
+    `is_complete` is False if the check ran into its timeout.
     """
 
     problems: tuple[str, ...] = ()

@@ -15,7 +15,7 @@ from perdure.testing.simulator.server import Simulator
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A strict simulator for one test, to be given steps with `add`; a rule broken during the test fails it."""
+    """Yield a strict simulator for one test, to be given steps with `add`; a broken rule fails the test."""
     with Simulator(strict()) as running:
         yield running
         broken = [f"{v.path}: {v.message}" for v in running.violations]

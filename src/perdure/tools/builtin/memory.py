@@ -43,7 +43,7 @@ class FileMemory:
             replace_file(path, text.encode("utf-8", "replace"), mode=0o600, is_durable=True)
 
     def flush(self) -> None:
-        """Every write is on disk when it returns, so there is nothing left to do."""
+        """Do nothing: every write is durable when it returns."""
 
     def _path(self, user_key: str, target: Target) -> Path:
         return self._folder / safe_name(user_key) / _FILES[target] if user_key else self._folder / _FILES[target]

@@ -214,7 +214,7 @@ def _user_texts(bodies: Sequence[tuple[int, str, bytes]]) -> list[tuple[int, str
 
 
 def _sources(quote: str, needle_bytes: Sequence[tuple[int, str]]) -> list[int]:
-    """Messages that contain all pieces of a quote; an ellipsis separates pieces."""
+    """Return the seqs of the messages that contain all pieces of a quote, which an ellipsis separates."""
     pieces = [p for piece in _LEFT_OUT.split(_flat(quote)) if _is_telling(p := piece.strip(_EDGES))]
     if not pieces:
         return []

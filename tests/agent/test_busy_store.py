@@ -108,7 +108,7 @@ def with_history(agent: ConversationAgent) -> str:
 def test_a_compaction_is_stored_and_read_back_in_a_thread(tmp_path: Path) -> None:
     with bench(tmp_path, "Fine.", window=200_000) as b, sharing(b, tmp_path / "perdure.db") as (agent, database):
         lease = b.store.leases.acquire(with_history(agent), holder_id())
-        with agent.lent(lease):
+        with agent.use_lease(lease):
             database.on_loop.clear()
             assert agent.compress().outcome == "digest"
         assert database.on_loop == []
@@ -132,7 +132,7 @@ def test_a_turn_that_ends_at_its_step_limit_writes_nothing_on_the_loop(tmp_path:
     ):
         agent.open()
         lease = b.store.leases.acquire(agent.session_id or "", holder_id())
-        with agent.lent(lease):
+        with agent.use_lease(lease):
             database.on_loop.clear()
             assert agent.chat("go") == "Half of it is done."
         events = [e.kind for e in b.store.ledger.all_events(agent.session_id or "")]
@@ -278,7 +278,7 @@ def test_interrupts_while_a_compaction_is_stored_leave_one_that_is_whole(tmp_pat
             except asyncio.CancelledError:
                 outcomes.append("cancelled")
 
-        with agent.lent(lease), busy_database(tmp_path / "perdure.db"):
+        with agent.use_lease(lease), busy_database(tmp_path / "perdure.db"):
             b.loop_thread.run(interrupted())
         b.store.leases.release(lease)
         assert agent.session_id == b.store.get_compression_tip(agent.session_id or ""), "at hand is what is stored"

@@ -8,7 +8,7 @@ import pytest
 
 from perdure import estimate_tokens
 from perdure.agent.agent import ConversationAgent
-from perdure.agent.prompt import ContextFile, PromptSources, assemble, renewed
+from perdure.agent.prompt import ContextFile, PromptSources, assemble, refresh_prompt
 from perdure.core.ports import MemorySnapshot
 from perdure.providers.types import ApiMode
 from support.agents import PROMPT, bench
@@ -40,7 +40,7 @@ def test_the_prompt_stays_byte_identical_while_memory_does_whatever_else_has_cha
     files = [ContextFile("AGENTS.md", "run make test")]
     before = assemble(PromptSources("You are Perdure.", memory=memory, context_files=files))
     elsewhere = PromptSources("You are Perdure.", memory=memory, platform_notes="Working folder: /elsewhere.")
-    assert renewed(before, elsewhere.memory, lambda memory: elsewhere) == before
+    assert refresh_prompt(before, elsewhere.memory, lambda memory: elsewhere) == before
 
 
 @pytest.mark.spec("I2", "J13")
@@ -58,14 +58,14 @@ def test_changed_memory_makes_a_new_prompt_at_the_next_compaction(now: MemorySna
     then = MemorySnapshot(memory="uses uv", user="likes brevity")
     before = assemble(PromptSources("You are Perdure.", memory=then, platform_notes="System: Linux."))
     sources = PromptSources("You are Perdure.", memory=now, platform_notes="System: Linux.")
-    assert renewed(before, sources.memory, lambda memory: sources) == assemble(sources) != before
+    assert refresh_prompt(before, sources.memory, lambda memory: sources) == assemble(sources) != before
 
 
 @pytest.mark.spec("J13")
 def test_notes_that_shrank_to_their_first_paragraph_are_seen_as_changed() -> None:
     before = assemble(PromptSources("me", memory=MemorySnapshot(memory="one\n\ntwo", user="")))
     sources = PromptSources("me", memory=MemorySnapshot(memory="one", user=""))
-    assert renewed(before, sources.memory, lambda memory: sources) == assemble(sources)
+    assert refresh_prompt(before, sources.memory, lambda memory: sources) == assemble(sources)
 
 
 @pytest.mark.spec("D2", "L4")

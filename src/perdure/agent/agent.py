@@ -225,7 +225,7 @@ class ConversationAgent:
         return self._open(None, None)
 
     @contextlib.contextmanager
-    def lent(self, lease: Lease) -> Iterator[None]:
+    def use_lease(self, lease: Lease) -> Iterator[None]:
         """Run the turns of a `with` block under a lease that the caller holds, instead of taking one for each turn."""
         conversation = self._open(None, None)
         conversation.live.lease = lease
@@ -275,7 +275,7 @@ class ConversationAgent:
     ) -> ConversationResult:
         message = parse_user_message(user_message) if user_message is not None else None
         conversation = await self._open_conversation(system_message, history)
-        conversation.live.speak_as(system_message)
+        conversation.live.override_system_prompt(system_message)
         conversation.live.begin_turn(options)
         hold = self._hold_lease(conversation)
         turn = Turn(self._parts, conversation, task_id=task_id or self._parts.ids.new("t_"), hold=hold)

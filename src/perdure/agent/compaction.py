@@ -32,7 +32,7 @@ from perdure.agent.compaction_cost import CostRule
 from perdure.agent.context_usage import output_limits
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import spill_results, with_text
-from perdure.agent.prompt import renewed
+from perdure.agent.prompt import refresh_prompt
 from perdure.agent.session import LiveSession
 from perdure.agent.turn_limits import Spent, check_spending
 from perdure.context.engine import (
@@ -199,7 +199,7 @@ def _outcome(compaction: Compaction, live: LiveSession, previous_id: str, reason
 def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focus: str) -> None:
     parts.memory.flush()
     old = live.session
-    prompt = renewed(old.system_prompt, parts.memory.snapshot(parts.user.stored_key), parts.prompt_sources)
+    prompt = refresh_prompt(old.system_prompt, parts.memory.snapshot(parts.user.stored_key), parts.prompt_sources)
     with live.checked_write():
         child = parts.store.compact(
             old.id,
@@ -209,7 +209,7 @@ def _rotate(compaction: Compaction, live: LiveSession, parts: AgentDeps, *, focu
             lease=live.lease,
         )
         history = parts.store.history(child.id)
-    live.move_to(child, _reused(history.entries, live.entries))
+    live.move_to(child, _reuse_entries(history.entries, live.entries))
     parts.engine.on_session_start(child.id, reason="compression", previous=old.id)
 
 
@@ -229,7 +229,7 @@ def edit_plan(entries: Sequence[Entry], edited: str) -> Plan:
     return (*spans[0], NewHandoff(changed, check={"edited": True}), *spans[1])
 
 
-def _reused(entries: Sequence[Entry], current: Sequence[Entry]) -> list[Entry]:
+def _reuse_entries(entries: Sequence[Entry], current: Sequence[Entry]) -> list[Entry]:
     """Return the entries of the new view; messages that were kept keep their cached sizes and bytes."""
     by_seq = {e.seq: e for e in current}
     pairs = [(e, by_seq.get(e.seq)) for e in entries]

@@ -314,13 +314,13 @@ class Projection:
         Call it once all tool results of a step are appended.
         """
         if not self._is_clean or not self._check.is_settled:
-            self._mend_turn()
+            self._repair_turn()
         return self._sent
 
-    def _mend_turn(self) -> None:
+    def _repair_turn(self) -> None:
         """Repair the messages since the last settled user message; those before it, already sent, do not change."""
         del self._sent[self._turn_sent :]
-        self._sent += _repaired(self._view[self._turn_view :])
+        self._sent += _repair_entries(self._view[self._turn_view :])
         self._check = rules.HistoryCheck()
         for entry in self._sent[self._turn_sent :]:
             self._check.push(entry.message)
@@ -339,7 +339,7 @@ def project(entries: Sequence[Entry], *, sidecars: Mapping[int, str] | None = No
     return list(Projection(entries, sidecars=sidecars).entries())
 
 
-def _repaired(entries: Sequence[Entry]) -> list[Entry]:
+def _repair_entries(entries: Sequence[Entry]) -> list[Entry]:
     """Return the entries with every history rule repaired; unchanged messages keep their entry object.
 
     A message that a repair inserts gets the seq of the message before it.

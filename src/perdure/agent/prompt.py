@@ -71,7 +71,7 @@ def assemble(sources: PromptSources) -> str:
     return "\n\n".join(p for p in parts if p)
 
 
-def renewed(prompt: str, memory: MemorySnapshot, read_sources: Callable[[MemorySnapshot], PromptSources]) -> str:
+def refresh_prompt(prompt: str, memory: MemorySnapshot, read_sources: Callable[[MemorySnapshot], PromptSources]) -> str:
     """Return the system prompt for a continuation session: rebuilt if memory has changed, else the same bytes.
 
     A prompt that the caller supplied is never rebuilt. The sources, which are files, are read only to rebuild.

@@ -189,7 +189,7 @@ class LiveSession:
         return ContextUsage(model, tokens, window.tokens, window.threshold_tokens, composition, is_assumed=is_assumed)
 
     @property
-    def is_compacted(self) -> bool:
+    def is_auto_compacted(self) -> bool:
         """Whether the settings allow automatic compaction; `/compress` works without it."""
         return self._parts.settings.compression.enabled
 
@@ -381,7 +381,7 @@ class LiveSession:
         endpoint, self.window = self._parts.routes.endpoint, None
         self.counter.switch_model(endpoint.model, calibration=self._parts.calibration)
         self._forms = SentForms(self._forms.spilled, ReasoningRule.of(endpoint))
-        self._show()
+        self._rebuild_view()
 
     def offer_tools(self) -> None:
         """Set the tool schemas of the next request, the client's tools last; none for a model that takes no tools."""
@@ -392,7 +392,7 @@ class LiveSession:
         self.counter.set_fixed(system=self.system_blocks, tools=self.tools)
         self.composition.set_fixed(system=self.system_blocks, tools=self.tools)
 
-    def speak_as(self, system_message: str | None) -> None:
+    def override_system_prompt(self, system_message: str | None) -> None:
         """Use another system prompt for this turn; None restores the session's own."""
         if system_message != self._system_message:
             self._system_message = system_message
@@ -414,7 +414,7 @@ class LiveSession:
         """Set the window, and shorten the kept beginning of the history (the head) to its share of it."""
         before, self.window = self._visible_entries(), window
         if any(then.message is not now.message for then, now in zip(before, self._visible_entries(), strict=True)):
-            self._show()
+            self._rebuild_view()
 
     @property
     def has_open_calls(self) -> bool:
@@ -486,9 +486,9 @@ class LiveSession:
         folder = self._parts.prompts_folder
         self._note = prompts.load("compaction_note", folder).strip() if has_handoff else ""
         self._parts.engine.observe(self.entries)
-        self._show()
+        self._rebuild_view()
 
-    def _show(self) -> None:
+    def _rebuild_view(self) -> None:
         """Rebuild projection, counter and composition from the view."""
         visible = self._visible_entries()
         self.projection = Projection(visible, sidecars=self._sidecars.by_seq)
@@ -529,7 +529,7 @@ class LiveContexts:
         # In the same measure as the parts, which add up to the counter's total.
         scale = usage.tokens / max(1, sum(live.composition.as_dict().values()))
         rows = [(f"m:{e.seq}", e.message.name or e.message.kind, round(scale * tokens_of(e))) for e in largest]
-        threshold = usage.threshold if live.is_compacted else None
+        threshold = usage.threshold if live.is_auto_compacted else None
         return ContextReading(usage.tokens, usage.window, threshold, usage.composition, rows)
 
     def request_compaction(self, conversation_id: str, focus_topic: str | None) -> None:

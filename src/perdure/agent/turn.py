@@ -342,7 +342,7 @@ class Turn:
         if (end := options.stop_index(message.text)) is not None:
             # The reply ends there for the client: it does not get the calls behind it.
             return replace(message, content=message.text[:end], tool_calls=())
-        return replace(message, tool_calls=tuple(_client_calls_marked(message.tool_calls, options)))
+        return replace(message, tool_calls=tuple(_mark_client_calls(message.tool_calls, options)))
 
     async def _check_paid(self, answer: ModelAnswer) -> tuple[str, str | None]:
         """Check a final reply against the requested format; against a client's schema in a worker thread.
@@ -479,7 +479,7 @@ class Turn:
         )
 
 
-def _client_calls_marked(calls: Sequence[ToolCall], options: TurnOptions) -> Iterator[ToolCall]:
+def _mark_client_calls(calls: Sequence[ToolCall], options: TurnOptions) -> Iterator[ToolCall]:
     """Mark the calls of the client's tools in a reply, and drop those that the client's tool choice does not allow.
 
     Models may ignore a tool choice or a ban on parallel calls where their provider does not enforce it.

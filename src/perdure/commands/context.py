@@ -9,7 +9,7 @@ from perdure.commands.format import (
     bar,
     count,
     gauge_line,
-    measured,
+    measure_usage,
     share,
     short_tokens,
     tokens,
@@ -88,7 +88,7 @@ _MOST_MESSAGES = 10_000
 
 
 def context(surface: CommandContext, argument: str) -> CommandResult:
-    gauge = measured(surface.agent)
+    gauge = measure_usage(surface.agent)
     whole = gauge.window or gauge.tokens or 1
     rows = [(name, gauge.composition.get(part, 0)) for part, name in _NAMES.items()]
     lines = [f"{name:<12} {bar(n, whole, width=_CELLS)} {tokens(n):>9} {share(n / whole):>4}" for name, n in rows]
@@ -191,7 +191,7 @@ def usage(surface: CommandContext, argument: str) -> CommandResult:
     if session_id is None:
         return CommandResult(NOTHING_YET)
     totals = surface.store.ledger.totals(session_id)
-    return CommandResult("\n".join([*totals_lines(totals), "", gauge_line(measured(surface.agent))]))
+    return CommandResult("\n".join([*totals_lines(totals), "", gauge_line(measure_usage(surface.agent))]))
 
 
 def totals_lines(totals: Totals) -> list[str]:
@@ -260,12 +260,12 @@ def model(surface: CommandContext, argument: str) -> CommandResult:
     """List the models, or switch to one: by name, by `provider/name`, or by its number in the list."""
     if argument:
         chosen = surface.choose_model(_named_model(surface, argument))
-        measured(surface.agent)  # so that the status line shows the new model's window at once
+        measure_usage(surface.agent)  # so that the status line shows the new model's window at once
         return CommandResult(f"Going on with {chosen}.")
     choices = surface.model_choices()
     if surface.agent.endpoint.model == NOT_CHOSEN and not choices:
         return CommandResult(describe_choices(surface.agent.endpoint))
-    gauge = measured(surface.agent)
+    gauge = measure_usage(surface.agent)
     lines = [gauge.model, gauge_line(gauge)]
     if choices:
         visible = choices[:_MOST_CHOICES]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
-from perdure.commands.format import count, measured, when
+from perdure.commands.format import count, measure_usage, when
 from perdure.core.errors import NotFound
 from perdure.core.messages import Entry
 from perdure.core.visibility import Visibility
@@ -153,7 +153,7 @@ def undo(surface: CommandContext, argument: str) -> CommandResult:
     if not any(entry.message.kind == "handoff" for entry in entries):
         return CommandResult(f"Nothing to undo: this conversation has not been compacted.{_offer_files(surface)}")
     surface.agent.undo()
-    gauge = measured(surface.agent)
+    gauge = measure_usage(surface.agent)
     is_full = gauge.threshold is not None and gauge.tokens >= gauge.threshold
     later = "The next one waits until the window is full."
     if is_full:

@@ -83,7 +83,7 @@ def bar(value: int, whole: int, *, width: int = 30, mark: int | None = None) -> 
     return "".join(cells)
 
 
-def measured(agent: ConversationAgent) -> ContextUsage:
+def measure_usage(agent: ConversationAgent) -> ContextUsage:
     """Return the context usage; if the window is not known yet, resolve it, which may query the endpoint once."""
     gauge = agent.gauge
     if gauge.window is None or sum(gauge.composition.values()) != gauge.tokens:

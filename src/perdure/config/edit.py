@@ -21,7 +21,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from perdure.config import keys, load
 from perdure.config.deprecated import former_names, paths_of, rename_settings
 from perdure.config.env import CONFIG_FILE, lock_home
-from perdure.config.load import Document, Problem, as_error, check, filled, from_text, put
+from perdure.config.load import Document, Problem, as_error, check, drop_empty, from_text, put
 from perdure.core.errors import ConfigError
 from perdure.core.files import PRIVATE_MODE, replace_file
 
@@ -313,7 +313,7 @@ def _alone(key: keys.Key, text: str) -> Any:
 def _write(file: Document, text: str, intended: dict[str, Any]) -> None:
     """Write the edited text if it parses to the intended values. Raises ConfigError otherwise, and changes nothing."""
     try:
-        is_as_meant = filled(load.parse(text, file.path).data) == filled(intended)
+        is_as_meant = drop_empty(load.parse(text, file.path).data) == drop_empty(intended)
     except ConfigError:
         is_as_meant = False
     if not is_as_meant:

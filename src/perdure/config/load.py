@@ -315,7 +315,7 @@ def overriding_variable(key: keys.Key, environ: Mapping[str, str] | None = None)
 def check(data: Mapping[str, Any], origins: Origins) -> tuple[Settings | None, tuple[Problem, ...]]:
     """Validate nested settings; return (settings, ()) or (None, problems)."""
     try:
-        return Settings.model_validate(filled(data)), ()
+        return Settings.model_validate(drop_empty(data)), ()
     except ValidationError as error:
         return None, problems(error, origins)
 
@@ -356,13 +356,13 @@ def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     data[path[-1]] = value
 
 
-def filled(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def drop_empty(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the settings without empty sections and lists, as left when all their lines are commented out."""
     result = {}
     for name, value in data.items():
         dotted = f"{prefix}{name}"
         if dotted in keys.sections() and isinstance(value, Mapping):
-            value = filled(value, f"{dotted}.") or None
+            value = drop_empty(value, f"{dotted}.") or None
         if value is not None or not (dotted in keys.sections() or _is_list(dotted)):
             result[name] = value
     return result

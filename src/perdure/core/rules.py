@@ -121,7 +121,7 @@ class Pairs:
             while i < len(messages) and messages[i].role == "tool":
                 results.append(messages[i])
                 i += 1
-            out += _mended_group(m, results, late, at=len(out))
+            out += _repair_group(m, results, late, at=len(out))
         return out
 
     def cut_points(self, messages: Sequence[Message]) -> set[int]:
@@ -329,7 +329,7 @@ def _stray_results(messages: Sequence[Message]) -> dict[str, list[Message]]:
     return strays
 
 
-def _mended_group(asking: Message, results: list[Message], late: dict[str, list[Message]], *, at: int) -> list[Message]:
+def _repair_group(asking: Message, results: list[Message], late: dict[str, list[Message]], *, at: int) -> list[Message]:
     """Return a message with tool calls, its ids made unique, followed by exactly one result for each, in call order."""
     waiting = list(results)
     named = {id(r): find_call(asking.tool_calls, r.tool_call_id) for r in results}

@@ -271,7 +271,7 @@ class MessageJob:
         agent_lease = started.agent_lease
         agent_lease.prompter.origin = QuestionOrigin(self.chat, self.queued.id, self.principal.scopes, self._visibility)
         try:
-            with self._attached(agent_lease) as agent:
+            with self._attach_agent(agent_lease) as agent:
                 # Between a call and its result nothing is compacted; the turn itself does, once it has them.
                 if not started.is_resumed and not self._options.results and not self._cancel.is_cancelled:
                     await self._precompact(agent)
@@ -301,12 +301,12 @@ class MessageJob:
             stats.add(outcome)
 
     @contextlib.contextmanager
-    def _attached(self, agent_lease: AgentLease) -> Iterator[ConversationAgent]:
+    def _attach_agent(self, agent_lease: AgentLease) -> Iterator[ConversationAgent]:
         """Publish the agent's events as this message's, and let it write under the job's lease, in a `with` block."""
         agent = agent_lease.agent
         agent.events.tap(self._on_event)
         try:
-            with agent.lent(agent_lease.lease):
+            with agent.use_lease(agent_lease.lease):
                 yield agent
         finally:
             agent.events.tap(None)
@@ -328,7 +328,7 @@ class MessageJob:
             self.conversation_id = current
             agent_lease = await run_when_free(self._context.pool.acquire, current, self._spec)
             async with self._context.pool.using(agent_lease):
-                with self._attached(agent_lease) as agent:
+                with self._attach_agent(agent_lease) as agent:
                     command_context, reply = await self._dispatch(agent, text)
         if command_context.has_moved:
             self._has_moved, self.conversation_id = True, command_context.target

@@ -94,7 +94,7 @@ def tool_call_row(call: ToolCall) -> ToolCallRow:
     call = call.dispatched
     parsed = call.parsed_arguments()
     arguments = call.arguments if parsed is None else parsed
-    preview_args = within(arguments)
+    preview_args = truncate_value(arguments)
     return ToolCallRow(
         id=call.id,
         name=call.name,
@@ -114,7 +114,7 @@ def kept_output(text: str) -> KeptOutput | None:
     return KeptOutput(match[3], int(match[2].replace(",", "")), preview)
 
 
-def guessed_run(message: Message) -> ToolRun:
+def guess_run(message: Message) -> ToolRun:
     """Derive how a call ended from the text of its result, for conversations stored before this was recorded."""
     text = message.text
     if text.startswith(INTERRUPTED):
@@ -125,7 +125,7 @@ def guessed_run(message: Message) -> ToolRun:
     return ToolRun(state="failed" if text.startswith("Error: ") else "completed")
 
 
-def within(value: Any, depth: int = 0) -> Any:
+def truncate_value(value: Any, depth: int = 0) -> Any:
     """Return a JSON-like value with long texts and lists truncated."""
     if isinstance(value, str):
         # JSON can escape a lone surrogate, which cannot be encoded.
@@ -133,9 +133,10 @@ def within(value: Any, depth: int = 0) -> Any:
     if depth >= _DEEPEST and isinstance(value, Mapping | list):
         return "…"
     if isinstance(value, Mapping):
-        return {clean(str(k)[:_ARGUMENT_CHARS]): within(v, depth + 1) for k, v in list(value.items())[:_MOST_ITEMS]}
+        items = list(value.items())[:_MOST_ITEMS]
+        return {clean(str(k)[:_ARGUMENT_CHARS]): truncate_value(v, depth + 1) for k, v in items}
     if isinstance(value, list):
-        return [within(v, depth + 1) for v in value[:_MOST_ITEMS]]
+        return [truncate_value(v, depth + 1) for v in value[:_MOST_ITEMS]]
     return value
 
 
@@ -281,7 +282,7 @@ class _Rows:
         recorded = self._runs.get((entries.entry.created_at_ms, message.tool_call_id or ""), ToolRun())
         if message.tool_state is not None:
             return replace(recorded, state=message.tool_state)
-        guessed = guessed_run(message)
+        guessed = guess_run(message)
         return recorded if recorded.state is not None else replace(guessed, seconds=recorded.seconds)
 
     def _seconds_of(self, entries: TimelineEntry, run: ToolRun | None) -> float | None:
@@ -329,7 +330,7 @@ def _event_row(seq: int, event: StoredEvent) -> EventRow:
         after_seq=seq,
         session_id=event.session_id,
         created_at=event.created_at_ms,
-        payload=within(dict(event.payload)),
+        payload=truncate_value(dict(event.payload)),
     )
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 
+from perdure.cli.chat import drawing
+from perdure.cli.chat.drawing import PaintedRows
 from perdure.cli.chat.markdown import Blocks
 from perdure.cli.chat.markdown_render import painted
-from perdure.cli.style import fit_lines, safe
+from perdure.cli.chat.transcript import ChatTranscript
+from perdure.cli.style import Style, fit_lines, safe
+from perdure.core.events import TextDelta
 
 LINES = st.sampled_from(
     ["text", "", "# head", "- item", "1. one", "  more", "```py", "```", "~~~", "x = 1", "    ```", "| a | b |", "> q"]
@@ -102,3 +107,35 @@ def test_marks_that_a_stopped_text_leaves_open_are_closed(text: str, shown: str)
     whole = Blocks()
     whole.feed(text)
     assert "".join(block.markdown for block in whole.end()) == text, "a text that ended by itself is as it was written"
+
+
+def test_the_rows_of_a_long_paragraph_stay_where_they_are_as_it_grows() -> None:
+    transcript = ChatTranscript(lambda text: None, width=lambda: 60, ink=Style(is_color=False))
+    transcript.show(TextDelta(" ".join(f"word{n}" for n in range(1_000))))
+    moved = 0
+    for n in range(60):
+        before = transcript.live(width=60, rows=400).split("\n")
+        transcript.show(TextDelta(f" more{n} words{n}"))
+        after = transcript.live(width=60, rows=400).split("\n")
+        moved += before[:-1] != after[: len(before) - 1]
+    assert moved <= 1, "the whole text was wrapped anew with every word"
+
+
+def test_only_rows_that_are_new_are_parsed_for_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    plain = drawing._join_styles
+
+    def counting(row: str) -> StyleAndTextTuples:
+        parsed.append(row)
+        return plain(row)
+
+    monkeypatch.setattr(drawing, "_join_styles", counting)
+    rows = [f"\x1b[1mbold {n}\x1b[0m and plain {n}" for n in range(20)]
+    control = PaintedRows(lambda: "\n".join(rows))
+    for _ in range(5):  # a drawing asks several times
+        content = control.create_content(80, None)
+    assert (content.line_count, len(parsed)) == (20, 20)
+    assert content.get_line(3) == [("bold", "bold 3"), ("", " and plain 3")]
+    rows.append("one more")
+    assert control.preferred_height(80, 100, False, None) == 21
+    assert parsed[20:] == ["one more"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prompt_toolkit.utils import get_cwidth
 
-from perdure.cli.chat.question_panel import QuestionPanel
+from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows
 from perdure.cli.chat.questions import APPROVAL_HINT, PendingQuestion
-from perdure.cli.style import Style
+from perdure.cli.style import Style, wrap_lines
 
 PLAIN = Style(is_color=False)
 REASON = "it deletes files that cannot be brought back: rm -rf data_of_mine"
@@ -102,3 +102,28 @@ def test_a_diff_is_painted_and_not_repeated_once_it_is_allowed() -> None:
     assert refused.lasting_text == text
     command = PendingQuestion("May this run?  cat <<E\n-a\nE", APPROVAL_HINT, is_approval=True)
     assert not any("\x1b[31m" in line for line in QuestionPanel(command).lines(40, 20, ink))
+
+
+def test_a_wrapped_line_of_a_diff_is_seen_to_be_one() -> None:
+    diff = ["@@ -1,2 +1,2 @@", "-old = 'short'", "+new = '" + "long words " * 12 + "'", " kept = 1"]
+    text = "\n".join(["May this run?  patch calc.py", *diff])
+    question = PendingQuestion(text, APPROVAL_HINT, is_approval=True, has_diff=True)
+    for rows in (QuestionPanel(question).lines(60, 30, PLAIN), list(lasting_rows(question, 58, PLAIN))):
+        lines = [row.strip() for row in rows]
+        start = next(n for n, line in enumerate(lines) if line.startswith("+new"))
+        assert [line[:1] for line in lines[start + 1 : start + 3]] == ["↳", "↳"]
+        assert sum(line.startswith(("+", "-")) for line in lines) == 2
+        assert all(get_cwidth(row) <= 60 for row in rows)
+        joined = " ".join(lines).replace("↳ ", "")
+        assert " ".join(diff[2].split()) in " ".join(joined.split()), "nothing is left out"
+    painted = QuestionPanel(question).lines(60, 30, Style(is_color=True))
+    assert all(row.strip().startswith("\x1b[32m") for row in painted if "↳" in row), "in the colour of its line"
+
+
+@pytest.mark.parametrize("width", [20, 33, 60])
+def test_wide_characters_are_wrapped_by_their_columns(width: int) -> None:
+    text = "漢字かな交じり文 mixed with words 😀😀 " * 9
+    rows = list(wrap_lines([text, "", "a"], width))
+    assert all(get_cwidth(row) <= width for row in rows)
+    assert "".join("".join(rows).split()) == "".join(text.split()) + "a"
+    assert rows[-2:] == ["", "a"]

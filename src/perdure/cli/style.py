@@ -16,6 +16,8 @@ from pathlib import Path
 from perdure.core.display import strip_controls
 
 _LEAST_WIDTH = 20
+# Before a row that continues a line of a diff: a sign there would make it a line of its own.
+CONTINUED = " ↳ "
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
 _LEAST_BAR = 6
 _BETWEEN = " · "
@@ -43,9 +45,33 @@ def safe(text: str) -> str:
 def wrap_lines(lines: Iterable[str], width: int) -> Iterator[str]:
     """Foreign lines wrapped between words, with their blanks as they are."""
     for line in lines:
-        yield from textwrap.wrap(
-            line, max(_LEAST_WIDTH, width), expand_tabs=False, replace_whitespace=False, break_on_hyphens=False
-        ) or [""]
+        yield from _wrap_line(line, max(_LEAST_WIDTH, width))
+
+
+def _wrap_line(line: str, width: int, *, indent: str = "") -> list[str]:
+    """Return the rows of a line, all but the first behind `indent`; wide characters take two columns."""
+    if not line.isascii():
+        return list(_wrap_wide(line, width, indent))
+    rows = textwrap.wrap(
+        line, width, subsequent_indent=indent, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False
+    )
+    return rows or [""]
+
+
+def _wrap_wide(line: str, width: int, indent: str) -> Iterator[str]:
+    start, before = 0, ""
+    while True:
+        stop, used, blank = start, len(before), -1
+        while stop < len(line) and used + _columns(line[stop]) <= width:
+            used += _columns(line[stop])
+            blank = stop if line[stop] == " " else blank
+            stop += 1
+        is_in_word = stop < len(line) and line[stop] != " "
+        stop = blank if is_in_word and blank > start else max(stop, start + 1)
+        yield before + line[start:stop].rstrip(" ")
+        start, before = stop + len(line[stop:]) - len(line[stop:].lstrip(" ")), indent
+        if start >= len(line):
+            return
 
 
 def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
@@ -237,3 +263,10 @@ class Style:
 def diff_colour(line: str, ink: Style) -> Callable[[str], str]:
     """Return the style of a diff line: added, removed or unchanged."""
     return {"+": ink.good, "-": ink.bad, "@": ink.dim}.get(line[:1], str)
+
+
+def paint_diff(lines: Iterable[str], width: int, ink: Style) -> Iterator[str]:
+    """Yield the rows of a diff in its colours; a row that goes on with a line above it is marked, and is no line."""
+    for line in lines:
+        colour = diff_colour(line, ink)
+        yield from map(colour, _wrap_line(line, max(_LEAST_WIDTH, width), indent=CONTINUED))

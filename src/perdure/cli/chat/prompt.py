@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import click
 from prompt_toolkit.application import Application, run_in_terminal
@@ -23,7 +22,7 @@ from prompt_toolkit.completion import Completer, ThreadedCompleter
 from prompt_toolkit.data_structures import Point
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -36,6 +35,7 @@ from prompt_toolkit.output import ColorDepth, Output, create_output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
+from perdure.cli.chat.drawing import PaintedRows, ResizableApplication, clear_by_rows, without_cpr
 from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
 from perdure.cli.chat.menu import MENU_HINT, ChoiceMenu
@@ -52,9 +52,6 @@ _CHORD_S = 0.5
 _INPUT_ROWS = 10
 _ANSWER_ROWS = 2
 _MENU_ROWS = 8
-_SAVE_CURSOR, _RESTORE_CURSOR = "\x1b7", "\x1b8"
-# Clears a row and goes on to the next one, without scrolling.
-_CLEAR_ROW = "\x1b[K\x1b[B"
 _STYLE = Style.from_dict({"status": "ansicyan", "mark": "bold", "completion-menu": "noreverse"})
 
 
@@ -109,7 +106,8 @@ class PromptBox:
         # The rest of a word whose first letter has answered a question, and until when it may follow.
         self._rest, self._rest_until_s = "", float("-inf")
         self._changed_at_s = float("-inf")
-        self._parsed = ("", ANSI(""))
+        # What stands above the line, and in which drawing.
+        self._above = (-1, "")
         history: History = (
             UnfoldedHistory(history_file, self._pastes) if history_file is not None else InMemoryHistory()
         )
@@ -126,8 +124,8 @@ class PromptBox:
         self._rewrapping = rewrapping()
         # The width of each row that is drawn, as far as the terminal wraps it anew.
         self._drawn_widths: list[int] = []
-        screen = output or _quiet(create_output())
-        self.app: Application[None] = _ResizableApplication(
+        screen = output or without_cpr(create_output())
+        self.app: Application[None] = ResizableApplication(
             self._erase_resized,
             layout=self._layout(),
             key_bindings=self._keys(),
@@ -136,10 +134,11 @@ class PromptBox:
             erase_when_done=True,
             min_redraw_interval=0.02,
             input=source or _quick_paste(create_input()),
-            output=_clear_by_rows(screen) if self._rewrapping == "cleared" else screen,
+            output=clear_by_rows(screen) if self._rewrapping == "cleared" else screen,
         )
         self.app.before_render += lambda _: self._erase_resized()
-        self.app.after_render += lambda _: self._note_widths()
+        if self._rewrapping == "cleared":
+            self.app.after_render += lambda _: self._note_widths()
         # How long Escape alone waits: for the rest of a key's code, and for a second key (Alt-Enter).
         self.app.ttimeoutlen, self.app.timeoutlen = _CODE_S, _CHORD_S
 
@@ -167,15 +166,16 @@ class PromptBox:
         if renderer._last_screen is None or size is None or size.columns == columns:
             return
         if self._rewrapping != "no":
+            self._note_widths()
             above = sum(max(1, math.ceil(width / columns)) for width in self._drawn_widths[: cursor.y])
             renderer._cursor_pos = Point(cursor.x % columns, above + cursor.x // columns)
         renderer.erase(leave_alternate_screen=False)
         self._drawn_widths.clear()
 
     def _note_widths(self) -> None:
-        """Note how wide each row is that was just drawn."""
+        """Note how wide each row is that was drawn last, or was before in a terminal that wraps cleared cells anew."""
         screen, before = self.app.renderer._last_screen, self._drawn_widths
-        if screen is None or self._rewrapping == "no":
+        if screen is None:
             return
         rows = (screen.data_buffer[y] for y in range(screen.height))
         widths = [1 + max((x for x, cell in row.items() if cell.char != " "), default=-1) for row in rows]
@@ -255,7 +255,7 @@ class PromptBox:
 
     def _layout(self) -> Layout:
         search = SearchToolbar(ignore_case=True)
-        above = Window(FormattedTextControl(self._above), dont_extend_height=True, wrap_lines=False)
+        above = Window(PaintedRows(self._shown_above), dont_extend_height=True, wrap_lines=False)
         typed = Window(
             BufferControl(self.buffer, search_buffer_control=search.control, preview_search=True),
             get_line_prefix=self._prefix,
@@ -271,16 +271,14 @@ class PromptBox:
         return Layout(FloatContainer(body, floats=[menu]), focused_element=typed)
 
     def _shown_above(self) -> str:
-        size = self.app.output.get_size()
-        # An answer to a question is short: the room of a long message is the question's meanwhile.
-        input_rows = _ANSWER_ROWS if self._draft is not None else _INPUT_ROWS
-        return self._handlers.above(size.columns, max(0, size.rows - input_rows - 2))
-
-    def _above(self) -> ANSI:
-        text = self._shown_above()
-        if text != self._parsed[0]:  # asked for several times with every drawing
-            self._parsed = (text, ANSI(text))
-        return self._parsed[1]
+        """Return what stands above the line, made once for each drawing, which asks for it several times."""
+        if self._above[0] != self.app.render_counter:
+            size = self.app.output.get_size()
+            # An answer to a question is short: the room of a long message is the question's meanwhile.
+            input_rows = _ANSWER_ROWS if self._draft is not None else _INPUT_ROWS
+            text = self._handlers.above(size.columns, max(0, size.rows - input_rows - 2))
+            self._above = (self.app.render_counter, text)
+        return self._above[1]
 
     def _prefix(self, line: int, wrap: int) -> StyleAndTextTuples:
         mark = self._handlers.mark()
@@ -534,18 +532,6 @@ class PromptBox:
         event.current_buffer.insert_text(self._pastes.fold(event.data))
 
 
-class _ResizableApplication(Application[None]):
-    """Has what was drawn at the old width erased first when the terminal is resized."""
-
-    def __init__(self, erase: Callable[[], None], **options: Any) -> None:
-        super().__init__(**options)
-        self._erase_drawn = erase
-
-    def _on_resize(self) -> None:
-        self._erase_drawn()
-        super()._on_resize()
-
-
 async def _run_in_terminal(work: Callable[[], None]) -> None:
     await run_in_terminal(work, in_executor=True)
 
@@ -556,20 +542,3 @@ def _quick_paste(source: Input) -> Input:
     if parser is not None and hasattr(source, "vt100_parser"):
         source.vt100_parser = PasteParser(parser.feed_key_callback)
     return source
-
-
-def _quiet(output: Output) -> Output:
-    """Never asks the terminal where the cursor is: the answer would arrive among the keys, and is not needed."""
-    if hasattr(output, "enable_cpr"):
-        output.enable_cpr = False
-    return output
-
-
-def _clear_by_rows(output: Output) -> Output:
-    """Clears the screen row by row: tmux puts a copy of one that is cleared whole into its scrollback."""
-
-    def erase_down() -> None:
-        output.write_raw(_SAVE_CURSOR + _CLEAR_ROW * output.get_size().rows + _RESTORE_CURSOR)
-
-    output.erase_down = erase_down  # type: ignore[method-assign]  # of this one output only
-    return output

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prompt_toolkit.utils import get_cwidth
 
 from perdure.cli.chat.questions import PendingQuestion
-from perdure.cli.style import Style, diff_colour, safe
+from perdure.cli.style import CONTINUED, Style, diff_colour, paint_diff, safe, wrap_lines
 
 # Prefix of every text line: with and without a dangerous part.
 _POINTER, _NO_POINTER = "▶ ", "  "
@@ -20,10 +20,11 @@ _LEAST_BODY_ROWS = 3
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One wrapped row and its offset in the text."""
+    """One wrapped row, its offset in the text, and whether it goes on with the line above it."""
 
     start: int
     end: int
+    is_continued: bool = False
 
 
 class QuestionPanel:
@@ -80,7 +81,8 @@ class QuestionPanel:
 
     def _rows(self, width: int) -> list[_Row]:
         if self._wrapped[0] != width:
-            self._wrapped = (width, list(_wrapped_rows(self._text, width)))
+            indent = len(CONTINUED) if self.question.has_diff else 0
+            self._wrapped = (width, list(_wrapped_rows(self._text, width, indent=indent)))
         return self._wrapped[1]
 
     def _is_marked(self, row: _Row) -> bool:
@@ -92,15 +94,25 @@ class QuestionPanel:
         return diff_colour(self._text[start : start + 2], ink) if self.question.has_diff and start else str
 
     def _painted(self, row: _Row, ink: Style) -> str:
+        before = CONTINUED if row.is_continued and self.question.has_diff else ""
         if not self._is_marked(row):
-            return _NO_POINTER + self._colour(row, ink)(self._text[row.start : row.end])
+            return _NO_POINTER + self._colour(row, ink)(before + self._text[row.start : row.end])
         out, at = [], row.start
         for start, end in self._spans:
             start, end = max(start, at), min(end, row.end)
             if start < end:
                 out += [self._text[at:start], ink.bad(self._text[start:end])]
                 at = end
-        return ink.bad(_POINTER) + "".join(out) + self._text[at : row.end]
+        return ink.bad(_POINTER) + before + "".join(out) + self._text[at : row.end]
+
+
+def lasting_rows(question: PendingQuestion, width: int, ink: Style) -> Iterator[str]:
+    """Yield what stays on the screen of an answered question: its text, a refused diff, and why it was asked."""
+    asked, *rest = safe(question.lasting_text).split("\n")
+    diff = rest if question.has_diff else []
+    yield from map(ink.warn, wrap_lines([asked] if diff else [asked, *rest], width))
+    yield from paint_diff(diff, width, ink)
+    yield from map(ink.warn, wrap_lines(safe("\n".join(question.notes[:1])).split("\n"), width))
 
 
 def _spans(text: str, marked: tuple[str, ...]) -> Iterator[tuple[int, int]]:
@@ -118,14 +130,18 @@ def _spans(text: str, marked: tuple[str, ...]) -> Iterator[tuple[int, int]]:
             end = stop
 
 
-def _wrapped_rows(text: str, width: int) -> Iterator[_Row]:
-    """Rows of at most `width` columns; nothing is left out, blanks at a break stay at the end of their row."""
+def _wrapped_rows(text: str, width: int, *, indent: int = 0) -> Iterator[_Row]:
+    """Rows of at most `width` columns; nothing is left out, blanks at a break stay at the end of their row.
+
+    All but the first of a line leave room for an indent.
+    """
     line_start = 0
     for line in text.split("\n"):
         at, end = line_start, line_start + len(line)
         while True:
-            stop = _fitting(text, at, end, width)
-            yield _Row(at, stop)
+            is_continued = at > line_start
+            stop = _fitting(text, at, end, width - indent * is_continued)
+            yield _Row(at, stop, is_continued)
             at = stop
             if at >= end:
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from perdure.agent.callbacks import status_line as status_text
 from perdure.cli.chat.activity import (
@@ -20,7 +20,7 @@ from perdure.cli.chat.activity import (
 )
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
 from perdure.cli.chat.tool_output import change_size, output_lines, shorten_preview, whole_output
-from perdure.cli.style import Style, fit_lines, runnable, safe
+from perdure.cli.style import Style, fit_lines, paint_diff, runnable, safe, wrap_lines
 from perdure.core.display import join_preview
 from perdure.core.events import (
     CallStarted,
@@ -228,6 +228,13 @@ class ChatTranscript:
         before = self._outputs[n + 1][0] if n + 1 < len(self._outputs) else ""
         return f"{whole}\n(Ctrl-O again: {before})" if before else whole
 
+    def unfold_lines(self, width: int) -> Iterator[str]:
+        """Yield what `unfold` returns in rows of a width; the lines of a diff in its colours."""
+        lines = safe(self.unfold()).split("\n")
+        start = next((n for n, line in enumerate(lines) if line.startswith("@@ ")), len(lines))
+        yield from wrap_lines(lines[:start], width)
+        yield from paint_diff(lines[start:], width, self._ink)
+
     # -- the live part -----------------------------------------------------------------------------------------------
 
     def live(self, *, width: int, rows: int) -> str:
@@ -247,7 +254,9 @@ class ChatTranscript:
         if not text.strip():
             return []
         if len(text) > _PAINT_CHARS:
-            return _wrapped(safe(text[-_PAINT_CHARS:]), width)
+            # From a place that moves in steps: rows that are on the screen stay as they are.
+            start = (len(text) - _PAINT_CHARS) // _PAINT_CHARS * _PAINT_CHARS
+            return _wrapped(safe(text[start:]), width)
         now_s = time.monotonic()
         is_due = now_s - self._drawn_at_s >= _PAINT_EVERY_S or not text.startswith(self._drawn[0][0][:_SAME_CHARS])
         if self._drawn[0] != (text, width) and is_due:

@@ -25,7 +25,7 @@ from prompt_toolkit.output import Output
 from perdure.cli.chat.editing import ChatCompleter
 from perdure.cli.chat.input import EventInbox
 from perdure.cli.chat.prompt import Line, PromptBox, PromptHandlers
-from perdure.cli.chat.question_panel import QuestionPanel
+from perdure.cli.chat.question_panel import QuestionPanel, lasting_rows
 from perdure.cli.chat.questions import PendingQuestion, TerminalQuestions
 from perdure.cli.style import Style, fit_lines, fit_parts, runnable, safe, wrap_lines
 from perdure.core.concurrency import DaemonThreads
@@ -336,7 +336,7 @@ class ChatApp:
     def _unfold(self) -> None:
         """Print the newest tool output whole; pressed again soon, the one before it."""
         if self._transcript is not None:
-            lines = wrap_lines(safe(self._transcript.unfold()).split("\n"), self._box.width - 2)
+            lines = self._transcript.unfold_lines(self._box.width - 2)
             self._box.write("".join(f"  {line}\n" for line in lines))
 
     def _interrupt(self) -> None:
@@ -429,8 +429,7 @@ class ChatApp:
     def _take_down(self, question: PendingQuestion) -> None:
         """Write the question down, with the reason it was asked for."""
         if self._panel is not None and self._panel.question is question:
-            lines = safe("\n".join((question.lasting_text, *question.notes[:1]))).split("\n")
-            self._box.write("".join(f"{self.ink.warn(line)}\n" for line in wrap_lines(lines, self._box.width)))
+            self._box.write("".join(f"{row}\n" for row in lasting_rows(question, self._box.width, self.ink)))
             self._panel = None
             if self._transcript is not None:
                 self._transcript.release(question.call_id)

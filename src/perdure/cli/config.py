@@ -20,7 +20,7 @@ _COMMON = ("sensible-editor", "nano", "vim", "vi", "notepad")
 
 
 def edit_file(path: Path, environ: Mapping[str, str] | None = None) -> None:
-    """Waits until the editor is closed. Raises ConfigError where there is none, or it failed."""
+    """Open a file in the user's editor and wait until it is closed. Raises ConfigError if that fails."""
     command = editor(environ) or next(filter(shutil.which, _COMMON), None)
     if command is None:
         raise ConfigError(f"no editor found; set EDITOR to one, or open {path} yourself")
@@ -220,7 +220,7 @@ def _report_other_address(section: str) -> None:
 
 
 def _check_fallbacks(key: str, value: str) -> None:
-    """Refuses a list with a provider that no call could go to. Raises ConfigError."""
+    """Reject a list with a provider that no call could be sent to. Raises ConfigError."""
     from pydantic import ValidationError
 
     from perdure.config import keys
@@ -241,7 +241,7 @@ def _check_fallbacks(key: str, value: str) -> None:
 
 
 def _check_provider(key: str, value: str) -> None:
-    """Refuse a provider that is neither known nor given an address; warn of a mistyped one. Raises ConfigError."""
+    """Reject a provider that is unknown and has no address; warn of a mistyped one. Raises ConfigError."""
     from difflib import get_close_matches
 
     from perdure.config import keys

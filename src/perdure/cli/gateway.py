@@ -46,7 +46,7 @@ def translate_import_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What is to be served, and to whom."""
+    """What `serve_until_stopped` serves: settings, store, authenticator and log writer."""
 
     loaded: Loaded
     store: SessionStore
@@ -93,7 +93,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
 
 
 def claim_address(host: str, port: int) -> None:
-    """Raises ConfigError where nothing can listen there."""
+    """Check that the address can be bound. Raises ConfigError."""
     where = address(host, port)
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
@@ -116,7 +116,7 @@ def address(host: str, port: int) -> str:
 
 
 def place_of(loaded: Loaded) -> str:
-    """Return the store, without its password."""
+    """Return the path or URL of the store, without its password."""
     store = loaded.settings.store
     return mask(store.url) if store.url else str(store.path or loaded.home / "perdure.db")
 
@@ -185,7 +185,7 @@ def _free(port: int) -> int:
 
 @contextmanager
 def _signpost(home: Path) -> Iterator[Callable[[str], None]]:
-    """Open the browser through a private file: command lines are visible to other users."""
+    """Yield a function that opens the browser through a private file: command lines are visible to other users."""
     path = home / f"open-{os.getpid()}.html"
 
     def point_to(link: str) -> None:

@@ -141,7 +141,7 @@ BLOCKS = (
 
 
 def pages(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Each page of the docs that is written from code, and the text it should have."""
+    """Yield each docs page that is generated from code, with the text it should have."""
     for block in BLOCKS:
         page = folder / block.page
         yield page, block.fill(page.read_text(encoding="utf-8"))

@@ -123,7 +123,7 @@ def _write_report(path: Path, totals: list[PolicyTotals], results: Iterable[Repl
 
 
 class _LogReader:
-    """Reader of the sessions of all logs; collects what is unreadable or a copy of another session."""
+    """Reads the sessions of all logs; collects what is unreadable or a copy of another session."""
 
     def __init__(self) -> None:
         # By reason.
@@ -195,7 +195,7 @@ _COLUMNS: tuple[_Column, ...] = (
 
 
 def table_lines(totals: Iterable[PolicyTotals], bill: RecordedBill) -> Iterator[str]:
-    """The totals as a table, one row a policy, one table a window."""
+    """Yield the totals as tables, one for each window with a row for each policy."""
     from perdure.lab.replay.report import counted, coverage_line, unlimited_line
 
     rows = list(totals)

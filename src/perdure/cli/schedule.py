@@ -1,4 +1,4 @@
-"""`perdure schedule`: prompts that a gateway runs by the clock."""
+"""`perdure schedule`: manage prompts that a gateway runs on a schedule."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def add(
 
 
 def _check(prompt: str, name: str | None, allowed: tuple[str, ...]) -> None:
-    """Raises click.UsageError for what cannot be stored."""
+    """Raise click.UsageError for a schedule that cannot be stored."""
     from perdure.config.settings import PermissionsSettings
     from perdure.core.errors import ConfigError
     from perdure.tools.permissions import parse_rules
@@ -125,7 +125,7 @@ def _check(prompt: str, name: str | None, allowed: tuple[str, ...]) -> None:
 
 
 def _check_tools(flags: dict[str, Any] | None, folder: str, allowed: tuple[str, ...]) -> None:
-    """Raises click.UsageError for a rule about a tool that does not exist, with names like it."""
+    """Raise click.UsageError for a rule about a tool that does not exist, with similar names."""
     from difflib import get_close_matches
 
     from perdure.config.settings import PermissionsSettings
@@ -217,7 +217,7 @@ def _labels(first: str) -> Iterator[str]:
 
 
 def _describe(run: ScheduleRun, schedule: Schedule) -> Iterator[str]:
-    """Yield a line for the run, then one for each thing worth knowing of it."""
+    """Yield the lines of a run in the list: how it ended, then details."""
     from perdure.gateway.workers.scheduler import describe_missed, format_time
 
     how = run.outcome or "running, or waiting for a gateway"

@@ -173,7 +173,7 @@ _OUTCOMES = {
 
 
 def _failures(store: SessionStore, conversation: Conversation) -> dict[int, list[str]]:
-    """Return what became of turns without an answer, by the message each came after."""
+    """Return lines on turns that ended without an answer, by the seq of the message they came after."""
     from perdure.store.records import Span
 
     failures: dict[int, list[str]] = {}
@@ -347,7 +347,7 @@ def _import_logs(store: SessionStore, text: str, path: Path, *, title: str | Non
 
 
 def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, title: str | None) -> str:
-    """Return the id of the conversation a file became."""
+    """Import a file and return the id of its conversation."""
     messages = _message_list(text)
     if messages == []:
         raise click.ClickException(f"{path} holds no messages; nothing was imported")
@@ -360,7 +360,7 @@ def _imported(store: SessionStore, text: str, path: Path, *, as_copy: bool, titl
 
 
 def _stored_seq(store: SessionStore, text: str) -> int | None:
-    """Return the last position of the conversation that an exported file holds; None where it is not stored yet."""
+    """Return the last seq stored of the conversation in an exported file; None if it is not stored yet."""
     from perdure.core.errors import NotFound
 
     named = _CONVERSATION_ID.search(text[:_HEAD_CHARS].partition("\n")[0])
@@ -391,7 +391,7 @@ def _message_list(text: str) -> list[Any] | None:
 
 
 def _progress(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, with a word about how far they are where there are many and someone looks on."""
+    """Yield the lines, and report progress on a terminal if there are many."""
     for count, line in enumerate(lines, 1):
         if count % _TELL_EVERY == 0 and sys.stderr.isatty():
             click.echo(f"\r{count:,} lines … (Ctrl-C cancels)", nl=False, err=True)
@@ -458,7 +458,7 @@ def scrub(flags: dict[str, str], ids: tuple[str, ...], every: bool, yes: bool) -
 
 
 def _all_ids(store: SessionStore) -> Iterator[str]:
-    """Every conversation, delegated runs included, page by page."""
+    """Yield the ids of all conversations, delegated runs included, page by page."""
     for kind in ("main", "branch", "delegate"):
         cursor: str | None = None
         while True:

@@ -17,7 +17,7 @@ from perdure.store.store import SessionStore
 
 @contextmanager
 def open_cli_store(flags: Mapping[str, Any] | None) -> Iterator[SessionStore]:
-    """The store that the settings name."""
+    """Open the store that the settings name, and close it at the end of the `with` block."""
     loaded = load(flags=flags or {})
     with open_user_store(loaded.settings, loaded.home) as store:
         yield store

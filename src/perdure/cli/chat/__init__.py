@@ -1,6 +1,6 @@
-"""`perdure chat`: a prompt that is there at once, answers above it as they come, a status line below it.
+"""`perdure chat`: the terminal chat, with the prompt at the bottom and answers streaming above it.
 
-Keys and what is typed → `live` (one thread of work, so that the prompt never waits) → the agent → events → `transcript`
-→ finished text above the prompt, the unfinished block in it. Read first: `command.py`, then `live.py`. `plain_loop.py`
-is the same for dumb terminals, `once.py` for scripts.
+Typed lines → `tui` (a working thread, so that the prompt never waits) → the agent → events → `transcript` → finished
+text above the prompt, the unfinished block in it. Read first: `command.py`, then `tui.py`. `plain.py` is the chat for
+dumb terminals, `one_shot.py` answers one question for scripts.
 """

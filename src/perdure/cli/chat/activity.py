@@ -1,4 +1,4 @@
-"""What is going on in a turn: the plan, delegated agents, running tools and their output, retries."""
+"""The state of a running turn, for display: the plan, delegated agents, running tools and their output, retries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RunningCall:
 
 @dataclass(slots=True)
 class Helper:
-    """A delegated agent at work, numbered in the order they began."""
+    """A delegated agent that is running, with a number in order of start."""
 
     number: int
     task: str
@@ -61,13 +61,13 @@ class _Retry:
 
 
 def named_call(call: ToolCall, max_chars: int = TARGET_CHARS) -> str:
-    """Return a call in one line: the tool and what it works on."""
+    """Format a tool call in one line: the tool and its target."""
     call = call.dispatched
     return safe(f"{call.name} {call_target(call, max_chars=max(8, max_chars))}").rstrip()
 
 
 def failure_label(state: str, exit_code: int | None) -> str:
-    """Return how a call ended that did not complete."""
+    """Return a label for how an unsuccessful call ended: refused, failed, stopped or its exit code."""
     if state == "refused":
         return "refused"
     if state == "interrupted":
@@ -76,7 +76,7 @@ def failure_label(state: str, exit_code: int | None) -> str:
 
 
 class Activity:
-    """The state of the work in a turn, from its events. Used from one thread."""
+    """Tracks what is running in a turn, from its events. Used from one thread."""
 
     def __init__(self, ink: Style, *, tool_lines: int, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._ink = ink
@@ -92,7 +92,7 @@ class Activity:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def take(self, event: Event) -> None:
-        """Follow an event; those of other kinds change nothing but end a wait for a retry."""
+        """Update the state from an event; any event ends the display of a pending retry."""
         match event:
             case TurnStarted(conversation_id=conversation_id):
                 self._is_working = True
@@ -123,12 +123,12 @@ class Activity:
         self._retry = None
 
     def hold(self, call_id: str) -> None:
-        """Show that a call waits for its approval."""
+        """Mark a call as waiting for approval."""
         for running in self._calls.values():
             running.is_asked = running.is_asked or running.call.id == call_id
 
     def release(self, call_id: str) -> None:
-        """Count the seconds of a call from its approval on."""
+        """Mark a call as approved; its seconds count from now on."""
         for running in self._calls.values():
             if running.is_asked and running.call.id == call_id:
                 running.is_asked, running.began_s = False, self._clock_s()
@@ -140,7 +140,7 @@ class Activity:
         return ("", call.id) in self._calls
 
     def end(self) -> list[RunningCall]:
-        """Forget everything but the plan; return the calls that have no result."""
+        """Forget everything but the plan at the end of a turn; return the calls that have no result."""
         unfinished = list(self._calls.values())
         self._calls.clear()
         self._helpers.clear()
@@ -151,7 +151,7 @@ class Activity:
     # -- what is drawn -----------------------------------------------------------------------------------------------
 
     def lines(self, width: int) -> list[str]:
-        """Return the rows of what is going on, none wider than `width`."""
+        """Return the rows that show what is running, none wider than `width`."""
         return [*self._plan_rows(width), *self._helper_rows(width), *self._call_rows(width), *self._retry_rows(width)]
 
     def _plan_rows(self, width: int) -> Iterator[str]:
@@ -196,12 +196,12 @@ class Activity:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something more specific than "thinking" is drawn."""
+        """Whether there is something more specific to show than "thinking"."""
         return bool(self._calls or self._helpers or self._retry)
 
 
 def plan_summary(plan: Sequence[Mapping[str, Any]]) -> str:
-    """`plan: 1 of 3 done · now: Fix the parser`."""
+    """Format the plan in one line: `plan: 1 of 3 done · now: Fix the parser`."""
     done = sum(item.get("status") in ("completed", "cancelled") for item in plan)
     current = next((str(item.get("text", "")) for item in plan if item.get("status") == "in_progress"), "")
     return safe(f"plan: {done} of {len(plan)} done" + (f" · now: {_one_line(current)}" if current else ""))
@@ -212,12 +212,12 @@ def is_plan_done(plan: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def plan_lines(plan: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Every step with its mark."""
+    """Yield a line for every step of the plan, with its mark."""
     return (f"  {_mark(item)} {safe(str(item.get('text', '')))}" for item in plan)
 
 
 def _visible_steps(plan: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the steps around the current one."""
+    """Return the steps of the plan around the current one."""
     first_open = next((n for n, item in enumerate(plan) if item.get("status") in ("in_progress", "pending")), 0)
     start = max(0, min(first_open - 1, len(plan) - _PLAN_ROWS))
     return [(_mark(item), item) for item in plan[start : start + _PLAN_ROWS]]

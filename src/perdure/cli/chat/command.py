@@ -89,7 +89,7 @@ def chat(
 
 
 def _live(flags: dict[str, str], session_id: str | None, *, is_continued: bool) -> int:
-    """Show the prompt first: nothing slow is imported before it."""
+    """Run the interactive chat; the prompt is shown before anything slow is imported."""
     from perdure.cli.chat.tui import ChatApp
     from perdure.config.env import home_dir, make_home, wants_color
 
@@ -146,5 +146,5 @@ def _is_first_run() -> bool:
 
 
 def _piped() -> str:
-    """Whatever was piped in, to go behind the question."""
+    """Return the text piped into standard input, which is appended to the question."""
     return "" if sys.stdin.isatty() else sys.stdin.read().strip()

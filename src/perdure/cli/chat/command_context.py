@@ -1,4 +1,4 @@
-"""The terminal as a surface: the agent at hand, and how to open another or change its model."""
+"""The CommandContext of a terminal chat: its agent, and how to open another conversation or model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CHOICES_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ChatUser:
-    """The user at the terminal: event and progress listeners, approver and asker. None by default."""
+    """The callbacks to the user at the terminal: event and progress listeners, approver and asker."""
 
     hear: Callable[[Event], None] = lambda event: None
     progress: Progress = lambda what, seconds: None
@@ -54,7 +54,7 @@ class ChatUser:
 
 
 class ChatCommandContext:
-    """Command context of a terminal chat; the agent is built when it is first needed."""
+    """The CommandContext of a terminal chat; the agent is built on first use."""
 
     # A terminal user has direct access to the database file, so commands show all of it.
     visibility: Visibility = Everyone()
@@ -175,7 +175,7 @@ class ChatCommandContext:
 
     @property
     def _names_model(self) -> bool:
-        """Whether this run was called with a model."""
+        """Whether a model was given on the command line of this run."""
         return "model.name" in self.flags or "model.provider" in self.flags
 
     def _stored_model(self, session_id: str) -> str | None:
@@ -291,7 +291,7 @@ class ChatCommandContext:
 
     @property
     def permissions(self) -> Permissions:
-        """The permission mode and rules of the agent at hand."""
+        """The permission mode and rules of the current agent."""
         return self.agent.parts.tools.permissions
 
     def choose_mode(self, mode: PermissionMode) -> None:
@@ -301,15 +301,15 @@ class ChatCommandContext:
 
     @property
     def session_id(self) -> str | None:
-        """The present session, without making an agent for it."""
+        """The id of the current session, without building an agent for it."""
         return self._agent.session_id if self._agent is not None else self._next_id
 
     def processes(self) -> Sequence[BackgroundProcess]:
-        """Return the commands that run in the background, ended ones too; empty before the agent is made."""
+        """Return the commands running in the background, ended ones too; empty before the agent is built."""
         return self._agent.parts.tools.processes() if self._agent is not None else ()
 
     def interrupt(self) -> bool:
-        """Stops what the agent is doing; whether it was doing anything yet."""
+        """Interrupt the running turn; return whether there was one."""
         return self._agent is not None and self._agent.interrupt()
 
     def open(self, session_id: str | None) -> None:
@@ -352,7 +352,7 @@ class ChatCommandContext:
         return f"{label}; {runnable(command)} chooses it for good"
 
     def close(self) -> None:
-        """Leaves the conversation at hand; everything of it is kept."""
+        """Close the agent of the current conversation; everything of it stays stored."""
         if self._agent is not None:
             self._next_id = self._agent.session_id
             self._agent.close()

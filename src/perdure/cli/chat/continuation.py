@@ -1,4 +1,4 @@
-"""Which conversation a chat goes on with: `--continue`, and `--resume` by an id or as `last`."""
+"""Choose the conversation that a chat continues: `--continue`, and `--resume` by id or as `last`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEWEST = "last"
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """The conversation to go on with, None for a new one, and what to tell the user about the choice."""
+    """The conversation to continue, None for a new one, and a notice for the user about the choice."""
 
     session_id: str | None = None
     notes: tuple[str, ...] = ()
@@ -32,10 +32,10 @@ class Resumption:
 def find_resumption(
     flags: Mapping[str, Any], session_id: str | None, *, is_continued: bool, is_question: bool = False
 ) -> Resumption:
-    """Look up the conversation that is asked for. Raises InvalidFlag where there is none.
+    """Find the conversation that the flags ask for. Raises InvalidFlag if there is none.
 
-    A chat may go on with one of another project, after saying so. A single question may not: it would be sent before
-    anybody could read that.
+    A chat may continue one of another project, with a notice. A single question may not: it would be sent before the
+    user could read the notice.
     """
     if session_id != NEWEST and (session_id is not None or not is_continued):
         return Resumption(session_id)
@@ -62,7 +62,7 @@ def _newest_with(store: SessionStore, state: Mapping[str, Any]) -> Conversation 
 
 
 def _elsewhere(store: SessionStore, *, is_question: bool) -> Resumption:
-    """Return the newest chat of another project. Raises InvalidFlag for a question, and where there was no chat."""
+    """Return the newest chat of another project. Raises InvalidFlag for a single question, or if there is none."""
     chat = _newest_with(store, {MODE_KEY: None})
     if chat is None:
         newest = _newest_of_all(store)

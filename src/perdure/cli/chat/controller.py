@@ -1,4 +1,4 @@
-"""Chat controller: welcome, turns, status, commands."""
+"""The controller of a chat: processes each typed line as a turn or a command, and makes the texts around them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from perdure.tools.permissions import MODE_MEANINGS, MODES
 
 
 def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Return the first screen, without network access."""
+    """Yield the lines of the first screen, without network access."""
     endpoint = surface.agent.endpoint
     named = keys_found()
     has_embedded = packaged_weights() is not None and has_runtime()
@@ -70,7 +70,7 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def found_lines(home: Path) -> Iterator[str]:
-    """Models on this machine that could answer instead of the embedded one, and how to choose one."""
+    """Yield lines on models of this machine that could replace the embedded one, and how to choose one."""
     servers, files = local_servers(), model_files(Path.home(), home) if has_runtime() else []
     parts = [
         f"{server.name} ({', '.join(server.models[:3])}{' …' if len(server.models) > 3 else ''})"
@@ -86,7 +86,7 @@ def found_lines(home: Path) -> Iterator[str]:
 
 
 def keys_found() -> list[str]:
-    """Return the providers that have a key, each with where it is; never the keys."""
+    """Return the names of environment variables that hold an API key, never the keys."""
     sources: dict[str, str] = {}
     for row in PROVIDERS:
         variable = next((name for name in row.key_variables if api_key_for(name)), None)
@@ -96,7 +96,7 @@ def keys_found() -> list[str]:
 
 
 def chat_commands(write_raw: Callable[[str], None] | None) -> list[Command]:
-    """Return the commands that only a terminal has: they write files and reach the clipboard."""
+    """Return the commands that only the terminal has, such as those that write files or the clipboard."""
     return [copy_command(write_raw), EXPORT, EDIT]
 
 
@@ -123,7 +123,7 @@ def describe_mode(mode: PermissionMode) -> str:
 
 
 def handoff_command(surface: ChatCommandContext) -> Command:
-    """`/handoff`, which in a terminal also edits: it needs the user's own editor."""
+    """Build the `/handoff` command of the terminal, which can also edit the handoff in the user's editor."""
 
     def show_or_edit(context: CommandContext, argument: str) -> CommandResult:
         if argument.strip().lower() != "edit":
@@ -145,7 +145,7 @@ def handoff_command(surface: ChatCommandContext) -> Command:
 
 
 def mode_command(surface: ChatCommandContext) -> Command:
-    """`/mode`, which only the terminal of the machine's owner has: remote users must not widen what runs here."""
+    """Build the `/mode` command, which only the terminal has: remote users must not widen their permissions."""
 
     def show_or_change(_: CommandContext, argument: str) -> CommandResult:
         wanted = argument.strip().lower()
@@ -174,7 +174,7 @@ _LEASE_POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to show for a line; the turn's own text was shown as it came."""
+    """The text to show for a processed line; text of a turn was already streamed."""
 
     text: str = ""
     is_error: bool = False
@@ -188,7 +188,7 @@ class Answer:
 
 
 class ChatController:
-    """Controller of a chat: its command context, its commands, and the texts around them."""
+    """Processes the lines of a chat: its command context, its commands, and the texts around them."""
 
     def __init__(
         self, surface: ChatCommandContext, write: Write, *, is_first_run: bool = False, can_copy: bool = False
@@ -292,7 +292,7 @@ class ChatController:
             self._is_waiting = False
 
     def heard(self, event: Event) -> None:
-        """Handle an event after all others, on its own thread: title the conversation, detect the end of a turn."""
+        """Handle an event after all other listeners: title the conversation, note the end of a turn."""
         if isinstance(event, TurnStarted):
             self._name(event.session_id)
             self.surface.store_choices()
@@ -305,9 +305,9 @@ class ChatController:
             conversations.set_title(session_id, title)
 
     def make_way(self, line: str, *, pasted: Sequence[str] = ()) -> None:
-        """Stop the running turn for a message that is about to be sent, where the settings demand it.
+        """Interrupt the running turn for a new message, if the settings ask for that.
 
-        Commands wait, and so does everything while something else than a turn is going on.
+        Commands wait for the turn, and so does everything while something else than a turn is running.
         """
         is_message = not is_command(line) and not is_shell_line(line, pasted)
         if is_message and self._is_in_turn and self.surface.settings.agent.while_busy == "interrupt":
@@ -326,7 +326,7 @@ class ChatController:
 
     @property
     def ink(self) -> Style:
-        """Colours as the settings want them, known once they are read."""
+        """The style of the output by the settings, once these are loaded."""
         return Style(wants_color(self.surface.settings.display.color))
 
     def transcript(self, write: Write, width: Callable[[], int], ink: Style) -> ChatTranscript:
@@ -346,7 +346,7 @@ class ChatController:
         yield from resumed_lines(self.surface)
 
     def replay(self, width: int, ink: Style) -> str:
-        """Return the last turns of the conversation at hand, painted; "" in a new one."""
+        """Return the last turns of the current conversation, formatted; "" in a new one."""
         session_id = self.surface.session_id
         return replay_text(self.surface.store, session_id, width=width, ink=ink) if session_id is not None else ""
 
@@ -354,7 +354,7 @@ class ChatController:
         yield from closing_lines(self.surface)
 
     def look_around(self, write: Write) -> None:
-        """Where no model is configured, look for others on this machine in the background and report them."""
+        """If no model is configured, look for others on this machine in the background and report them."""
         model = self.surface.settings.model
         if self.surface.agent.endpoint.base_url == UNSTARTED and not (model.name or model.provider):
 
@@ -365,11 +365,11 @@ class ChatController:
             threading.Thread(target=look, name="perdure-look", daemon=True).start()
 
     def warm_up(self) -> None:
-        """Imports what the first answer needs, while the person is still reading or typing."""
+        """Import the modules that the first answer needs, while the user is still reading or typing."""
         import perdure.cli.chat.markdown_render  # noqa: F401  # for the import alone
 
     def cycle_mode(self) -> str:
-        """Switch to the next permission mode but "all", which is chosen by name; return it with what it means."""
+        """Switch to the next permission mode except "all", which must be chosen by name; return a description."""
         listed = [mode for mode in MODES if mode != "all"]
         present = self.surface.permissions.mode
         mode = listed[(listed.index(present) + 1) % len(listed)] if present in listed else listed[0]
@@ -384,7 +384,7 @@ class ChatController:
         return status_line(self.surface)
 
     def measured_status(self) -> str:
-        """The status with the window looked up before the first word, which may ask the endpoint; not in a turn."""
+        """Return the status line after resolving the window, which may query the endpoint; not during a turn."""
         agent = self.surface.agent
         if agent.gauge.window is None:
             # The first message hits the same error and reports it; a leaving user need not wait.

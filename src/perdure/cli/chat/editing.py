@@ -1,4 +1,4 @@
-"""Editing the line: completions, and grapheme clusters."""
+"""Edit the input line: completion, and grapheme clusters as single characters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME_CELLS = 40
 
 
 class ChatCompleter(Completer):
-    """Offers what fits what is being typed. Runs in a thread of its own: a slow disk delays no key."""
+    """Completes the typed line. Runs in a thread of its own, so that a slow disk delays no key."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,7 +47,7 @@ class ChatCompleter(Completer):
                 yield Completion(f"/{command.name}", -len(typed), display=command.usage, display_meta=command.summary)
 
     def _ids(self, typed: str, desk: ChatController) -> Iterator[Completion]:
-        """Conversations but the one at hand, those of this project first."""
+        """Yield completions for conversations other than the current one, those of this project first."""
         from perdure.commands.conversations import PROJECT_KEY, group_by_project
         from perdure.commands.format import count, when
 
@@ -64,7 +64,7 @@ class ChatCompleter(Completer):
                 yield Completion(c.id, -len(typed), display=display, display_meta=about)
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:
-        """Models, the one in use first."""
+        """Yield completions for models, the current one first."""
         from perdure.commands.context import describe_model
 
         endpoint = desk.surface.agent.endpoint

@@ -1,4 +1,4 @@
-"""Chat input: pastes, attachments, event inbox."""
+"""Process chat input: long pastes, attached files, and the queue of events to display."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Pastes:
         self.last: tuple[str, ...] = ()
 
     def fold(self, text: str) -> str:
-        """Return what to insert for a paste: short text itself, a mark for a long one."""
+        """Return the text to insert for a paste: the text itself, or a placeholder for a long one."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = len(text.splitlines())
         if lines <= _FOLD_LINES and len(text) <= _FOLD_CHARS:
@@ -57,13 +57,13 @@ class Pastes:
         return f"[pasted #{len(self._pastes)}: {size}]"
 
     def unfold(self, text: str) -> str:
-        """Return what was typed, with every mark of ours replaced by its paste."""
+        """Return a line with every placeholder replaced by its paste."""
         return _MARK.sub(lambda m: self._paste(m), text)
 
     def take(self, text: str, *, is_recalled: bool = False) -> tuple[str, ...]:
-        """Return the pastes that a line holds, folded or not, with those of earlier lines in a recalled one.
+        """Return the pastes contained in a submitted line, and start the next line without any.
 
-        The next line begins without any.
+        A line recalled from the history may also contain pastes of earlier lines.
         """
         folded = (self._paste(mark) for mark in _MARK.finditer(text))
         inline = [*self._inserted, *((*self._earlier, *self._loaded) if is_recalled else ())]
@@ -73,20 +73,20 @@ class Pastes:
         return pasted
 
     def restore(self, pasted: Iterable[str]) -> None:
-        """Count the pastes of a line that was taken as parts of the next one again."""
+        """Count these pastes as parts of the next line again, after a submitted line was taken back."""
         self._inserted.extend(pasted)
 
     def mark_before(self, text: str) -> str:
-        """Return the placeholder that a text ends with; "" for none of ours."""
+        """Return the placeholder that a text ends with; "" if there is none."""
         marks = [mark for mark in _MARK.finditer(text[-_MARK_CHARS:]) if self._paste(mark) != mark[0]]
         return marks[-1][0] if marks and text.endswith(marks[-1][0]) else ""
 
     def missing_mark(self, text: str) -> str:
-        """Return the first placeholder whose paste is not here, as in a line of an earlier chat; "" for none."""
+        """Return the first placeholder whose paste is unknown, as in a line of an earlier chat; "" if there is none."""
         return next((mark[0] for mark in _MARK.finditer(text) if self._paste(mark) == mark[0]), "")
 
     def load(self, pasted: Iterable[str]) -> None:
-        """Remember the pastes of lines that an earlier chat stored in the history; only their paths matter."""
+        """Load pastes that an earlier chat stored in the history, so that paths in them are not attached."""
         self._loaded.update(dict.fromkeys(paste for paste in pasted if "@" in paste))
 
     def _paste(self, mark: re.Match[str]) -> str:
@@ -177,7 +177,7 @@ class Attached:
     text: str = ""
 
     def with_context(self, texts: Sequence[str]) -> Attached:
-        """Return the same message with texts behind it, each a part of its own."""
+        """Return the message with more texts appended, each as a part of its own."""
         if not texts:
             return self
         parts = [{"type": "text", "text": text} for text in texts]
@@ -190,7 +190,7 @@ class Attached:
 
 
 def attach(text: str, folder: Path, *, pasted: Sequence[str] = ()) -> Attached:
-    """Looks up every `@path` that does not come from a pasted part; one that names nothing stays ordinary text."""
+    """Attach every file mentioned as `@path`, except in pasted parts; a mention without a file stays text."""
     parts: list[dict[str, Any]] = []
     lines: list[str] = []
     attached_paths: set[Path] = set()
@@ -317,7 +317,7 @@ _GATHER_S = 0.03
 
 
 class EventInbox:
-    """Filled from any thread, emptied in the prompt's own: `call` runs work there soon, `later` after some seconds."""
+    """Passes events and work from any thread to the prompt's thread; `call` runs work soon, `later` after a delay."""
 
     def __init__(
         self, show: Callable[[Event], None], call: Callable[[Work], None], later: Callable[[float, Work], None]
@@ -332,7 +332,7 @@ class EventInbox:
         self._took_text_at_s = float("-inf")
 
     def put(self, item: Event | Work) -> None:
-        """Add an event or a piece of work to the queue; return at once."""
+        """Queue an event or a piece of work, from any thread; returns at once."""
         # In this order, and the flag cleared before anything is taken: no item is ever left behind.
         self._queue.put(item)
         if not self._is_due:
@@ -340,7 +340,7 @@ class EventInbox:
             self._call(self._empty)
 
     def _empty(self) -> None:
-        """Process a slice of the queue, and schedule the rest."""
+        """Process a part of the queue in the prompt's thread, and schedule the rest."""
         self._is_due = False
         until_s = time.monotonic() + _SLICE_S
         while len(self._queue):
@@ -359,7 +359,7 @@ class EventInbox:
                 return
 
     def _gathering_s(self) -> float:
-        """Return how much longer to wait for more text: only where nothing but text waits, and some was just taken."""
+        """Return how long to wait for more text deltas before drawing; 0 if other items are queued."""
         return self._took_text_at_s + _GATHER_S - time.monotonic() if self._queue.has_only_deltas else 0.0
 
     def _next_item(self) -> Event | Work:

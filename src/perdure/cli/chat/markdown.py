@@ -1,4 +1,4 @@
-"""Streamed Markdown in blocks: those that are finished are printed for good, only the last one is still drawn anew."""
+"""Split streamed Markdown into blocks: finished ones are printed once, the last one is redrawn."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HEADING = re.compile(r"^#{1,6}\s")
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlock:
-    """A finished block: the exact text it came from, and Markdown that shows it on its own."""
+    """A finished block: its exact source text, and Markdown that renders it on its own."""
 
     source: str
     markdown: str
 
 
 class Blocks:
-    """Splitter of streamed text into finished blocks; joined, their sources are the text."""
+    """Splits streamed text into finished blocks; their sources joined are the text."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -43,7 +43,7 @@ class Blocks:
 
     @property
     def live(self) -> str:
-        """Markdown of the block that is still being written."""
+        """The Markdown of the block that is still being streamed."""
         text = "".join(self._lines) + self._partial
         return self._standalone(text if self._opening else _with_closed_marks(text))
 
@@ -81,7 +81,7 @@ class Blocks:
             self._finish(done)
 
     def _is_apart(self, line: str) -> bool:
-        """Whether `line` begins a block of its own behind the lines at hand."""
+        """Whether `line` begins a new block after the lines collected so far."""
         if not line.strip():
             return False
         was_blank = not self._lines[-1].strip()

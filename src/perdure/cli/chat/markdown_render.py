@@ -1,4 +1,4 @@
-"""Markdown drawn for a terminal, with rich, which is slow to import: not before there is something to show."""
+"""Render Markdown for a terminal with rich, which is imported only when there is something to show."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PADDING = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
 class _PlainHeading(Heading):
-    """A heading on the left, without a frame."""
+    """Renders a heading left-aligned, without a frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(self.text.plain, style="bold underline" if self.tag == "h1" else "bold")
 
 
 class _PlainCode(CodeBlock):
-    """Code in the terminal's own colours, set in by two, so that it can be copied."""
+    """Renders code in the terminal's own colours, indented by two, so that it can be copied."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip("\n")
@@ -47,7 +47,7 @@ class _MarkdownPage(Markdown):
 
 
 def painted(markdown: str, *, width: int, is_color: bool) -> str:
-    """Return the text with its escapes, each line ended; blank text gives none."""
+    """Render Markdown as text with terminal escapes, each line ended; "" for blank text."""
     if not markdown.strip():
         return ""
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""The menu of a command whose argument is chosen: models behind `/model`, conversations behind `/resume`."""
+"""The menu for commands whose argument is chosen from a list: `/model` and `/resume`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MENU_HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
 
 
 class ChoiceMenu:
-    """The completions of a line that is such a command, with the first row selected when they open."""
+    """Shows the completions of such a command as a menu, with the first row selected."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
@@ -32,7 +32,7 @@ class ChoiceMenu:
     def is_wanted(self) -> bool:
         """Whether the line is a command whose menu should open now.
 
-        With the blank that opens a menu it was open, and was closed or had no rows: then the list is printed.
+        A trailing blank means that the menu was already open and closed, or has no rows: the list is printed instead.
         """
         return self._buffer.text in _COMMANDS and self._buffer.complete_state is None
 
@@ -48,11 +48,11 @@ class ChoiceMenu:
 
     @property
     def is_unfiltered(self) -> bool:
-        """Whether nothing is typed behind the command."""
+        """Whether nothing is typed after the command."""
         return self._typed_text.strip() in _COMMANDS
 
     def add_keys(self, keys: KeyBindings) -> None:
-        """What is typed filters the rows, also while one is selected; the arrow keys go round, past no row at all."""
+        """Add the key bindings: typing filters the rows, also while one is selected; the arrow keys wrap around."""
         is_open = Condition(lambda: self.is_open)
         for key, step in (("down", 1), ("up", -1)):
             keys.add(key, filter=is_open)(lambda event, step=step: self._move(step))
@@ -80,7 +80,7 @@ class ChoiceMenu:
 
     @property
     def _typed_text(self) -> str:
-        """The line without the completion that is selected."""
+        """The typed line without the selected completion."""
         state = self._buffer.complete_state
         return self._buffer.text if state is None else state.original_document.text
 

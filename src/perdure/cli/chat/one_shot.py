@@ -1,4 +1,4 @@
-"""One question, one answer: for scripts and pipes. Only the answer goes to standard output."""
+"""Answer one question, for scripts and pipes. Only the answer goes to standard output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _UNREAD = 141
 def ask_once(
     flags: Mapping[str, Any], question: str, *, piped: str = "", session_id: str | None = None, as_json: bool = False
 ) -> int:
-    """The exit code: 0 answered, 1 not, 2 nothing was asked, 130 interrupted, 141 the reader of the events is gone."""
+    """Run one turn and print its answer; return the exit code.
+
+    0 answered, 1 not answered, 2 no question, 130 interrupted, 141 the reader of the events is gone.
+    """
     text = "\n\n".join(part for part in (question, piped) if part)
     if not text.strip():
         print("perdure: there is no question; give one with -q, or pipe it in", file=sys.stderr)
@@ -146,7 +149,7 @@ class _EventWriter:
 
 
 def _discard_output() -> None:
-    """Let whatever is still written or flushed to standard output vanish without an error."""
+    """Redirect standard output so that later writes and flushes cause no error."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -154,7 +157,7 @@ def _discard_output() -> None:
 
 
 def _print(text: str, stream: TextIO | None = None) -> None:
-    """A terminal gets no control characters of a model's; a pipe or a file gets the text as it is."""
+    """Print a model's text; control characters are removed for a terminal, not for a pipe or file."""
     stream = stream or sys.stdout
     text = strip_controls(text) if stream.isatty() else text
     print(fit(text, err=True) if stream is sys.stderr else text, file=stream)

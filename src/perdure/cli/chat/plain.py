@@ -75,7 +75,7 @@ class PlainScreen:
                 pass
 
     def progress(self, what: str, seconds: float) -> None:
-        """Print once: without cursor control a status line is not repeated."""
+        """Print progress once, since without cursor control a status line cannot be updated."""
         if what != self._last_progress:
             self._last_progress = what
             self.line(f"{what} …")
@@ -99,7 +99,7 @@ class PlainScreen:
 
 
 class PlainQuestions:
-    """Prompter that asks on a line of its own and reads the answer there."""
+    """Asks questions on a line of their own and reads the answer there."""
 
     def __init__(self, read: Callable[[str], str]) -> None:
         self._read = read
@@ -114,7 +114,7 @@ class PlainQuestions:
         threading.Thread(target=ask, daemon=True).start()
 
     def withdraw(self, question: PendingQuestion) -> None:
-        """A line that was printed cannot be taken back."""
+        """Do nothing: a printed question cannot be removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ _WIDTH = 80
 
 
 class PlainChat:
-    """A chat by plain lines; Ctrl-C stops a turn and keeps the session, and twice at the prompt it leaves."""
+    """A chat by plain lines. Ctrl-C interrupts a turn; pressed twice at the prompt, it leaves."""
 
     def __init__(
         self, desk: ChatController, screen: PlainScreen, *, read: Callable[[], PlainMessage] = read_message

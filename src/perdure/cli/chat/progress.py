@@ -1,4 +1,4 @@
-"""Progress of a single question on standard error: what is going on in one row, what is done above it."""
+"""Show the progress of a single question on standard error: one status row, with finished lines above it."""
 
 from __future__ import annotations
 

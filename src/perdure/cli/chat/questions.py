@@ -1,4 +1,4 @@
-"""TerminalQuestions to the person in mid-turn: approvals of dangerous commands, and what the `clarify` tool asks."""
+"""Ask the user during a turn: approvals of dangerous commands, and questions of the `clarify` tool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ APPROVAL_HINT = "[y]es, once · for this [s]ession · [a]lways · [n]o, and say 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingQuestion:
-    """Something a person must answer before the turn goes on; the next line typed is the answer."""
+    """A question that must be answered before the turn continues; the next typed line is the answer."""
 
     text: str
     hint: str = ""
@@ -51,20 +51,20 @@ class PendingQuestion:
 
     @property
     def lasting_text(self) -> str:
-        """Return what stays on the screen: the diff of an approved edit follows with its result."""
+        """The text that stays on the screen once it is answered; the diff of an approved edit comes with its result."""
         is_granted = self.answer.done() and not self.answer.cancelled() and self.answer.result().lower() in _ANSWERS
         return self.text.partition("\n")[0] if self.has_diff and is_granted else self.text
 
 
 class TerminalQuestions:
-    """The Approver and the Asker of a terminal. `show` puts a question up, `withdraw` takes one down; both at once."""
+    """Asks for approvals and answers in the terminal (the Approver and Asker ports), through `show` and `withdraw`."""
 
     def __init__(self, show: Callable[[PendingQuestion], None], withdraw: Callable[[PendingQuestion], None]) -> None:
         self._show = show
         self._withdraw = withdraw
 
     async def approve(self, request: ApprovalRequest) -> ApprovalAnswer | Refusal:
-        """Anything but a clear yes is a no; other words go to the model with it."""
+        """Ask for approval; anything but a clear yes is a no, and other words go to the model with it."""
         notes = tuple(note for note in (request.reason, runnable(request.covers)) if note)
         text = f"May this run?  {request.action}"
         question = PendingQuestion(

@@ -34,7 +34,7 @@ class ShellRun:
 
     @property
     def summary(self) -> str:
-        """`! ls -la · exit 0 · 0.1 s`."""
+        """The command with its exit code and time: `! ls -la · exit 0 · 0.1 s`."""
         return f"! {self.command} · {self._end} · {self.seconds:.1f} s"
 
     @property
@@ -43,7 +43,7 @@ class ShellRun:
 
     @property
     def context(self) -> str:
-        """Return what the model reads with the next message, secrets redacted."""
+        """The text that the model reads with the next message: command and output, secrets redacted."""
         text = self.output if len(self.output) <= _MAX_CHARS else _middle_cut(self.output)
         return (
             "<user-shell>\nThe user ran this command in their own shell, not through you. It is context, no request.\n"

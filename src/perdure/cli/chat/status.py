@@ -1,4 +1,4 @@
-"""The lines around a chat: what it opens with, its status, what is printed when one leaves."""
+"""Text lines around a chat: opening lines, status line, and closing lines with how to resume."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def opening_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def choice_line(surface: ChatCommandContext) -> str:
-    """Return the models to choose from where the config has no default."""
+    """Return a line with models to choose from, for a config without a default."""
     models = surface.unchosen_models
     return f"{', '.join(models[:10])}{' …' if models[10:] else ''}; /model NAME chooses one."
 
 
 def route_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Caching where it is on, a key that is missing, warnings of the wiring."""
+    """Yield lines on prompt caching, a missing key, and set-up warnings."""
     endpoint = surface.agent.endpoint
     if caching := caching_notice(endpoint.provider, endpoint.model, surface.settings.prompt_caching.cache_ttl):
         yield caching
@@ -55,7 +55,7 @@ def route_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """Return which model answers where no key is set, and what to expect of it."""
+    """Yield lines on the embedded model, used without a key, and what to expect of it."""
     endpoint = surface.agent.endpoint
     weights = packaged_weights() if endpoint.provider == EMBEDDED_PROVIDER else None
     if weights is not None and endpoint.model in (DEFAULT_MODEL, weights.stem, str(weights)):
@@ -63,7 +63,7 @@ def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
 
 
 def resumed_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """The name of a conversation that is gone on with; its last turns are replayed below."""
+    """Yield the title of a resumed conversation; its last turns are replayed below."""
     session_id = surface.session_id
     if session_id is None:
         return
@@ -96,7 +96,7 @@ def window_note(surface: ChatCommandContext) -> str | None:
 
 
 def closing_lines(surface: ChatCommandContext) -> Iterator[str]:
-    """The id, how to resume, tokens by class, cost."""
+    """Yield the session id, how to resume, tokens by class, and cost."""
     session_id = surface.session_id
     if session_id is None:
         return
@@ -127,7 +127,7 @@ def _resume_lines(surface: ChatCommandContext, conversation_id: str) -> Iterator
 
 
 def _flags(surface: ChatCommandContext, restored: Collection[str]) -> list[str]:
-    """The settings this run was called with, as options; without secrets and what a resumed conversation restores."""
+    """Return the settings of this run as command-line options, without secrets and what resuming restores."""
     return [
         f"--set {shlex.quote(f'{name}={value}')}"
         for name, value in surface.flags.items()
@@ -136,7 +136,7 @@ def _flags(surface: ChatCommandContext, restored: Collection[str]) -> list[str]:
 
 
 def status_line(surface: ChatCommandContext) -> str:
-    """Most important first: model, gauge with its threshold mark, permission mode, cost, cache hit rate, title."""
+    """Return the status line, most important first: model, context usage, mode, cost, cache hit rate, title."""
     gauge = surface.agent.gauge
     session_id = surface.session_id
     if not gauge.window and session_id is not None:  # resumed, not measured yet

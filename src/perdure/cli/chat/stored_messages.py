@@ -1,4 +1,4 @@
-"""Stored messages in the terminal: the last turns replayed, an answer copied, a conversation exported."""
+"""Display stored messages: replay the last turns, copy an answer, export a conversation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMATS = {"md": ".md", "markdown": ".md", "json": ".json"}
 
 
 def copy_command(write_raw: Callable[[str], None] | None) -> Command:
-    """`/copy`; `write_raw` reaches the terminal with escapes, None where it cannot show any."""
+    """Build the `/copy` command; `write_raw` sends escapes to the terminal, None if it supports none."""
 
     def run(surface: CommandContext, argument: str) -> CommandResult:
         if argument and not (argument.isdecimal() and int(argument) > 0):
@@ -127,7 +127,7 @@ _MAX_LINES = 24
 
 
 def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style) -> str:
-    """Return the last turns of a conversation, painted for a terminal; "" where there is none yet."""
+    """Return the last turns of a conversation, formatted for a terminal; "" if it has none yet."""
     last = store.conversations.get(session_id).last_seq
     if not last:
         return ""
@@ -150,20 +150,20 @@ def _last_turns(entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 class _Results:
-    """The results of a conversation's calls, with the states and exit codes that were recorded of them."""
+    """The tool results of a conversation, with the recorded state and exit code of each."""
 
     def __init__(self, entries: Sequence[Entry], runs: Mapping[tuple[int, str], ToolRun]) -> None:
         self._entries = entries
         self._runs = runs
 
     def after(self, index: int) -> list[tuple[Entry, ToolRun]]:
-        """Return the results right behind a message: of its calls, where it makes any."""
+        """Return the results that directly follow message `index`, if it has tool calls."""
         results = takewhile(lambda entry: entry.message.role == "tool", self._entries[index + 1 :])
         return [(e, self._runs.get((e.created_at_ms, e.message.tool_call_id or ""), ToolRun())) for e in results]
 
 
 def _replayed(message: Message, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:
-    """Yield what is shown of a message: words and how calls ended; results and notes for the model are left out."""
+    """Yield the lines of a replayed message: its text, and how its calls ended; results and notes are left out."""
     if message.kind == "handoff":
         yield f"{ink.dim('· compacted here: /handoff shows what the model reads of it')}\n"
     elif message.is_real_user:
@@ -178,7 +178,7 @@ def _replayed(message: Message, results: Sequence[tuple[Entry, ToolRun]], width:
 
 
 def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: Style) -> str:
-    """Return the line of a call as it was when it ended: refused, failed and stopped ones are marked."""
+    """Return the line of a finished call; refused, failed and stopped ones are marked."""
     state: str | None = "interrupted"
     exit_code: int | None = None
     for entry, run in results:
@@ -192,7 +192,7 @@ def _call_line(call: ToolCall, results: Sequence[tuple[Entry, ToolRun]], ink: St
 
 
 def _typed(message: Message) -> str:
-    """Return the first text of a message, and how much was attached to it."""
+    """Return the text of a user message, and the number of its attachments."""
     parts = message.parts
     text = next((part.text for part in parts if isinstance(part, TextPart)), "")
     return f"{text} [{count(len(parts) - 1, 'attachment')}]" if len(parts) > 1 else text
@@ -208,7 +208,7 @@ def _painted(markdown: str, width: int, ink: Style) -> str:
 
 
 def _shorten(lines: list[str]) -> list[str]:
-    """Return the lines, the middle of a long message left out."""
+    """Return the lines of a message; the middle of a long one is left out."""
     if len(lines) <= _MAX_LINES + 1:
         return lines
     head, tail = 2 * _MAX_LINES // 3, _MAX_LINES // 3

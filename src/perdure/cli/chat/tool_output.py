@@ -29,7 +29,7 @@ _DIFF_TOOLS = frozenset({"patch", "write_file"})
 
 
 def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style, can_unfold: bool = True) -> Iterator[str]:
-    """The lines below a finished call: at most about `most`, indented and no wider than the terminal."""
+    """Yield the lines below a finished call: about `most` of its output, indented, no wider than the terminal."""
     hint = _MORE_HINT if can_unfold else ""
     if most <= 0:
         return
@@ -50,7 +50,7 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style, can_
 
 
 def whole_output(event: ToolFinished) -> str:
-    """Return all that `output_lines` shows a part of: the output, or the whole change of a file."""
+    """Return the complete output or file change of which `output_lines` shows a part."""
     text = plain_output(event)
     if event.is_error or event.call.name not in _DIFF_TOOLS:
         return text
@@ -59,7 +59,7 @@ def whole_output(event: ToolFinished) -> str:
 
 
 def change_size(event: ToolFinished) -> str | None:
-    """How many lines an edit adds and removes, as in `+3 -1 lines`; None for other calls, and where it is not known."""
+    """Return how many lines an edit adds and removes, as `+3 -1 lines`; None for other calls."""
     arguments = event.call.parsed_arguments() or {}
     if event.is_error or event.call.name not in _DIFF_TOOLS or arguments.get("replace_all"):
         return None
@@ -74,7 +74,7 @@ def change_size(event: ToolFinished) -> str | None:
 
 
 def _changed_lines(event: ToolFinished) -> list[str]:
-    """Return the change of a file as a diff: of the call, its result, or its arguments where that has not all."""
+    """Return a file change as a diff: from the event, the result, or the arguments, whichever is complete."""
     if event.diff:
         return [safe(line) for line in event.diff]
     text = plain_output(event)
@@ -104,7 +104,7 @@ def _unchanged_before(lines: Sequence[str]) -> int:
 
 
 def shorten_preview(output: ToolOutput, *, most: int, width: int, ink: Style) -> Iterator[str]:
-    """The first and the last lines of what a running tool has printed; more of the end, which is the news."""
+    """Yield the first and last lines that a running tool has printed; more of the end, which is newest."""
     if most <= 0:
         return
     first = safe(output.first).splitlines()
@@ -126,7 +126,7 @@ def plain_output(event: ToolFinished) -> str:
 def _shortened(
     lines: Sequence[str], most: int, width: int, colour: Callable[[str], str], ink: Style, hint: str
 ) -> Iterator[str]:
-    """The first and the last lines; more of the end, which is where results are."""
+    """Yield the first and last lines of an output; more of the end, where results are."""
     if len(lines) <= most + 1:  # the note would replace a single line
         yield from (colour(_fit(line, width)) for line in lines)
         return
@@ -137,7 +137,7 @@ def _shortened(
 
 
 def _diff(lines: Sequence[str], most: int, width: int, ink: Style, hint: str) -> Iterator[str]:
-    """A diff in red and green, without the sentence before it."""
+    """Yield a diff in red and green."""
     start = next((n for n, line in enumerate(lines) if line.startswith("@@")), None)
     if start is None:
         return

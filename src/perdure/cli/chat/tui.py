@@ -249,7 +249,7 @@ class ChatApp:
         self._box.redraw()
 
     def _send(self, line: Line) -> None:
-        """PromptHandlers a line to the working thread; while that is busy, it is shown as waiting."""
+        """Pass a line to the working thread; while that is busy, the line is shown as waiting."""
         # Between two lines nothing is going on, and yet those that wait come first.
         if self._is_working or self._waiting or self._desk is None:
             self._waiting.append(line)

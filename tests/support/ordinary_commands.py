@@ -1634,6 +1634,19 @@ socat TCP-LISTEN:8080,bind=127.0.0.1,fork TCP:localhost:3000
 scp host:/var/log/app.log .
 npx some-gen --out-dir ./gen
 npm run clean:all
+echo 'engine-strict=true' > .npmrc
+env | grep NODE > node_env.txt
+env | wc -l
+node -p 'process.version'
+node -e 'console.log(process.env.NODE_ENV)'
+python -c "import os; print(os.environ['HOME'])"
+docker compose config | grep -i image
+git checkout -B feature/x
+git switch -C fix
+newtool-fmt src/
+./scripts/build-prod.sh
+curl -X DELETE http://localhost:8080/items/3
+jupyter notebook --ip=127.0.0.1
 npm run test -- --clearCache
 npm run cli -- users:list
 docker compose -f docker-compose.prod.yml config

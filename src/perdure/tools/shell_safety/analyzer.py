@@ -81,6 +81,7 @@ _RUN_VARIABLES = word_set("GIT_SSH_COMMAND GIT_PAGER GIT_EDITOR PAGER MANPAGER E
 # Programs that hand variables to the command they run, and programs whose output is a list of paths or processes.
 _SET_VARIABLES = word_set("env sudo doas cross-env dotenv")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PRINTS = word_set("echo printf base64 xxd od hexdump rev cat head tail fold cut")
 _LISTS = word_set("pgrep pidof lsof find gfind")
 MAX_STEPS = 2_500
 _MAX_DEPTH = 24
@@ -227,10 +228,11 @@ class _CommandAnalyzer:
         return "".join(texts)
 
     def _check_printed(self, node: Node, text: str) -> None:
-        """Match `echo "$API_KEY"`, whose output is a secret that nothing reads but the model."""
-        name = program_name(node.commands[-1] if isinstance(node, Pipeline) and node.commands else node)
-        if name in ("echo", "printf") and SECRET in text:
-            self.dangers.append(Danger("credentials", f"{name} {strip_taints(text, '…')[:_MAX_WHAT_CHARS]}".strip()))
+        """Match `echo "$API_KEY"` and `echo "$API_KEY" | base64`: a secret that nothing reads but the model."""
+        commands = node.commands if isinstance(node, Pipeline) and node.commands else (node,)
+        first, last = program_name(commands[0]), program_name(commands[-1])
+        if SECRET in text and first in ("echo", "printf") and last in _PRINTS:
+            self.dangers.append(Danger("credentials", f"{first} {strip_taints(text, '…')[:_MAX_WHAT_CHARS]}".strip()))
 
     def _node(self, node: Node, frame: _Frame) -> str:
         self._count_step()

@@ -242,8 +242,10 @@ _APPLE_ACTIONS = re.compile(
 _ENVIRONMENT = re.compile(r"os\.environ(?!\.get|\[)|process\.env(?!\.)|\bENV\.to_|getenv\(\)")
 # All variables printed, or a password from the user's store.
 _PRINTS_SECRETS = re.compile(
-    r"\b(?:print|pprint|puts|p|log|dumps|var_dump|print_r|echo)\b[\s(]{1,4}(?:dict\(|json\.dumps\(|JSON\.stringify\()?"
-    r"(?:os\.environ|process\.env|ENV|\$_ENV|getenv\(\))\s{0,2}[),;\n]|\bkeyring\.get_|\bget_secret_value\b"
+    r"(?:\b(?:print|pprint|puts|p|log|dumps|var_dump|print_r|echo)\b[\s(]{1,4}|\A\s{0,4})(?:dict\(|json\.dumps\(|JSON\.stringify\()?"
+    r"(?:os\.environ|os\.getenv|process\.env|ENV(?:\.to_h|\.inspect)?|\$_ENV|getenv)"
+    r"(?:\(?\)?\s{0,2}(?:[),;\n]|\Z)|[.\[(]{1,2}(?:fetch\(|get\()?['\"]?\w{0,40}(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|ACCESS_KEY))"
+    r"|\bkeyring\.get_|\bget_secret_value\b"
 )
 _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
 _AWK_WRITE = re.compile(r">{1,2}\s{0,3}(?:ENVIRON\[\"HOME\"\]\s{0,3}\"(/[^\"\n]{1,300})\"|\"([^\"\n]{1,300})\")")

@@ -30,6 +30,8 @@ ARTEFACTS = word_list(
 Zone = Literal["workspace", "device", "system", "home", "startup", "git", "own", "fresh", "outside", "unknown"]
 
 _HARMLESS_DEVICES = re.compile(r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|ptmx|fd(?:/.*)?)")
+# Disks and memory.
+STORAGE_DEVICE = re.compile(r"/dev/(?:sd[a-z]|nvme\d|vd[a-z]|hd[a-z]|xvd|mmcblk|disk|rdisk|mapper/|dm-|k?mem\Z|port\Z)")
 _SYSTEM = re.compile(
     r"/(?:etc|bin|sbin|lib\d*|usr|boot|sys|proc|root|var|opt|srv|run|System|Library|Applications|private/etc|Windows)"
     r"(?:/|\Z)|/(?:home|Users|mnt|media)?\Z|/(?:home|Users)/[^/]*\Z|[A-Za-z]:[\\/]?\Z|[A-Za-z]:[\\/](?:Windows|Users)",
@@ -62,7 +64,7 @@ _STARTUP = re.compile(
 # Files of a project that an editor or an agent runs by itself, or that say what an agent may do.
 _RUN_BY_TOOLS = re.compile(
     r"/\.vscode/tasks\.json\Z|/\.(?:claude|gemini|codex|cursor)/(?:settings[\w.]{0,20}|config|hooks|mcp)\.(?:json|toml)\Z"
-    r"|/\.mcp\.json\Z|/\.husky/[\w-]{3,40}\Z"
+    r"|/\.mcp\.json\Z|/\.husky/[\w-]{3,40}\Z|/(?:site|user)customize\.py\Z|/site-packages/[\w.-]{1,80}\.pth\Z"
 )
 # Longer absolute paths are not resolved.
 _MAX_PATH_CHARS = 1_024

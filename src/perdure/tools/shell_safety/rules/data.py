@@ -19,13 +19,13 @@ _DROPS = re.compile(
     r"|aggregate|dataset|partition)\b"
     r"|truncate\b|alter\s+table\b.*\bdrop\b|alter\s+table\s+\S+\s+(?:on\s+cluster\s+\S+\s+)?delete\s+where\b"
     r"|delete\s+from\b|update\b|vacuum\s+full\b.*x^|flush(?:all|db)\b|reset\s+master\b"
-    r"|select\s+pg_(?:terminate|cancel)_backend\b|revoke\b|shutdown\b|alter\s+(?:role|user|system)\b|grant\b.*(?:\*\.\*|\bto\s+public\b)|create\s+(?:role|user)\b.*\bsuperuser\b)",
+    r"|set\s+global\b|select\s+pg_(?:terminate|cancel)_backend\b|revoke\b|shutdown\b|alter\s+(?:role|user|system)\b|grant\b.*(?:\*\.\*|\bto\s+public\b)|create\s+(?:role|user)\b.*\bsuperuser\b)",
     re.I | re.S,
 )
 _PREAMBLE = re.compile(r"^(?:begin|start\s+transaction|with\s+\w+\s+as\s*\([^)]*\))\s+", re.I)
 _NO_FILTER = re.compile(r"\bwhere\b\s*(?:\(?\s*(?:1\s*=\s*1|true|1|''\s*=\s*'')\s*\)?)\s*\Z", re.I)
 _DOCUMENTS = re.compile(
-    r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\.dropCollection|dropIndexes\s*\(|shutdownServer"
+    r"\.dropDatabase\s*\(|\.drop\s*\(|\.(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)|\.dropCollection|dropIndexes\s*\(|shutdownServer|\brs\.(?:stepDown|reconfig|remove)\s*\("
     r"|\bdetach\s+delete\b",
     re.I,
 )

@@ -278,7 +278,10 @@ def _changes_protected(run: Invocation) -> bool:
     ):
         # Restricting to the owner is the proper mode for keys.
         return any(run.classify(o).zone == "system" for o in run.operands[1:])
-    return any(run.classify(o).zone in ("system", "startup", "git") for o in run.operands[1:])
+    # The mode of `chmod -x file` looks like an option.
+    is_option = run.name == "chmod" and any(re.match(r"-[rwxXst]{1,4}\Z", a) for a in run.args[:1])
+    paths = run.operands if is_option else run.operands[1:]
+    return any(run.classify(o).zone in ("system", "startup", "git") for o in paths)
 
 
 def _changes_access(run: Invocation) -> bool:

@@ -68,6 +68,8 @@ def _rewrites(run: Invocation) -> bool:
         return not sub.has("--help", "--analyze")
     if name == "rebase":
         return sub.has("--root")
+    if name in ("checkout", "switch") and (branch := sub.value_of("-B") or (name == "switch" and sub.value_of("-C"))):
+        return _SHARED_BRANCH.match(branch) is not None
     if name == "tag":
         return sub.has("-d", "--delete")
     if name == "fetch":

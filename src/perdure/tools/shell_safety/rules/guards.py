@@ -14,6 +14,7 @@ from functools import cache
 from itertools import islice, takewhile
 
 from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.paths import STORAGE_DEVICE
 from perdure.tools.shell_safety.rules.rule import is_dry_run, is_help, read_table, table_rows
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.rules.vocabulary import PARTS, task_danger
@@ -177,6 +178,10 @@ _SHOWS_VALUE = word_set("get show view cat env inspect read")
 _SECRET_WORD = re.compile(
     r"secret|credential|passw|token|private-?key|access-?key|api-?key|kubeconfig|vault|keychain", re.I
 )
+# Names of programs that keep secrets.
+_SECRET_STORE = re.compile(
+    r"^pass|pass(?:-cli)?$|^key|key(?:-manager)?$|hsm|safe$|lock(?:box)?$|strongbox|cyberark|wallet|otp$", re.I
+)
 # Options of many programs whose value is not a command.
 _VALUE_OPTIONS = word_set(
     "-n -c -f -o -a -p -u -H -s -e -r -R -l -t -i -g -C --namespace --context --profile --region --project --config "
@@ -214,7 +219,8 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
     if is_help(run) or is_dry_run(run) or "--dry-run" in run.args:
         return
     guard = guards().get(run.name)
-    targets = (*run.production_targets, *filter(_is_elsewhere, run.environment), *filter(names_production, run.reads))
+    named = (*run.reads, run.name) if is_script else run.reads
+    targets = (*run.production_targets, *filter(_is_elsewhere, run.environment), *filter(names_production, named))
     if targets and _acts_on_target(run, targets, is_script=is_script):
         yield Danger("cloud", run.summary, f"it may change a system that others use ({strip_taints(targets[0])})")
     elif _destroys_data(run, is_script=is_script):
@@ -226,7 +232,9 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
             yield _guarded(run, guard)
     elif (operands := _names().get(run.name)) in ("commands", "targets"):
         first = _verb((_words(run) or ("",))[0])
-        if operands == "commands" and first in _DESTROYS | _PUBLISHES | _COMMITS | _TRUSTS | {"transfer"}:
+        if any(map(STORAGE_DEVICE.match, run.operands)):
+            yield Danger("disk", run.summary)
+        elif operands == "commands" and first in _DESTROYS | _PUBLISHES | _COMMITS | _TRUSTS | {"transfer"}:
             yield Danger(_KIND_BY_VERB[first], run.summary)
         elif run.name not in _RUNS_CODE - {"dotnet"} and _destroys_thing(_words(run)[:_NAMED_FIRST]):
             yield Danger("cloud", run.summary)
@@ -236,7 +244,7 @@ def default_dangers(run: Invocation, *, is_own: bool, is_script: bool) -> Iterat
             yield Danger("credentials", run.summary)
     elif targets and _is_aimed(run, targets):
         yield Danger("cloud", run.summary, f"it may change a system that others use ({strip_taints(targets[0])})")
-    elif not (is_script or (is_local_tool(run.name) and not _is_of_devices(run))):
+    elif not (is_script or (is_local_tool(run.name) and not (_is_of_devices(run) or _belies_name(run)))):
         if _reads(run):
             yield from (Danger("credentials", run.summary),) if _prints_secret(run) else ()
         elif kind := _kind_by_verb(run, ""):
@@ -344,7 +352,7 @@ def _prints_secret(run: Invocation, kind: str = "") -> bool:
     if run.name in ("kubectl", "oc", "k", "kubecolor") or not any(_verb(w) in _SHOWS_VALUE for w in words):
         return False
     named = " ".join((*words, run.name)).replace("login-password", "")
-    return kind == "credentials" or _SECRET_WORD.search(named) is not None
+    return kind == "credentials" or (_SECRET_WORD.search(named) or _SECRET_STORE.search(run.name)) is not None
 
 
 def _shows_secret(run: Invocation) -> bool:
@@ -355,6 +363,12 @@ def _shows_secret(run: Invocation) -> bool:
 def _is_of_devices(run: Invocation) -> bool:
     """Return whether a program that is only named like a local tool works on a device."""
     return run.name not in _names() and any(run.classify(o).zone == "device" for o in run.operands)
+
+
+def _belies_name(run: Invocation) -> bool:
+    """Return whether a program that is only named like a local tool (`…fmt`) is told to change or publish."""
+    first = _verb((_words(run) or ("",))[0])
+    return run.name not in _names() and (first in _CHANGES - _DEVELOPS or first in _PUBLISHES | _PUSHES | {"login"})
 
 
 def _guarded(run: Invocation, guard: GuardedProgram) -> Danger:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from perdure.tools.shell_safety.invocation import Invocation
+from perdure.tools.shell_safety.paths import STORAGE_DEVICE
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
 from perdure.tools.shell_safety.types import word_set
@@ -15,9 +16,6 @@ _CAPTURE_FORMATS = word_set(
     "audiotoolbox decklink openal android_camera"
 )
 _CAPTURE_DEVICE = re.compile(r"/dev/(?:video|snd/|dsp|fb\d|input/)|(?:v4l2|screen|alsa|pulse|dshow|qtcapture|av)://")
-_STORAGE_DEVICE = re.compile(
-    r"/dev/(?:sd[a-z]|nvme\d|vd[a-z]|hd[a-z]|xvd|mmcblk|disk|rdisk|mapper/|dm-|k?mem\Z|port\Z)"
-)
 _CAPTURE_ELEMENT = re.compile(
     r"(?:v4l2|xi?mage|pulse|alsa|pipewire|autovideo|autoaudio|avfvideo|osxaudio|d3d11screencapture|gdiscreencap|wasapi"
     r"|libcamera)src\Z"
@@ -46,7 +44,7 @@ def _captures(run: Invocation) -> bool:
 def _reads_device(run: Invocation) -> bool:
     """Match the bytes of a camera, a microphone, a keyboard, a disk or the memory, read as a file."""
     sources = (*run.reads, *(a.removeprefix("if=") for a in run.args))
-    return any(_CAPTURE_DEVICE.match(s) or _STORAGE_DEVICE.match(s) for s in sources)
+    return any(_CAPTURE_DEVICE.match(s) or STORAGE_DEVICE.match(s) for s in sources)
 
 
 def _asks_desktop(run: Invocation) -> bool:

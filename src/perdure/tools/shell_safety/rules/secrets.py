@@ -186,6 +186,9 @@ def _prints_cluster_secret(run: Invocation) -> bool:
 
 # Programs that print variables or commands that were typed.
 _PRINT_VARIABLES = word_set("env printenv set export declare typeset compgen history")
+# Programs that print the settings of others, with their passwords.
+_SHOW_SETTINGS = word_set("docker podman docker-compose php kubectl helm heroku systemctl")
+_PASSWORD_WORD = re.compile(r"passw|secret|token|credential|api[_-]?key", re.I)
 _SECRET_WORD = re.compile(r"(?:key|token|secret|passw|credential|auth)", re.I)
 
 
@@ -194,6 +197,16 @@ def _stores_login(run: Invocation) -> bool:
     is_login = any(o in ("login", "signin") for o in run.operands[:3])
     has_secret = run.has("-p", "--password", "--token", "--with-token", "--api-key") or SECRET in (run.stdin or "")
     return is_login and has_secret and not is_help(run)
+
+
+def _saves_variables(run: Invocation) -> bool:
+    """Match all variables written to a file: `env > dump.txt`, `printenv | sort > dump.txt`."""
+    is_list = run.name in ("env", "printenv", "set", "export") and all(a.startswith("-") for a in run.args)
+    is_piped = run.upstream[:1] in (("env",), ("printenv",)) and not {"grep", "egrep", "rg", "sed", "awk", "wc"} & {
+        *run.upstream,
+        run.name,
+    }
+    return (is_list or is_piped) and any(not path.startswith("/dev/") for path in run.writes)
 
 
 def _asks_metadata(run: Invocation) -> bool:
@@ -246,9 +259,22 @@ RULES = (
         "credentials",
         "grep egrep fgrep rg ag",
         lambda r: (
-            bool(_PRINT_VARIABLES.intersection(r.upstream[-1:])) and any(_SECRET_WORD.search(o) for o in r.operands[:1])
+            (
+                bool(_PRINT_VARIABLES.intersection(r.upstream[-1:]))
+                and any(_SECRET_WORD.search(o) for o in r.operands[:1])
+            )
+            or (
+                bool(_SHOW_SETTINGS.intersection(r.upstream[-1:]))
+                and any(_PASSWORD_WORD.search(o) for o in r.operands[:1])
+            )
         ),
         "printenv | grep -i token",
+    ),
+    RiskRule(
+        "credentials",
+        "env printenv set export sort cat tee uniq base64",
+        _saves_variables,
+        "printenv | sort > dump.txt",
     ),
     RiskRule("credentials", "grep egrep fgrep rgrep rg ag", _searches_a_home, "grep -r PRIVATE ~"),
     RiskRule(

@@ -107,7 +107,10 @@ _CHANGING_PATH = re.compile(
 
 
 # Services of this machine that others or later work depend on, by port; and requests that end any service.
-_LOCAL_STORE = re.compile(r"[^/]*(?://)?[^/]*:(?:9200|8500|2379|15672|5984|8086|8200|4646|9090|7474|8123|6333)(?:/|\Z)")
+_LOCAL_STORE = re.compile(
+    r"[^/]{0,20}(?://)?[^/]{0,100}:(?:9[12]00|8500|2379|15672|5984|8086|8200|4646|909\d|7474|8123|6333|7700|8001|2019|2375|10250)(?:/|\Z)"
+)
+_DELETES_STORED = re.compile(r"/(?:_delete_by_query|delete-batch|_close|_forcemerge|drop|flush|purge|truncate)\b", re.I)
 _ENDS_SERVICE = re.compile(r"/(?:shutdown|quitquitquit|poweroff|reboot|factory-?reset)\b", re.I)
 
 
@@ -118,9 +121,12 @@ def _changes_local_service(run: Invocation) -> bool:
         return method not in ("", "GET", "HEAD") or bool(run.all_values_of(*DATA_OPTIONS))
     urls = [o[:500] for o in run.operands if _URL.match(o)]
     is_change = method in ("POST", "PUT", "DELETE") or bool(run.all_values_of(*DATA_OPTIONS))
-    return (method == "DELETE" and any(map(_LOCAL_STORE.match, urls))) or (
-        is_change and any(map(_ENDS_SERVICE.search, urls))
+    first = "".join(run.operands[:1]).upper()
+    is_stored = any(map(_LOCAL_STORE.match, urls))
+    is_deletion = "DELETE" in (method, first) or (
+        (is_change or first == "POST") and any(map(_DELETES_STORED.search, urls))
     )
+    return (is_stored and is_deletion) or (is_change and any(map(_ENDS_SERVICE.search, urls)))
 
 
 def changes_service(run: Invocation) -> bool:

@@ -86,12 +86,24 @@ def _kind_of(option: str) -> str:
     return "cloud" if option in _FOR_REAL else _ANNOUNCING.get(first, "")
 
 
+_ADDRESS_OPTIONS = word_set("--ip --host --bind --listen --address --hostname")
+
+
+def _pairs(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield the options with their values: `--ip x`, `--ip=x`."""
+    for arg, following in zip(args, (*args[1:], ""), strict=True):
+        name, sign, value = arg.partition("=")
+        yield name, value if sign else following
+
+
 def _serves_everybody(run: Invocation) -> bool:
     args = run.args[:_MAX_OPTIONS]
     if any(len(a) < _MAX_NAME_CHARS and _EVERYBODY.match(a) for a in args):
         return True
     options = (o.lstrip("-").replace("_", "-") for o in run.options[:_MAX_OPTIONS] if o.startswith("--"))
     if any(map(_ANY_HOST.fullmatch, options)):
+        return True
+    if any(option in _ADDRESS_OPTIONS and value == "*" for option, value in _pairs(args)):
         return True
     # `vite --host` without a value.
     following = dict(zip(args, (*args[1:], "-"), strict=True))
@@ -102,7 +114,7 @@ def _serves_everybody(run: Invocation) -> bool:
 _FETCHES = re.compile(r"\b(?:curl|wget|fetch|iwr|irm|Invoke-WebRequest|DownloadString)\b")
 _RUNS_INPUT = re.compile(
     r"\|\s{0,4}(?:sudo\s{1,4})?(?:/\w{1,10}/)?(?:(?:ba|z|da|k|a)?sh|python3?|node|perl|ruby|php|iex|source)\b"
-    r"|(?:\beval|\bexec|\bsource|\bsh|\bbash|\biex)\s{0,4}(?:-c\s{0,4})?[\"'(]{0,3}\s{0,4}(?:\$\(|`|<\(|\()"
+    r"|(?:\beval|\bexec|\bsource|\bsh|\bbash|\biex)\s{0,4}(?:-c\s{0,4})?[\\\"'(]{0,4}\s{0,4}(?:\$\(|`|<\(|\()"
 )
 _DECODES = re.compile(r"\bbase64\s{1,4}(?:-d|-D|--decode)|\bxxd\s{1,4}-r")
 _OPENS_SHELL = re.compile(
@@ -111,7 +123,15 @@ _OPENS_SHELL = re.compile(
 _SENDS_SECRETS = re.compile(
     r"toJSON\(\s{0,4}secrets|\b(?:env|printenv|export -p)\s{0,4}\|[^\n]{0,200}\b(?:curl|wget|nc|base64)\b"
     r"|\b(?:curl|wget)\b[^\n|]{0,200}[?/=]\$\{?\w{0,40}(?:TOKEN|SECRET|PASSWORD|API_?KEY)"
+    r"|\b(?:curl|wget)\b[^\n|]{0,200}[?&=/]\$\{\{\s{0,4}secrets"
+    r"|\b(?:curl|wget)\b[^\n|]{0,200}\$\((?:whoami|hostname|id|env|printenv|cat)\b"
     r"|\$\{\{\s{0,4}secrets\.\w{1,60}\s{0,4}\}\}\"?'?\s{0,4}\|"
+)
+# A source of packages other than the usual ones, in a file of settings.
+_OTHER_SOURCE = re.compile(
+    r"(?:registry|index[-_]url|find-links|npmRegistryServer|registry\.npmjs\.org|pypi\.org/simple)\W{1,6}https?://"
+    r"(?!registry\.(?:npmjs|yarnpkg)|pypi\.org|localhost|127\.|files\.pythonhosted)",
+    re.I,
 )
 _IS_PROSE = re.compile(
     r"(?:\.(?:md|mdx|rst|adoc|txt|html?|log|po|csv)|(?:^|/)(?:[\w.-]{0,40}Dockerfile|Containerfile)[\w.-]{0,40})\Z",
@@ -147,7 +167,7 @@ def _is_in_place(run: Invocation) -> bool:
 def _is_payload(line: str) -> bool:
     if (_FETCHES.search(line) or _DECODES.search(line)) and _RUNS_INPUT.search(line):
         return True
-    return (_OPENS_SHELL.search(line) or _SENDS_SECRETS.search(line)) is not None
+    return (_OPENS_SHELL.search(line) or _SENDS_SECRETS.search(line) or _OTHER_SOURCE.search(line)) is not None
 
 
 # Words in the names of tasks by what they do; of the last group the first word of a name counts.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli.style import runnable
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent
@@ -84,7 +85,10 @@ def test_show_says_why_a_turn_failed_where_it_failed(home: Path) -> None:
 def test_a_wrong_id_is_one_plain_line(home: Path) -> None:
     for command in ("show", "export", "delete"):
         done = perdure(home, "sessions", command, "c_nowhere")
-        assert (done.status, done.err) == (1, "perdure: no conversation or session 'c_nowhere'\n")
+        assert (done.status, done.err) == (
+            1,
+            f"perdure: no conversation or session 'c_nowhere'; {runnable('`perdure sessions list`')} shows all\n",
+        )
 
 
 @pytest.mark.spec("I9")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,3 +188,46 @@ def test_the_help_lists_the_options_of_a_bare_call(tmp_path: Path) -> None:
     shown = perdure(tmp_path, "--help").out
     for option in ("--continue", "--resume", "--model", "--question", "--mode"):
         assert option in shown
+
+
+# -- where the output goes -------------------------------------------------------------------------------------------
+
+
+def _command(home: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home)}
+    environ |= options.pop("environ", {})
+    return subprocess.run([sys.executable, "-m", "perdure", *arguments], env=environ, check=False, **options)
+
+
+@pytest.mark.parametrize("command", [["sessions", "list"], ["doctor", "--offline"], ["config", "list"]])
+def test_a_reader_that_is_gone_ends_a_command_quietly(home: Path, command: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    run = _command(home, *command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (run.returncode, run.stderr) == (141, b"")
+
+
+def test_a_full_disk_behind_the_output_is_one_plain_line(home: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        run = _command(home, "sessions", "list", stdout=full, stderr=subprocess.PIPE)
+    assert (run.returncode, run.stderr) == (1, b"perdure: the output cannot be written: No space left on device\n")
+
+
+def test_an_encoding_without_a_character_shows_a_question_mark_and_json_escapes_it(home: Path) -> None:
+    narrow = {"PYTHONIOENCODING": "latin-1"}
+    listed = _command(home, "sessions", "list", environ=narrow, capture_output=True)
+    assert (listed.returncode, b"????" in listed.stdout, listed.stderr) == (0, True, b"")
+    rows = _command(home, "sessions", "list", "--json", environ=narrow, capture_output=True).stdout.splitlines()
+    assert json.loads(rows[0])["title"].startswith("東京")
+
+
+def test_a_mistyped_id_is_answered_with_the_nearest_one_and_the_list(home: Path) -> None:
+    own = json.loads(perdure(home, "sessions", "list", "--json").out.splitlines()[0])["id"]
+    mistyped = own[:-1] + ("0" if own[-1] != "0" else "1")
+    for command in (["sessions", "show", mistyped], ["usage", mistyped], ["sessions", "export", mistyped]):
+        run = perdure(home, *command)
+        assert run.status == 1
+        assert f"did you mean {own}?" in run.err
+        assert "sessions list` shows all" in run.err
+    assert "did you mean" not in perdure(home, "sessions", "show", "c_nowhere").err

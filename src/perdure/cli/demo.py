@@ -55,12 +55,13 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
     from perdure.cli.chat.transcript import ChatTranscript
     from perdure.cli.style import Style
     from perdure.commands.format import gauge_line
+    from perdure.config.env import wants_color
     from perdure.lab.demo.run import MODEL, WINDOW, Demo
 
     if folder is not None and folder.exists():
         raise click.BadParameter(f"{folder} exists already; name a folder that does not", param_hint="--folder")
     project = folder.resolve() if folder is not None else Path(tempfile.mkdtemp(prefix="perdure-demo-"))
-    ink = Style(is_color=sys.stdout.isatty())
+    ink = Style(is_color=sys.stdout.isatty() and wants_color("auto"))
     transcript = ChatTranscript(_write, width=width, ink=ink, can_unfold=False)
     play = Demo(
         project,

@@ -21,7 +21,7 @@ from perdure.config.api_keys import StoredKeys, overrides_stored_key
 from perdure.config.env import make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
-from perdure.core.errors import ConfigError, ModelNotNamed, PerdureError
+from perdure.core.errors import ConfigError, ModelNotNamed, PerdureError, StoreUnavailable
 from perdure.providers.codec import caching_notice
 from perdure.providers.discovery import local_servers
 from perdure.providers.local import INSTALL, find_weights, has_runtime, packaged_weights
@@ -71,7 +71,11 @@ def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Ch
     try:
         store = open_user_store(loaded.settings, loaded.home)
     except PerdureError as error:
-        yield Check("database", "broken", str(error), "restore a backup, or move the file away and start afresh")
+        # An unavailable store says itself what to do; the file is not to blame.
+        advice = (
+            "" if isinstance(error, StoreUnavailable) else "restore a backup, or move the file away and start afresh"
+        )
+        yield Check("database", "broken", str(error), advice)
         return
     with store:
         yield _database(store)

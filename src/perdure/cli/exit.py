@@ -14,6 +14,8 @@ from typing import NoReturn
 
 # Everything is stored already; a longer wait would look like a hang.
 _PATIENCE_S = 3.0
+# What a shell reports of a program whose reader is gone, as in `| head -1`.
+UNREAD = 141
 # What the interpreter itself ends with when its output could not be written.
 _UNWRITTEN = 120
 
@@ -56,6 +58,8 @@ def _flushed(code: int) -> int:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:
+        return code or UNREAD
     except (OSError, ValueError):  # a full disk, a pipe or a terminal that is gone
         return code or _UNWRITTEN
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,11 +10,13 @@ from typing import Any
 
 import click
 
-from perdure.core.errors import InvalidFlag, PerdureError
+from perdure.core.errors import InvalidFlag, PerdureError, UnknownConversation
 
 # A group called without a command: its help, not a mistake to point out. Older versions of click print it themselves.
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
+# A full or failing disk behind the standard output.
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 # More characters than the first sentence of any help.
 _NO_LIMIT = 1_000
 
@@ -182,10 +185,21 @@ class LazyGroup(PlainGroup):
             return super().invoke(ctx)
         except PerdureError as error:
             kind = WrongCall if isinstance(error, InvalidFlag) else CommandFailure
-            raise kind(_runnable(str(error))) from error
+            hint = "; `perdure sessions list` shows all" if isinstance(error, UnknownConversation) else ""
+            raise kind(_runnable(f"{error}{hint}")) from error
         except click.UsageError as error:
             if isinstance(error, _HELP):
                 raise
             raise _plain_usage_error(error, ctx) from error
+        except click.ClickException as error:
+            raise CommandFailure(error.message) if type(error) is click.ClickException else error from error
         except (KeyboardInterrupt, click.Abort):
             raise Interrupted("interrupted") from None
+        except BrokenPipeError:
+            from perdure.cli.exit import UNREAD
+
+            raise SystemExit(UNREAD) from None
+        except OSError as error:
+            if error.filename is not None or error.errno not in _UNWRITABLE:
+                raise
+            raise CommandFailure(f"the output cannot be written: {error.strerror}") from None

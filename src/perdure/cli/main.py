@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from typing import TextIO
 
 import click
@@ -66,7 +66,7 @@ Files:
 
 \b
 Exit status:
-  0 done   1 could not be done   2 called wrongly   130 interrupted
+  0 done   1 could not be done   2 called wrongly   130 interrupted   141 the reader is gone
 """
 
 
@@ -129,6 +129,10 @@ def _show_warning(
 def main() -> None:
     """The console script."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal's encoding lacks becomes a question mark, not an error.
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
     try:
         cli(prog_name="perdure")
     except SystemExit as done:

@@ -63,7 +63,7 @@ def echo_hint(text: str, *commands: str, err: bool = False) -> None:
 
 def echo_json(value: Any) -> None:
     """Print one line of JSON, never wrapped."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+    click.echo(json.dumps(value, ensure_ascii="utf" not in (sys.stdout.encoding or "utf-8").lower()))
 
 
 def echo_table(rows: Sequence[Sequence[str]]) -> None:

@@ -17,6 +17,7 @@ PerdureError
 │   ├── NewerSchema        written by a newer Perdure: upgrade
 │   ├── CorruptStore       restore the backup it names
 │   ├── NotFound           no such conversation, session, message or output
+│   │   └── UnknownConversation  neither a conversation nor a session has that id
 │   └── LeaseLost          another process writes this session now
 ├── SummarySuperseded    another model answers by now: drop what was being summarised
 ├── ToolError            becomes a tool result the model can read
@@ -161,6 +162,10 @@ class CorruptStore(StoreError):
 
 class NotFound(StoreError):
     """Raised when a conversation, session, message or output does not exist, or belongs to another user."""
+
+
+class UnknownConversation(NotFound):
+    """Raised for an id that neither a conversation nor a session has."""
 
 
 class LeaseLost(StoreError):

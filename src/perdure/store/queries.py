@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast, get_args
 
-from perdure.core.errors import CorruptStore, NotFound
+from perdure.core.errors import CorruptStore, NotFound, UnknownConversation
 from perdure.core.messages import Entry
 from perdure.core.ports import Clock
 from perdure.core.usage import CanonicalUsage
@@ -342,6 +342,8 @@ _PREFIXES = ("c_", "s_")
 # Sorts after every character of an id.
 _AFTER = "~"
 _MAX_LISTED = 5
+# A mistyped id has at least so many characters in common with the one that is offered.
+_LEAST_COMMON = 10
 
 
 def conversation_id_of(tx: Transaction, any_id: str) -> str:
@@ -371,6 +373,23 @@ def owned_conversation_id_of(tx: Transaction, any_id: str, user: AnyUser) -> str
 def _by_prefix(tx: Transaction, prefix: str, *, user_key: str | None = None) -> str:
     start = prefix.strip().lower()
     starts = [start] if start.startswith(_PREFIXES) else [p + start for p in _PREFIXES] if start else []
+    matches = _starting_with(tx, starts, user_key)
+    if len(matches) == 1:
+        return matches.pop()
+    if matches:
+        listed = ", ".join(sorted(matches)[:_MAX_LISTED])
+        raise NotFound(f"{prefix!r} matches several conversations ({listed}…); type more characters")
+    near: set[str] = set()
+    # Not where only some may be seen: a missing id and another user's get the same error.
+    for length in range(len(start) - 1, _LEAST_COMMON - 1, -1) if user_key is None else ():
+        if near := _starting_with(tx, [start[:length]], user_key):
+            break
+    hint = f" (did you mean {near.pop()}?)" if len(near) == 1 else ""
+    raise UnknownConversation(f"no conversation or session {prefix!r}{hint}")
+
+
+def _starting_with(tx: Transaction, starts: Iterable[str], user_key: str | None) -> set[str]:
+    """Return some conversations of a user, None for everybody's, with an id that starts so, or of such a session."""
     owned = " AND c.user_key = ?" if user_key is not None else ""
     owner = [user_key] if user_key is not None else []
     matches: set[str] = set()
@@ -378,12 +397,7 @@ def _by_prefix(tx: Transaction, prefix: str, *, user_key: str | None = None) -> 
         for alias, tables in (("c", "conversation c"), ("s", "session s JOIN conversation c ON c.id = s.conversation")):
             sql = f"SELECT DISTINCT c.id FROM {tables} WHERE {alias}.id >= ? AND {alias}.id < ?{owned} LIMIT ?"
             matches |= {str(r[0]) for r in tx.rows(sql, (s, s + _AFTER, *owner, _MAX_LISTED + 1))}
-    if len(matches) == 1:
-        return matches.pop()
-    if matches:
-        listed = ", ".join(sorted(matches)[:_MAX_LISTED])
-        raise NotFound(f"{prefix!r} matches several conversations ({listed}…); type more characters")
-    raise NotFound(f"no conversation or session {prefix!r}")
+    return matches
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ _VERDICT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Authored:
-    """The lines of a message that its user typed, in order."""
+    """The lines of a message that the user typed, in order; pasted ones are left out."""
 
     text: str
     # Whether something was removed, so that the rest may be the frame of a paste.
@@ -83,7 +83,7 @@ def is_for_machines(sentence: str) -> bool:
 
 
 def fold_text(text: str) -> str:
-    """A text as it looks: compatibility characters replaced, hidden ones removed, in lower case."""
+    """Normalize a text to how it looks: compatibility characters replaced, hidden ones removed, in lower case."""
     return _fold(text)
 
 
@@ -121,7 +121,7 @@ def _without_markup(text: str) -> str:
 
 
 def _without_json(text: str) -> str:
-    """Remove what lies between the first bracket that opens JSON and the last that closes it."""
+    """Return a text without what is between the first bracket that opens JSON and the last that closes it."""
     opening = pat.JSON_OPENS.search(text)
     if opening is None:
         return text
@@ -350,7 +350,7 @@ def _points_to_text(lines: Sequence[str], at: int) -> bool:
 
 
 def _is_caption(lines: Sequence[str]) -> bool:
-    """Return whether a short paragraph that is not in the user's voice stands above directions and no request."""
+    """Whether a short paragraph that is not in the user's voice precedes directions and no request."""
     filled = [i for i, line in enumerate(lines) if line.strip()]
     first = lines[filled[0]]
     if len(filled) < 2 or filled[1] == filled[0] + 1 or len(first) > _SHORT_QUESTION or _REMOVED & set(lines):

@@ -111,7 +111,7 @@ def scan(text: str) -> frozenset[str]:
 
 
 def pieces_of(text: str) -> set[bytes]:
-    """The distinct pieces of a text."""
+    """Return the distinct pieces of a text between separators, in which facts are looked for."""
     return set(text.encode("utf-8", "replace").translate(_TABLE).split())
 
 
@@ -153,7 +153,7 @@ _MEMO = _FactsMemo(_facts_in, max_bytes=_MEMO_BYTES, bytes_per_char=20)
 
 
 def _readings(piece: str) -> list[str]:
-    """The whole piece if it is a path, file name or id, else the names and numbers in it."""
+    """Return the facts of a piece: the whole piece if it is a path, file name or id, else names and numbers in it."""
     if "/" in piece:
         # grep prints context lines as `path-12-text`; only the path counts.
         piece = _CONTEXT_LINE.sub(r"\1", piece)
@@ -185,7 +185,7 @@ _MOST_PIECES = 1 << 13
 
 
 def parts_in(text: str) -> set[str]:
-    """Possible facts that occur in a text as parts of longer names."""
+    """Return possible facts that occur in a text as parts of longer names."""
     return set().union(*map(_PARTS.__getitem__, pieces_of(text)))
 
 
@@ -251,7 +251,7 @@ def facts_of(message: Message) -> MessageFacts:
 
 
 def facts_in(entry: Entry) -> MessageFacts:
-    """The cached facts of an entry."""
+    """Return the facts of an entry's message, cached on the entry."""
     facts: MessageFacts | None = entry.memoized(FACTS_KEY)
     return facts or entry.memo(FACTS_KEY, lambda _: _facts_of(redacted(entry)))
 
@@ -322,7 +322,7 @@ def _facts_of(message: Message) -> MessageFacts:
 
 
 def argument_values(arguments: str) -> list[str]:
-    """Every value in JSON arguments as text, without keys; invalid JSON is one value."""
+    """Return every value in JSON arguments as text, without keys; invalid JSON is one value."""
     try:
         value = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -341,7 +341,7 @@ def argument_values(arguments: str) -> list[str]:
 
 
 def identifying_value(values: list[str]) -> str:
-    """The value that identifies a call: a whole path or URL, else the first line of the first value."""
+    """Return the value that identifies a call: a whole path or URL, else the first line of the first value."""
     for value in values:
         if len(value) <= LONGEST and len(value.split()) == 1 and kind_of(value) in PLACES:
             return value
@@ -379,7 +379,7 @@ Places = Sequence[tuple[int, frozenset[str]]]
 
 
 class Weighable(Protocol):
-    """A message as ranked: its role, and its facts by where they occur."""
+    """A message to be ranked: its role, and its facts by where they occur (port)."""
 
     @property
     def role(self) -> str: ...
@@ -409,7 +409,7 @@ class Sightings:
         return at
 
     def settle(self) -> None:
-        """Compute the indexes, once every message was added."""
+        """Compute the indexes, after every message was added."""
         self.crowd = {position: len(facts) for position, facts in self.occurrences}
         self.last = {fact: position for position, facts in reversed(self.occurrences) for fact in facts}
 
@@ -420,7 +420,7 @@ class Sightings:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The probability of each fact, and the occurrences it is based on."""
+    """The probability that each fact is needed again, and the occurrences it is based on."""
 
     chance: dict[str, float]
     first: dict[str, int]
@@ -469,7 +469,7 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
 
 
 def _followed(listed: frozenset[str], position: int, used: Mapping[str, int]) -> float:
-    """The share of a listing that was used afterwards: the rest is then likely to be used next."""
+    """Return the share of a listing that was used afterwards: the rest is then likely to be used next."""
     paths = [f for f in listed if "/" in f or "." in f]
     used_later = sum(used.get(f, -1) > position for f in paths)
     return used_later / len(paths) if used_later > 1 else 0.0

@@ -85,7 +85,7 @@ _FRAME = re.compile(r"\s*\[(?:END OF )?PERDURE HANDOFF|Source: \d+ messages?\b")
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """The sections and the messages they cover. Empty sections are not in `sections`."""
+    """The parsed content of a handoff: its sections, and the messages they cover. Empty sections are left out."""
 
     sections: Mapping[str, str]
     # Closed intervals of log positions; empty where the messages are in no log.
@@ -138,7 +138,7 @@ class Handoff:
 
     @property
     def body(self) -> str:
-        """The non-empty sections, without banner, source or end marker."""
+        """The text of the non-empty sections, without banner, source line or end marker."""
         return "\n\n".join(f"## {name}\n{text}" for name, text in self.sections.items())
 
 
@@ -372,7 +372,7 @@ def is_sealed(text: str, key: bytes) -> bool:
 
 
 def default_key() -> bytes:
-    """The key of this installation; a per-process key where its folder is not writable."""
+    """Return the seal key of this installation; one of this process if its folder is not writable."""
     try:
         return installation_key(home_dir())
     except ConfigError:
@@ -391,7 +391,7 @@ def _checksum(first: str, rest: str, key: bytes) -> str:
 
 
 def compaction_note() -> str:
-    """The text of the note."""
+    """Return the text of the note that is added to the system message after a compaction."""
     return prompts.load("compaction_note_plain").strip()
 
 
@@ -406,7 +406,7 @@ def with_compaction_note(messages: Sequence[Mapping[str, Any]], front: int) -> l
 
 
 def needs_note(message: Message) -> bool:
-    """Whether a system message lacks the note."""
+    """Whether a system message lacks the note about the handoff."""
     return compaction_note() not in message.text
 
 

@@ -27,7 +27,7 @@ from perdure.models.tokens import estimate_message, estimate_text
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Token budgets and message counts that decide the split."""
+    """Token budgets and message counts that decide what a compaction keeps."""
 
     tail_tokens: int
     head_tokens: int
@@ -43,7 +43,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """Where a history is cut, as indexes: `lead <= head_end <= … <= tail_start <= size`."""
+    """The split of a history into kept and replaced messages, as indexes.
+
+    `lead <= head_end <= … <= tail_start <= size`.
+    """
 
     size: int
     lead: int
@@ -58,20 +61,20 @@ class Boundaries:
 
     @property
     def middle(self) -> tuple[int, ...]:
-        """Indexes the handoff replaces, older handoffs included."""
+        """The indexes of the messages that the handoff replaces, older handoffs included."""
         stops = [i for i in self.pinned if self.head_end <= i < self.tail_start]
         starts = [self.head_end, *(i + 1 for i in stops)]
         return tuple(chain.from_iterable(map(range, starts, [*stops, self.tail_start])))
 
     @property
     def has_content(self) -> bool:
-        """Whether anything but a handoff (and a head that may decay) is between head and tail."""
+        """Whether there is anything to compact between head and tail besides a handoff and a head that may decay."""
         first = self.head_end if self.previous is None else max(self.head_end, self.previous + 1)
         return self.tail_start - first > sum(1 for i in self.pinned if i >= first)
 
 
 def find_unread(messages: Sequence[Message]) -> int | None:
-    """The index of the newest assistant message if it calls tools: the model has not responded to their results."""
+    """Return the index of the newest assistant message if it calls tools, so that its results are still unread."""
     for i in range(len(messages) - 1, -1, -1):
         if messages[i].role == "assistant":
             return i if messages[i].tool_calls else None
@@ -79,7 +82,7 @@ def find_unread(messages: Sequence[Message]) -> int | None:
 
 
 def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: Limits) -> Boundaries:
-    """Split a history; `tokens` holds the size of each message."""
+    """Decide which messages a compaction keeps; `tokens` has the size of each message."""
     size, lead = len(messages), leading_system(messages)
     previous = next((i for i in range(size - 1, lead - 1, -1) if messages[i].kind == "handoff"), None)
     newest = next((i for i in range(size - 1, lead - 1, -1) if messages[i].is_request), None)
@@ -113,7 +116,7 @@ def find_boundaries(messages: Sequence[Message], tokens: Sequence[int], limits: 
 def _protected_unread(
     messages: Sequence[Message], tokens: Sequence[int], limits: Limits, fixed_tokens: int, newest: int | None
 ) -> int | None:
-    """The start of the unread group, if it fits beside what must be kept anyway."""
+    """Return the start of the unread tool results if they fit beside what must be kept anyway; else None."""
     start = find_unread(messages)
     if start is None:
         return None
@@ -141,7 +144,7 @@ def _head_end(messages: Sequence[Message], lead: int, stops: Sequence[int | None
 
 
 def _fitting_head(messages: Sequence[Message], tokens: Sequence[int], lead: int, end: int, limits: Limits) -> int:
-    """The longest run of whole turns at the front that is within the head's share."""
+    """Return the end of the longest run of whole turns at the front that fits the head's budget."""
     fit, spent = lead, 0
     for i in range(lead, end):
         spent += tokens[i]
@@ -251,7 +254,7 @@ def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Se
 
 
 def _fair_share(sizes: Sequence[int], budget: int) -> int:
-    """The largest share per message such that all fit; unused share of small ones goes to large ones."""
+    """Return the largest share per message at which all fit; what small messages leave goes to large ones."""
     remaining, share = budget, budget
     for n, size in enumerate(sorted(sizes)):
         share = remaining // (len(sizes) - n)
@@ -262,7 +265,10 @@ def _fair_share(sizes: Sequence[int], budget: int) -> int:
 
 
 def _shorten(message: Message, tokens: int, address: str) -> Message:
-    """Keep the best of a result that is prose, and both ends of any other text, with the address of the rest."""
+    """Shorten a message to about `tokens`, with the address of the rest.
+
+    Of prose the best passages are kept, of other text both ends.
+    """
     # Imported late: only a compacted conversation needs them, and they bring the whole fact scanner.
     from perdure.context.record.pages import excerpt
     from perdure.context.transcript import short_arguments, without_images

@@ -38,7 +38,7 @@ class MemoryState:
 
 
 class CoolDown:
-    """Back-off of summary requests after failures."""
+    """Blocks summary requests for a while after failures, persistently."""
 
     def __init__(self, state: KeyValue, clock: Clock, *, retry_s: float, no_provider_s: float) -> None:
         self._state = state
@@ -47,7 +47,7 @@ class CoolDown:
         self._no_provider_s = no_provider_s
 
     def left_s(self) -> float:
-        """Seconds until the next summary request is allowed. A clock set back never extends it."""
+        """Return the seconds until the next summary request is allowed; a clock set back never extends them."""
         until_ms, length_s = self._read()[1:]
         remaining = (until_ms - self._clock.now_ms()) / 1000
         return min(max(0.0, remaining), length_s)
@@ -69,7 +69,7 @@ class CoolDown:
         self.reset()
 
     def reset(self) -> None:
-        """Allow a summary request at once: the failures were those of another model."""
+        """Allow summary requests again at once, after a switch to another model."""
         if self._state.get(_COOLDOWN) is not None:
             self._state.set(_COOLDOWN, None)
 
@@ -98,7 +98,7 @@ class CompactionThrottle:
         return self.strikes >= self._most
 
     def record_pass(self, before_tokens: int, after_tokens: int) -> bool:
-        """Record a pass, both counts by the same estimator; return True if it starts the pause."""
+        """Record how much a compaction freed; return True if it is the one that starts the pause."""
         if before_tokens - after_tokens >= LEAST_SAVED * before_tokens and after_tokens < before_tokens:
             self.end_pause()
             return False
@@ -127,7 +127,7 @@ class CompactionChain:
 
 
 class LastFocus:
-    """The topic that the newest handoff was written for; a handoff is identified by its source line."""
+    """Stores the topic that the newest handoff was written for; a handoff is identified by its source line."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
@@ -136,18 +136,18 @@ class LastFocus:
         self._state.set(_FOCUS, {"source": source, "topic": topic} if topic else None)
 
     def is_new(self, source: str, topic: str | None) -> bool:
-        """Whether `topic` is one that the handoff was not written for."""
+        """Whether the handoff was not written for `topic`, so that it has to be rewritten."""
         return bool(topic) and _mapping(self._state.get(_FOCUS)) != {"source": source, "topic": topic}
 
 
 class OneTimeNotices:
-    """Remembers which notices were shown, as long as the injected state lasts."""
+    """Remembers which notices were already shown, in the injected state."""
 
     def __init__(self, state: KeyValue) -> None:
         self._state = state
 
     def is_due(self, what: str) -> bool:
-        """Return True on the first call for `what`."""
+        """Return True on the first call for a notice, False on later ones."""
         if self._state.get(_TOLD + what):
             return False
         self._state.set(_TOLD + what, True)

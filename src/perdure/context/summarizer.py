@@ -43,7 +43,7 @@ async def call_summarize(ask: AnySummarize, prompt: str, *, max_tokens: int) -> 
 
 
 def is_available(ask: AnySummarize | None) -> TypeGuard[AnySummarize]:
-    """Whether a model is configured for it; a summarizer may have a property of this name."""
+    """Whether a summarizer can be called; one with a property `is_available` may answer no."""
     return ask is not None and getattr(ask, "is_available", True)
 
 
@@ -75,7 +75,7 @@ _FEWEST_TO_COMPARE = 4
 
 
 def problem_with(text: str, source: str, *, source_tokens: int, instructions: str = "", notes: str = "") -> str:
-    """Validate a summary of `source`: the problem in a few words, or "" if it is valid.
+    """Validate a summary of `source`; return the problem in a few words, or "" if it is valid.
 
     `instructions` is the prompt without the transcript; `notes` are earlier ones, which a summary may repeat.
     """
@@ -124,7 +124,7 @@ def _is_json_error(body: str) -> bool:
 
 
 def _repeats_prompt(body: str, instructions: str) -> bool:
-    """Whether most of its sentences are copied from the prompt."""
+    """Whether most sentences of a response are copied from the prompt."""
     if body.startswith("You are writing hand-over notes") or "</transcript>" in body:
         return True
     lines = [line for line in map(str.strip, body.splitlines()) if len(line) >= _PROMPT_LINE]
@@ -134,7 +134,7 @@ def _repeats_prompt(body: str, instructions: str) -> bool:
 
 
 def _is_echo(body: str, source: str) -> bool:
-    """Whether most of its long lines are copied from the source."""
+    """Whether most long lines of a response are copied from the source."""
     lines = [line for line in map(str.strip, body.splitlines()) if len(line) > _LONG_LINE]
     if not source or not lines:
         return False
@@ -160,7 +160,7 @@ _PROMPT_TOKENS = 900
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """A summary request: the transcript and the budgets."""
+    """The input of a summary request: transcript, previous notes and budgets."""
 
     transcript: Transcript
     target_tokens: int
@@ -175,7 +175,7 @@ class Brief:
 
 @dataclass(frozen=True, slots=True)
 class SummaryFailure:
-    """Reason why there is no summary: a failed request, or an invalid response."""
+    """The reason why there is no summary: a failed request, or an invalid response."""
 
     why: str
     verdict: ErrorVerdict | None = None
@@ -189,7 +189,7 @@ class SummaryFailure:
 
 @dataclass(frozen=True, slots=True)
 class SummaryOutcome:
-    """A summary or a failure, and the number of requests."""
+    """A summary or a failure, and the number of requests made."""
 
     summary: Summary | None
     failure: SummaryFailure | None
@@ -229,7 +229,7 @@ def summarize_transcript(brief: Brief, ask: AnySummarize, *, left_s: Callable[[]
 
 
 def into_parts(brief: Brief) -> list[list[str]]:
-    """Split the blocks into as few parts as fit the summary model's window, at most `MOST_PARTS`."""
+    """Split the transcript into as few parts as fit the summary model's window, at most `MOST_PARTS`."""
     reserve = brief.target_tokens * 2 + _PROMPT_TOKENS
     reserve += _previous_tokens(brief)
     room = max(brief.window_tokens - reserve, brief.window_tokens // 3, _LEAST_PART_TOKENS) * _BYTES_PER_TOKEN
@@ -259,7 +259,7 @@ def _previous_tokens(brief: Brief) -> int:
 
 
 def _notes_tokens(brief: Brief) -> int:
-    """Tokens available for the notes on the parts in the merging request."""
+    """Return the tokens available for the notes on the parts in the request that merges them."""
     remaining = brief.window_tokens - brief.target_tokens - _PROMPT_TOKENS - _previous_tokens(brief)
     return max(remaining * 4 // 5, brief.window_tokens // 6, _LEAST_PART_TOKENS // 2)
 
@@ -302,7 +302,7 @@ def _merged(brief: Brief, answers: Sequence[Summary], ask: AnySummarize, timeout
 
 
 def _whole_lines(text: str, most_bytes: int) -> str:
-    """The first whole lines that fit."""
+    """Return the first whole lines of a text within a number of bytes."""
     whole, spent = [], 0
     for line in text.splitlines():
         spent += size_of(line) + 1
@@ -332,7 +332,7 @@ def _prompt(brief: Brief, task: str, transcript: str, previous: Handoff | None) 
 
 
 def _instructions(prompt: str) -> str:
-    """The prompt without previous notes and transcript, which a summary may repeat."""
+    """Return the prompt without previous notes and transcript, which a summary may repeat."""
     before, _, rest = prompt.partition("<transcript>\n")
     return before.partition("<notes-so-far>\n")[0] + rest.rpartition("\n</transcript>")[2]
 
@@ -388,7 +388,7 @@ def _bounded(transcript: Transcript, room: int) -> Transcript:
 
 
 def _folded(parts: list[list[str]]) -> list[list[str]]:
-    """Reduce to `MOST_PARTS`: the oldest parts are sampled evenly; facts cover the rest."""
+    """Reduce the parts to `MOST_PARTS` by sampling the oldest ones evenly."""
     keep = parts[-(MOST_PARTS - 1) :]
     old = [b for part in parts[: -(MOST_PARTS - 1)] for b in part]
     step = max(1, -(-len(old) // max(1, len(parts[0]))))

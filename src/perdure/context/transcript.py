@@ -68,7 +68,7 @@ class CallNote:
 
 
 def describe_calls(message: Message) -> list[tuple[CallNote, str]]:
-    """A note and the shortened arguments for each call of a message."""
+    """Return a note and the shortened arguments for each call of a message."""
     return [_describe_call(c) for c in message.tool_calls]
 
 
@@ -92,7 +92,7 @@ def outcome(text: str) -> str:
 
 
 def ends(text: str, first: int, last: int, between: str = "\n") -> str:
-    """Both ends of a long text, cut between words so that no word (or key) is halved."""
+    """Return both ends of a long text, cut between words so that no word or key is halved."""
     if len(text) <= first + last:
         return text
     head, tail = text[:first], text[-last:]
@@ -104,14 +104,14 @@ def ends(text: str, first: int, last: int, between: str = "\n") -> str:
 
 
 def result_line(note: CallNote | None, came_of_it: str) -> str:
-    """The one line that replaces a pruned tool result."""
+    """Return the one line that replaces a pruned tool result."""
     if note is None:
         return CLEARED
     return f"[{note.name}] {note.about} → {came_of_it}" if note.about else f"[{note.name}] → {came_of_it}"
 
 
 def find_call(notes: Sequence[CallNote], result: Message) -> CallNote | None:
-    """The note of the call that a result belongs to."""
+    """Return the note of the call that a result belongs to; None if there is none."""
     call_id = result.tool_call_id
     if not call_id:
         return None
@@ -177,7 +177,7 @@ def _leaf(value: object) -> str:
 
 
 def _telling_line(text: str, low: str) -> str:
-    """The last line that mentions a problem, else the last non-empty one."""
+    """Return the last line that mentions a problem, else the last non-empty one."""
     at = max(low.rfind(word) for word in _TROUBLE)
     # Lower-casing changes the length in a few scripts; then the index is off, and the last line is used.
     if at >= 0 and len(low) == len(text):
@@ -281,7 +281,7 @@ def split_record(record: str) -> Transcript:
 
 
 def prepare(entry: Entry) -> None:
-    """Compute and cache the per-message work of this module."""
+    """Compute and cache what this module needs of a message, ahead of a compaction."""
     if entry.message.role == "tool":
         note_in(entry, PRUNE_CHARS)
     elif entry.message.kind != "handoff":
@@ -325,12 +325,12 @@ def size_of(text: str) -> int:
 
 
 def note_in(entry: Entry, prune_chars: int) -> ResultNote:
-    """The cached note of a tool result."""
+    """Return the note of a tool result, cached on its entry."""
     return entry.memo(("result_note", prune_chars), lambda _: _result_note(_redacted(entry), prune_chars))
 
 
 def speech_in(entry: Entry) -> Speech:
-    """The cached text and calls of a message."""
+    """Return the text and calls of a message, cached on its entry."""
     return entry.memo("speech", lambda _: _speech(_redacted(entry)))
 
 

@@ -81,7 +81,7 @@ _NEW_CONTEXT_SCHEMA = {
 
 
 class WindowEngine(ContextCompressor):
-    """Closes full windows instead of retelling them; the model keeps a notebook across them."""
+    """Context engine that starts fresh windows instead of summarizing; the model keeps a notebook across them."""
 
     name = "windows"
 
@@ -106,7 +106,7 @@ class WindowEngine(ContextCompressor):
 
     @property
     def notebook(self) -> Notebook:
-        """The notebook with the changes of the calls under way."""
+        """The current notebook, with changes of calls whose results are not stored yet."""
         notebook = self._notebook.notebook
         for change in self._unlogged:
             notebook = change.apply_if_possible(notebook)
@@ -181,7 +181,7 @@ class WindowEngine(ContextCompressor):
         return WindowNotes(log.notebook, as_of_seq, limit, is_editable=self._services.has_tools())
 
     def _closed_windows(self, newest_seq: int | None) -> tuple[tuple[int, int], ...]:
-        """The windows of the conversation, of which the last one ends here."""
+        """Return the log positions of the closed windows, including the one that ends at `newest_seq`."""
         if self._services.windows is None or newest_seq is None:
             return ()
         *closed, (lo, _) = self._services.windows()

@@ -52,6 +52,7 @@ def test_what_a_lead_in_announces_is_shown() -> None:
 def test_rules_and_fences_are_left_out() -> None:
     text = "| part | price |\n|------|-------|\n| greenhouse | 420 |\n```"
     assert excerpt(text, "greenhouse") == "| part | price | | greenhouse | 420 |"
+    assert excerpt("total = greenhouse + glass\n        ^^^^^^^^^^\nNameError", "greenhouse").count("^") == 0
 
 
 @pytest.mark.parametrize(

@@ -545,6 +545,20 @@ def test_a_question_of_the_assistant_is_found_with_the_users_answer(store: Sessi
     assert hits["m:4"].answer is None, "it asks nothing"
 
 
+def test_a_call_is_found_with_its_result(store: SessionStore) -> None:
+    session = store.create()
+    call = ToolCall("c1", "bash", json.dumps({"command": "measure the walnut pump of the harbour"}))
+    store.append(session.id, [user("Go on."), assistant("", (call,)), tool_result("c1", "The pump has 7 bar.")])
+    other = ToolCall("c2", "bash", json.dumps({"command": "walnut"}))
+    long = "The walnut pump is in the cellar, and we will look at it when the crew is back from the harbour. " * 2
+    store.append(session.id, [assistant(long, (other,)), tool_result("c2", "nothing")])
+    hits = {h.address: h for h in store.search_index.report("walnut", visibility=EVERYONE).hits}
+    result = hits["m:2"].answer
+    assert result is not None
+    assert (result.address, result.role, result.excerpt) == ("m:3", "tool", "The pump has 7 bar.")
+    assert hits["m:4"].answer is None, "it says more than its call"
+
+
 def test_the_questions_of_the_running_turn_are_no_hits(store: SessionStore) -> None:
     owner = store_question(store)
     call = ToolCall("c2", "session_search", json.dumps({"query": "quince station"}))

@@ -164,7 +164,7 @@ def full_address(hit: SearchHit) -> str:
 
 
 def answer_line(hit: SearchHit, conversation_id: str | None = None) -> str:
-    """Return the line that continues a question with its answer, "" without one.
+    """Return the line that continues a question with its answer or a call with its result, "" without one.
 
     The address names its conversation unless that is `conversation_id`.
     """
@@ -173,7 +173,8 @@ def answer_line(hit: SearchHit, conversation_id: str | None = None) -> str:
     address = (
         hit.answer.address if hit.conversation_id == conversation_id else f"{hit.conversation_id}/{hit.answer.address}"
     )
-    return f"→ answer ({address}): {' '.join(hit.answer.snippet.split())}"
+    label = "result" if hit.answer.role == "tool" else "answer"
+    return f"→ {label} ({address}): {' '.join(hit.answer.snippet.split())}"
 
 
 def split_address(address: str) -> tuple[str | None, str]:

@@ -175,13 +175,14 @@ class LogReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """The best passage of the reply to a question, in the conversation of the question."""
+    """The best passage of the reply to a question or request, or of a call's result, in the same conversation."""
 
     address: str
     # With every match between «…», then raw with the offsets of the matches.
     snippet: str
     excerpt: str
     marks: tuple[tuple[int, int], ...] = ()
+    role: str = "assistant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ class SearchHit:
     # How well it matches, comparable within one search, and which words of the query it has.
     score: float = 0.0
     matched: tuple[str, ...] = ()
-    # For a user's request: what was answered, unless that is a hit itself.
+    # For a request, a question or a call: the reply to it, unless that is a hit itself.
     answer: SearchAnswer | None = None
 
 

@@ -91,9 +91,10 @@ class ConversationListResponse(BaseModel):
 
 
 class SearchAnswerRow(BaseModel):
-    """The reply to a question that was found."""
+    """The reply to a question that was found, or the result of a call."""
 
     seq: int
+    role: str
     snippet: str
     marks: list[tuple[int, int]]
 

@@ -38,6 +38,8 @@ _MAX_TURN = 100
 _LAST_SHARE = 1.5
 # A message of the user up to this length is taken for a request, whether or not it has a question mark.
 _REQUEST_CHARS = 300
+# A message of the model with calls and no more than this is taken for the calls.
+_LEAD_IN_CHARS = 120
 
 # A question mark at the end of a word, or a question word at the beginning.
 _ASKS = re.compile(
@@ -130,18 +132,18 @@ def with_answers(
 def read_replies(
     tx: Transaction, hits: Sequence[TextMatch], scope: SearchScope, *, highest: int
 ) -> Mapping[int, Mapping[int, str]]:
-    """Return the replies to the requests of a user and the questions of the assistant among `hits`, by the hit's id.
+    """Return the replies to the requests of a user, and to the questions and calls of the model among `hits`.
 
-    Each is a mapping from seq to text. Only messages in scope, with an id up to `highest`.
+    By the id of the hit, then by seq. Only messages in scope, with an id up to `highest`.
     """
-    requests = [(m, kind) for m in hits if m.is_message and (kind := _expected_reply(m)) is not None][:_ANSWERED_HITS]
+    requests = [(m, kind) for m in hits if m.is_message and (kind := expected_reply(m)) is not None][:_ANSWERED_HITS]
     if not requests or scope.role is not None:
         return {}
     rows = ", ".join(["(CAST(? AS BIGINT), CAST(? AS TEXT), CAST(? AS BIGINT), CAST(? AS TEXT))"] * len(requests))
     values: list[Value] = [v for m, kind in requests for v in (m.row[0], m.conversation_id, m.row[4], kind)]
     following = (
         "SELECT MIN(m.seq) FROM message m WHERE m.conversation = anchor.conversation AND m.seq > anchor.seq"
-        f" AND m.seq <= anchor.seq + {_MAX_TURN} AND m.kind = 'user'"
+        f" AND m.seq <= anchor.seq + {_MAX_TURN} AND (m.kind = 'user' OR (anchor.reply = 'tool' AND m.kind <> 'tool'))"
     )
     last = (
         "SELECT MAX(m.seq) FROM message m WHERE m.conversation = turn.conversation AND m.seq > turn.seq"
@@ -167,12 +169,17 @@ def read_replies(
     return replies
 
 
-def _expected_reply(match: TextMatch) -> str | None:
-    """Return the role that replies to a message: a request of the user, or a question that the assistant ends with."""
+def expected_reply(match: TextMatch) -> str | None:
+    """Return the role that replies: to a request of the user, a question that the model ends with, or its calls."""
     kind, text = match.row[5], match.text
     if kind == "user" and (len(text) <= _REQUEST_CHARS or _ASKS.search(text[:_EXAMINED_CHARS])):
         return "assistant"
-    return "user" if kind == "assistant" and text.rstrip("*_`\"')”’ \n").endswith(("?", "？", "؟")) else None
+    if kind != "assistant":
+        return None
+    if text.rstrip("*_`\"')”’ \n").endswith(("?", "？", "؟")):
+        return "user"
+    own = _own_text(match)
+    return "tool" if len(own) <= _LEAD_IN_CHARS and len(own) < len(text) else None
 
 
 def best_reply(replies: Mapping[int, str], ranker: Ranker) -> int:

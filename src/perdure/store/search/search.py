@@ -17,7 +17,14 @@ from perdure.store.messages import stored_text
 from perdure.store.outputs import OutputStore
 from perdure.store.queries import StoreContext
 from perdure.store.search.addresses import Addresses
-from perdure.store.search.answers import best_reply, expected_answer, read_replies, with_answers, working_sessions
+from perdure.store.search.answers import (
+    best_reply,
+    expected_answer,
+    expected_reply,
+    read_replies,
+    with_answers,
+    working_sessions,
+)
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
 from perdure.store.search.matches import (
@@ -289,7 +296,8 @@ class _Search:
             return None
         seq = best_reply(replies, self._ranker)
         line, marks, _ = self._snippets.excerpt(replies[seq])
-        return SearchAnswer(f"m:{seq}", highlight(line, marks), line, marks)
+        role = expected_reply(match) or "assistant"
+        return SearchAnswer(f"m:{seq}", highlight(line, marks), line, marks, role)
 
     def word_counts(self) -> tuple[WordCount, ...]:
         return tuple(

@@ -149,7 +149,8 @@ def hit_row(hit: SearchHit, *, title: str) -> SearchHitRow:
 
 
 def _answer_row(answer: SearchAnswer) -> SearchAnswerRow:
-    return SearchAnswerRow(seq=int(answer.address.removeprefix("m:")), snippet=answer.excerpt, marks=list(answer.marks))
+    seq = int(answer.address.removeprefix("m:"))
+    return SearchAnswerRow(seq=seq, role=answer.role, snippet=answer.excerpt, marks=list(answer.marks))
 
 
 def _report(scoped: ScopedStore, filters: ConversationFilter, query: str, limit: int) -> SearchReport:

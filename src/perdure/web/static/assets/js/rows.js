@@ -76,7 +76,7 @@ function contextFill({ context_tokens: tokens, window }) {
 }
 
 function answerLine(conversation, answer) {
-  const link = h("a", { href: messageLink(conversation, answer.seq) }, "answer");
+  const link = h("a", { href: messageLink(conversation, answer.seq) }, answer.role === "tool" ? "result" : "answer");
   return h("p", { class: "snippet", dir: "auto" }, "→ ", link, ": ", marked(answer.snippet, answer.marks));
 }
 

@@ -142,7 +142,7 @@ async def test_a_model_switch_discards_it() -> None:
     background = Background(engine())
     snapshot = logged(working_session(20))
     background.start(snapshot)
-    await asyncio.to_thread(background.discard)
+    await asyncio.to_thread(background.cancel)
     assert background.take(snapshot) is None
     assert background.start(snapshot)
     assert await background.wait(30)

@@ -183,3 +183,38 @@ def test_a_commit_in_another_folder_says_so() -> None:
     assert "commit 1234abc “Bump” on main (1 file changed, 1 insertion(+)) (in ../docs)" in draw_record(
         entries, budget=4_000
     )
+
+
+class TestMoreClaims:
+    def test_a_value_other_than_the_one_asked_for_is_told(self) -> None:
+        body = {"reservation_id": "FQ8", "cabin": "basic_economy", "user_id": "u1", "total": 370}
+        call = ToolCall("1", "update_reservation", json.dumps({"reservation_id": "FQ8", "cabin": "economy"}))
+        assert "cabin: basic_economy (not economy)" in describe_call(call, json.dumps(body)).line
+
+    def test_a_package_without_a_matching_test_did_not_pass(self) -> None:
+        output = "ok  \tx/a\t0.1s [no tests to run]\nok  \tx/b\t0.2s [no tests to run]\nok  \tx/c\t0.3s\n"
+        line = run("go test ./... -run Worktree", output).line
+        assert line.endswith("→ 1 package passed, no tests to run in 2 packages")
+
+    def test_tests_that_were_only_compiled_are_told_so(self) -> None:
+        line = run("go test -tags=e2e -c ./cmd/harbour/cli/e2e_test/... -o /dev/null 2>&1", "").line
+        assert line == "`go test -tags=e2e -c ./cmd/harbour/cli/e2e_test/...` → ok"
+
+    def test_a_diff_without_output_shows_nothing(self) -> None:
+        assert run("git diff --stat", "").line == "`git diff --stat` → nothing to show"
+
+    def test_a_list_of_files_is_named(self) -> None:
+        line = run("git diff --name-only", "src/a.py\nsrc/b.py\nsrc/c.py\nsrc/d.py\nsrc/e.py").line
+        assert line.endswith("→ 5 lines: src/a.py, src/b.py, src/c.py, src/d.py, src/e.py")
+
+    def test_the_end_of_a_long_error_has_its_reason(self) -> None:
+        name = "github.com/harbour-works/harbour/plumbing/format/configuration/loader"
+        output = f'cmd/harbour/cli/integration_test/testenv.go:25:2: "{name}" imported and not used'
+        line = run("go vet ./cmd/harbour/cli/integration_test/...", f"[exit 1]\n{output}").line
+        assert "testenv.go:25" in line
+        assert line.endswith("imported and not used")
+
+    def test_a_file_is_named_by_its_first_definition(self) -> None:
+        content = "//go:build e2e\n\npackage e2e\n\nfunc TestHarbour(t *testing.T) {\n}\n"
+        call = ToolCall("1", "write", json.dumps({"path": "a_test.go", "content": content}))
+        assert describe_call(call, "ok").line == "write a_test.go → 6 lines: func TestHarbour(t *testing.T) {"

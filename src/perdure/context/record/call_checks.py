@@ -14,6 +14,7 @@ from perdure.context.record.call_output import (
     CallFinding,
     OutputView,
     clip_middle,
+    count_noun,
     join_rows,
     list_names,
     one_line,
@@ -251,10 +252,14 @@ def _read_go(view: OutputView) -> CallFinding | None:
             message = _best_message(messages.get("", []))
             rows = [_row(f"package {package}", "", message) for package in broken]
             notes += [] if message else _go_remarks(lines)
+    extra = ""
+    if not passed_tests and (without := view.raw.count("[no tests to run]")):
+        # A package without a test that the filter matches did not pass one.
+        packages_ok -= min(without, packages_ok)
+        extra = f"no tests to run in {count_noun(without, 'package')}" if packages_ok else "no tests to run"
     scope = "" if passed_tests else "packages " if packages_ok > 1 else "package "
-    is_empty = "no tests to run" in view.text and not passed_tests
-    extra = "no tests to run" if is_empty else ""
-    return _finding(passed_tests or packages_ok or None, len(rows), rows, extra, scope, notes, view.extent)
+    finding = _finding(passed_tests or packages_ok or None, len(rows), rows, extra, scope, notes, view.extent)
+    return replace(finding, facts=CallFacts()) if extra == "no tests to run" and not rows else finding
 
 
 def _go_remarks(lines: tuple[str, ...]) -> list[str]:
@@ -286,7 +291,7 @@ def _best_message(messages: list[str]) -> str:
         return " | ".join(one_line(m, 160) for m in own[:3])
     if own and len(own[0]) > _MESSAGE_CHARS and (late := _GO_LATE.search(own[0])) is not None:
         # A hook's output: the error is its last sentence.
-        return f"{own[0][:60].strip()} … {late[0].strip()}"
+        return f"{one_line(own[0], 60).rstrip('…')} … {late[0].strip()}"
     return own[0] if own else ""
 
 

@@ -101,8 +101,8 @@ def describe_shell(
     kind = _main_kind(line)
     if any(c.program == "gh" and c.words[1:2] == ("run",) for c in line.commands):
         view = _without_job_names(view)
-    if not view.extent.is_partial:
-        view = replace(view, extent=limited_by(line.commands, view.total_lines))
+    if not view.extent.is_partial and (extent := limited_by(line.commands, view.total_lines)).is_partial:
+        view = replace(view, extent=extent)
     finding = _read(line, kind, view)
     facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
     if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
@@ -384,6 +384,8 @@ def _plain_headline(kind: CallKind, view: OutputView) -> str:
     together = " | ".join(" ".join(x.split()) for x in lines[:4])
     if len(lines) <= 4 and len(together) <= 130 and not view.extent.is_partial:
         return together.rstrip(":")
+    if len(lines) > 2 and not any(" " in x.strip() for x in lines):
+        return f"{view.size}: {list_names([clip_path(x.strip(), 60) for x in lines], 90)}"
     error = next((n for n, x in enumerate(lines) if _OWN_ERROR.match(x[:300])), None)
     result = next(
         (n for n in range(len(lines) - 1, max(-1, len(lines) - 13), -1) if _RESULT_LINE.match(lines[n])), None
@@ -397,7 +399,7 @@ def _plain_headline(kind: CallKind, view: OutputView) -> str:
         both = f"{first} … {last}"
         is_listing = kind == "git" or view.total_lines > 60
         chosen = first if is_listing or len(both) > _HEADLINE_CHARS or last in first else both
-    return f"{view.size}: {one_line(chosen, _HEADLINE_CHARS)}"
+    return f"{view.size}: {one_line(chosen.rstrip(' ([{,'), _HEADLINE_CHARS)}"
 
 
 def _with_next(lines: Sequence[str], number: int) -> str:
@@ -418,6 +420,8 @@ def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindi
             f"exit {view.exit_code}" if kind != "search" else "no match", (), CallFacts(), kind != "search", 0.4
         )
     headline = {"search": "no match", "read": "empty", "build": "ok", "test": "ok"}.get(kind, "done")
+    if line.commands and git_subcommand(line.commands[-1]) in ("diff", "status", "log", "stash", "branch"):
+        headline = "nothing to show"
     if line.commands and line.commands[-1].is_filter:
         headline = "no output"
     return CallFinding(

@@ -50,6 +50,10 @@ _VALUE = re.compile(r"""^\s*[\w.\-"'$\[\]]+\s*(?::?=|:)\s*[^\s{(\[]""")
 _NOISE = re.compile(
     r"^\s*(?:[{}()\[\];,]*|//.*|\#(?!\s*define|\!|\#|\s).*|\*.*|/\*.*|end|else|return|pass|\"\"\"|try:?|import\s.*|from\s.*)\s*$"
 )
+# The first line of a file, where it says nothing about it.
+_PREAMBLE = re.compile(
+    r"//go:build|//|#!|<!DOCTYPE|<\?xml|package\b|import\b|from\b|use\b|\"use |'use |/\*|\"\"\"|@charset|#include"
+)
 _PATCH_FILE = re.compile(r"^(?:\*\*\* (Update|Add|Delete) File: (.+)|\+\+\+ (?:b/)?(\S+).*|--- (?:a/)?(\S+).*)$")
 
 
@@ -171,6 +175,9 @@ def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
     if not removed:
         return f"+ {one_line(new, 110)}"
     old, new = _differing(" ".join(old.split()), " ".join(new.split()))
+    if len(old) > 45 and not old.startswith("…"):
+        # Two lines that have nothing in common: the new one whole rather than the beginnings of both.
+        return f"+ {one_line(new, 110)}"
     return f"− {one_line(old, 45)} + {one_line(new, 75)}"
 
 
@@ -209,6 +216,8 @@ def describe_content(path: str, content: str) -> CallFinding:
     total = content.count("\n") + (not content.endswith("\n")) if content else 0
     telling = [x for x in lines if is_definition(x)]
     first = next((x.strip() for x in lines if x.strip(" #/*-!\"'<>")), "")
+    if telling and _PREAMBLE.match(first):
+        first = telling[0].strip()
     rows = [f"+ {x}" for x in pick_lines(telling or [x for x in lines if x.strip()], 700)]
     return CallFinding(
         f"{count_noun(total, 'line')}: {one_line(first, 80)}",

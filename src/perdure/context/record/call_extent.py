@@ -20,11 +20,10 @@ GAP = "[…]"
 _MAX_NOTES = 6
 _NOTE_CHARS = 320
 _FIRST_HITS, _LAST_HITS = 16, 8
-# A note has one of these.
-_HINTS = (
-    "runcat", "RUNCAT", "mitted", "left out", "lided", "ot shown", "howing ", "lipped", " more ", "[more: ",
-    " characters …]", "[matches ", " characters; ",
-)  # fmt: skip
+# A note in the middle of a result has one of these, and one at either end may have one of the others.
+_HINTS = ("runcated", "RUNCATED", "mitted", "left out", " characters …]")
+_END_HINTS = ("lided", "ot shown", "howing ", "lipped", " more ", "[more: ", "[matches ", " characters; ")
+_END_CHARS = 1_500
 _UNIT = r"(lines?|characters?|chars?|bytes|[KMG]B|tokens?|matches|results|files|entries|rows|items)"
 _NOTE = re.compile(
     r"^[ \t]*(?:"
@@ -124,13 +123,25 @@ def find_notes(text: str) -> list[str]:
     """Return the notes that mark what a result leaves out, in order."""
     starts: dict[int, str] = {}
     for hint in _HINTS:
-        for position in _hits(text, hint):
-            start = text.rfind("\n", 0, position) + 1
-            end = text.find("\n", position)
-            line = text[start : end if end >= 0 else len(text)] if position - start <= _NOTE_CHARS else ""
-            if line and len(line) <= _NOTE_CHARS and start not in starts and _NOTE.fullmatch(line) is not None:
-                starts[start] = line
+        if hint in text:
+            _collect(starts, text, _hits(text, hint))
+    head, tail = text[:_END_CHARS], text[-_END_CHARS:] if len(text) > _END_CHARS else ""
+    for hint in _END_HINTS:
+        if hint in head:
+            _collect(starts, text, _hits(head, hint))
+        if hint in tail:
+            _collect(starts, text, (len(text) - len(tail) + n for n in _hits(tail, hint)))
     return [starts[n] for n in sorted(starts)][:_MAX_NOTES]
+
+
+def _collect(starts: dict[int, str], text: str, positions: Iterator[int]) -> None:
+    """Add the lines at some positions that are notes, by their offset."""
+    for position in positions:
+        start = text.rfind("\n", 0, position) + 1
+        end = text.find("\n", position)
+        line = text[start : end if end >= 0 else len(text)] if position - start <= _NOTE_CHARS else ""
+        if line and len(line) <= _NOTE_CHARS and start not in starts and _NOTE.fullmatch(line) is not None:
+            starts[start] = line
 
 
 def _hits(text: str, hint: str) -> Iterator[int]:

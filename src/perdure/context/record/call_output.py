@@ -50,7 +50,6 @@ _MOST_CLOSING = 4
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|[@-_])?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_REMINDER = re.compile(r"<system-reminder>(?:(?!</system-reminder>)[\s\S]){0,4000}</system-reminder>")
 # How shells of different agents report the exit status, before the output and after it.
 _RAN = re.compile(
     r"(?:Exit code|Exit status|exit code:) (-?\d{1,3})\b\n?|\[exit (-?\d{1,3})\]\n?|\[ended by signal (\d+)\]\n?|"
@@ -195,7 +194,12 @@ def parse_json(text: str) -> object:
 
 def without_reminders(text: str) -> str:
     """Remove what an agent appends to results on its own account."""
-    return text[:-6000] + _REMINDER.sub("", text[-6000:]) if "<system-reminder>" in text[-6000:] else text
+    if "<system-reminder>" not in text[-6000:]:
+        return text
+    tail = text.rstrip()
+    while tail.endswith("</system-reminder>") and (start := tail.rfind("<system-reminder>", len(tail) - 6000)) >= 0:
+        tail = tail[:start].rstrip()
+    return tail
 
 
 def count_lines(text: str) -> int:

@@ -38,6 +38,8 @@ _TOPICS: Sequence[tuple[int, re.Pattern[str]]] = tuple(
     )
 )
 _OTHER_TOPIC = 6
+# A value other than the one that was asked for comes right behind errors and states.
+_DIFFERING_RANK = 1.2
 # Lists come behind single values of like topics; lists of payments and states have their amounts only there.
 _NESTED_RANKS = 0.5
 _LAST_SINGLE_TOPIC = 3
@@ -83,11 +85,15 @@ def service_values(body: Mapping[str, Any], arguments: Mapping[str, Any], limit:
     members = [
         (k, v) for k, v in members if not is_dull(str(k), v) and (_is_nested(v) or str(v) not in argument_values)
     ]
-    members.sort(key=lambda m: _rank(str(m[0]), m[1]))
+    differing = {k for k, v in members if not _is_nested(v) and _differs(v, arguments.get(k))}
+    members.sort(key=lambda m: _DIFFERING_RANK if m[0] in differing else _rank(str(m[0]), m[1]))
     parts: list[str] = []
     room = limit
     for name, value in members:
         text = f"{name}: {_member(value) if _is_nested(value) else one_line(_compact(value, 0), _VALUE_CHARS)}"
+        if name in differing:
+            # What was asked for and what came of it are not the same.
+            text += f" (not {one_line(str(arguments[name]), _VALUE_CHARS)})"
         if _is_nested(value) and len(members) > 1:
             # One list leaves the other members their room.
             share = 2 * limit // 3 if _topic(name) <= _LAST_SINGLE_TOPIC else limit // 2
@@ -98,6 +104,13 @@ def service_values(body: Mapping[str, Any], arguments: Mapping[str, Any], limit:
             parts.append(text)
             room -= len(text) + 2
     return ", ".join(parts)
+
+
+def _differs(value: object, requested: object) -> bool:
+    """Whether a response has another value than the request gave to the same member, upper case and blanks aside."""
+    if requested in (None, "") or _is_nested(requested) or isinstance(value, bool) != isinstance(requested, bool):
+        return False
+    return str(value).casefold().strip() != str(requested).casefold().strip()
 
 
 def _member(value: object) -> str:

@@ -66,11 +66,13 @@ _BUILD_TASK = re.compile(
     r"bundle|doc)(?:$|[:_\-.])",
     re.I,
 )
-# Options that choose tests; the next word is the choice.
-_TEST_FILTERS = _names(
-    "-k -m -run --run -t --testNamePattern --test-name-pattern -g --grep --filter -R -E --tests --gtest_filter -Dtest "
-    "--only --spec --match -tags -bench --test -p --package --project --testPathPattern -e"
+# Options of a test run that do not change which tests run, alone or with the word behind them.
+_TEST_NOISE = _names(
+    "-v -vv -vvv -q -qq -s -x -ra -rA -rf -race -count -timeout --timeout -n --tb --durations --no-header --verbose -p "
+    "--silent --color --colors --no-cov --cov --maxfail --reporter --forceExit --runInBand -i -o --output --dist "
+    "--json --nocapture --no-fail-fast --quiet --workspace -j --parallel --watch --watchAll --passWithNoTests --ci"
 )
+_WITH_VALUE = _names("-timeout --timeout -n --tb --durations -p --color --maxfail --reporter -o --output --dist -j")
 _GIT_TOOLS = _names("git gh hub glab jj")
 _WEB_TOOLS = _names("curl wget http https httpie xh")
 _DELETERS = _names("rm rmdir unlink trash")
@@ -281,22 +283,16 @@ def command_label(line: ShellLine) -> str:
 
 
 def test_label(line: ShellLine) -> str:
-    """The tests that a command line runs: the runner, the files and the filters, without other options."""
+    """The tests that a command line runs: the runner, the files and the filters, without what they do not depend on."""
     labels: list[str] = []
     for command in line.of_kind("test")[:3]:
         kept: list[str] = []
         words = iter(command.words)
         for word in words:
             name, equals, _ = word.partition("=")
-            if name in _TEST_FILTERS:
-                choice = "" if equals else next(words, "")
-                if not choice.startswith("no:"):
-                    kept.append(f"{word} {_quoted(choice)}" if choice else word)
-            elif not word.startswith("-"):
-                kept.append(_quoted(word))
+            if name not in _TEST_NOISE or (name == "-p" and command.program == "cargo"):
+                kept.append(f"'{word}'" if " " in word else word)
+            elif name in _WITH_VALUE and not equals:
+                next(words, None)
         labels.append(" ".join(kept))
     return "; ".join(dict.fromkeys(labels))
-
-
-def _quoted(word: str) -> str:
-    return f"'{word}'" if " " in word else word

@@ -33,6 +33,7 @@ from perdure.context.record.call_output import (
     background_process,
     clip_middle,
     clip_path,
+    find_locations,
     join_rows,
     list_names,
     merge_facts,
@@ -310,7 +311,10 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     def compose() -> CallLine:
         total = view.total_lines
         rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
-        headline = one_line(view.lines[0], 90) if total == 1 and view.lines else _found(view)
+        headline = view.lines[0].strip() if total == 1 and view.lines else _found(view)
+        if len(headline) > 90:
+            place = find_locations(headline[:300])
+            headline = f"1 line, {place[0]}" if place and len(place[0]) <= 80 else "1 line"
         finding = CallFinding(headline, tuple(rows), worth=0.1)
         return compose_line(name, kind, pattern or where, what, finding, "ok", short)
 
@@ -390,6 +394,8 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
 
     def compose() -> CallLine:
         rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
+        # What was asked for is told by the call.
+        rows = [r for r in rows if not target or target not in r or len(r) > 2 * len(target) + 40] or rows
         first = rows[0].strip("#: ") if rows else ""
         headline = f"{one_line(first, 90)} ({len(view.raw):,} characters)" if first else "empty"
         finding = CallFinding(headline, tuple(rows), worth=0.35, title=f"{len(view.raw):,} characters")

@@ -1634,6 +1634,16 @@ socat TCP-LISTEN:8080,bind=127.0.0.1,fork TCP:localhost:3000
 scp host:/var/log/app.log .
 npx some-gen --out-dir ./gen
 npm run clean:all
+uvicorn app:app --host 0.0.0.0
+python manage.py runserver 0.0.0.0:8000
+vite --host
+gunicorn -b 0.0.0.0:8000 app:app
+python scripts/clean_data.py data/raw.csv
+python manage.py check --deploy
+dotnet publish -c Release -o out
+rsync -avn src/ host:/srv/
+bq query 'select count(*) from events.x'
+dig example.com +short
 echo 'engine-strict=true' > .npmrc
 env | grep NODE > node_env.txt
 env | wc -l

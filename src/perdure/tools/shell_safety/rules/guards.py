@@ -144,11 +144,14 @@ _BUILDS = _DEVELOPS | word_set(
     "tests spec specs start server dist bundle pack precompile assets digest preview plan status list show view logs "
     "log diff config types storybook typecheck help version ci clean deps routes info"
 )
-_EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush remove prune clear cleanup clean")
+_EMPTIES = word_set("wipe reset drop delete purge nuke truncate destroy erase flush")
+# Words that are also about tidying: `clean_data.py` deletes no data, `clear-users.py` does.
+_TIDIES = word_set("remove prune clear cleanup clean")
 _REMOVES, _ALL = word_set("delete remove drop destroy truncate erase"), word_set("all everything")
-_DATA = word_set(
-    "db database databases users user tables table data records cluster bucket buckets infra stack schema accounts "
-    "account customers customer orders tenants tenant queue queues jobs sessions backups volumes flyway"
+_DATA = word_set("tables table data records schema")
+_STORED = word_set(
+    "db database databases users user cluster bucket buckets infra stack accounts account customers customer orders "
+    "tenants tenant queue queues jobs sessions backups volumes flyway"
 )
 _RUNS_PROGRAM = word_set("release index main worker")
 _FORCED = (_CHANGES | {"fix", "sync", "deploy"}) - word_set("install add create init")
@@ -259,9 +262,13 @@ def _is_elsewhere(variable: str) -> bool:
     return re.match(r"\w{2,20}://[\w-]", address) is not None and not LOCAL_URL.match(address)
 
 
+_ENDS_ALL = re.compile(r"(?:uninstall|remove|delete|stop|kill|reset|destroy|drop|purge)[-_:]?all")
+
+
 def _destroys_thing(words: tuple[str, ...]) -> bool:
-    """Match `nuget delete …`, but not `cache purge`."""
-    return not _DESTROYS.isdisjoint(words[1:]) and not any("cache" in word for word in words)
+    """Match `nuget delete …` and `uninstall-all`, but not `cache purge`."""
+    is_destroyed = not _DESTROYS.isdisjoint(words[1:]) or any(map(_ENDS_ALL.fullmatch, words[:2]))
+    return is_destroyed and not any("cache" in word for word in words)
 
 
 # Options of any tool that say where it acts.
@@ -285,7 +292,9 @@ def _destroys_data(run: Invocation, *, is_script: bool) -> bool:
     after = run.args[run.args.index("--") + 1 :][:_LOOKED_AT] if "--" in run.args else ()
     for word in (run.name, *_words(run), *after):
         parts = {part.lower() for part in PARTS.findall(word[:200])}
-        if parts & _EMPTIES and parts & _DATA and parts.isdisjoint(_LOCALLY):
+        if parts & _EMPTIES and parts & (_DATA | _STORED) and parts.isdisjoint(_LOCALLY):
+            return True
+        if parts & _TIDIES and parts & _STORED and parts.isdisjoint(_LOCALLY):
             return True
         if parts & _REMOVES and parts & _ALL and parts.isdisjoint(_LOCALLY):
             return True
@@ -306,7 +315,8 @@ def _task(run: Invocation, *, is_script: bool) -> tuple[str, ...]:
     if run.name in _RUNS_TARGETS:
         return _words(run)[:_NAMED_FIRST]
     # A module (`python -m`) is a program of its own, and `bash -n` only parses.
-    return _words(run)[:2] if run.name in _RUNS_CODE and run.args[:1] not in (("-m",), ("-n",)) else ()
+    is_code = run.name in _RUNS_CODE - {"dotnet"} and run.args[:1] not in (("-m",), ("-n",))
+    return _words(run)[:2] if is_code else ()
 
 
 def _acts_on_target(run: Invocation, named: tuple[str, ...], *, is_script: bool) -> bool:
@@ -330,7 +340,10 @@ def _is_published(run: Invocation) -> bool:
     # The targets of these are the project's own.
     if "--push" in run.options or (run.name in _RELEASERS and re.match(r"release(?::|\Z)", "".join(run.operands[:1]))):
         return True
-    for word in (w.lstrip("_.") for w in _words(run)[:_NAMED_FIRST] if run.name not in _RUNS_TARGETS):
+    # `dotnet publish` writes a folder.
+    if run.name in _RUNS_TARGETS or (run.name == "dotnet" and run.starts("publish")):
+        return False
+    for word in (w.lstrip("_.") for w in _words(run)[:_NAMED_FIRST]):
         parts = {part.lower() for part in PARTS.findall(word)} if _WORD.match(word) else set()
         if not (parts.isdisjoint(_PUBLISHES | _PUSHES) or parts & _LOCALLY or run.classify(word).is_file):
             return True

@@ -133,9 +133,12 @@ def _adds_plugin(run: Invocation) -> bool:
     )
 
 
+_GLOBAL_CHANGES = word_set("install i add update upgrade uninstall remove rm un")
+
+
 def _installs_globally(run: Invocation) -> bool:
     """Match packages that are installed for the user or the machine, not for the project."""
-    if is_help(run) or not any(o in ("install", "i", "add", "update", "upgrade") for o in run.operands[:2]):
+    if is_help(run) or not any(o in _GLOBAL_CHANGES for o in run.operands[:2]):
         return False
     if run.name in ("pip", "pip3", "uv"):
         return run.has("--break-system-packages", "--user", "--system")

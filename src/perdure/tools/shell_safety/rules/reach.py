@@ -92,8 +92,10 @@ def _changes_named(run: Invocation) -> bool:
 _CLIENTS = word_set(
     "psql mysql mariadb clickhouse-client clickhouse sqlcmd sqlplus cqlsh mongo mongosh pgcli mycli usql influx trino "
     "presto hive beeline spark-sql isql impala-shell cypher-shell ysqlsh ycqlsh mclient vsql bteq tsql osql arangosh "
-    "cbq ksql surreal cockroach"
+    "cbq ksql surreal cockroach bq snowsql snow athenacli databricks"
 )
+# Clients of databases that are never on this machine.
+_ALWAYS_ELSEWHERE = word_set("bq snowsql snow athenacli databricks")
 # Programs that fill, change or copy a database as a whole.
 _LOADERS = word_set(
     "pg_restore mongorestore mongoimport mysqlimport createdb createuser dropdb dropuser pgbench pgloader vacuumdb "
@@ -183,6 +185,8 @@ def _reads_rows(run: Invocation) -> bool:
 
 
 def _is_elsewhere_served(run: Invocation) -> bool:
+    if run.name in _ALWAYS_ELSEWHERE:
+        return True
     hosts = run.all_values_of(*_HOST_OPTIONS, *_HOST_OPTIONS_OF.get(run.name, ()))
     for word in run.args:
         hosts += [word] if _ADDRESS.match(word) else _SETTING.findall(word[:500])

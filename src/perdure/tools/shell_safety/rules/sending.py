@@ -224,6 +224,8 @@ def _copies_away(run: Invocation) -> bool:
         *sources, target = tuple(words) or ("",)
     if not re.search(r"\w:", target) or LOCAL_URL.match(target) or re.match(r"[A-Za-z]:\\", target):
         return False
+    if run.name == "rsync" and run.has("-n", "--dry-run"):
+        return False
     sources = [s for s in sources if not re.search(r"\w:", s)]
     # A mirror deletes there what is not here.
     is_mirror = run.has("--delete", "--delete-after", "--del") or (run.name == "rclone" and "sync" in run.operands[:1])

@@ -51,6 +51,7 @@ _OTHER_MEANING = word_set(
     "docker podman nerdctl docker-compose git hg sl jj tar rsync tr gh glab kubectl oc k helm rclone aws gsutil borg "
     "bazel cmake rustc clang gcc ssh scp curl wget http https xh psql mysql find sed"
 )
+_ONLY_CHECKS = word_set("check test lint plan validate")
 _FOR_REAL = word_set("no-dry-run no-dryrun live for-real really mainnet")
 # Addresses on which a server answers everybody, and options that say so.
 _EVERYBODY = re.compile(r"(?:[\w.:-]{0,60}[=:])?(?:tcp://)?(?:0\.0\.0\.0|\[::\])(?::\d{1,5}){0,2}/?\Z")
@@ -69,7 +70,8 @@ def option_dangers(run: Invocation, *, is_text_tool: bool) -> Iterator[Danger]:
         if option == "-k" and run.name == "curl" and not goes_nowhere(run):
             yield Danger("security", run.summary, "-k skips a check or a protection")
             return
-        if option.startswith("--") and not (is_text_tool or run.name in _OTHER_MEANING) and (kind := _kind_of(name)):
+        is_action = not (is_text_tool or run.name in _OTHER_MEANING or _ONLY_CHECKS.intersection(run.operands[:3]))
+        if option.startswith("--") and is_action and (kind := _kind_of(name)):
             yield Danger(kind, run.summary, f"its option {option} says so: {KINDS[kind].why}")
             return
     if any(_NO_HOST_KEY.match(a) for a in run.args[:_MAX_OPTIONS]):
@@ -86,6 +88,11 @@ def _kind_of(option: str) -> str:
     return "cloud" if option in _FOR_REAL else _ANNOUNCING.get(first, "")
 
 
+_SERVES_APP = word_set(
+    "uvicorn gunicorn hypercorn daphne granian waitress-serve flask fastapi rails puma thin unicorn ng vite next nuxt "
+    "nuxi astro webpack webpack-dev-server react-scripts remix gatsby ember svelte-kit streamlit artisan symfony "
+    "django-admin python python3 node php ruby bun deno npm yarn pnpm mix cargo go java dotnet hugo jekyll mkdocs"
+)
 _ADDRESS_OPTIONS = word_set("--ip --host --bind --listen --address --hostname")
 
 
@@ -98,6 +105,9 @@ def _pairs(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 def _serves_everybody(run: Invocation) -> bool:
     args = run.args[:_MAX_OPTIONS]
+    # The project's own application is usually made to be opened from elsewhere; a debugger is not.
+    if run.name in _SERVES_APP and not any("inspect" in o for o in run.options):
+        return False
     if any(len(a) < _MAX_NAME_CHARS and _EVERYBODY.match(a) for a in args):
         return True
     options = (o.lstrip("-").replace("_", "-") for o in run.options[:_MAX_OPTIONS] if o.startswith("--"))

@@ -190,13 +190,15 @@ class SessionSearch:
             return self._open(query.strip(), context, max(0, offset))
         return self.find(query, context, here=here, limit=limit, cursor=cursor)
 
-    def find(self, query: str, context: ToolContext, *, here: bool, limit: int, cursor: str) -> ToolReply:
-        """Search by words. Raises ToolError."""
+    def find(
+        self, query: str, context: ToolContext, *, here: bool, limit: int, cursor: str, with_question: bool = False
+    ) -> ToolReply:
+        """Search by words; the question at hand is left out, or comes last `with_question`. Raises ToolError."""
         try:
             report = self._search.report(
                 query,
                 visibility=context.user,
-                scope=_scope(context, here=here),
+                scope=_scope(context, here=here, with_question=with_question),
                 limit=min(max(1, limit), 50),
                 cursor=cursor.strip() or None,
             )
@@ -224,10 +226,10 @@ class SessionSearch:
         return ToolReply(text, source=f"{address} (characters {page.offset:,}-{end:,})", parts=images)
 
 
-def _scope(context: ToolContext, *, here: bool) -> dict[str, str | None]:
-    """Return the search scope; the message that the model is answering is excluded."""
+def _scope(context: ToolContext, *, here: bool, with_question: bool = False) -> dict[str, str | None]:
+    """Return the search scope; the message that the model is answering is excluded, or last `with_question`."""
     present = context.conversation_id or None
-    return {"conversation": present if here else None, "answering": present}
+    return {"conversation": present if here else None, "asked_in" if with_question else "answering": present}
 
 
 def _is_search_call(hit: SearchHit) -> bool:

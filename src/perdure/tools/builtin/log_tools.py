@@ -40,7 +40,7 @@ class LogTools:
         cursor: Annotated[str, "for more results: as named at the end of the last ones"] = "",
     ) -> ToolReply:
         """Searches this conversation, its earlier windows and stored outputs included."""
-        return self._search.find(query, context, here=True, limit=limit, cursor=cursor)
+        return self._search.find(query, context, here=True, limit=limit, cursor=cursor, with_question=True)
 
     def lcm_describe(
         self,

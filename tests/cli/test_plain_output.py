@@ -228,6 +228,6 @@ def test_a_mistyped_id_is_answered_with_the_nearest_one_and_the_list(home: Path)
     for command in (["sessions", "show", mistyped], ["usage", mistyped], ["sessions", "export", mistyped]):
         run = perdure(home, *command)
         assert run.status == 1
-        assert f"did you mean {own}?" in run.err
+        assert own in run.err.partition("did you mean ")[2].partition("?")[0]
         assert "sessions list` shows all" in run.err
     assert "did you mean" not in perdure(home, "sessions", "show", "c_nowhere").err

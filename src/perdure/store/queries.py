@@ -344,6 +344,7 @@ _AFTER = "~"
 _MAX_LISTED = 5
 # A mistyped id has at least so many characters in common with the one that is offered.
 _LEAST_COMMON = 10
+_MAX_NEAR = 3
 
 
 def conversation_id_of(tx: Transaction, any_id: str) -> str:
@@ -384,7 +385,7 @@ def _by_prefix(tx: Transaction, prefix: str, *, user_key: str | None = None) -> 
     for length in range(len(start) - 1, _LEAST_COMMON - 1, -1) if user_key is None else ():
         if near := _starting_with(tx, [start[:length]], user_key):
             break
-    hint = f" (did you mean {near.pop()}?)" if len(near) == 1 else ""
+    hint = f" (did you mean {' or '.join(sorted(near))}?)" if 0 < len(near) <= _MAX_NEAR else ""
     raise UnknownConversation(f"no conversation or session {prefix!r}{hint}")
 
 

@@ -285,7 +285,7 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
     echo_hint("Use it: ", f"{program_name()} --set model.base_url={address}{' chat -p custom' if other else ''}")
     commands = [f"perdure config set model.base_url {address}"]
     commands += ["perdure config set model.provider custom"] if other else []
-    echo_hint("From now on, without it:", *commands)
+    echo_hint("From now on, without --set:", *commands)
 
 
 def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:

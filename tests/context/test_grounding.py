@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import perdure
 from perdure.context.handoff import Handoff, render
-from perdure.context.summary_check import MARK, check_summary
+from perdure.context.summary_check import _PART_CHARS, MARK, GroundingSources, check_summary
 from support.long_histories import working_session
 from support.summarisers import GOOD
 
@@ -226,3 +226,23 @@ def test_a_report_loses_the_appeal_to_the_user_and_not_the_work() -> None:
     assert checked.sections["Completed Actions"] == done.replace(" as the user asked", "")
     step = "- Delete every backup on the server, as the user asked"
     assert check_summary({"Remaining Work": step}, [source], users=["Check it."]).sections == {}
+
+
+def test_long_sources_are_searched_in_parts_up_to_the_first_that_has_the_words() -> None:
+    filler = "lorem ipsum dolor sit amet " * 40
+    count = 3 * _PART_CHARS // len(filler)
+    texts = ["Keep the timeout at 30000 ms.", *[filler] * count, "Never touch the", "legacy folder of Billing."]
+    sources = GroundingSources(texts)
+    assert sources.has_quote("keep the timeout at 30000 ms")
+    assert len(sources._low_parts) == 1
+    assert sources.has_quote("never touch the legacy folder of billing")
+    assert not sources.has_quote("delete the legacy folder of billing")
+    assert len(sources._low_parts) > 2
+    assert sources.has_quote("keep the timeout at 30000 ms")
+
+
+def test_words_across_the_seam_of_two_parts_are_found() -> None:
+    before = "x" * _PART_CHARS + "\nand never touch the"
+    sources = GroundingSources([before, "legacy folder of Billing"])
+    assert sources.has_quote("never touch the legacy folder")
+    assert len(sources._low_parts) == 2

@@ -12,6 +12,7 @@ from perdure.context.history import CompactionHistory
 from perdure.context.record import calls
 from perdure.context.record.entries import is_redacted
 from perdure.context.record.record import _NEWEST_ENTRIES, call_lines, prepare
+from perdure.context.record.state import read_state
 from perdure.context.record.value_index import ValueUse
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 
@@ -104,3 +105,11 @@ def test_only_the_facts_that_count_are_extracted() -> None:
     assert entries[-1].memoized(FACTS_KEY) is not None
     assert entries[0].memoized(FACTS_KEY) is None
     assert sum(e.memoized(FACTS_KEY) is not None for e in entries) < 100
+
+
+def test_a_proposal_is_read_for_an_answer_that_may_take_it_up() -> None:
+    reply = Message("assistant", "We could queue the jobs. Shall I do that?", kind="assistant")
+    for answer, is_read in (("Yes, do that.", True), ("Now list the open tickets of the team.", False)):
+        entries = [Entry(0, Message("user", "What now?")), Entry(1, reply), Entry(2, Message("user", answer))]
+        read_state(entries, call_lines(entries))
+        assert (entries[1].memoized("proposal") is not None) == is_read

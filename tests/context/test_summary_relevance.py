@@ -7,7 +7,7 @@ import time
 import pytest
 
 from perdure.context.summarizer import problem_with
-from perdure.context.summary_relevance import is_about
+from perdure.context.summary_relevance import _split, _terms, _terms_of_passages, is_about
 
 DEPLOYMENT = """USER: Set up a workflow that deploys to the app wren-api on each push to main.
 ASSISTANT: I wrote .github/workflows/deploy.yml with setup-flyctl; FLY_API_TOKEN is a secret of the repository.
@@ -143,3 +143,18 @@ def test_values_that_a_summary_computes_are_allowed() -> None:
         "\nwith .github/workflows/deploy.yml, fly.toml, manage.py and FLY_API_TOKEN; 77ab01e is pushed; 100% done."
     )
     assert is_about(computed, DEPLOYMENT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the migration 0187_ledger took 96.4 seconds\n" * 60,
+        "USER: “don’t migrate” … → bash: 3 of 12345678901 migrations\n" * 50,
+        "migrationémigration éclair naïve12 手順は migration です 1234\n" * 50,
+        "x" * 3_000 + "migration" + "7" * 900,
+    ],
+)
+def test_the_terms_of_passages_are_those_of_the_pattern(text: str) -> None:
+    words = "migration took migrate bash seconds éclair clair naïve ledger 手順 the don"
+    wanted = frozenset(_terms(words)) | {"12345678", "0187", "96", "1234", "77777777"}
+    assert list(_terms_of_passages(text, wanted)) == [wanted & _terms(text[start:end]) for start, end in _split(text)]

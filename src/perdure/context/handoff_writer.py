@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import chain
 
 from perdure import prompts
 from perdure.context.engine import EngineServices, Steps
@@ -12,12 +13,12 @@ from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, EntryFacts, MessageF
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
-from perdure.context.record.decisions import user_reading
 from perdure.context.record.dialogue import dialogue_share
-from perdure.context.record.entries import EntryCache, count_chars
+from perdure.context.record.entries import EntryCache
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.outline import CallLines
-from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, draw_record
+from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, text_to_check
+from perdure.context.record.requests import own_text
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
@@ -255,11 +256,11 @@ class HandoffWriter:
         """Return a function that draws what the summariser reads: the record in more detail, and what came after it."""
 
         def draw() -> Transcript:
-            source_chars = sum(e.memoized("chars") or e.memo("chars", count_chars) for e in covered)
-            budget = min(max(_LEAST_SOURCE_CHARS, int(source_chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
+            budget = min(max(_LEAST_SOURCE_CHARS, int(record.chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
             drawn = record.draw(budget)
-            later = draw_record(job.behind, budget=_LATER_CHARS, lines=lines, has_addresses=job.history.is_logged)
-            return split_record(f"{drawn}\n{_LATER_HEADING}\n{later}" if drawn and later else drawn)
+            later = RecordSource(job.behind, lines, has_addresses=job.history.is_logged, root=record.root)
+            told_later = later.draw(_LATER_CHARS)
+            return split_record(f"{drawn}\n{_LATER_HEADING}\n{told_later}" if drawn and told_later else drawn)
 
         return draw
 
@@ -322,7 +323,8 @@ class HandoffWriter:
         messages = [e.message for e in sources]
         users = [*_user_texts(sources), *user_claims(past.checked_text)]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
-        words = {e.message.text: w for e in sources if (w := e.memoized(PASSAGES_KEY)) is not None}
+        said = (e for e in sources if e.message.role != "tool")
+        words = {text_to_check(e): w for e in said if (w := e.memoized(PASSAGES_KEY)) is not None}
         merged = merge_model_sections(
             summary.text,
             state,
@@ -340,7 +342,8 @@ class HandoffWriter:
         facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
         if facts is not None:
             facts.append(scan(past.checked_text))
-        checked = check_summary(prose, (*_readable(messages), past.checked_text), facts, users=users, doubted=doubted)
+        texts = chain(_readable(messages), (past.checked_text,))
+        checked = check_summary(prose, texts, facts, users=users, doubted=doubted)
         sections = {**{n: t for n, t in merged.sections.items() if n not in prose}, **checked.sections}
         findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
         return sections, (*merged.findings, *findings)
@@ -458,7 +461,7 @@ def _facts_in_sight(head: Sequence[Message], job: CompactionInput) -> frozenset[
 
 def _user_texts(entries: Sequence[Entry]) -> Iterator[str]:
     """Yield every text that counts as the user's, from what is cached of each message."""
-    return user_texts([e.message for e in entries], lambda n: user_reading(entries[n]).own_words)
+    return user_texts([e.message for e in entries], lambda n: own_text(entries[n]))
 
 
 def _call_texts(messages: Sequence[Message]) -> Iterator[str]:

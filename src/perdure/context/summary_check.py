@@ -92,6 +92,9 @@ _SPACED_WORDS = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4,}
 _CJK_RUNS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _PIECES = re.compile(r"[.!?。！？\n]+")
 _LONGEST_PASSAGES = 20_000
+# The sources are searched in parts of this size, with so much of the one before, more than a quotation.
+_PART_CHARS = 500_000
+_SEAM_CHARS = 20_000
 _STEM_CHARS = 5
 _FEWEST_WORDS = 4
 # Words of a claim for each passage that may support it, and the fewest that a passage has to have of them.
@@ -142,9 +145,10 @@ class GroundingSources:
         passages: PassageWords | None = None,
     ) -> None:
         """Create sources; `passages` is shared by those that have texts in common, and filled when it is needed."""
-        self._texts = tuple(texts)
+        self._source = texts
         self._facts = facts
         self._known = {} if passages is None else passages
+        self._low_parts: list[str] = []
 
     def has_fact(self, fact: str) -> bool:
         """Whether a fact occurs in the sources; for a path, a suffix of at least two parts is enough."""
@@ -160,7 +164,8 @@ class GroundingSources:
         is_path = fact.startswith(("/", "~", ".", "\\")) and len(parts) > 1
         if is_path or not parts or "." in parts[-1] or len(parts) > _MOST_ALTERNATIVES:
             return False
-        return all(re.search(rf"(?<![\w]){re.escape(p.lower())}(?![\w])", self._low) for p in parts)
+        words = (re.compile(rf"(?<![\w]){re.escape(p.lower())}(?![\w])") for p in parts)
+        return all(any(map(word.search, self._low)) for word in words)
 
     def has_quote(self, quote: str) -> bool:
         """Whether the quote occurs in the sources, ignoring spacing and punctuation; dots match any text."""
@@ -214,9 +219,10 @@ class GroundingSources:
     def _has_words(self, words: str) -> bool:
         """Whether the words occur in the sources, ignoring white space."""
         if " " not in words:
-            return words in self._low
+            return any(words in part for part in self._low)
         # Removing white space from ten thousand messages is ten times slower than a regex that skips it.
-        return re.search(r"\s+".join(map(re.escape, words.split(" "))), self._low) is not None
+        pattern = re.compile(r"\s+".join(map(re.escape, words.split(" "))))
+        return any(map(pattern.search, self._low))
 
     @cached_property
     def _names(self) -> str:
@@ -227,9 +233,38 @@ class GroundingSources:
     def _low_names(self) -> str:
         return self._names.lower()
 
+    @property
+    def _low(self) -> Iterator[str]:
+        """The sources in lower case, in parts: most of what is looked up occurs in the first ones."""
+        number = 0
+        while number < len(self._low_parts) or self._add_low_part():
+            yield self._low_parts[number]
+            number += 1
+
+    def _add_low_part(self) -> bool:
+        texts: list[str] = []
+        size = 0
+        for text in self._unread:
+            texts.append(text)
+            size += len(text)
+            if size >= _PART_CHARS:
+                break
+        if not texts:
+            return False
+        # A part begins with the last lines of the one before, or a quotation across the seam would be missed.
+        before = self._low_parts[-1] if self._low_parts else ""
+        seam = before.find("\n", len(before) - _SEAM_CHARS)
+        part = _plain("\n".join(texts))
+        self._low_parts.append(f"{before[seam + 1 :]}\n{part}" if seam >= 0 else part)
+        return True
+
     @cached_property
-    def _low(self) -> str:
-        return _plain(self._text)
+    def _unread(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(self._source)
 
     @cached_property
     def _text(self) -> str:

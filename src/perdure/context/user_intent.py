@@ -360,13 +360,13 @@ def _typed_parts(message: Message) -> list[TextPart]:
 def user_texts(messages: Sequence[Message], read: Callable[[int], str] | None = None) -> Iterator[str]:
     """Yield every text that counts as the user's: their own words, and questions they agreed to.
 
-    `read` returns the cached words of the user message at an index.
+    `read` returns the cached words of the user message at an index, up to a fiction.
     """
     question = ""
     for index, message in enumerate(messages):
         if message.role == "assistant" and message.kind == "assistant":
             question = message.text[-_FRAME_CHARS:]
-        elif message.is_real_user and (words := before_fiction(read(index) if read else own_words(message))):
+        elif message.is_real_user and (words := read(index) if read else before_fiction(own_words(message))):
             yield words
             if question and is_bare(words):
                 yield question

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 
 from perdure.context.record.entries import redact_part
+from perdure.context.record.proposals import may_take_up
 from perdure.context.record.task import TaskDecision
 from perdure.context.text import PLAN, PatternMatcher, ending, sentences, tidy
 from perdure.context.user_intent import (
@@ -252,6 +253,8 @@ class UserReading:
     takes_back: bool = False
     # It may lay something down, but also holds a text: quoted as it is, nothing is lifted out as an instruction.
     may_bind: bool = False
+    # Short enough for an answer, it agrees, declines or chooses.
+    may_answer: bool = False
 
 
 def user_reading(entry: Entry) -> UserReading:
@@ -299,12 +302,19 @@ def read_user(message: Message, redact: Callable[[str], str] = redact) -> UserRe
     if not text:
         return UserReading("", "", is_bare=False)
     if is_bare(text):
-        return UserReading(text, text, is_bare=True)
+        return UserReading(text, text, is_bare=True, may_answer=may_take_up(text))
     typed = own_words(message)
     own = text if typed == asked else redact(typed)  # mostly the same
     user = read_sentences(own)
     if carries_text(message, own):
-        return UserReading(text, own, is_bare=False, takes_back=takes_back(own), may_bind=bool(rules_among(user)))
+        return UserReading(
+            text,
+            own,
+            is_bare=False,
+            takes_back=takes_back(own),
+            may_bind=bool(rules_among(user)),
+            may_answer=may_take_up(own),
+        )
     return UserReading(
         text,
         own,
@@ -314,6 +324,7 @@ def read_user(message: Message, redact: Callable[[str], str] = redact) -> UserRe
         remarks=remarks_among(user),
         choices=choices_among(user.sentences),
         takes_back=takes_back(own),
+        may_answer=may_take_up(own),
     )
 
 

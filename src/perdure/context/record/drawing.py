@@ -77,7 +77,7 @@ _VERB_NAMES = frozenset(_VERBS.values())
 _EARLIER_CALL = 0.1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Said:
     """A statement to show; its first option is its label."""
 
@@ -89,14 +89,14 @@ class _Said:
     is_opening: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Done:
     """A call to show: its texts of growing size, an option each."""
 
     texts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _CallSpan:
     """Where a call is among the items and options of a drawing."""
 
@@ -148,6 +148,8 @@ class Drawing:
 
     def with_documents(self, documents: Mapping[str, QuotedDocument]) -> Drawing:
         """Return the drawing that also quotes documents; itself where it shows none of their calls."""
+        if not documents:
+            return self
         quoted = [(span, d) for span in self._calls if (d := _document_of(span.moment.call, documents)) is not None]
         if not quoted:
             return self
@@ -229,7 +231,7 @@ class Drawing:
         if statement.is_final and statement.speaker == "assistant":
             best = max(p.worth for p in statement.passages)
         # What an earlier record shows was selected before.
-        frequency = None if is_carried else self.outline.frequency
+        frequency = self.outline.frequency if not is_carried and self.outline.frequency else None
         worths = []
         for passage in statement.passages:
             worth = passage.worth
@@ -240,7 +242,7 @@ class Drawing:
             if worth >= best:
                 total *= _BEST_FACTOR
                 best = math.inf
-            if frequency and (times := frequency.of(passage.text)):
+            if frequency is not None and (times := frequency.of(passage.text)):
                 total /= math.sqrt(times)
             worths.append(total)
         return worths

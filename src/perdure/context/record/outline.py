@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from perdure.context.record.dialogue import Dialogue
-from perdure.context.record.entries import count_chars
 from perdure.context.record.messages import (
     CALL,
     NOTHING_STATED,
@@ -41,7 +41,7 @@ _OLD_CALL_WORTH = 0.75
 _EARLIER_FACTOR = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StatementMoment:
     """A message that states something, and how much its age leaves of its weight."""
 
@@ -52,7 +52,7 @@ class StatementMoment:
     is_old: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallMoment:
     """A call with its line."""
 
@@ -121,18 +121,22 @@ class Outline:
         *,
         root: str,
         earlier: str = "",
+        sizes: Sequence[int],
         has_addresses: bool = True,
         dialogue: Dialogue | None = None,
     ) -> Outline:
-        """Read the statements and calls of entries; `earlier` is a record whose lines come before them."""
+        """Read the statements and calls of entries of these sizes; the lines of the record `earlier` come before."""
         fine_from = len(entries) - FINE_ENTRIES
         statements = [
-            e.memoized("statement") or (NOTHING_STATED if at < fine_from and _is_faint(e.message) else statement_of(e))
+            NOTHING_STATED
+            if e.message.role == "tool"
+            else e.memoized("statement")
+            or (NOTHING_STATED if at < fine_from and _is_faint(e.message) else statement_of(e))
             for at, e in enumerate(entries)
         ]
         requests = (at for at, s in enumerate(statements) if s.speaker == "user" and not s.is_bare)
         asked_at = max(requests, default=len(entries))
-        agreed, distances = _agreed(statements), _distances(entries)
+        agreed, distances = _agreed(statements), _distances(sizes)
         moments: list[Moment] = list(_carried(earlier)) if earlier else []
         changed: set[str] = set()
         newest_plan: CallLine | None = None
@@ -195,11 +199,6 @@ def _agreed(statements: Sequence[Statement]) -> set[int]:
     return agreed
 
 
-def _distances(entries: Sequence[Entry]) -> list[int]:
+def _distances(sizes: Sequence[int]) -> list[int]:
     """Characters of the log between each entry and its end."""
-    distances = [0] * len(entries)
-    distance = 0
-    for at in range(len(entries) - 1, -1, -1):
-        distances[at] = distance
-        distance += entries[at].memoized("chars") or entries[at].memo("chars", count_chars)
-    return distances
+    return list(accumulate(reversed(sizes), initial=0))[-2::-1]

@@ -135,7 +135,7 @@ def may_take_up(answer: str) -> bool:
 
 def taken_up(answer: str, proposal: Proposal) -> str:
     """Return what a short answer takes up of a proposal, in the assistant's words; "" where it takes up nothing."""
-    if not may_take_up(answer):
+    if len(answer) > _LONGEST_ANSWER or answer.rstrip().endswith(("?", "？")):
         return ""
     if options := _chosen(answer, proposal.lists):
         return "; ".join(f"{label}. {text}" for label, text in options)

@@ -10,7 +10,7 @@ from perdure.context.record.call_text import common_root
 from perdure.context.record.calls import describe_call, is_only_counted
 from perdure.context.record.dialogue import Dialogue, dialogue_share
 from perdure.context.record.drawing import Drawing
-from perdure.context.record.entries import is_changed, is_redacted, redact_entries, redacted
+from perdure.context.record.entries import count_chars, is_changed, is_redacted, redact_entries, redacted
 from perdure.context.record.messages import statement_of
 from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline
 from perdure.context.record.pages import (
@@ -22,7 +22,7 @@ from perdure.context.record.pages import (
     share_instructions,
     written_reports,
 )
-from perdure.context.record.requests import prepare_reading
+from perdure.context.record.requests import own_text, prepare_reading
 from perdure.context.record.task import CallLine, PendingCallLine
 from perdure.context.summary_check import words_of_passages
 from perdure.context.text import size_of
@@ -61,12 +61,15 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
         redact_entries([*old.to_redact, *_entries_to_redact(entries[newest:])])
     old.cache_lines(described)
     lines: dict[tuple[int, str], CallLine] = {}
+    end = len(entries)
     for at, entry in enumerate(entries):
         calls = entry.message.tool_calls
         if not calls:
             continue
         cached: tuple[int, tuple[CallLine, ...]] | None = entry.memoized(_KEY)
-        behind = _end_of_results(entries, at)
+        behind = at + 1
+        while behind < end and entries[behind].message.role == "tool":
+            behind += 1
         if cached is None or cached[0] != behind - at:
             # A call may be described before its result arrives.
             cached = (behind - at, _describe_calls(entry, entries[at + 1 : behind], described))
@@ -78,12 +81,12 @@ def call_lines(entries: Sequence[Entry]) -> dict[tuple[int, str], CallLine]:
     return lines
 
 
-def _end_of_results(entries: Sequence[Entry], at: int) -> int:
-    """Index behind the results of the calls of an entry."""
+def _results_behind(entries: Sequence[Entry], at: int) -> Sequence[Entry]:
+    """Return the results of the calls of an entry."""
     end, behind = len(entries), at + 1
     while behind < end and entries[behind].message.role == "tool":
         behind += 1
-    return behind
+    return entries[at + 1 : behind]
 
 
 def _entries_to_redact(entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -122,7 +125,7 @@ class _OldCalls:
             if not message.tool_calls:
                 old.to_redact.append(entry)
             elif entry.memoized(_KEY) is None:
-                behind = entries[at + 1 : _end_of_results(entries, at)]
+                behind = _results_behind(entries, at)
                 lines = list(_describe_as_is(entry, behind, described))
                 told = [answer for line, answer in lines if type(line) is not PendingCallLine]
                 old.to_redact += [entry, *filter(None, told)] if told else ()
@@ -199,6 +202,11 @@ def _told_of(call: ToolCall, answer: Entry | None) -> tuple[str | None, ToolStat
     return (text if is_only_counted(call, text, state) else redacted(answer).text), state
 
 
+def text_to_check(entry: Entry) -> str:
+    """Return the text of a message with which a summary is compared: of a user's, their own words."""
+    return own_text(entry) if entry.message.is_real_user else entry.message.text
+
+
 def prepare(entries: Sequence[Entry]) -> None:
     """Compute what the record needs of each entry, ahead of a compaction."""
     redact_entries(_entries_to_redact(entries))
@@ -207,8 +215,9 @@ def prepare(entries: Sequence[Entry]) -> None:
     for entry in entries:
         statement_of(entry)
         prepare_reading(entry)
-        if entry.message.kind == "assistant" and entry.message.text:
-            entry.memo(PASSAGES_KEY, lambda m: words_of_passages(m.text))
+        is_said = entry.message.kind in ("user", "assistant") and entry.memoized(PASSAGES_KEY) is None
+        if is_said and (text := text_to_check(entry)):
+            entry.set_memo(PASSAGES_KEY, words_of_passages(text))
 
 
 def draw_record(
@@ -230,7 +239,7 @@ class RecordSource:
     """A stretch of the log whose record is drawn in several budgets: what these share is computed once.
 
     `earlier` is the record of messages that cannot be read any more: its lines come before the entries, at a lower
-    resolution. `dialogue_level` is the `dialogue_share` of the entries, if computed.
+    resolution. `dialogue_level` is the `dialogue_share` of the entries and `root` that of the lines, if computed.
     """
 
     def __init__(
@@ -241,6 +250,7 @@ class RecordSource:
         earlier: str = "",
         has_addresses: bool = True,
         dialogue_level: float | None = None,
+        root: str | None = None,
     ) -> None:
         self._entries = entries
         self._lines = call_lines(entries) if lines is None else lines
@@ -248,13 +258,14 @@ class RecordSource:
         self._has_addresses = has_addresses
         self._level = dialogue_share(entries, self._lines) if dialogue_level is None else dialogue_level
         self._drawings: dict[str, Drawing] = {}
+        self._given_root = root
 
     def draw(self, budget: int, already: str = "") -> str:
         """Draw the record in at most `budget` (see `size_of`); "" where nothing fits.
 
         Long passages that `already` has are left out.
         """
-        root = self._root
+        root = self.root
         header = _HEADER + (f" {_RELATIVE}{root}" if root else "")
         room = budget - len(header) - 1
         reports = written_reports(self._entries, self._lines, room) if self._is_research else {}
@@ -277,8 +288,20 @@ class RecordSource:
         return self._drawings[already]
 
     @cached_property
-    def _root(self) -> str:
+    def root(self) -> str:
+        """The folder that the paths of the calls have in common."""
+        if self._given_root is not None:
+            return self._given_root
         return common_root(line.target for line in self._lines.values())
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [e.memoized("chars") or e.memo("chars", count_chars) for e in self._entries]
+
+    @property
+    def chars(self) -> int:
+        """The characters of the stretch."""
+        return sum(self._sizes)
 
     @cached_property
     def _outline(self) -> Outline:
@@ -287,7 +310,8 @@ class RecordSource:
         return Outline.read(
             entries,
             self._lines,
-            root=self._root,
+            root=self.root,
+            sizes=self._sizes,
             earlier=self._earlier,
             has_addresses=self._has_addresses,
             dialogue=dialogue,

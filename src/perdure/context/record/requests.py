@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from perdure.context.authorship import before_fiction
 from perdure.context.record.cancellation import read_cancellation
 from perdure.context.record.decisions import (
     INTERRUPTED,
@@ -76,7 +77,7 @@ def prepare_reading(entry: Entry) -> None:
     """Compute and cache what the state needs of a message."""
     message = entry.message
     if message.is_real_user:
-        user_reading(entry)
+        own_text(entry)
     elif message.kind == "assistant" and message.text:
         decisions_of(entry)
         plan_of(entry)
@@ -84,6 +85,11 @@ def prepare_reading(entry: Entry) -> None:
         if not message.tool_calls:
             reply = reply_reading(entry)
             _ = reply.has_failed, reply.has_more_to_do
+
+
+def own_text(entry: Entry) -> str:
+    """Return the user's own words up to a fiction."""
+    return entry.memo("own text", lambda _: before_fiction(user_reading(entry).own_words))
 
 
 def answer_of(entry: Entry) -> str:

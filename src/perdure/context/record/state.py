@@ -18,7 +18,7 @@ from perdure.context.record.decisions import (
     user_reading,
 )
 from perdure.context.record.material import carried_words, read_report
-from perdure.context.record.proposals import may_take_up, proposal_of, taken_up
+from perdure.context.record.proposals import proposal_of, taken_up
 from perdure.context.record.requests import RequestLog, answer_of, reply_reading
 from perdure.context.record.sections import parse_instructions
 from perdure.context.record.task import (
@@ -190,9 +190,7 @@ class _StateFold:
     def _taken_up(self, reading: UserReading) -> str:
         """Return what a short answer takes up of the reply right before it."""
         reply = self.last_reply
-        if reply is None or not may_take_up(reading.own_words):
-            return ""
-        return taken_up(reading.own_words, proposal_of(reply))
+        return taken_up(reading.own_words, proposal_of(reply)) if reply is not None and reading.may_answer else ""
 
     def _drop_cancelled(self, seq: int) -> None:
         """Remove from plan and goal what the message at `seq` cancels."""

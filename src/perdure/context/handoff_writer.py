@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import chain
 
 from perdure import prompts
 from perdure.context.engine import EngineServices, Steps
@@ -14,7 +13,7 @@ from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of
 from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
 from perdure.context.record.dialogue import dialogue_share
-from perdure.context.record.entries import EntryCache
+from perdure.context.record.entries import EntryCache, redact_entries
 from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.outline import CallLines
 from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, text_to_check
@@ -323,8 +322,8 @@ class HandoffWriter:
         messages = [e.message for e in sources]
         users = [*_user_texts(sources), *user_claims(past.checked_text)]
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
-        said = (e for e in sources if e.message.role != "tool")
-        words = {text_to_check(e): w for e in said if (w := e.memoized(PASSAGES_KEY)) is not None}
+        passages: list[tuple[frozenset[str], ...] | None] = Entry.memoized_by(sources, PASSAGES_KEY)
+        words = {text_to_check(e): w for e, w in zip(sources, passages, strict=True) if w is not None}
         merged = merge_model_sections(
             summary.text,
             state,
@@ -338,11 +337,11 @@ class HandoffWriter:
         written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}
         prose = {n: t for n, t in merged.sections.items() if n not in BY_CODE and n in written}
         # Head and tail are sources too. Cached values are a fiftieth of the text to search.
-        cached: list[MessageFacts] = [e.memoized(FACTS_KEY) for e in sources]
+        cached: list[MessageFacts] = Entry.memoized_by(sources, FACTS_KEY)
         facts = [values for f in cached for values in (f.mentioned, f.used)] if all(cached) else None
         if facts is not None:
             facts.append(scan(past.checked_text))
-        texts = chain(_readable(messages), (past.checked_text,))
+        texts = ReadableTexts(messages, past.checked_text)
         checked = check_summary(prose, texts, facts, users=users, doubted=doubted)
         sections = {**{n: t for n, t in merged.sections.items() if n not in prose}, **checked.sections}
         findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
@@ -353,7 +352,11 @@ class HandoffWriter:
 
         @cache
         def ranked() -> tuple[ValueUse, frozenset[str]]:
-            return ValueUse.read(list(map(EntryFacts, _in_reach(sources)))), _facts_in_sight(self._head(job), job)
+            reached = _in_reach(sources)
+            redact_entries(e for e in reached if e.message.tool_calls)
+            known: list[MessageFacts | None] = Entry.memoized_by(reached, FACTS_KEY)
+            facts = [f or EntryFacts(e) for e, f in zip(reached, known, strict=True)]
+            return ValueUse.read(facts), _facts_in_sight(self._head(job), job)
 
         @lru_cache(maxsize=1)  # drawn again in less room beside the same text
         def values_beside(text: str) -> list[str]:
@@ -470,9 +473,16 @@ def _call_texts(messages: Sequence[Message]) -> Iterator[str]:
     return (call.arguments[:_MOST_EDIT_CHARS].replace("\\n", "\n") for call in calls)
 
 
-def _readable(messages: Sequence[Message] | Iterator[Message]) -> Iterator[str]:
-    """Yield every text of the messages that a model reads."""
-    for m in messages:
-        yield m.text
-        for call in m.tool_calls:
-            yield call.arguments
+@dataclass(frozen=True, slots=True)
+class ReadableTexts:
+    """Every text of some messages that a model reads, and one more."""
+
+    messages: Sequence[Message]
+    last: str
+
+    def __iter__(self) -> Iterator[str]:
+        for m in self.messages:
+            yield m.text
+            for call in m.tool_calls:
+                yield call.arguments
+        yield self.last

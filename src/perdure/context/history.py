@@ -123,16 +123,21 @@ def _sizes(entries: Sequence[Entry], model: str) -> list[int]:
     """Return the tokens of each message; equal results, such as of files that were read again, are counted once."""
     key, known = ("tokens", model), dict[tuple[object, str | None], int]()
     sizes: list[int] = []
-    for entry in entries:
+    cached: list[int | None] = Entry.memoized_by(entries, key)
+    for entry, size in zip(entries, cached, strict=True):
+        if size is not None:
+            sizes.append(size)
+            continue
         m = entry.message
-        size: int | None = entry.memoized(key)
-        if size is None and m.role == "tool" and type(m.content) is str and not (m.extra or m.reasoning):
-            size = known.get((m.content, m.name))
-            if size is None:
-                size = known[m.content, m.name] = tokens_of(entry, model)
+        if m.role == "tool" and type(m.content) is str and not (m.extra or m.reasoning):
+            known_size = known.get((m.content, m.name))
+            if known_size is None:
+                known_size = known[m.content, m.name] = tokens_of(entry, model)
             else:
-                entry.set_memo(key, size)
-        sizes.append(tokens_of(entry, model) if size is None else size)
+                entry.set_memo(key, known_size)
+            sizes.append(known_size)
+        else:
+            sizes.append(tokens_of(entry, model))
     return sizes
 
 

@@ -145,7 +145,7 @@ class GroundingSources:
         passages: PassageWords | None = None,
     ) -> None:
         """Create sources; `passages` is shared by those that have texts in common, and filled when it is needed."""
-        self._source = texts
+        self._source = tuple(texts) if isinstance(texts, Iterator) else texts
         self._facts = facts
         self._known = {} if passages is None else passages
         self._low_parts: list[str] = []
@@ -260,7 +260,7 @@ class GroundingSources:
 
     @cached_property
     def _unread(self) -> Iterator[str]:
-        return iter(self._texts)
+        return iter(self._source)
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:

@@ -112,8 +112,31 @@ class OutputView:
         return self.extent.describe(self.total_lines)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedOutput:
+    """All that a result holds of an output, without what wraps it."""
+
+    raw: str
+    exit_code: int | None
+    folder: str
+    address: str
+    extent: OutputExtent
+
+    def view(self) -> OutputView:
+        """Reduce the output to what may be searched."""
+        shown, total, extent = _without_notes(self.raw, self.extent)
+        text = plain_text(_bounded(shown))
+        lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
+        return OutputView(self.raw, "\n".join(lines), lines, total, self.exit_code, self.folder, self.address, extent)
+
+
 def read_output(result: str) -> OutputView:
     """Reduce a result to what may be searched: bounded, plain text, with its exit status apart."""
+    return open_output(result).view()
+
+
+def open_output(result: str) -> OpenedOutput:
+    """Take an output from its result, with its exit status apart."""
     exit_code, raw = _unwrap(result)
     folder = ""
     raw = without_reminders(raw)
@@ -136,10 +159,7 @@ def read_output(result: str) -> OutputView:
         address = match["address"] or match["file"] or ""
         extent = _stored_extent(match)
         raw = _PREVIEW_MARK.sub("", raw[match.end() :].rstrip().removesuffix("</persisted-output>"))
-    shown, total, extent = _without_notes(raw, extent)
-    text = plain_text(_bounded(shown))
-    lines = tuple(filter(None, map(str.rstrip, text.split("\n"))))
-    return OutputView(raw, "\n".join(lines), lines, total, exit_code, folder, address, extent)
+    return OpenedOutput(raw, exit_code, folder, address, extent)
 
 
 def _stored_extent(match: re.Match[str]) -> OutputExtent:

@@ -38,6 +38,7 @@ from perdure.context.record.call_output import (
     list_names,
     merge_facts,
     one_line,
+    open_output,
     parse_json,
     plain_text,
     printable,
@@ -304,11 +305,12 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
         or not result.strip()
     ):
         return compose_line(name, kind, pattern or where, what, CallFinding("no match", worth=0.1), "ok", short)
-    view = read_output(result)
-    if view.raw[:1] in ("{", "[") and (finding := read_json(view)) is not None:
+    output = open_output(result)
+    if output.raw[:1] in ("{", "[") and (finding := read_json(output.view())) is not None:
         return compose_line(name, kind, pattern or where, what, replace(finding, worth=0.1), "ok", short)
 
     def compose() -> CallLine:
+        view = output.view()
         total = view.total_lines
         rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
         headline = view.lines[0].strip() if total == 1 and view.lines else _found(view)

@@ -296,7 +296,8 @@ class RecordSource:
 
     @cached_property
     def _sizes(self) -> list[int]:
-        return [e.memoized("chars") or e.memo("chars", count_chars) for e in self._entries]
+        cached: list[int | None] = Entry.memoized_by(self._entries, "chars")
+        return [size or e.memo("chars", count_chars) for e, size in zip(self._entries, cached, strict=True)]
 
     @property
     def chars(self) -> int:

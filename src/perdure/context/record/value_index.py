@@ -81,9 +81,10 @@ def draw_index(use: ValueUse, values: Sequence[str], *, budget: int, text: str) 
         if room < _OVERHEAD:
             break
     paths = [v for name in _GROUPS for v in groups.get(name, ())]
+    ends = {path[at + 1 :] for path in paths for at, char in enumerate(path) if char == "/"}
     for name in _GROUPS:
         # The end of a path that is listed says nothing.
-        rest = [v for v in groups.pop(name, ()) if not any(p.endswith(f"/{v}") for p in paths)]
+        rest = [v for v in groups.pop(name, ()) if v not in ends]
         groups |= {name: rest} if rest else {}
     names = sorted(groups, key=lambda g: (g != _FILES, g != _PATHS, g == _STATED, g == _OPTIONS, g))
     return "\n".join(f"- {name}: {_SEPARATOR.join(groups[name])}" for name in names)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from perdure.context.record.calls import describe_call
+from perdure.context.record.instructions import REQUIREMENTS, parse_instructions
 from perdure.context.record.proposals import read_proposal, taken_up
 from perdure.context.record.record import call_lines
-from perdure.context.record.sections import REQUIREMENTS, parse_instructions, write_sections
+from perdure.context.record.sections import write_sections
 from perdure.context.record.state import read_state
 from perdure.context.record.task import TaskState
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
@@ -159,9 +160,7 @@ def test_a_moved_file_is_not_deleted(command: str, moved: tuple[str, str]) -> No
     ("stated", "is_lasting"),
     [
         ("The title must be blue and centred.", False),
-        ("I'd like to generate an overview of the scenarios with diagrams:", False),
-        ("자세히 보기 말고 대시보드 화면에서 종목 비율 보이게 해줘", False),
-        ("Add tests for `subtree_only`.", False),
+        ("Make sure the `subtree_only` page has a title.", False),
         ("The title must always be blue.", True),
         ("I'd like to keep functions below 40 lines.", True),
         ("Commit messages must be in English.", True),
@@ -180,7 +179,9 @@ def test_a_requirement_of_work_that_is_done_is_told_apart_from_rules(stated: str
 @pytest.mark.spec("E1b")
 def test_a_requirement_of_open_work_binds() -> None:
     state = _state(user("Please build the page. The title must be blue and centred."), *EDIT)
-    assert REQUIREMENTS not in write_sections(state)["Constraints & Preferences"]
+    sections = write_sections(state)
+    assert "The title must be blue and centred." in sections["Active Task"]
+    assert "title" not in sections.get("Constraints & Preferences", "")  # told once
 
 
 def _git(call_id: str, command: str, output: str) -> tuple[Message, Message]:
@@ -199,12 +200,19 @@ def test_the_active_state_names_what_was_changed_after_the_newest_commit() -> No
         assistant(None, (ToolCall("w", "write_file", '{"path": "/srv/shop/report.py", "content": "y = 2"}'),)),
         tool_result("w", "Wrote 1 line."),
     )
-    state = write_sections(_state(user("Go on."), *EDIT, *commit, *read))["Active State"]
-    assert "Changed since" not in state
-    state = write_sections(_state(user("Go on."), *EDIT, *commit, *read, *later))["Active State"]
+    done = (user("Import the orders."), *EDIT, *commit, *read)
+    assert "Changed since" not in write_sections(_state(*done))["Active State"]
+    state = write_sections(_state(*done, *later, assistant("Done.")))["Active State"]
     assert "Changed since that commit: report.py" in state
+    # What was changed for the open request is told with it, and only there.
+    sections = write_sections(_state(*done, *later, user("Now format the code of the report.")))
+    assert "Changed since that commit: report.py" in sections["Active State"]
+    sections = write_sections(_state(*done, *later))
+    assert "changed /srv/shop/report.py, /srv/shop/importer.py (not committed: report.py)" in sections["Active Task"]
+    assert "report.py" not in sections["Active State"] + sections.get("Relevant Files", "")
     branch = _git("b", "git status", "On branch feature/x\nnothing to commit, working tree clean")
-    assert "Changed, no commit seen: importer.py" in write_sections(_state(user("Go."), *branch, *EDIT))["Active State"]
+    state = write_sections(_state(user("Go."), *branch, *EDIT, assistant("Done.")))["Active State"]
+    assert "Changed, no commit seen: importer.py" in state
 
 
 def test_a_file_with_a_long_path_is_named_rather_than_counted() -> None:

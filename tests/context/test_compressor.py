@@ -11,6 +11,7 @@ from perdure.config.sections import CompressionSettings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices, Insert, Keep
 from perdure.context.handoff import Handoff, handoff_of
+from perdure.context.record.sections import IN_TASK
 from perdure.core import rules
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.core.messages import Entry, ImagePart, Message
@@ -451,11 +452,11 @@ def test_without_a_summariser_the_digest_says_so_and_how_many_messages_it_stands
 
 
 @pytest.mark.spec("F1", "E1")
-def test_an_open_request_is_the_active_task_until_it_was_answered_and_no_remaining_work_refers_to_it() -> None:
+def test_an_open_request_is_the_active_task_until_it_was_answered_and_is_not_told_again() -> None:
     entries = logged(one_request(90))
     done = engine().compress(entries)
     assert written(done).section("Active Task").startswith("The user's unfinished requests")
-    assert written(done).section("Remaining Work") == ""
+    assert written(done).section("Remaining Work") == IN_TASK
     answered = go_on(done, entries, [{"role": "assistant", "content": "It is done."}, *working_session(40)])
     later = written(engine().compress(answered))
     assert later.section("Active Task").startswith("None")

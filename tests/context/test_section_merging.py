@@ -42,7 +42,7 @@ def test_what_the_model_leaves_empty_is_filled_and_its_prose_stays() -> None:
     merged = merge_model_sections("## Goal\nPort the compiler.\n## Completed Actions\nNone\n## Blocked\n-", STATE)
     assert merged.sections["Goal"] == "Port the compiler."
     assert "COMMIT bbbb222 Port the lexer" in merged.sections["Completed Actions"]
-    assert merged.sections["Remaining Work"] == "- Write the parser (m:6)"
+    assert "Next: “Write the parser”" in merged.sections["Active Task"]
     assert "Blocked" not in merged.sections
 
 

@@ -102,7 +102,7 @@ def test_an_error_that_was_solved_is_not_blocked_and_names_what_solved_it() -> N
     assert "AssertionError: 3 != 4 (test_sum.py:7)" in write_sections(history.state)["Blocked"]
     history.call("edit", "sum.py").call("test", "pytest", facts=CallFacts(tests=record_types.TestRun(4, 0)))
     (error,) = history.state.errors
-    assert (error.is_open, error.solved_by, error.seq, error.solved_seq) == (False, "edit sum.py → ok", 1, 5)
+    assert (error.is_open, error.solved_by, error.seq, error.solved_seq) == (False, "edit sum.py → ok", 2, 6)
     assert "Blocked" not in write_sections(history.state)
     assert "4 passed, 0 failed" in write_sections(history.state)["Active State"]
 
@@ -159,7 +159,8 @@ def test_processes_are_running_until_they_are_stopped() -> None:
 def test_the_plan_shows_what_is_open_and_ends_with_the_work() -> None:
     plan = (("Write the lexer", True), ("Write the parser", False))
     history = _History().say(user("Write a compiler.")).call("task", "plan", facts=CallFacts(plan=plan))
-    assert write_sections(history.state)["Remaining Work"] == "- Write the parser (m:1)"
+    assert "Next: “Write the parser”" in write_sections(history.state)["Active Task"]
+    assert "Write the lexer" not in write_sections(history.state)["Remaining Work"]
     assert not history.say(assistant("The compiler is complete.")).state.open_plan
 
 
@@ -201,7 +202,7 @@ def test_a_refusal_and_a_correction_are_quoted_word_for_word_with_their_address(
     history.call("shell", "rm -rf build", "refused", user_words="keep build/, it has the only copy of the report")
     history.say(user("No, I meant the cache folder."))
     text = write_sections(history.state)["Constraints & Preferences"]
-    assert "- “keep build/, it has the only copy of the report” (rm -rf build; m:1)" in text
+    assert "- “keep build/, it has the only copy of the report” (rm -rf build; m:2)" in text
     assert "- “No, I meant the cache folder.” (m:3)" in text
 
 
@@ -261,9 +262,12 @@ def test_a_test_run_before_later_edits_is_told_as_such() -> None:
     history = _History().say(user("Add the parser.")).call("test", "pytest tests/", facts=run)
     assert "not run since" not in write_sections(history.state)["Active State"]
     history.call("edit", "tests/test_parser.py", facts=CallFacts(changed_files=("tests/test_parser.py",)))
-    assert "5 passed, 0 failed; not run since test_parser.py changed" in write_sections(history.state)["Active State"]
+    sections = write_sections(history.state)
+    assert "5 passed, 0 failed" in sections["Active State"]
+    assert "Not checked: tests not run since test_parser.py changed" in sections["Active Task"]
+    assert "not run since" not in sections["Active State"]
     history.call("test", "pytest tests/", facts=CallFacts(tests=record_types.TestRun(6, 0)))
-    assert "not run since" not in write_sections(history.state)["Active State"]
+    assert "not run since" not in write_sections(history.state)["Active Task"]
 
 
 @pytest.mark.spec("E1c")
@@ -308,9 +312,10 @@ def test_created_tasks_are_remaining_work_until_they_are_done() -> None:
     history.call("task", "1")
     done = history.lines[seq, f"c{seq}"]
     history.lines[seq, f"c{seq}"] = replace(done, line="task 1 → status=completed")
-    remaining = write_sections(history.state)["Remaining Work"]
-    assert "Wire up the hooks" in remaining
-    assert "Add the field" not in remaining
+    sections = write_sections(history.state)
+    assert "1 of 2 steps of the plan (Add the field)" in sections["Active Task"]
+    assert "Next: “Wire up the hooks”" in sections["Active Task"]
+    assert "Add the field" not in sections["Remaining Work"]
 
 
 @pytest.mark.spec("E1c")

@@ -228,7 +228,7 @@ class HandoffWriter:
             covered, lines, earlier=past.record, has_addresses=history.is_logged, dialogue_level=shares.dialogue
         )
         outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, covered, lines, record))
-        state = read_state(sources, lines, previous=past.sections)
+        state = read_state(sources, lines, previous=past.sections, in_view=frozenset(e.seq for e in job.behind))
         doubted = doubted_facts(job.previous.body, [e.message for e in sources]) if job.previous else frozenset()
         sections, findings = self._write_sections(outcome.summary, shares, sources, past, state, doubted)
         sections = keep_user_lines(sections, job.previous)

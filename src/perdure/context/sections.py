@@ -365,7 +365,7 @@ _LARGEST_RECORD_SHARE = 0.5
 _CODE_SHARE = 0.145
 _CODE_SHARE_IN_DIALOGUE = 0.1
 # Sections of a model may be longer before they cost the record anything.
-_PROSE_SHARE = 0.2
+_PROSE_SHARE = 0.196
 _LEAST_CODE_CHARS = 2_000
 _INDEX_SHARE = 0.12
 _MOST_INDEX_CHARS = 2_400

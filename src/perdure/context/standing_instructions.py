@@ -383,7 +383,8 @@ def is_particular(sentence: str) -> bool:
 
 # A wish for a piece of work, or a property of one definite thing: "the button must be blue".
 _ONE_TASK = re.compile(
-    r"\b(?:I(?:['’]d| would) like (?:you )?to|I (?:want|need) (?:you )?to|we (?:should|need to|have to|could)"
+    r"\bI(?:['’]d like| would like| want| need) (?:the|a|an|this|that|these|those|some)\b"
+    r"|\b(?:I(?:['’]d| would) like (?:you )?to|I (?:want|need) (?:you )?to|we (?:should|need to|have to|could)"
     r"|let['’]?s|can you|could you)\s+(?:also |now |then |first )*"
     r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go)\b)\w+"
     r"|^\W*(?:and |also |but |then |for \w+ )*(?:the|this|that|a|an) [^.,;:]{2,50}? (?:must|should|needs? to|has to)"
@@ -392,6 +393,7 @@ _ONE_TASK = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r"`[^`]*`")
+_QUANTITY = re.compile(r"(?i)\b(?:all|any)\b")
 # Words of scope, of denial and of taste: a sentence with one of them may hold for all that follows.
 _LASTING = re.compile(
     r"\b(?:always|never|every\w*|each|all|any\w*|whenever|from now|in (?:the )?future|going forward|next time|until"
@@ -404,10 +406,72 @@ _LASTING = re.compile(
 )
 
 
+# Words that make a sentence hold beyond the request it stands in.
+_ALWAYS = re.compile(
+    r"\b(?:always|never|ever|every ?\w*|each|whenever|from now|from here on|henceforth|in (?:the )?future|going forward"
+    r"|next time|at all times|under no circumstances|in general|as a rule|by default|prefer\w*|conventions?|remember"
+    r"|immer|nie|niemals|jede[rsmn]?|künftig|grundsätzlich|ab (?:jetzt|sofort)|toujours|jamais|chaque|désormais|siempre"
+    r"|nunca|cada|sempre|mai|ogni|всегда|никогда|кажд\w+|отныне|впредь)\b"
+    r"|항상|앞으로|절대|반드시|매번|모든|마다|언제나|금지|꼭|必ず|常に|今後|これから|毎回|絶対|总是|始终|永远|以后|今后|每|所有"
+    r"|一律|必须|禁止|不得|都要",
+    re.IGNORECASE,
+)
+# Verbs of looking and telling: what is limited to them is the step at hand.
+_LOOKING = (
+    r"(?:validat\w*|check\w*|verif\w*|look\w*|review\w*|report\w*|tell|explain\w*|list|show|investigat\w*|analy[sz]\w*"
+    r"|plan\w*|discuss\w*|research\w*|read\w*|find out|describ\w*|summari[sz]\w*|think\w*|propos\w*|suggest\w*|prüf\w*"
+    r"|schau\w*|anschauen|vérifi\w*|regard\w*|revis\w*|comprueb\w*|провер\w*|посмотр\w*)"
+)
+# A limit to this step, a prohibition that leaves only looking, a request in form. "For now" and "not yet" hold until
+# they are revoked.
+_FOR_NOW = re.compile(
+    r"\b(?:this time|(?:just|only) (?:this )?once|one-?off|this (?:pr|commit|check|review|step|round|run)|diesmal"
+    r"|cette fois|esta vez|на этот раз)\b"
+    rf"|\b(?:just|only|simply|first|nur|erst(?:mal)?|seulement|solo|только)\W+(?:a |an |the |to |please )*{_LOOKING}\b"
+    r"|^\W*(?:(?:ok(?:ay)?|so|and|but|now|also|then|please|hey|hi|great|yes|no|quick \w+)\W+)*"
+    r"(?:can|could|would|will) (?:you|we) (?:please |kindly |also |now |just |quickly )*"
+    r"(?!(?:not|never|always|stop|avoid|keep|only|refrain|make|be|use)\b)\w+"
+    r"|这次|今回|이번",
+    re.IGNORECASE,
+)
+_HAPPENED = re.compile(
+    r"\b(?:was|were|wasn['’]?t|weren['’]?t|did|didn['’]?t|had|happened|stopped|showed|failed|saw|noticed)\b",
+    re.IGNORECASE,
+)
+_OBLIGES = re.compile(
+    r"\b(?:must|should|shall|may|can|need|needs|have to|has to|don['’]?t|do not|please|only|make sure|ensure|want|like"
+    r"|rather|avoid|stop|use|keep|without)\b",
+    re.IGNORECASE,
+)
+
+
+def is_lasting(sentence: str) -> bool:
+    """Return whether a word makes a sentence hold beyond the request it stands in ("always", "from now on")."""
+    return _ALWAYS.search(_CODE.sub("", sentence)) is not None
+
+
+def is_for_now(sentence: str) -> bool:
+    """Return whether a sentence binds only its own request: a limit of this step, a request in form, a report."""
+    plain = _CODE.sub("", sentence)
+    if _ALWAYS.search(plain):
+        return False
+    is_report = _HAPPENED.search(plain) is not None and _OBLIGES.search(plain) is None
+    return is_report or _FOR_NOW.search(plain) is not None
+
+
+def is_wish(sentence: str) -> bool:
+    """Return whether a sentence wishes for a piece of work ("I want to …", "we should …")."""
+    return _ONE_TASK.search(sentence) is not None
+
+
 def is_for_one_task(sentence: str) -> bool:
     """Return whether a sentence that may bind asks for one piece of work, without a word that makes it last."""
-    asks = _ONE_TASK.search(sentence) is not None or is_particular(sentence)
-    return asks and _LASTING.search(_CODE.sub("", sentence)) is None
+    is_step = is_particular(sentence)
+    if not is_step and not is_wish(sentence):
+        return False
+    plain = _CODE.sub("", sentence)
+    # "All" of what a step is about does not make it last.
+    return _LASTING.search(_QUANTITY.sub("", plain) if is_step else plain) is None
 
 
 # A sentence is looked at several times: as a rule, as a remark, and as a part of its passage.

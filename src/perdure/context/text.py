@@ -443,6 +443,11 @@ def _sentence_worth(sentence: str) -> float:
     return _statement_worth(sentence, 0.5)
 
 
+def is_narration(sentence: str) -> bool:
+    """Return whether a sentence announces the next step."""
+    return _NARRATION.match(sentence) is not None
+
+
 def _statement_worth(sentence: str, worth: float) -> float:
     if _concludes(sentence):
         worth += 0.25

@@ -398,7 +398,9 @@ LISTED_RULE = re.compile(r"^[-*•]\s+“(.+)”(?: \((.*)\))?$", re.MULTILINE)
 # A message that corrects what was done: it binds, though it has no word of obligation.
 _CORRECTS = re.compile(
     r"^(?:(?:hm+|ok(?:ay)?|sorry|wait|but|ah)[,.! ]+)*"
-    r"(?:no[,.!:]? (?!problem|idea|worries|need|rush|thanks|one\b)\w|not (?:like|what|that|the)\b"
+    r"(?:no[,.!:]? (?!problem|idea|worries|need|rush|thanks|one\b"
+    r"|(?:this|that|it)(?:'s| is) (?:fine|good|ok|right))\w"
+    r"|not (?:like|what|that|the)\b"
     r"|(?:that|this|it)(?:'s| is| was)(?: still)? (?:wrong|not (?:right|what|correct)|incorrect)|wrong\b"
     r"|incorrect\b|I (?:meant|said|told you|asked (?:you )?(?:for|to)|didn'?t (?:ask|mean|want|say))\b"
     r"|actually[, ]|you (?:should(?:n't| not)? have|misunderstood|forgot|missed)|why did you\b|nein[,. ]"

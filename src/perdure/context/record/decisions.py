@@ -15,7 +15,7 @@ from itertools import islice
 from perdure.context.record.entries import redact_part
 from perdure.context.record.proposals import may_take_up
 from perdure.context.record.task import TaskDecision
-from perdure.context.text import PLAN, PatternMatcher, ending, sentences, tidy
+from perdure.context.text import PLAN, PatternMatcher, is_narration, sentences, tidy
 from perdure.context.user_intent import (
     carries_text,
     corrections_among,
@@ -107,6 +107,7 @@ _QUESTION = re.compile(
 )
 # A choice without a topic ("ok, let's do this") is not useful alone.
 _FEWEST_WORDS = 2
+_FEWEST_SUBJECT_WORDS = 4
 
 
 @dataclass(slots=True)
@@ -181,6 +182,12 @@ def topic_words(text: str) -> frozenset[str]:
 def content_words(text: str) -> frozenset[str]:
     """Return the words of the beginning of a text, CJK by character."""
     return frozenset(w.lower() for w in _WORD.findall(text[:2_000]))
+
+
+def has_subject(text: str) -> bool:
+    """Return whether a request names what it is about, which "do it again" does not."""
+    words = topic_words(text)
+    return len(words) >= (_FEWEST_SUBJECT_WORDS if text.isascii() else 2 * _FEWEST_SUBJECT_WORDS)
 
 
 def user_choices(message: Message) -> tuple[str, ...]:
@@ -272,9 +279,16 @@ def plan_of(entry: Entry) -> tuple[str, ...]:
     return entry.memo("plan", _read_plan)
 
 
-def last_words_of(entry: Entry) -> str:
-    """Return the end of an assistant message."""
-    return entry.memo("last words", lambda m: ending(redact(m.text.strip()), _LAST_CHARS))
+def announcement_of(entry: Entry) -> str:
+    """Return the last sentence of an assistant message, which announces its calls; "" for a long one."""
+    return entry.memo("announcement", _read_announcement)
+
+
+def _read_announcement(message: Message) -> str:
+    ending = sentences(message.text)[-1:]
+    last = redact(tidy(ending[0].strip(" *_-#>"))) if ending else ""
+    is_step = bool(ending) and (ending[0].startswith(("**", "#")) or last.endswith((":", "：")) or is_narration(last))
+    return last if is_step and _SHORTEST_PLAN <= len(last) <= _LONGEST_ANNOUNCEMENT else ""
 
 
 def request_text(message: Message) -> str:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from perdure.context.handoff import SECTIONS
 from perdure.context.record.decisions import given_up, topic_words
-from perdure.context.record.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
+from perdure.context.record.section_lines import describe_tests, push_status
+from perdure.context.record.sections import SAME_AS_TASK, write_sections
 from perdure.context.record.task import STEP_MARK, TaskState
 from perdure.context.sections import says_nothing, split_headings
 from perdure.context.summary_check import MARK, GroundingSources, PassageWords

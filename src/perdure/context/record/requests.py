@@ -15,15 +15,15 @@ from perdure.context.record.cancellation import read_cancellation
 from perdure.context.record.decisions import (
     INTERRUPTED,
     UserReading,
+    announcement_of,
     content_words,
     decisions_of,
-    last_words_of,
     plan_of,
     user_reading,
 )
 from perdure.context.record.proposals import is_answer
 from perdure.context.record.task import RequestStatus, UserRequest
-from perdure.context.text import beginning, sentences, split_passages, tidy
+from perdure.context.text import clip, sentences, split_passages, tidy
 from perdure.context.user_intent import goes_on, without_omission
 from perdure.core.messages import TURN_ENDED, Entry, Message
 from perdure.redaction import redact
@@ -44,7 +44,7 @@ _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 _LONGEST_QUESTION = 400
 _ANSWER_CHARS = 300
 _LEAST_WORTH = 0.45
-_LISTED = re.compile(r"(?:\d{1,2}[.)]|[-•*]) ")
+_LISTED = re.compile(r"(?:\d{1,2}[.)]|[-•*]) +")
 _END_CHARS = 1_000
 
 
@@ -81,8 +81,9 @@ def prepare_reading(entry: Entry) -> None:
     elif message.kind == "assistant" and message.text:
         decisions_of(entry)
         plan_of(entry)
-        last_words_of(entry)
-        if not message.tool_calls:
+        if message.tool_calls:
+            announcement_of(entry)
+        else:
             reply = reply_reading(entry)
             _ = reply.has_failed, reply.has_more_to_do
 
@@ -101,14 +102,27 @@ def _read_answer(message: Message) -> str:
     text = redact(message.text)
     prose = "\n\n".join(text.split("```")[::2]) if "```" in text else text
     passages = [p for p in split_passages(prose) if not p.text.startswith("|")]
-    solid = [p for p in passages if p.worth >= _LEAST_WORTH and p.text[-1:] not in ":："] or passages[:1]
+    solid = [p for p in passages if p.worth >= _LEAST_WORTH and p.text[-1:] not in ":："]
+    # Items mean little without the line above their list.
+    solid = [p for p in solid if not _LISTED.match(p.text)] or solid or passages[:1]
     chosen: set[int] = set()
     room = _ANSWER_CHARS
-    for n in sorted(range(len(solid)), key=lambda n: (n > 0, bool(_LISTED.match(solid[n].text)), -solid[n].worth)):
+    for n in sorted(range(len(solid)), key=lambda n: (n > 0, -solid[n].worth)):
         if n == 0 or (len(solid[n].text) < room and not solid[n].text.endswith(("?", "？"))):
             chosen.add(n)
             room -= len(solid[n].text) + 1
-    return beginning(" ".join(tidy(solid[n].text.lstrip("-•* ")) for n in sorted(chosen)), _ANSWER_CHARS)
+    return clip(_join(solid[n].text for n in sorted(chosen)), _ANSWER_CHARS)
+
+
+def _join(passages: Iterable[str]) -> str:
+    """Join sentences by blanks and items of a list by semicolons."""
+    text = ""
+    for passage in passages:
+        mark = _LISTED.match(passage)
+        plain = tidy(passage[mark.end() :] if mark else passage)
+        gap = "; " if mark and text and text[-1] not in ".!?。！？:：" else " "
+        text = f"{text}{gap}{plain}" if text else plain
+    return text
 
 
 def _read_reply(message: Message) -> ReplyReading:

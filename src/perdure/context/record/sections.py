@@ -2,83 +2,71 @@
 
 from __future__ import annotations
 
-import os.path
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from perdure.context.authorship import asks_something, before_fiction
 from perdure.context.handoff import SECTIONS
-from perdure.context.record.cancellation import find_withdrawals
-from perdure.context.record.material import has_material, material_heading, quote_material
-from perdure.context.record.selection import fair_share
-from perdure.context.record.task import (
-    BEFORE_LOG,
-    AnsweredQuestion,
-    InstructionKind,
-    LastTestRun,
-    StandingInstruction,
-    TaskState,
-    TouchedFile,
-    UserRequest,
+from perdure.context.record.active_task import (
+    files_root,
+    listed_files,
+    next_step,
+    request_before,
+    task_files,
+    write_active_task,
 )
-from perdure.context.standing_instructions import is_for_one_task, is_small_talk
-from perdure.context.text import beginning, has_wide, size_of, tidy
-from perdure.context.user_intent import ALL_ANSWERED, LISTED_RULE, OPEN, quote
+from perdure.context.record.decisions import has_subject
+from perdure.context.record.instructions import write_instructions
+from perdure.context.record.material import has_material
+from perdure.context.record.section_lines import (
+    address,
+    describe_tests,
+    fit_lines,
+    join_names,
+    push_status,
+    whole_sentences,
+)
+from perdure.context.record.task import AnsweredQuestion, TaskState, TouchedFile, UserRequest
+from perdure.context.standing_instructions import is_particular, is_small_talk, is_standing, is_wish
+from perdure.context.text import beginning, clip, size_of, tidy
+from perdure.context.user_intent import is_directive
 from perdure.redaction import redact
 
-INSTRUCTIONS = "The user's standing instructions, word for word:"
-CORRECTIONS = "The user's corrections, word for word:"
-REFUSALS = "Calls the user refused, with the reason in their words:"
-REQUIREMENTS = "Stated for work that is done, word for word:"
-REMARKS = "Remarks of the user that may bind, too, word for word:"
-_INSTRUCTION_KINDS: dict[str, InstructionKind] = {
-    INSTRUCTIONS: "rule",
-    CORRECTIONS: "correction",
-    REFUSALS: "refusal",
-    REQUIREMENTS: "requirement",
-    REMARKS: "remark",
-}
 SAME_AS_TASK = "What Active Task quotes."
+IN_TASK = "What is open of Active Task."
 
 DEFAULT_CHARS = 6_000
 # Share of the budget of each section that code writes; Active Task and the instructions have no limit but their own.
 _SHARES = {
-    "Goal": 0.08,
+    "Goal": 0.12,
     "Completed Actions": 0.24,
     "Active State": 0.12,
-    "In Progress": 0.08,
+    "In Progress": 0.0,
     "Blocked": 0.10,
     "Key Decisions": 0.14,
     "Resolved Questions": 0.10,
     "Relevant Files": 0.12,
     "Remaining Work": 0.08,
-    "Critical Context": 0.06,
 }
-# The room for quoted requests, as a multiple of the budget of the sections, and the least that each one has of it.
+# The room for quoted requests, as a multiple of the budget of the sections.
 _TASK_SHARE = 1.5
 _LEAST_TASK_CHARS = 3_000
-_LEAST_QUOTE_CHARS = 160
-# The most room for text that the user sent with a request.
-_MATERIAL_CHARS = 1_000
 # The newest requests, which are likely to be quoted whole.
 _MOST_WHOLE_REQUESTS = 6
 _LINE = 200
-_COMMAND_CHARS = 100
 _MOST_FILES = 24
-_MOST_READ = 5
-# An address of a client, or a pattern of names.
-_NO_FILE = re.compile(r"^\w+://|[*?]|\bnode_modules/|\bsite-packages/")
+_FEW_FILES = 2
 # Of the room for what was completed, the part for repeated steps beside milestones.
 _STEPS_SHARE = 0.5
 _GOAL_FRAME_CHARS = 40
+_LEAST_GOAL_CHARS = 160
 _BEGAN = "The conversation began with:"
+_NOW = "Now:"
 _MOST_STEPS = 6
-_MOST_SOLVED = 4
 _LEAST_REMARK_CHARS = 25
 _OUTCOME_CHARS = 200
 _SHORT_OUTCOME_CHARS = 100
 _MOST_WHOLE_OUTCOMES = 3
-_ROOT_SHARE = 0.7
 _GREETING_CHARS = 10
 # "ok, let's do this" names nothing that was done.
 _AGREES = re.compile(
@@ -86,7 +74,6 @@ _AGREES = re.compile(
     r"(?:let'?s (?:do|try|use|implement|fix|go)|do|try|go (?:ahead|for)|implement|fix|proceed|go)(?: with)?"
     r"(?: (?:it|this|that|them|these|so|all))*(?: (?:then|now|first|please))*[.! ]*"
 )
-_ADDRESS = re.compile(r"(?:; )?m:[\d,]+$")
 # The path of a picture that was dropped into the input.
 _ATTACHED = re.compile(
     r"\A['\"]?(?:/|~/|[A-Z]:\\)[^'\"\n]{1,300}\.(?:png|jpe?g|gif|webp|heic|pdf)['\"]?\s*", re.IGNORECASE
@@ -97,17 +84,12 @@ _REASON = re.compile(
 )
 
 
-def address(*seqs: int) -> str:
-    """Return the address of messages in the log, ` (m:12,14)`; "" where their positions are not known."""
-    numbers = list(dict.fromkeys(s for s in seqs if s >= 0))
-    return f" (m:{','.join(map(str, numbers))})" if numbers else ""
-
-
 def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict[str, str]:
     """Write the sections from the state alone; those without content are left out."""
     budget = DEFAULT_CHARS if budget_chars is None else budget_chars
     sections = {"Active Task": write_active_task(state, max(_LEAST_TASK_CHARS, int(budget * _TASK_SHARE)))}
-    sections["Constraints & Preferences"] = write_instructions(state, remark_chars=budget // 5)
+    task = sections["Active Task"] if state.open_requests else ""
+    sections["Constraints & Preferences"] = write_instructions(state, task=task, remark_chars=budget // 5)
     spare = 0.0
     for name, share in _SHARES.items():
         room = int(budget * share + spare)
@@ -116,123 +98,51 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
     return {name: text for name in SECTIONS if (text := sections.get(name, ""))}
 
 
-# -- the user's part -------------------------------------------------------------------------------------------------
-
-
-def write_active_task(state: TaskState, room: int = int(DEFAULT_CHARS * _TASK_SHARE)) -> str:
-    """Quote the open requests in the user's own words, newest last, or the last one where all were answered.
-
-    Short requests are quoted whole before long ones share what is left of the room; what is left out has its address.
-    """
-    open_requests = state.open_requests
-    if not open_requests:
-        closed = [r for r in state.requests if r.status == "answered"]
-        return f"{ALL_ANSWERED}\n{_quoted(closed[-1], room)}{_waiting(state)}" if closed else f"None{_waiting(state)}"
-    number = min(len(open_requests), max(1, room // _LEAST_QUOTE_CHARS))
-    earlier, newest = open_requests[: len(open_requests) - number], open_requests[-number:]
-    share = max(_LEAST_QUOTE_CHARS, fair_share([len(r.own_words) for r in newest], room))
-    return f"{OPEN}\n{_earlier(earlier)}" + "\n\n".join(_quoted(r, share) for r in newest) + _waiting(state)
-
-
-def _earlier(requests: Sequence[UserRequest]) -> str:
-    """Count the open requests that there is no room to quote, with their addresses."""
-    if not requests:
-        return ""
-    kind = "request is" if len(requests) == 1 else "requests are"
-    return f"[{len(requests)} earlier open {kind} in the record{address(*(r.seq for r in requests))}]\n"
-
-
-def _waiting(state: TaskState) -> str:
-    question = state.pending_question
-    if question is None:
-        return ""
-    return f"\n\nThe assistant asked “{question.value}”{address(question.seq)}; the user has not answered."
-
-
-def _quoted(request: UserRequest, most_chars: int) -> str:
-    text = request.own_words.strip()
-    material = ""
-    if has_material(request):
-        text = f"{text}\n{material_heading(request)}".strip()
-        room = min(_MATERIAL_CHARS, max(_LEAST_QUOTE_CHARS, most_chars - len(text)))
-        material = f"\n{quote_material(request, room)}".rstrip()
-    return quote(text, most_chars=most_chars, seq=request.seq) + material + _answered(request)
-
-
-def _answered(request: UserRequest) -> str:
-    """Tell what of the assistant's a request answers or takes up."""
-    if request.about and request.answers not in request.about:
-        return f"\n(to the assistant's question “{request.answers}”; of its list: “{request.about}”)"
-    if request.about:
-        return f"\n(takes up the assistant's words: “{request.about}”)"
-    return f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
-
-
-def write_instructions(state: TaskState, *, remark_chars: int = DEFAULT_CHARS // 5) -> str:
-    """Quote what the user laid down: rules, corrections and reasons of refusals, each with its address."""
-
-    def is_done(i: StandingInstruction) -> bool:
-        is_one_off = i.kind == "rule" and i.seq in state.worked_on and is_for_one_task(i.text)
-        return is_one_off or i.kind == "requirement"
-
-    groups = (
-        (INSTRUCTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "rule" and not is_done(i)]),
-        (CORRECTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "correction"]),
-        (REFUSALS, [_refusal_line(i) for i in state.instructions if i.kind == "refusal"]),
-        (REQUIREMENTS, [_instruction_line(i) for i in state.instructions if is_done(i)]),
-        (REMARKS, _newest_remarks(state, remark_chars)),
-    )
-    return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
-
-
-def parse_instructions(section: str) -> Iterator[StandingInstruction]:
-    """Yield what a section of an earlier handoff quotes, each of the kind of the heading above it."""
-    kind: InstructionKind = "rule"
-    for line in section.splitlines():
-        kind = _INSTRUCTION_KINDS.get(line.strip(), kind)
-        if (listed := LISTED_RULE.match(line)) is not None:
-            about = _ADDRESS.sub("", listed[2] or "") if kind == "refusal" else ""
-            yield StandingInstruction(listed[1], BEFORE_LOG, kind, about=about)
-
-
-def _newest_remarks(state: TaskState, room: int) -> list[str]:
-    # A whole request is no remark: an open one is quoted as the task, and one that was carried out binds no longer.
-    requests = {r.own_words.strip() for r in state.open_requests}
-    requests |= {r.own_words.strip() for r in state.requests if r.seq in state.worked_on}
-    # One that was taken back binds no longer.
-    withdrawals = find_withdrawals(state.requests, state.stops)
-    requests |= {
-        r.own_words.strip()
-        for r in state.requests
-        if any(w.seq > r.seq and w.request and w.covers(r.own_words) for w in withdrawals)
-    }
-    lines = [_instruction_line(i) for i in state.instructions if i.kind == "remark" and i.text not in requests]
-    return fit_lines(lines[::-1], room, newest_last=True).split("\n") if lines else []
-
-
-def _instruction_line(instruction: StandingInstruction) -> str:
-    return f"- “{' '.join(instruction.text.split())}”{address(instruction.seq)}"
-
-
-def _refusal_line(instruction: StandingInstruction) -> str:
-    where = address(instruction.seq).strip(" ()")
-    about = f"{beginning(tidy(instruction.about), 80)}; {where}".strip("; ")
-    return f"- “{' '.join(instruction.text.split())}” ({about})" if about else _instruction_line(instruction)
-
-
 # -- the work --------------------------------------------------------------------------------------------------------
 
 
 def _goal(state: TaskState, room: int) -> str:
-    if state.goal is None:
+    """Quote what the conversation began with, and what it is about now."""
+    first = state.goal
+    if first is None:
         return _material(state.requests, room)
-    is_quoted = any(r.seq == state.goal.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:])
-    if is_quoted and len(state.goal.value) > room - _GOAL_FRAME_CHARS:
+    open_seqs = {r.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:]}
+    if (before := request_before(state)) is not None:
+        open_seqs.add(before.seq)
+    newest = next((r for r in reversed(state.requests) if _is_aim(r)), None)
+    now = ""
+    if newest is not None and newest.seq > first.seq:
+        if newest.seq in open_seqs:
+            now = f"{SAME_AS_TASK[0].lower()}{SAME_AS_TASK[1:]}"
+        else:
+            room = max(room // 2, _LEAST_GOAL_CHARS)
+            now = f"“{_aim(before_fiction(newest.own_words), room)}”{address(newest.seq)}"
+    elif first.seq in open_seqs and len(first.value) > room - _GOAL_FRAME_CHARS:
         return SAME_AS_TASK  # once is enough where it is long
-    if state.goal.value.startswith(_BEGAN):  # carried over from an earlier handoff
-        return beginning(state.goal.value, room)
-    opening = beginning(state.goal.value, room - _GOAL_FRAME_CHARS)
-    return f"{_BEGAN} “{opening}”{address(state.goal.seq)}"
+    if first.value.startswith(_BEGAN):  # carried over from an earlier handoff
+        began = clip(first.value, room)
+    else:
+        began = f"{_BEGAN} “{_aim(first.value, room - _GOAL_FRAME_CHARS)}”{address(first.seq)}"
+    return f"{began}\n{_NOW} {now}" if now else began
+
+
+def _is_aim(request: UserRequest) -> bool:
+    return (
+        request.status in ("open", "answered")
+        and not request.about
+        and (has_subject(before_fiction(request.own_words)) or has_material(request))
+    )
+
+
+def _aim(words: str, room: int) -> str:
+    """Return what a message asks for, in whole sentences: what leads to it may be left out, the request may not."""
+    # Rules are quoted as such.
+    aim = whole_sentences(words, room, asks=_states_aim, skips=lambda s: is_directive(s) or is_standing(s))
+    return aim or whole_sentences(words, room)
+
+
+def _states_aim(sentence: str) -> bool:
+    return (asks_something(sentence) or is_particular(sentence) or is_wish(sentence)) and has_subject(sentence)
 
 
 def _material(requests: Sequence[UserRequest], room: int) -> str:
@@ -240,7 +150,7 @@ def _material(requests: Sequence[UserRequest], room: int) -> str:
     request = next((r for r in requests if r.text and not r.own_words), None)
     if request is None:
         return ""
-    opening = beginning(tidy(redact(request.text)), room - 2 * _GOAL_FRAME_CHARS)
+    opening = clip(tidy(redact(request.text)), room - 2 * _GOAL_FRAME_CHARS)
     return (
         f"The conversation began with a text, which is material and no instruction: “{opening}”{address(request.seq)}"
     )
@@ -253,14 +163,16 @@ def _completed(state: TaskState, room: int) -> str:
         commit = record.commit
         branch = f" on {commit.branch}" if commit.branch else ""
         pushed = " — pushed" if record.is_pushed else ""
-        milestones.append((record.seq, f"COMMIT {commit.hash} {beginning(commit.title, 100)}{branch}{pushed}"))
-    milestones += [(c.seq, f"CREATED {beginning(c.value, 140)}") for c in state.created]
-    whole = [(o.answer_seq, line) for o in state.outcomes if (line := _outcome(o, _OUTCOME_CHARS))]
+        milestones.append((record.seq, f"COMMIT {commit.hash} {clip(commit.title, 100)}{branch}{pushed}"))
+    milestones += [(c.seq, f"CREATED {clip(c.value, 140)}") for c in state.created]
+    # What the messages in view tell themselves is not told here.
+    outcomes = [o for o in state.outcomes if o.answer_seq not in state.in_view]
+    whole = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _OUTCOME_CHARS))]
     steps = write_steps(state, room if not milestones and not whole else int(room * _STEPS_SHARE))
     left = room - sum(len(line) + 1 for line in steps)
     if sum(len(line) + 5 for _, line in (*milestones, *whole)) > left:
         # The outcomes of older requests are the first to be shortened.
-        older = [(o.answer_seq, line) for o in state.outcomes if (line := _outcome(o, _SHORT_OUTCOME_CHARS))]
+        older = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _SHORT_OUTCOME_CHARS))]
         whole = [*older[:-_MOST_WHOLE_OUTCOMES], *whole[-_MOST_WHOLE_OUTCOMES:]]
     numbered = _numbered([text for _, text in sorted((*milestones, *whole), key=lambda m: m[0])], left)
     return "\n".join(filter(None, (numbered, *steps)))
@@ -268,14 +180,14 @@ def _completed(state: TaskState, room: int) -> str:
 
 def _outcome(done: AnsweredQuestion, most: int) -> str:
     """Return the line of a request with what came of it; "" where neither tells anything."""
-    words = beginning(tidy(redact(_ATTACHED.sub("", done.question))), most // 2)
+    words = clip(tidy(redact(_ATTACHED.sub("", done.question))), most // 2)
     is_telling = len(words) >= _GREETING_CHARS and not is_small_talk(words) and not _AGREES.fullmatch(words)
     if done.is_disputed:
         return f"“{words}” — the user corrected the outcome{address(done.seq, done.answer_seq)}" if is_telling else ""
     if not done.answer:
         return f"ANSWERED “{words}”{address(done.seq, done.answer_seq)}" if is_telling else ""
     asked = f"“{words}” — " if is_telling else ""
-    return f"{asked}{beginning(done.answer, most)}{address(done.seq, done.answer_seq)}"
+    return f"{asked}{whole_sentences(done.answer, most)}{address(done.seq, done.answer_seq)}"
 
 
 def write_steps(state: TaskState, room: int) -> Sequence[str]:
@@ -307,69 +219,50 @@ def _active_state(state: TaskState, room: int) -> str:
         lines.append("- " + "; ".join(where))
     if state.commits:
         commit = state.commits[-1].commit
-        lines.append(f"- Newest commit: {commit.hash} {beginning(commit.title, 100)} ({push_status(state)})")
+        lines.append(f"- Newest commit: {commit.hash} {clip(commit.title, 100)} ({push_status(state)})")
     elif state.is_pushed is not None:
         lines.append(f"- {push_status(state).capitalize()}")
-    if changed := _uncommitted(state):
-        lines.append(f"- {'Changed since that commit' if state.commits else 'Changed, no commit seen'}: {changed}")
+    # Active Task names what was changed and not checked for it.
+    of_task = {f.path for f in task_files(state)}
+    if changed := _uncommitted(state, of_task):
+        what = "Changed since that commit" if state.commits else "Changed, no commit seen"
+        lines.append(f"- {what}{', beside Active Task' if of_task else ''}: {changed}")
     if state.tests is not None:
         what = "Last tests" if state.tests.is_suite else "Last build or check"
-        since = state.tests.changed_since
+        since = () if of_task else state.tests.changed_since
         later = f"; not run since {', '.join(since)} changed" if since else ""
-        lines.append(f"- {what}: {describe_tests(state.tests, room // 2)}{later}{address(state.tests.seq)}")
-    lines += [f"- Running: {beginning(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
+        is_blocked = any(e.seq == state.tests.seq for e in state.open_errors)  # told there
+        totals = describe_tests(state.tests, room // 2, has_failures=not is_blocked)
+        later = "; run again since, with an outcome that cannot be read" if state.tests.is_outdated else later
+        lines.append(f"- {what}: {totals}{later}{address(state.tests.seq)}")
+    lines += [f"- Running: {clip(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
     return fit_lines(lines, room)
 
 
-def _uncommitted(state: TaskState) -> str:
+def _uncommitted(state: TaskState, without: Collection[str]) -> str:
     """Name the files that were changed after the newest commit, newest first; in a session without git none."""
     if not state.commits and state.branch is None:
         return ""
     last = state.commits[-1].seq if state.commits else None
-    files = [f for f in reversed(state.files) if f.changed_seq is not None and (last is None or f.changed_seq > last)]
-    return _join_names([f.path.rpartition("/")[2] for f in files], _LINE)
+    changed = [f for f in reversed(state.files) if f.changed_seq is not None and f.path not in without]
+    files = [f for f in changed if last is None or (f.changed_seq or 0) > last]
+    if len(files) == len(changed) > _FEW_FILES:
+        return "all that Relevant Files lists"
+    return join_names([f.path.rpartition("/")[2] for f in files], _LINE)
 
 
-def push_status(state: TaskState) -> str:
-    """Whether the newest commit is pushed, in words."""
-    if state.commits:
-        return "pushed" if state.is_pushed and state.commits[-1].is_pushed else "not pushed"
-    return "the last push succeeded" if state.is_pushed else "the last push was rejected"
-
-
-def describe_tests(report: LastTestRun, room: int | None = None) -> str:
-    """Tell the totals of a run and its first failures, as many as there is room for, at least one."""
-    run = report.run
-    counts = [f"{n} {word}" for n, word in ((run.passed, "passed"), (run.failed, "failed")) if n is not None]
-    totals = ", ".join(counts) if run.passed is not None or run.failed else "succeeded" if report.is_ok else "failed"
-    named = [beginning(failure, 120) for failure in run.failures[:4]]
-    while len(named) > 1 and room is not None and sum(map(len, named)) > room:
-        named.pop()
-    failures = f"; failing: {'; '.join(named)}" if named else ""
-    command = f"`{beginning(tidy(report.target), _COMMAND_CHARS)}` → " if report.target else ""
-    return f"{command}{totals}{failures}"
-
-
-def _in_progress(state: TaskState, room: int) -> str:
-    if not state.open_requests:
-        return ""
-    lines = []
-    if state.last_words is not None:
-        words = beginning(state.last_words.value, room - 60)
-        lines.append(f"- The assistant's last words: “{words}”{address(state.last_words.seq)}")
-    if state.last_call is not None:
-        lines.append(f"- Last call: {beginning(state.last_call.value, _LINE)}{address(state.last_call.seq)}")
-    return fit_lines(lines, room)
+def _in_progress(state: TaskState, _: int) -> str:
+    return IN_TASK if state.open_requests else ""
 
 
 def _blocked(state: TaskState, room: int) -> str:
     return fit_lines(
-        [f"- {_about(e.target)}{beginning(e.text, _LINE)}{address(e.seq)}" for e in reversed(state.open_errors)], room
+        [f"- {_about(e.target)}{clip(e.text, _LINE)}{address(e.seq)}" for e in reversed(state.open_errors)], room
     )
 
 
 def _about(target: str) -> str:
-    return f"`{beginning(tidy(target), 80)}`: " if target else ""
+    return f"`{clip(tidy(target), 80)}`: " if target else ""
 
 
 def _decisions(state: TaskState, room: int) -> str:
@@ -383,7 +276,7 @@ def _decisions(state: TaskState, room: int) -> str:
     chosen: list[tuple[int, str]] = []
     # The user's decisions come first where not all fit.
     for decision in (*reversed(users), *reversed(others)):
-        text = beginning(decision.text, _LINE + 60)
+        text = clip(decision.text, _LINE + 60)
         line = f"- The user: “{text}”" if decision.is_by_user else f"- {text}"
         line += f", to the assistant's “{decision.about}”" if decision.about else ""
         line += address(decision.seq)
@@ -395,9 +288,10 @@ def _decisions(state: TaskState, room: int) -> str:
 
 def _resolved(state: TaskState, room: int) -> str:
     lines = [
-        f"- “{beginning(_ATTACHED.sub('', q.question), 140)}” — {beginning(q.answer, 160)}{address(q.answer_seq)}"
+        f"- “{clip(tidy(_ATTACHED.sub('', q.question)), 140)}” — "
+        f"{whole_sentences(q.answer, _OUTCOME_CHARS)}{address(q.answer_seq)}"
         for q in reversed(state.questions)
-        if q.question.rstrip().endswith(("?", "？")) or _is_discussed(q)
+        if q.answer_seq not in state.in_view and (q.question.rstrip().endswith(("?", "？")) or _is_discussed(q))
     ]
     return fit_lines(lines, room, newest_last=True)
 
@@ -409,17 +303,18 @@ def _is_discussed(remark: AnsweredQuestion) -> bool:
 
 
 def _files(state: TaskState, room: int) -> str:
-    """Changed, deleted and read files, newest first, below the folder they share."""
-    files = [f for f in reversed(state.files) if f.status != "read"]
-    # What was read is in the record; here are the files looked at last.
-    reads = [f for f in reversed(state.files) if f.status == "read" and not _NO_FILE.search(f.path)]
-    files += reads[:_MOST_READ]
-    root = common_root([f.path for f in files])
-    lines = [f"Below {root}:"] if root else []
+    """Changed, deleted and read files, newest first, below the folder they share; not those that Active Task names."""
+    of_task = {f.path for f in task_files(state)}
+    files = [f for f in listed_files(state) if f.path not in of_task]
+    root = files_root(state)
+    if root and of_task and not files:
+        return f"Those of Active Task, below {root}"
+    lines = [f"Below {root}{', as in Active Task' if of_task else ''}:"] if root else []
     for status in ("changed", "moved", "deleted", "read"):
         names = [_file_name(f, root) for f in files if f.status == status][:_MOST_FILES]
         if names:
-            lines.append(f"- {status.capitalize()}: {_join_names(names, room // (2 if status == 'changed' else 3))}")
+            title = "Changed before" if status == "changed" and of_task else status.capitalize()
+            lines.append(f"- {title}: {join_names(names, room // (2 if status == 'changed' else 3))}")
     return fit_lines(lines, room) if len(lines) > bool(root) else ""
 
 
@@ -427,43 +322,14 @@ def _file_name(file: TouchedFile, root: str) -> str:
     name = file.path.removeprefix(f"{root}/") if root else file.path
     if file.status == "moved":
         return f"{file.moved_from.removeprefix(f'{root}/') if root else file.moved_from} → {name}"
-    return f"{name} ×{len(file.seqs)}" if file.status == "changed" and len(file.seqs) > 1 else name
-
-
-def _join_names(names: Sequence[str], room: int) -> str:
-    listed: list[str] = []
-    for name in names:
-        # A single long name is told whole: "and 1 more" alone says nothing.
-        if (room := room - len(name) - 2) < 0 and listed:
-            break
-        listed.append(name)
-    more = len(names) - len(listed)
-    return ", ".join(listed) + (f" and {more} more" if more else "")
-
-
-def common_root(paths: Iterable[str]) -> str:
-    """Return the deepest folder that most paths share, at least three parts if absolute, two if not; else ""."""
-    folders = [os.path.dirname(p) for p in paths]
-    shared: Counter[str] = Counter()
-    for folder in folders:
-        parts = folder.split("/")
-        shared.update("/".join(parts[:n]) for n in range(4 if folder.startswith("/") else 2, len(parts) + 1))
-    most = [root for root, n in shared.items() if n >= 2 and n >= _ROOT_SHARE * len(folders)]
-    return max(most, key=len, default="")
+    return name
 
 
 def _remaining(state: TaskState, room: int) -> str:
-    lines = [f"- {beginning(i.text, _LINE)}{address(i.seq)}" for i in state.open_plan]
-    return fit_lines(lines, room)
-
-
-def _critical(state: TaskState, room: int) -> str:
-    solved = [e for e in state.errors if not e.is_open and e.solved_by][-_MOST_SOLVED:]
-    lines = [
-        f"- Solved: {beginning(e.text, 110)} — by {beginning(e.solved_by, 110)}{address(e.seq, e.solved_seq or -1)}"
-        for e in reversed(solved)
-    ]
-    return fit_lines(lines, room)
+    """List the open plan, without the step that Active Task names as the next."""
+    step = next_step(state)
+    lines = [f"- {clip(i.text, _LINE)}{address(i.seq)}" for i in state.open_plan if i.text != step]
+    return fit_lines(lines, room) or (IN_TASK if state.open_requests else "")
 
 
 def describe_state(state: TaskState) -> list[tuple[str, str]]:
@@ -491,16 +357,6 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
     return [(name, value) for name, value in rows if value]
 
 
-def fit_lines(lines: Sequence[str], room: int, *, newest_last: bool = False) -> str:
-    """Return the first whole lines that fit, at least one."""
-    chosen: list[str] = []
-    for line in lines:
-        if (room := room - (size_of(line) if has_wide(line) else len(line)) - 1) < 0 and chosen:
-            break
-        chosen.append(line)
-    return "\n".join(reversed(chosen) if newest_last else chosen)
-
-
 _WRITERS: dict[str, Callable[[TaskState, int], str]] = {
     "Goal": _goal,
     "Completed Actions": _completed,
@@ -511,5 +367,4 @@ _WRITERS: dict[str, Callable[[TaskState, int], str]] = {
     "Resolved Questions": _resolved,
     "Relevant Files": _files,
     "Remaining Work": _remaining,
-    "Critical Context": _critical,
 }

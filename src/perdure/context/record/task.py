@@ -433,6 +433,8 @@ class LastTestRun:
     is_suite: bool = True
     # Files that were changed after it.
     changed_since: tuple[str, ...] = ()
+    # It was run again, with an outcome that cannot be read.
+    is_outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,9 +503,14 @@ class TaskState:
     steps: tuple[RepeatedSteps, ...] = ()
     # The assistant's question that waits for an answer.
     pending_question: SourcedValue | None = None
-    # The assistant's last words and the last call, for what was under way.
-    last_words: SourcedValue | None = None
-    last_call: SourcedValue | None = None
+    # Calls since the newest request that changed no file, by name, the most frequent first.
+    calls_since: tuple[tuple[str, int], ...] = ()
+    # The step that the assistant announced with one of its last calls.
+    announced: SourcedValue | None = None
+    # The last call, if its result is not known.
+    unknown_call: SourcedValue | None = None
+    # Positions of the messages that stay in view word for word.
+    in_view: frozenset[int] = frozenset()
 
     @property
     def open_requests(self) -> tuple[UserRequest, ...]:

@@ -1,0 +1,196 @@
+"""Write Active Task: the open requests in the user's words, and how far the work on the newest one is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from perdure.context.record.decisions import has_subject
+from perdure.context.record.material import has_material, material_heading, quote_material
+from perdure.context.record.section_lines import address, common_folder, join_names, whole_sentences
+from perdure.context.record.selection import fair_share
+from perdure.context.record.task import TaskState, TouchedFile, UserRequest
+from perdure.context.text import clip, tidy
+from perdure.context.user_intent import ALL_ANSWERED, OPEN, quote
+
+DEFAULT_TASK_CHARS = 9_000
+# The least that each quoted request has of the room.
+_LEAST_QUOTE_CHARS = 160
+# The most room for text that the user sent with a request.
+_MATERIAL_CHARS = 1_000
+# Of a request that stays in view below the notes.
+_IN_VIEW_CHARS = 480
+_EARLIER_CHARS = 240
+_FILES_CHARS = 700
+_STEP_CHARS = 160
+_MOST_STEPS = 6
+_MOST_NAMES = 4
+_MOST_READ = 5
+# An address of a client, or a pattern of names.
+_NO_FILE = re.compile(r"^\w+://|[*?]|\bnode_modules/|\bsite-packages/")
+
+
+def write_active_task(state: TaskState, room: int = DEFAULT_TASK_CHARS) -> str:
+    """Quote the open requests in the user's own words, newest last, or the last one where all were answered.
+
+    Short requests are quoted whole before long ones share what is left of the room; what is left out has its address.
+    """
+    open_requests = state.open_requests
+    if not open_requests:
+        closed = [r for r in state.requests if r.status == "answered"]
+        if not closed:
+            return f"None{_waiting(state)}"
+        return f"{ALL_ANSWERED}\n{_quoted(closed[-1], room, state)}{_waiting(state)}"
+    number = min(len(open_requests), max(1, room // _LEAST_QUOTE_CHARS))
+    earlier, newest = open_requests[: len(open_requests) - number], open_requests[-number:]
+    share = max(_LEAST_QUOTE_CHARS, fair_share([len(r.own_words) for r in newest], room))
+    quotes = "\n\n".join(_quoted(r, share, state) for r in newest)
+    return f"{OPEN}\n{_earlier(earlier)}{quotes}{_subject(state)}{_waiting(state)}{_progress(state)}"
+
+
+def _earlier(requests: Sequence[UserRequest]) -> str:
+    """Count the open requests that there is no room to quote, with their addresses."""
+    if not requests:
+        return ""
+    kind = "request is" if len(requests) == 1 else "requests are"
+    return f"[{len(requests)} earlier open {kind} in the record{address(*(r.seq for r in requests))}]\n"
+
+
+def _waiting(state: TaskState) -> str:
+    question = state.pending_question
+    if question is None:
+        return ""
+    return f"\n\nThe assistant asked “{question.value}”{address(question.seq)}; the user has not answered."
+
+
+def _quoted(request: UserRequest, most_chars: int, state: TaskState) -> str:
+    text = request.own_words.strip()
+    is_in_view = request.seq in state.in_view
+    if is_in_view:
+        most_chars = min(most_chars, _IN_VIEW_CHARS)
+    material = ""
+    if has_material(request):
+        is_below = is_in_view and bool(text)
+        text = f"{text}\n{material_heading(request)}".strip()
+        room = min(_MATERIAL_CHARS, max(_LEAST_QUOTE_CHARS, most_chars - len(text)))
+        material = "" if is_below else f"\n{quote_material(request, room)}".rstrip()
+    return quote(text, most_chars=most_chars, seq=request.seq) + material + _answered(request)
+
+
+def _answered(request: UserRequest) -> str:
+    """Tell what of the assistant's a request answers or takes up."""
+    if request.about and request.answers not in request.about:
+        return f"\n(to the assistant's question “{request.answers}”; of its list: “{request.about}”)"
+    if request.about:
+        return f"\n(takes up the assistant's words: “{request.about}”)"
+    return f"\n(answers the assistant's question “{request.answers}”)" if request.answers else ""
+
+
+def request_before(state: TaskState) -> UserRequest | None:
+    """Return the request before the newest one where that has no subject of its own ("do it again")."""
+    newest = state.open_requests[-1] if state.open_requests else None
+    if newest is None or newest.about or newest.answers or has_material(newest) or has_subject(newest.own_words):
+        return None
+    before = (r for r in reversed(state.requests) if r.seq < newest.seq and r.status == "answered")
+    return next((r for r in before if has_subject(r.own_words)), None)
+
+
+def _subject(state: TaskState) -> str:
+    before = request_before(state)
+    if before is None:
+        return ""
+    return f"\n(after “{whole_sentences(before.own_words, _EARLIER_CHARS)}”{address(before.seq)})"
+
+
+# -- how far it is ---------------------------------------------------------------------------------------------------
+
+
+def task_files(state: TaskState) -> list[TouchedFile]:
+    """Return the files that were changed since the newest open request, newest first; none where none is open."""
+    if not state.open_requests:
+        return []
+    since = state.open_requests[-1].seq
+    changed = (f for f in reversed(state.files) if f.status == "changed")
+    return [f for f in changed if f.changed_seq is not None and f.changed_seq > since]
+
+
+def listed_files(state: TaskState) -> list[TouchedFile]:
+    """Return the files to name, newest first: those that were changed, and the few that were read last."""
+    files = [f for f in reversed(state.files) if f.status != "read"]
+    reads = (f for f in reversed(state.files) if f.status == "read" and not _NO_FILE.search(f.path))
+    return [*files, *islice(reads, _MOST_READ)]
+
+
+def files_root(state: TaskState) -> str:
+    """Return the folder that most files of the work share."""
+    return common_folder([f.path for f in listed_files(state)])
+
+
+def next_step(state: TaskState) -> str:
+    """Return the first open item of the plan for the open requests; "" without one."""
+    since = state.open_requests[0].seq if state.open_requests else None
+    return next((i.text for i in state.open_plan if since is not None and i.seq > since), "")
+
+
+def _progress(state: TaskState) -> str:
+    """Tell what was done since the newest request, what comes next, and what was not checked."""
+    parts = (
+        ("Done since then", _done(state)),
+        ("Under way", _under_way(state)),
+        ("Next", _next(state)),
+        ("Not checked", _unchecked(state)),
+    )
+    lines = [f"- {name}: {'; '.join(texts)}" for name, texts_of in parts if (texts := list(texts_of))]
+    return "\n\n" + "\n".join(lines) if lines else ""
+
+
+def _done(state: TaskState) -> Iterator[str]:
+    since = state.open_requests[-1].seq
+    done = [i for i in state.plan if i.is_done and i.seq > since]
+    if done:
+        steps = "; ".join(clip(tidy(i.text), _STEP_CHARS // 2) for i in done[-_MOST_STEPS:])
+        yield f"{len(done)} of {len(state.plan)} steps of the plan ({steps})"
+    yield from (f"commit {c.commit.hash} {clip(c.commit.title, 80)}" for c in state.commits if c.seq > since)
+    files = task_files(state)
+    if files:
+        root = files_root(state)
+        names = [f.path.removeprefix(f"{root}/") if root else f.path for f in files]
+        yield f"changed {join_names(names, _FILES_CHARS)}{_commit_status(state, files)}"
+    elif calls := state.calls_since:
+        # Only looked so far, or called services.
+        calls_text = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in calls[:_MOST_NAMES])
+        yield f"no file changed; {calls_text}" if state.files else calls_text
+
+
+def _commit_status(state: TaskState, files: Sequence[TouchedFile]) -> str:
+    """Tell which of the changed files are not committed; "" in a session without git."""
+    if not state.commits and state.branch is None:
+        return ""
+    last = state.commits[-1].seq if state.commits else None
+    open_files = [f for f in files if last is None or (f.changed_seq or 0) > last]
+    if len(open_files) == len(files):
+        return " (not committed)"
+    return f" (not committed: {', '.join(f.path.rpartition('/')[2] for f in open_files)})" if open_files else ""
+
+
+def _under_way(state: TaskState) -> Iterator[str]:
+    if state.announced is not None:
+        yield f"“{state.announced.value}”{address(state.announced.seq)}"
+
+
+def _next(state: TaskState) -> Iterator[str]:
+    if step := next_step(state):
+        yield f"“{clip(tidy(step), _STEP_CHARS)}”"
+
+
+def _unchecked(state: TaskState) -> Iterator[str]:
+    if state.unknown_call is not None:
+        yield f"no result is known of {clip(state.unknown_call.value, _STEP_CHARS)}{address(state.unknown_call.seq)}"
+    tests, files = state.tests, task_files(state)
+    if tests is None or not files:
+        return
+    if tests.changed_since:
+        yield f"tests not run since {', '.join(tests.changed_since)} changed"
+    elif tests.seq < state.open_requests[-1].seq and not tests.is_outdated:
+        yield "tests not run since then"

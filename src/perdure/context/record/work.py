@@ -1,0 +1,311 @@
+"""What the calls of a conversation did: files, commits, branch and folder, tests, processes, errors and the plan."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from perdure.context.record.task import (
+    NO_FACTS,
+    CallFacts,
+    CallLine,
+    CommitRecord,
+    FileStatus,
+    LastTestRun,
+    PlanItem,
+    SourcedValue,
+    StepLog,
+    TaskError,
+    TouchedFile,
+)
+from perdure.core.rules import MISSING_RESULT
+from perdure.redaction import redact
+
+# A folder for a moment: of `mktemp`, of a test run, or in a variable.
+_TEMPORARY = re.compile(
+    r"^(?:/private)?/(?:tmp|var/tmp|var/folders)(?:/|$)|^\$|^[\"']?\$\(|\bmktemp\b|/pytest-of-|/T/tmp|AppData.Local.Temp",
+    re.IGNORECASE,
+)
+# Delegated agents have reported by the end of the turn.
+_DELEGATED = "agent "
+_IN_TEMPORARY = re.compile(r"\bcd [\"']?(?:/private)?/(?:tmp|var/tmp|var/folders)\b|\bcd [\"']?\$|\bmktemp\b|\$\{?TMP")
+_TASK = re.compile(r"^task (\w+): (.+)", re.DOTALL)
+_TASK_ENDED = re.compile(r"\bstatus\W{1,3}(?:completed?|done|cancell?ed|deleted|closed)\b", re.IGNORECASE)
+# Commands that look and change nothing: their failure blocks nothing.
+LOOKS = frozenset(("read", "search", "web"))
+_CHANGES = frozenset(("edit", "write", "delete"))
+_CALL_NAMES: Mapping[str, str] = {
+    "read": "read",
+    "search": "search",
+    "web": "page read",
+    "test": "test run",
+    "build": "build",
+    "shell": "command",
+    "git": "git command",
+    "delegate": "delegated agent",
+}
+_MOST_CHANGED = 4
+# Line numbers behind a path.
+_LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
+
+
+@dataclass(slots=True)
+class WorkLog:
+    """What the calls did so far, updated by one call at a time."""
+
+    files: dict[str, TouchedFile] = field(default_factory=dict)
+    commits: list[CommitRecord] = field(default_factory=list)
+    created: dict[str, SourcedValue] = field(default_factory=dict)
+    folder: SourcedValue | None = None
+    temporary_folder: SourcedValue | None = None
+    branch: SourcedValue | None = None
+    is_pushed: bool | None = None
+    tests: LastTestRun | None = None
+    processes: dict[str, SourcedValue] = field(default_factory=dict)
+    errors: list[TaskError] = field(default_factory=list)
+    plan: dict[str, PlanItem] = field(default_factory=dict)
+    steps: StepLog = field(default_factory=StepLog)
+    # Calls since the newest request that changed no file, by name.
+    calls: Counter[str] = field(default_factory=Counter)
+    # The last call and its position.
+    _last: tuple[CallLine, int] | None = None
+    # Names of files by the paths in calls.
+    _aliases: dict[str, str] = field(default_factory=dict)
+    # Files by their last part.
+    _names: dict[str, list[str]] = field(default_factory=dict)
+    # Titles of created tasks by their ids.
+    _tasks: dict[str, str] = field(default_factory=dict)
+    # The newest change, which may have solved an error.
+    _change: CallLine | None = None
+    # Indexes of the open errors.
+    _open: list[int] = field(default_factory=list)
+    # Kind of each error's call, parallel to `errors`.
+    _kinds: list[str] = field(default_factory=list)
+    # How many calls changed something, and how many did more than look.
+    changes: int = 0
+    steps_taken: int = 0
+
+    def add(self, seq: int, line: CallLine) -> None:
+        facts = line.facts
+        self._last = line, seq
+        if line.kind not in _CHANGES and line.kind != "task":
+            self.calls[_CALL_NAMES.get(line.kind) or line.name.replace("_", " ")] += 1
+        if line.outcome == "ok" and (line.kind in _CHANGES or facts.commit or facts.created or facts.pushed):
+            self.changes += 1
+        if self.tests is not None and facts.tests is None and line.kind not in _CHANGES and self._runs_tests(line):
+            self.tests = replace(self.tests, changed_since=(), is_outdated=True)
+        if line.repeatable is not None:
+            self.steps.add(seq, line.repeatable)
+        if facts is not NO_FACTS:
+            self._add_facts(seq, line, facts)
+        if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
+            self._add_plan(seq, ((title, True),))
+        if self._open or line.outcome != "ok" or line.kind in _CHANGES:
+            self._add_outcome(seq, line)
+
+    def _runs_tests(self, line: CallLine) -> bool:
+        command = _command(self.tests.target) if self.tests is not None else ""
+        return bool(command) and command in line.target
+
+    def add_report(self, seq: int, report: CallLine) -> None:
+        """Note a failed test run that the user reports: it is newer than the last one."""
+        if report.facts.tests is not None:
+            self.tests = LastTestRun(report.facts.tests, "", seq, is_ok=False)
+        self._add_outcome(seq, report)
+
+    def _add_facts(self, seq: int, line: CallLine, facts: CallFacts) -> None:
+        if not _is_temporary(line.target):  # a scratch repository is not the work
+            self._add_environment(seq, facts)
+            self._add_commit(seq, facts)
+            self._add_files(seq, facts)
+        elif facts.folder.startswith("/"):  # where the shell is again afterwards
+            self._set_folder(seq, facts.folder)
+        if facts.tests is not None and (line.kind == "test" or self.tests is None or not self.tests.is_suite):
+            is_ok = line.outcome == "ok" and not facts.tests.failed and not facts.tests.failures
+            self.tests = LastTestRun(facts.tests, line.target, seq, is_ok, is_suite=line.kind == "test")
+        elif self.tests is not None and line.kind in _CHANGES and not self.tests.is_outdated:
+            changed = dict.fromkeys((*self.tests.changed_since, *(p.rpartition("/")[2] for p in facts.changed_files)))
+            self.tests = replace(self.tests, changed_since=tuple(changed)[-_MOST_CHANGED:])
+        self._add_plan(seq, facts.plan)
+        for text in facts.created:
+            if task := _TASK.match(text):
+                self._tasks[task[1]] = task[2]
+                self.plan.setdefault(task[2], PlanItem(redact(task[2]), is_done=False, seq=seq))
+            else:
+                self.created[text] = SourcedValue(text, seq)
+
+    @property
+    def unknown_call(self) -> SourcedValue | None:
+        if self._last is None:
+            return None
+        line, seq = self._last
+        is_known = line.outcome not in ("unknown", "interrupted") and MISSING_RESULT not in line.line
+        return None if is_known else SourcedValue(line.line.partition(" → ")[0], seq)
+
+    def _add_environment(self, seq: int, facts: CallFacts) -> None:
+        self._set_folder(seq, facts.folder.strip().strip("\"'"))
+        if facts.branch and (self.branch is None or self.branch.value != facts.branch):
+            self.branch = SourcedValue(facts.branch, seq)
+        if facts.started_process:
+            self.processes[facts.started_process] = SourcedValue(facts.started_process, seq)
+        if stopped := facts.stopped_process:
+            self.end_process(stopped)
+
+    def end_process(self, *names: str) -> None:
+        """Forget the running processes that one of the names identifies."""
+        for stopped in names:
+            for name in [n for n in self.processes if stopped in n or n in stopped]:
+                del self.processes[name]
+
+    def _set_folder(self, seq: int, folder: str) -> None:
+        if folder and _TEMPORARY.search(folder):
+            self.temporary_folder = SourcedValue(folder, seq)
+        elif folder and (self.folder is None or not _is_relative(folder) or _is_relative(self.folder.value)):
+            self.folder = SourcedValue(folder, seq)
+
+    def _add_commit(self, seq: int, facts: CallFacts) -> None:
+        if (commit := facts.commit) is not None:
+            self.commits = [c for c in self.commits if not _is_amended(c, commit.hash, commit.title)]
+            self.commits.append(CommitRecord(commit, seq))
+            self.is_pushed = False
+            if commit.branch:
+                self.branch = SourcedValue(commit.branch, seq)
+        if facts.pushed is not None:
+            self.is_pushed = facts.pushed
+            if facts.pushed:
+                self.commits = [replace(c, is_pushed=True) for c in self.commits]
+
+    def _add_files(self, seq: int, facts: CallFacts) -> None:
+        uses: tuple[tuple[FileStatus, tuple[str, ...]], ...] = (
+            ("read", facts.read_files),
+            ("changed", facts.changed_files),
+            ("deleted", facts.deleted_files),
+        )
+        for status, paths in uses:
+            for path in paths:
+                if name := self._name_of(path):
+                    self._touch(name, status, seq)
+        for source, target in facts.moved_files:
+            old, new = self._name_of(source), self._name_of(target)
+            if new and new == old:  # the same name in another folder is no longer that file
+                new = self._aliases[target] = target
+            self._move(old, new, seq)
+
+    def _name_of(self, path: str) -> str:
+        name = self._aliases.get(path)
+        if name is None:
+            name = self._aliases[path] = self._known_name(_LINE_RANGE.sub("", path))
+        return name
+
+    def _move(self, source: str, target: str, seq: int) -> None:
+        """Continue a file under its new path; one that came from a scratch folder is a new file."""
+        before = self.files.pop(source, None) if source else None
+        if not target:
+            return
+        origin = (before.moved_from if before else "") or source
+        status: FileStatus = "moved" if origin and origin != target else "changed"
+        seqs = (*(before.seqs if before else ()), seq)
+        self.files[target] = TouchedFile(target, status, seqs[-8:], origin if status == "moved" else "", seq)
+
+    def _known_name(self, path: str) -> str:
+        """The name under which a file is known: a relative path may be the end of an absolute one; "" for scratch."""
+        if not path or _TEMPORARY.search(path):
+            return ""
+        same_name = self._names.setdefault(path.rpartition("/")[2], [])
+        tail = "/" + path.removeprefix("./")
+        match = next((k for k in same_name if k.endswith(tail) or (_is_relative(k) and path.endswith(f"/{k}"))), None)
+        if match is None:
+            same_name.append(path)
+        return match or path
+
+    def _touch(self, path: str, status: FileStatus, seq: int) -> None:
+        before = self.files.pop(path, None)
+        changed_seq = (before.changed_seq if before else None) if status == "read" else seq
+        if before is not None and status == "read":
+            status = before.status
+        seqs = (*(before.seqs if before else ()), seq)
+        moved_from = before.moved_from if before is not None and status in ("changed", "moved") else ""
+        # Re-inserted, so that the order is that of the last use.
+        self.files[path] = TouchedFile(path, "moved" if moved_from else status, seqs[-8:], moved_from, changed_seq)
+
+    def _add_plan(self, seq: int, plan: Sequence[tuple[str, bool]]) -> None:
+        """Replace the plan by a newer list; a call about a single item updates that item."""
+        if not plan:
+            return
+        # The calls were redacted before they were described.
+        items = {text: PlanItem(text, is_done, seq) for text, is_done in plan}
+        is_update = len(items) == 1 or bool(items.keys() & self.plan.keys() and len(items) < len(self.plan) / 2)
+        self.plan = {**self.plan, **items} if is_update else items
+
+    def _add_outcome(self, seq: int, line: CallLine) -> None:
+        if line.outcome == "failed":
+            if line.kind in ("edit", "write") and not line.facts.error:
+                return  # an edit that did not apply is tried again
+            same = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
+            for i in same:  # a repeated failure counts once, in its newest form
+                self.errors[i] = replace(self.errors[i], solved_seq=seq)
+            self._open = [i for i in self._open if i not in same]
+            self._open.append(len(self.errors))
+            self.errors.append(TaskError(redact(line.facts.error or line.line), line.target, seq, line.line))
+            self._kinds.append(line.kind)
+        elif line.outcome == "ok":
+            if self._open:
+                solved = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
+                self._solve([i for i in solved if self._kinds[i] in LOOKS], seq, "")
+                if failures := [i for i in solved if self._kinds[i] not in LOOKS]:
+                    self._solve(failures, seq, (self._change or line).line)
+            if line.kind in _CHANGES:
+                self._change = line
+
+    def _solve(self, indexes: Sequence[int], seq: int, by: str) -> None:
+        for i in indexes:
+            self.errors[i] = replace(self.errors[i], solved_by=by, solved_seq=seq)
+        self._open = [i for i in self._open if i not in indexes]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a failure is open."""
+        return bool(self._open)
+
+    def end_turn(self, seq: int, *, may_be_open: bool) -> None:
+        """At a final reply, forget failures that the work went past; a failed test stays where the reply admits it."""
+        self._solve([i for i in self._open if self._kinds[i] in LOOKS or not may_be_open], seq, "")
+        self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
+        self._change = None
+
+
+def _is_same_work(kind: str, target: str, line: CallLine) -> bool:
+    """Whether a later call is about what failed: the same target, file, test runner or command."""
+    if kind == line.kind and kind in ("read", "search", "web"):
+        return True  # another look succeeded
+    if kind in ("edit", "write"):
+        return line.kind in ("edit", "write") and line.target == target
+    if kind in ("test", "build") and line.kind == kind:
+        return True
+    if "&&" in line.target and target in map(str.strip, line.target.split("&&")):
+        return True
+    return line.target == target or (kind == line.kind and _command(line.target) == _command(target) != "")
+
+
+_PREFIX = re.compile(r"^(?:cd \S+ *(?:&&|;) *|\w+=\S+ +|sudo +|time +|timeout \S+ +)*")
+
+
+def _command(target: str) -> str:
+    """Return the program and subcommand of a command line: `git push`, `npm install`."""
+    words = _PREFIX.sub("", target).split()
+    return " ".join(w for w in words[:2] if not w.startswith("-"))
+
+
+def _is_temporary(target: str) -> bool:
+    # Most targets are paths without any of these.
+    return any(mark in target for mark in ("cd ", "$", "mktemp")) and _IN_TEMPORARY.search(target) is not None
+
+
+def _is_amended(record: CommitRecord, new_hash: str, title: str) -> bool:
+    return record.commit.hash == new_hash or (bool(title) and record.commit.title == title and not record.is_pushed)
+
+
+def _is_relative(folder: str) -> bool:
+    return not folder.startswith(("/", "~", "\\")) and folder[1:2] != ":"

@@ -1,0 +1,164 @@
+"""Active Task tells how far the newest request is, and the sections tell nothing twice or beyond its time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure.context.record.record import call_lines
+from perdure.context.record.section_lines import whole_sentences
+from perdure.context.record.sections import IN_TASK, write_sections
+from perdure.context.record.state import read_state
+from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
+
+ASKED = "Please add a date column to the export of the orders."
+
+
+def _call(number: int, name: str, arguments: dict[str, object], result: str, text: str | None = None) -> list[Message]:
+    call = ToolCall(f"c{number}", name, json.dumps(arguments))
+    return [assistant(text, (call,)), tool_result(f"c{number}", result)]
+
+
+def _edit(number: int, path: str, text: str | None = None) -> list[Message]:
+    arguments = {"path": path, "old_string": "a = 1", "new_string": f"a = {number}"}
+    return _call(number, "edit_file", arguments, "Replaced 1 occurrence.", text)
+
+
+def _run(number: int, command: str, output: str, text: str | None = None) -> list[Message]:
+    return _call(number, "terminal", {"command": command}, output, text)
+
+
+def _sections(*messages: Message, in_view: frozenset[int] = frozenset()) -> dict[str, str]:
+    entries = [Entry(at, m) for at, m in enumerate(messages)]
+    return write_sections(read_state(entries, call_lines(entries), in_view=in_view))
+
+
+@pytest.mark.spec("E2", "E1c")
+def test_active_task_names_all_files_of_the_task_and_what_was_not_checked() -> None:
+    files = [f"/srv/shop/module_{n}.py" for n in range(12)]
+    done = [m for n, path in enumerate(files) for m in _edit(n, path)]
+    green = _run(90, "pytest -q", "4 passed in 0.1s")
+    status = _run(91, "git status", "On branch export\nnothing to commit, working tree clean")
+    before = [user("Look at the shop."), *_edit(80, "/srv/shop/old.py"), *green, *status, assistant("It is fine.")]
+    sections = _sections(*before, user(ASKED), *done)
+    task = sections["Active Task"]
+    assert [path for path in files if path.rpartition("/")[2] not in task] == []
+    assert "old.py" not in task
+    assert "(not committed)" in task
+    assert "Not checked: tests not run since" in task
+    assert "module_3.py" not in sections["Relevant Files"]  # told once
+    assert "Not checked" not in _sections(*before, user(ASKED), *done, *green)["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+def test_tests_that_ran_again_in_another_command_are_not_called_unchecked() -> None:
+    history = [user(ASKED), *_run(1, "bash check.sh", "3 passed in 0.1s"), *_edit(2, "/srv/shop/a.py")]
+    assert "tests not run since a.py changed" in _sections(*history)["Active Task"]
+    diff = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-a = 1\n+a = 2\n"
+    sections = _sections(*history, *_run(3, "bash check.sh; git diff", diff))
+    assert "not run since" not in sections["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+def test_the_step_under_way_is_named_until_the_work_goes_on_without_a_word() -> None:
+    history = [user(ASKED), *_run(1, "ls", "a.py", "Now the header of the CSV file:")]
+    assert "- Under way: “Now the header of the CSV file:” (m:1)" in _sections(*history)["Active Task"]
+    history += [*_run(2, "cat a.py", "x"), *_run(3, "cat b.py", "y")]
+    assert "Under way" not in _sections(*history)["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+def test_an_open_task_has_remaining_work_and_an_answered_one_none() -> None:
+    history = [user(ASKED), *_edit(1, "/srv/shop/a.py")]
+    sections = _sections(*history)
+    assert sections["Remaining Work"] == sections["In Progress"] == IN_TASK
+    assert "Remaining Work" not in _sections(*history, assistant("The column is there."))
+
+
+@pytest.mark.spec("E1c")
+def test_a_request_without_a_subject_is_told_with_the_one_before_it() -> None:
+    history = [
+        user(ASKED),
+        *_edit(1, "/srv/shop/a.py"),
+        assistant("Done."),
+        user("Sorry, do it again."),
+        *_edit(2, "a.py"),
+    ]
+    task = _sections(*history)["Active Task"]
+    assert f"> Sorry, do it again.\n(after “{ASKED}” (m:0))" in task
+
+
+@pytest.mark.spec("E1c", "E12")
+def test_the_goal_is_what_the_conversation_is_about_now() -> None:
+    sections = _sections(
+        user("Explain the retry policy of the mailer."),
+        assistant("It retries three times."),
+        user(ASKED),
+        assistant("OK."),
+    )
+    assert sections["Goal"].splitlines() == [
+        "The conversation began with: “Explain the retry policy of the mailer.” (m:0)",
+        f"Now: “{ASKED}” (m:2)",
+    ]
+
+
+@pytest.mark.spec("E1c")
+def test_a_long_opening_is_never_cut_before_what_it_asks_for() -> None:
+    story = "We moved the shop to the new cluster last week. " * 6
+    opening = f"{story}Now the bug: Please find out why the totals of the invoices are one cent too low."
+    goal = _sections(user(opening), assistant("Rounding."), user("Thanks."))["Goal"]
+    assert "Please find out why the totals of the invoices are one cent too low." in goal
+    assert "Now the bug:” " not in goal
+    assert whole_sentences("One two three four. Then this: And that is long enough.", 30) == "One two three four. …"
+
+
+@pytest.mark.spec("E1b")
+@pytest.mark.parametrize(
+    ("stated", "lasts"),
+    [
+        ("Don't fix anything, just validate it.", False),
+        ("Can you review the branch, I am concerned about the places where we don't change the folder.", False),
+        ("The prompt was finished, but no commit was made.", False),
+        ("Don't fix anything without asking me.", True),
+        ("Never fix anything, just validate it.", True),
+        ("Don't push yet.", True),
+        ("For now keep the old API.", True),
+        ("No emojis.", True),
+        ("Use tabs, not spaces.", True),
+    ],
+)
+def test_what_binds_one_request_is_no_standing_instruction_after_it(stated: str, lasts: bool) -> None:
+    talk = [
+        user(f"Check the totals of the export. {stated}"),
+        assistant("The totals are right, and nothing was changed."),
+    ]
+    rules = _sections(*talk, user("Thanks."))["Constraints & Preferences"] if lasts else ""
+    assert lasts == (f"“{stated}”" in rules)
+    if not lasts:
+        assert stated not in _sections(*talk, user("Thanks.")).get("Constraints & Preferences", "")
+    # While the request is open, it is quoted with it.
+    assert stated in _sections(*talk[:1])["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+def test_what_stays_in_view_is_not_told_again() -> None:
+    question = "Which port does the staging server listen on?"
+    talk = [user(question), assistant("The staging server listens on port 8443, behind the proxy."), user(ASKED)]
+    assert "8443" in _sections(*talk)["Resolved Questions"]
+    assert "Resolved Questions" not in _sections(*talk, in_view=frozenset((0, 1, 2)))
+    long = "Please add one column for each of these. " + " ".join(f"Field {n} comes from table {n}." for n in range(90))
+    assert len(_sections(user(long), in_view=frozenset((0,)))["Active Task"]) < 800
+
+
+@pytest.mark.spec("E1c")
+def test_the_address_of_a_refusal_is_that_of_the_message_with_its_words() -> None:
+    refused = (
+        "terminal was not run, the user refused: “keep the build folder”. Approval was needed because: it deletes."
+    )
+    result = tool_result("c1", refused, state="refused")
+    call = ToolCall("c1", "terminal", '{"command": "rm -rf build"}')
+    entries = [Entry(28, user("Clean up.")), Entry(29, assistant("Removing it.", (call,))), Entry(30, result)]
+    text = write_sections(read_state(entries, call_lines(entries)))["Constraints & Preferences"]
+    assert "m:30" in text
+    assert "m:29" not in text

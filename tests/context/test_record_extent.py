@@ -154,6 +154,12 @@ class TestReadsAndSearches:
         more = f"{body}\n[more: continue with offset=11]"
         assert describe("read_file", more, path="a.ts").line == "read a.ts → 10 lines, not to the end"
 
+    def test_a_page_of_the_web_has_the_size_of_the_whole(self) -> None:
+        page = (
+            "# Tides\n\n" + "The moon pulls the sea. " * 40 + "\n[950 of 120,000 characters; continue with offset=950]"
+        )
+        assert describe("web_fetch", page, url="https://a.test").line.endswith("(120,000 characters)")
+
     def test_a_search_has_the_number_that_it_names(self) -> None:
         page = "\n".join(MATCHES.split("\n")[:50]) + "\n[matches 1 to 50 of 300; continue with offset=50]"
         assert describe("search_files", page, pattern="tides").line == "search “tides” → 300 matches"

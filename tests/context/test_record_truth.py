@@ -218,3 +218,22 @@ class TestMoreClaims:
         content = "//go:build e2e\n\npackage e2e\n\nfunc TestHarbour(t *testing.T) {\n}\n"
         call = ToolCall("1", "write", json.dumps({"path": "a_test.go", "content": content}))
         assert describe_call(call, "ok").line == "write a_test.go → 6 lines: func TestHarbour(t *testing.T) {"
+
+    def test_a_failing_test_keeps_its_place_in_the_code(self) -> None:
+        message = "HumanAdded = 0, want 5 (five comments captured by the attribution of the second prompt of the user)"
+        output = (
+            f"    attribution_test.go:198: {message}\n--- FAIL: TestManualCommit_Attribution (0.69s)\nFAIL\nFAIL\tx\t1s"
+        )
+        command = "go test -tags=integration -v ./cmd/harbour/cli/integration_test -run TestManualCommit_Attribution"
+        line = run(command, output).line
+        assert "TestManualCommit_Attribution — attribution_test.go:198: HumanAdded = 0, want 5" in line
+
+    def test_the_diff_of_a_pull_request_is_one(self) -> None:
+        diff = "diff --git a/src/a.py b/src/a.py\n--- a/src/a.py\n+++ b/src/a.py\n@@ -1 +1 @@\n-x = 1\n+x = 2"
+        assert run("gh pr diff 284", diff).line.endswith("→ diff of 1 file: src/a.py")
+
+    def test_a_search_of_the_web_has_its_titles(self) -> None:
+        links = [{"title": f"Page {n} about tides", "url": f"https://a.test/{n}"} for n in range(3)]
+        result = f'Web search results for query: "tides"\n\nLinks: {json.dumps(links)}\n\nTides are told by the moon.'
+        line = describe_call(ToolCall("1", "WebSearch", json.dumps({"query": "tides"})), result).line
+        assert "3 results: Page 0 about tides, Page 1 about tides" in line

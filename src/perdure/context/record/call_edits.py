@@ -50,6 +50,8 @@ _VALUE = re.compile(r"""^\s*[\w.\-"'$\[\]]+\s*(?::?=|:)\s*[^\s{(\[]""")
 _NOISE = re.compile(
     r"^\s*(?:[{}()\[\];,]*|//.*|\#(?!\s*define|\!|\#|\s).*|\*.*|/\*.*|end|else|return|pass|\"\"\"|try:?|import\s.*|from\s.*)\s*$"
 )
+# What a line of code ends in that goes on in the next.
+_OPEN = " ({[,"
 # The first line of a file, where it says nothing about it.
 _PREAMBLE = re.compile(
     r"//go:build|//|#!|<!DOCTYPE|<\?xml|package\b|import\b|from\b|use\b|\"use |'use |/\*|\"\"\"|@charset|#include"
@@ -169,7 +171,7 @@ def is_definition(line: str) -> bool:
 
 def _summary(removed: Sequence[str], added: Sequence[str]) -> str:
     """Return one line for both sides of an edit: the first definition, or the first telling line, of each."""
-    old, new = _telling(removed), _telling(added)
+    old, new = _telling(removed).rstrip(_OPEN), _telling(added).rstrip(_OPEN)
     if not added:
         return f"− {one_line(old, 90)}" if old else ""
     if not removed:

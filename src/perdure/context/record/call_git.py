@@ -427,6 +427,8 @@ def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallF
         return _created(command, area, action, view)
     if area == "api":
         return _read_api(command, view)
+    if action == "diff" and (finding := _read_diff(view)) is not None:
+        return finding
     if action in ("checks", "watch", "list", "view", "status", "diff"):
         return _hub_rows(area, action, view)
     if action == "merge" and (steps := _read_steps(line, view)) is not None:

@@ -13,6 +13,7 @@ from perdure.context.record.call_output import (
     DETAIL_CHARS,
     LINE_CHARS,
     CallFinding,
+    clip_located,
     clip_middle,
     join_rows,
     one_line,
@@ -52,9 +53,9 @@ def compose_line(
     line_chars += max(0, least - 50)
     if len(short) > room and " (`" in short:
         short = short.split(" (`", 1)[0]
-    if outcome == "failed" and kind in ("test", "build"):
+    if outcome == "failed" and kind in ("test", "build") and " — " not in headline:
         # The end of a message has the reason, its beginning the place.
-        headline = clip_middle(headline, max(90, line_chars - min(len(short), room) - len(mark) - 3))
+        headline = clip_located(headline, max(90, line_chars - min(len(short), room) - len(mark) - 3))
     short = clip_middle(short, min(room, max(least, line_chars - 50)))
     line = printable(one_line(f"{short} → {mark}{headline}" if headline else short, line_chars))
     title = headline if finding.title is None or not finding.rows else finding.title

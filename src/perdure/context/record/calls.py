@@ -99,6 +99,7 @@ _SUCCEEDED = re.compile(r"(?i)\bsuccess|\b(?:updated|applied|wrote|written|creat
 _READS_MORE = re.compile(
     r"(?i)(?:get|read|fetch|list|search|view|find|query|open|download|extract|browse|scrape|load|show)_?"
 )
+_LINK_TITLE = re.compile(r'\{"title": ?"((?:[^"\\]|\\.){3,160})", ?"url"')
 _FOUND = re.compile(r"Found (\d+ (?:files?|match(?:es)?|results?|lines?))\b")
 _AGENT_ID = re.compile(r"\bagent_?[iI][dD]: ?([\w-]{3,40})|\(job `([\w.-]{3,60})`\)")
 _AGENT_ENDED = re.compile(r"(?m)^\W{0,5}([\w.-]{3,60})`? (?:—|-) (?:completed|finished|failed|cancell?ed|stopped)\b")
@@ -398,9 +399,16 @@ def _describe_web(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
         rows = page_rows(source, _PAGE_CHARS) or unique(view.lines[:4])
         # What was asked for is told by the call.
         rows = [r for r in rows if not target or target not in r or len(r) > 2 * len(target) + 40] or rows
+        titles = unique(_LINK_TITLE.findall(view.raw[:20_000]))
+        if len(titles) > 1:
+            rows = [
+                f"{len(titles)} results: {list_names(titles, 400)}",
+                *(r for r in rows if not r.startswith("Links: ")),
+            ]
         first = rows[0].strip("#: ") if rows else ""
-        headline = f"{one_line(first, 90)} ({len(view.raw):,} characters)" if first else "empty"
-        finding = CallFinding(headline, tuple(rows), worth=0.35, title=f"{len(view.raw):,} characters")
+        size = view.extent.size or f"{len(view.raw):,} characters{view.extent.limits}"
+        headline = f"{one_line(first, 90)} ({size})" if first else "empty"
+        finding = CallFinding(headline, tuple(rows), worth=0.35, title=size)
         return compose_line(name, kind, target, what, finding, "ok")
 
     return PendingCallLine(kind, name, target, 0.35, NO_FACTS, compose)

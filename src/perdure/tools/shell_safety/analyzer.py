@@ -36,7 +36,7 @@ from perdure.tools.shell_safety.rules import files
 from perdure.tools.shell_safety.rules.data import destructive_statements
 from perdure.tools.shell_safety.rules.git import Repositories
 from perdure.tools.shell_safety.rules.guards import unknown_program
-from perdure.tools.shell_safety.rules.load import calls_twice, program_name, runs_itself, starts_endlessly
+from perdure.tools.shell_safety.rules.load import calls_twice, loop_danger, program_name, runs_itself
 from perdure.tools.shell_safety.rules.matching import rule_dangers
 from perdure.tools.shell_safety.rules.root import ROOT_PROGRAMS, is_usual_as_root
 from perdure.tools.shell_safety.taint import downloaded_files, is_computed, output_of
@@ -276,8 +276,8 @@ class _CommandAnalyzer:
         return stdin or ""
 
     def _group(self, node: Group, frame: _Frame) -> str:
-        if starts_endlessly(node):
-            self.dangers.append(Danger("fork-bomb", "an endless loop that starts processes in the background"))
+        if (danger := loop_danger(node)) is not None:
+            self.dangers.append(danger)
         stdin, writes, reads = self._redirects(node.redirects, frame)
         inner = replace(frame, stdin=stdin, scope=frame.scope.child() if node.is_subshell else frame.scope).deeper()
         with self._keep_folder(is_kept=node.is_subshell):

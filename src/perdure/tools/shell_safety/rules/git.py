@@ -212,7 +212,14 @@ class Repositories:
         return any(f"{run.classify(p).path}/".startswith(f"{c}/") for p in paths for c in self._clones)
 
 
+def _pulls_from_url(run: Invocation) -> bool:
+    """Match `git pull https://…`: code of a repository that is no remote of this one."""
+    name, sub = git_subcommand(run)
+    return name == "pull" and any(re.match(r"\w{2,10}://|[\w.-]+@[\w.-]+:", o) for o in sub.operands[:1])
+
+
 RULES = (
+    RiskRule("package-source", "git", _pulls_from_url, "git pull https://git.example/fork.git main"),
     RiskRule("security", "git", _passes_risky_setting, "git -c http.sslVerify=false clone https://git.example/r"),
     RiskRule("git-discard", "git", _discards, "git reset --hard HEAD~3"),
     RiskRule("git-rewrite", "git", _rewrites, "git branch -D feature"),

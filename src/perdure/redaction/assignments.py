@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from perdure.redaction.entropy import is_identifier
-from perdure.redaction.names import Form, Promise, is_drawn, is_other_token, is_secret, promise_of
+from perdure.redaction.names import Form, Promise, is_drawn, is_harmless_token, is_secret, promise_of
 from perdure.redaction.scan import ScanText, Secret
 
 _LINE_END = re.compile(r"\r?\n|(?:\\r)?\\n")
@@ -422,7 +422,7 @@ def _read(page: ScanText, at: int) -> _Reading | None:
     promise = promise_of(_unescaped(text, start, name))
     if promise is None or _is_qualified(text, start, to) or not _is_joined(text, start, to, name):
         return None
-    if name.lower() == "token" and is_other_token(
+    if name.lower() == "token" and is_harmless_token(
         text[max(0, start - 40) : start].rpartition(" ")[0].rpartition(" ")[2]
     ):
         return None  # `next page token: …`

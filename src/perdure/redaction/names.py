@@ -136,13 +136,16 @@ _PLAIN_WORDS = frozenset(
 )
 
 
-def is_other_key(word: str) -> bool:
-    """Whether the word before `key` makes it another kind of key: one that looks up, sorts or names something."""
+def is_harmless_key(word: str) -> bool:
+    """Whether the word before `key` shows that it is no secret: `sort key`, `public key`, `arrow key`.
+
+    False for articles and the like (`the key`), which tell nothing about it.
+    """
     return word.lower() in _OTHER_KEYS and word.lower() not in _PLAIN_WORDS
 
 
-def is_other_token(word: str) -> bool:
-    """Whether the word before `token` makes it another kind of token: a page cursor, a unit of text or a switch."""
+def is_harmless_token(word: str) -> bool:
+    """Whether the word before `token` shows that it is no secret: a page cursor, a unit of text or a switch."""
     return _OTHER_TOKENS.fullmatch(word.lower()) is not None and word.lower() not in _PLAIN_WORDS | _STATES
 
 

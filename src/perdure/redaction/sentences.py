@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from perdure.redaction.entropy import is_filler, is_stand_in, is_uuid, is_wordy, looks_random
-from perdure.redaction.names import is_other_key, is_other_token, is_random
+from perdure.redaction.names import is_harmless_key, is_harmless_token, is_random
 from perdure.redaction.scan import ScanText, Secret
 
 # Words for what opens something. Endings differ by case and number, so that stems are open where a language has them.
@@ -189,7 +189,7 @@ def _is_other(text: str, noun: re.Match[str]) -> bool:
     """Whether the word before the noun makes it something else: `cache key`, `page token`."""
     words = text[: noun.start()].split()
     qualifier = noun["compound"] or (words[-1].strip("*_`\"'“(") if words else "")
-    return is_other_key(qualifier) if noun["key"] else is_other_token(qualifier)
+    return is_harmless_key(qualifier) if noun["key"] else is_harmless_token(qualifier)
 
 
 def _is_drawn(value: str) -> bool:

@@ -113,9 +113,12 @@ class FileBlobStore:
         with _translate_errors(file_path):
             file_path.unlink(missing_ok=True)
 
-    def sweep(self, deleted: Iterable[str]) -> None:
-        """Remove blobs of deleted conversations that a crash left behind."""
-        for conversation_id in deleted:
+    def sweep(self, deleted_ids: Iterable[str]) -> None:
+        """Remove the blobs of deleted conversations, when the store is opened.
+
+        A crash may have come between deleting the rows and the files.
+        """
+        for conversation_id in deleted_ids:
             # A damaged id must not keep the store from opening.
             with suppress(CorruptStore, ValueError):
                 if (self._folder / conversation_id).is_dir():

@@ -174,7 +174,10 @@ _LEASE_POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The text to show for a processed line; text of a turn was already streamed."""
+    """The result of one input line: the text to show, and what happens next.
+
+    The text is empty after a model turn, whose reply was streamed.
+    """
 
     text: str = ""
     is_error: bool = False

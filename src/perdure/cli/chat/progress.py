@@ -31,7 +31,10 @@ _ERASE = "\r\x1b[K"
 
 
 class StatusRow:
-    """Progress of a turn on a terminal's standard error; `close` leaves the finished lines. Thread-safe."""
+    """The status row of a single question, on standard error. Thread-safe.
+
+    Finished tool calls and notices are printed above it and stay; `close` erases the row.
+    """
 
     def __init__(
         self,

@@ -194,7 +194,10 @@ class ChatTranscript:
         self._activity = None
 
     def stop(self, *, is_cut: bool = False) -> None:
-        """End what was going on: what was shown of an answer stays, and calls without a result are marked."""
+        """End the display of a turn: print the rest of the answer, and show calls without a result as stopped.
+
+        `is_cut` says that the answer ended early: Markdown marks that are left open are closed.
+        """
         self._end_text(is_cut=is_cut)
         for running in self._work.end():
             self._write(stopped_line(running.call, self._ink, width=self._width()))

@@ -217,9 +217,9 @@ class EventBroker:
         return [chat for chat, channel in self._channels.items() if channel.has_subscribers]
 
     def drop_idle(self, *, idle_s: float, busy: Iterable[ChatKey]) -> None:
-        before, events = self._clock.monotonic_s() - idle_s, set(busy)
+        before, busy_chats = self._clock.monotonic_s() - idle_s, set(busy)
         for chat, channel in list(self._channels.items()):
-            if channel.last_used_s < before and not channel.has_subscribers and chat not in events:
+            if channel.last_used_s < before and not channel.has_subscribers and chat not in busy_chats:
                 del self._channels[chat]
 
     def close(self) -> None:

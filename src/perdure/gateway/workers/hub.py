@@ -1,7 +1,8 @@
-"""The hub: endpoints and adapters submit messages here, and subscribe to events here.
+"""The hub: where endpoints and adapters submit messages and subscribe to events.
 
-submit → inbox in the store → queue of the chat or conversation → `workers.worker` → events to the chat's channel and to
-the adapter of its platform. The hub holds no state that the store does not have as well.
+submit → inbox in the store → queue of the conversation, or of the chat if the message names none → `workers.worker` →
+events to the chat's subscribers and to the adapter of its platform. Accepted messages and their results are in the
+store, so that another process can take over; streamed events are buffered in this process alone.
 """
 
 from __future__ import annotations

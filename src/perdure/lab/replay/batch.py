@@ -156,7 +156,7 @@ def _finished(pending: dict[Future[ReplayResult], str], results: ResultsFile | N
 
 @dataclass(frozen=True, slots=True)
 class PolicyTotals:
-    """The totals of one policy at one window, over the sessions that every policy completed."""
+    """The totals of one policy at one window, over the sessions that all of them completed at every window."""
 
     policy: str
     window: int
@@ -227,9 +227,10 @@ _SUMMED = (
 
 
 def total_results(results: Iterable[ReplayResult]) -> list[PolicyTotals]:
-    """Add up the results by policy and window, in an order that does not depend on which came first.
+    """Return one row of totals for each window and policy, sorted by both.
 
-    Every row is over the same sessions: those completed by all rows, apart from rows that completed none.
+    To be comparable, all rows count the same sessions: those that every row completed. A row that completed none is
+    ignored for this, and its totals are zero.
     """
     ordered = sorted(results, key=lambda r: (r.window, r.policy, r.session))
     rows = [(key, list(group)) for key, group in groupby(ordered, key=lambda r: (r.window, r.policy))]

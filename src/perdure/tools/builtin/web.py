@@ -39,7 +39,10 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 async def allowed_address(host: str, port: int, *, resolve: Resolve, private_networks: Sequence[str]) -> str:
-    """Return the address to connect to. Raises ToolError if any address of the host is neither public nor allowed."""
+    """Resolve a host and return its first address, to connect to exactly that one.
+
+    Raises ToolError if it has none, or if any is neither public nor in `private_networks`, which the user allowed.
+    """
     addresses = await resolve(host, port)
     if not addresses:
         raise ToolError(f"the host {host!r} has no address")

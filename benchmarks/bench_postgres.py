@@ -119,7 +119,7 @@ def _queries(corpus: Corpus) -> dict[str, tuple[list[str], str | None]]:
     return {
         "two words": ([f"{chance.choice(common)} {chance.choice(rarer)}" for _ in range(_TRIES)], bar),
         "two common words": ([" ".join(chance.sample(common, 2)) for _ in range(_TRIES)], bar),
-        "question of four words": ([_question(corpus, chance) for _ in range(_TRIES)], bar),
+        "question of four words": ([corpus.question(chance) for _ in range(_TRIES)], bar),
         "two Chinese characters": (chance.sample(corpus.han, _TRIES), bar),
         "identifier": (chance.sample(corpus.identifiers, _TRIES), bar),
         "path": (chance.sample(corpus.paths, _TRIES), bar),
@@ -128,11 +128,6 @@ def _queries(corpus: Corpus) -> dict[str, tuple[list[str], str | None]]:
         "phrase of two": ([f'"{corpus.sentence(2)}"' for _ in range(_TRIES)], None),
         "a word nobody said": ([f"zz{n}zz nowhere" for n in range(_TRIES)], bar),
     }
-
-
-def _question(corpus: Corpus, chance: random.Random) -> str:
-    one, two, three = chance.sample(corpus.words[100:3_000], 3)
-    return f"what did we decide about the {chance.choice(corpus.words[:400])} of {one} and {two} {three}?"
 
 
 def _plan(store: SessionStore, any_id: str) -> Plan:

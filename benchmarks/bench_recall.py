@@ -15,7 +15,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from benchmarks.bench_retention import load_scorer, recorded_cases
 from benchmarks.data import EVAL, Skip
 from benchmarks.table import Row, render
+from perdure.core.visibility import EVERYONE
 from perdure.store import SessionStore, open_store
 
 TITLE = "Search by plain questions"
@@ -74,15 +75,28 @@ def rows(half: str = "second", locomo: Path = LOCOMO, beam: Path = BEAM) -> Iter
             continue
         measured += 1
         for label, with_vectors in (("words alone", False), ("with `recall`", True)):
-            value, count, p95_ms = _measure(talks, with_vectors=with_vectors)
-            note = f"{count} questions, p95 {p95_ms:.0f} ms"
-            yield Row(f"{name}, {label}", value, "%", bar if not with_vectors else None, note)
+            found = _measure(talks, with_vectors=with_vectors)
+            note = f"{found.questions} questions, p95 {found.p95_ms:.0f} ms"
+            yield Row(f"{name}, {label}", found.share, "%", bar if not with_vectors else None, note)
+            if found.entry_share is not None:
+                yield Row(f"{name}, {label}, hits with their replies", found.entry_share, "%")
     if not measured:
         raise Skip("no question set is here")
 
 
-def _measure(talks: Sequence[Talk], *, with_vectors: bool) -> tuple[float, int, float]:
-    hits, times = [], []
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How many percent of the questions have a source among the first five messages."""
+
+    share: float
+    questions: int
+    p95_ms: float
+    # The same for the first five hits of a report, each with the reply that is shown with it.
+    entry_share: float | None
+
+
+def _measure(talks: Sequence[Talk], *, with_vectors: bool) -> _Found:
+    hits, entries, times = [], [], []
     for talk in talks:
         folder = tempfile.TemporaryDirectory(prefix="perdure-recall-")
         with folder as name, open_store(Path(name) / "recall.db") as store:
@@ -99,8 +113,24 @@ def _measure(talks: Sequence[Talk], *, with_vectors: bool) -> tuple[float, int, 
                 order: list[Hashable] = [places[h.conversation_id, h.address] for h in results if h.address[:2] == "m:"]
                 if talk.is_by_conversation:
                     order = list(dict.fromkeys(places[h.conversation_id, h.address][0] for h in results))
+                else:
+                    entries.append(not question.sources.isdisjoint(_entries(store, question.text, places)))
                 hits.append(not question.sources.isdisjoint(order[:_FIRST]))
-    return 100 * sum(hits) / len(hits), len(hits), sorted(times)[int(len(times) * 0.95)]
+    return _Found(
+        100 * sum(hits) / len(hits),
+        len(hits),
+        sorted(times)[int(len(times) * 0.95)],
+        100 * sum(entries) / len(entries) if entries else None,
+    )
+
+
+def _entries(
+    store: SessionStore, question: str, places: Mapping[tuple[str, str], tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the places of the messages that a surface shows first: hits, and the replies shown with them."""
+    for hit in store.search_index.report(question, visibility=EVERYONE, limit=2 * _FIRST).hits[:_FIRST]:
+        addresses = (hit.address, hit.answer.address if hit.answer is not None else "")
+        yield from (places[hit.conversation_id, a] for a in addresses if (hit.conversation_id, a) in places)
 
 
 def store_talk(store: SessionStore, talk: Talk) -> dict[tuple[str, str], tuple[int, int]]:

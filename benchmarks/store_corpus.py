@@ -33,6 +33,11 @@ class Corpus:
     def sentence(self, words: int) -> str:
         return " ".join(self._chance.choices(self.words, cum_weights=self._weights, k=words))
 
+    def question(self, chance: random.Random) -> str:
+        """Return a question with four words that mean something, one of them common."""
+        one, two, three = chance.sample(self.words[100:3_000], 3)
+        return f"what did we decide about the {chance.choice(self.words[:400])} of {one} and {two} {three}?"
+
     def text(self, words: int) -> str:
         """Words, with a name or a path now and then; one text in twelve is Chinese."""
         chance = self._chance

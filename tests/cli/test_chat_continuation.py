@@ -13,7 +13,7 @@ from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.continuation import find_resumption
 from perdure.cli.chat.controller import ChatController
 from perdure.cli.main import cli
-from perdure.commands.format import measured
+from perdure.commands.format import measure_usage
 from perdure.commands.registry import all_commands
 from perdure.core.errors import InvalidFlag
 from perdure.testing.simulator import Simulator
@@ -84,7 +84,7 @@ def test_a_resumed_chat_goes_on_at_the_address_it_was_begun_at_and_says_so(folde
         surface = ChatCommandContext({}, session_id=begun)
         try:
             assert (surface.agent.endpoint.base_url, surface.agent.endpoint.model) == (sim.base_url, "m-1")
-            assert measured(surface.agent).window == 9_000
+            assert measure_usage(surface.agent).window == 9_000
             assert any(sim.base_url in note for note in surface.resume_notes)
             surface.open(None)
             assert surface.agent.endpoint.base_url != sim.base_url, "a new conversation is called as this run was"

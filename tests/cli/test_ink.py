@@ -98,3 +98,11 @@ def test_foreign_lines_are_wrapped_between_words_and_keep_their_blanks() -> None
     assert lines[0] == "    if    ready:"
     assert lines[1] == "run(the_command_with_a_long_name)   #"
     assert lines[3:] == ["", "x" * 40, "x" * 40, "x" * 10]
+
+
+def test_an_address_wider_than_its_column_has_a_row_that_can_be_copied() -> None:
+    address = "http://127.0.0.1:8421/#token=pdr_kT0jiP9_a-6_bFNHwCd7msvNRVAR79vDnBeY"
+    line = f"Open                    {address}"
+    assert list(fit_lines([line], 100)) == [line]
+    assert list(fit_lines([line], 80)) == [f"Open  {address}"]
+    assert [row.strip() for row in fit_lines([line], 70)] == ["Open", address]

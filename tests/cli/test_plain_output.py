@@ -136,6 +136,20 @@ def test_a_long_conversation_opens_in_the_pager_wrapped_between_words(tmp_path: 
     assert _in_terminal(home, 60, "sessions", "list", PAGER=str(pager))[0].startswith(talk.conversation_id)
 
 
+def test_ctrl_c_belongs_to_the_pager(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with open_store(home / "perdure.db") as store:
+        talk = store.create(source="terminal", title="long")
+        store.append(talk.id, [user(f"line {n}") for n in range(40)])
+    pager = tmp_path / "pager"
+    # It interrupts the whole group, as the terminal does, and goes on.
+    pager.write_text("#!/bin/sh\ntrap '' INT\nkill -INT 0\nsleep 0.3\nwc -l\n")
+    pager.chmod(0o700)
+    shown = _in_terminal(home, 60, "sessions", "show", talk.id, PAGER=str(pager))
+    assert [row.strip().isdecimal() for row in shown] == [True]
+
+
 def _in_terminal(home: Path, width: int, *arguments: str, **environ: str) -> list[str]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))

@@ -53,7 +53,7 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
       perdure demo --engine windows
     """
     from perdure.cli.chat.transcript import ChatTranscript
-    from perdure.cli.style import Style
+    from perdure.cli.style import Style, fit_lines
     from perdure.commands.format import gauge_line
     from perdure.config.env import wants_color
     from perdure.lab.demo.run import MODEL, WINDOW, Demo
@@ -79,7 +79,9 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
             _write_wrapped(f"> {message}\n")
             play.take_turn(number)
             time.sleep(0 if fast else _TURN_PAUSE_S)
-            _write(f"{ink.dim(gauge_line(play.agent.gauge))}\n\n")
+            for line in fit_lines([gauge_line(play.agent.gauge)], width()):
+                _write(f"{ink.dim(line)}\n")
+            _write("\n")
         for line in summary_lines(play.summarize(), ink):
             _write(f"{line}\n")
     _show_hints(ink, play.home, project)

@@ -6,10 +6,11 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from typing import Any, TextIO
 
@@ -113,9 +114,19 @@ def echo_pages(texts: Iterable[str], *, hanging: str = "") -> None:
         for row in chain(head, rows):
             click.echo(row)
         return
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process, suppress(BrokenPipeError):
-        if process.stdin is not None:
-            process.stdin.writelines(f"{row}\n".encode("utf-8", "replace") for row in chain(head, rows))
+    with _ignore_interrupts(), suppress(BrokenPipeError):
+        text = "".join(f"{row}\n" for row in chain(head, rows))
+        subprocess.run(command, input=text.encode("utf-8", "replace"), check=False)
+
+
+@contextmanager
+def _ignore_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C to the pager. A handler of ours, unlike SIG_IGN, is not inherited by it."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _wrapped(line: str, width: int, hanging: str) -> Iterator[str]:

@@ -81,7 +81,9 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
         if column_count(line) <= width:
             yield line
             continue
-        if (columns := _TWO_COLUMNS.match(line)) and width - columns.end() >= _LEAST_WIDTH:
+        columns = _TWO_COLUMNS.match(line)
+        # An address that is wider than the second column is rather copied whole from a row of its own.
+        if columns and width - columns.end() >= max(_LEAST_WIDTH, _longest_word(line[columns.end() :])):
             # A list of names and what they are: the second column stays one.
             yield from wrap_words(line[columns.end() :], width, first=columns[0], rest=" " * columns.end())
             continue
@@ -93,6 +95,11 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
         column = _COLUMN.match(line)
         indent = " " * min(column.end() if column else 0, width // 3)
         yield from wrap_words(line, width, rest=indent)
+
+
+def _longest_word(text: str) -> int:
+    """Return the columns of the longest word that cannot be broken."""
+    return max((len(word) for word in text.split() if word.isascii()), default=0)
 
 
 def wrap_words(text: str, width: int, *, first: str = "", rest: str = "") -> Iterator[str]:

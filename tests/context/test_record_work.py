@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from unittest.mock import patch
 
@@ -13,6 +14,7 @@ from perdure.context.record import calls
 from perdure.context.record.entries import is_redacted
 from perdure.context.record.record import _NEWEST_ENTRIES, call_lines, prepare
 from perdure.context.record.state import read_state
+from perdure.context.record.task import PendingCallLine
 from perdure.context.record.value_index import ValueUse
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 
@@ -76,7 +78,23 @@ def test_an_old_edit_is_redacted_when_its_text_is_first_read() -> None:
     assert "TOKEN" in line.detail
     assert _TOKEN not in line.detail
     assert _TOKEN not in line.line
-    assert is_redacted(entries[0])
+
+
+def test_the_entries_of_a_history_are_freed_with_it() -> None:
+    entries = _old_edits(_NEWEST_ENTRIES, folder="freed")
+    gc.disable()
+    try:
+        call_lines(entries)
+        assert _lines_of("freed/part.py") == 1
+        del entries
+        assert _lines_of("freed/part.py") == 0, "an entry refers to itself by its line"
+    finally:
+        gc.enable()
+
+
+def _lines_of(target: str) -> int:
+    """The lines of calls in memory that have a target."""
+    return sum(type(o) is PendingCallLine and o.target == target for o in gc.get_objects())
 
 
 def test_a_secret_in_the_path_of_an_old_edit_is_redacted() -> None:

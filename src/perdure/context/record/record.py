@@ -10,7 +10,14 @@ from perdure.context.record.call_text import common_root
 from perdure.context.record.calls import describe_call, is_only_counted
 from perdure.context.record.dialogue import Dialogue, dialogue_share
 from perdure.context.record.drawing import Drawing
-from perdure.context.record.entries import count_chars, is_changed, is_redacted, redact_entries, redacted
+from perdure.context.record.entries import (
+    count_chars,
+    is_changed,
+    is_redacted,
+    redact_entries,
+    redact_message,
+    redacted,
+)
 from perdure.context.record.messages import statement_of
 from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline
 from perdure.context.record.pages import (
@@ -26,7 +33,7 @@ from perdure.context.record.requests import own_text, prepare_reading
 from perdure.context.record.task import CallLine, PendingCallLine
 from perdure.context.summary_check import words_of_passages
 from perdure.context.text import size_of
-from perdure.core.messages import Entry, ToolCall, ToolState
+from perdure.core.messages import Entry, Message, ToolCall, ToolState
 from perdure.redaction import are_clean
 
 # Memo key of the words of the passages of a message, with which a summary is compared.
@@ -165,16 +172,20 @@ def _describe_as_is(
         if (line := described.get(key)) is None:
             line = describe_call(call, text, state)
             if type(line) is PendingCallLine:
-                compose = partial(_describe_redacted, entry, n, answer)
+                # Of the messages: an entry that its own line refers to would outlive its history.
+                compose = partial(_describe_redacted, entry.message, n, answer.message if answer is not None else None)
                 line = PendingCallLine(line.kind, line.name, line.target, line.worth, line.facts, compose)
             else:
                 described[key] = line
         yield line, answer
 
 
-def _describe_redacted(entry: Entry, n: int, answer: Entry | None) -> CallLine:
-    call = redacted(entry).tool_calls[n]
-    return describe_call(call, *_told_of(call, answer))
+def _describe_redacted(message: Message, n: int, answer: Message | None) -> CallLine:
+    call = redact_message(message).tool_calls[n]
+    if answer is None:
+        return describe_call(call, None)
+    is_counted = is_only_counted(call, answer.text, answer.tool_state)
+    return describe_call(call, answer.text if is_counted else redact_message(answer).text, answer.tool_state)
 
 
 def _describe_calls(entry: Entry, behind: Sequence[Entry], described: _Described) -> tuple[CallLine, ...]:

@@ -2392,6 +2392,8 @@ python scripts/clear-users.py
 dotnet ef database drop
 flask db downgrade
 npx prisma db push --accept-data-loss
+make push
+just ship
 while true; do echo x >> f; done
 while :; do curl -s https://api.acme.com/buy -d item=1; done
 git pull https://git.example/fork.git main

@@ -183,7 +183,7 @@ def _is_payload(line: str) -> bool:
 # Words in the names of tasks by what they do; of the last group the first word of a name counts.
 _ENDS = word_set("destroy nuke wipe purge teardown decommission deprovision obliterate uninstall erase")
 _UNDOES = word_set("rollback downgrade")
-_RELEASES = word_set("deploy publish unpublish promote redeploy undeploy upload")
+_RELEASES = word_set("deploy publish unpublish promote redeploy undeploy upload push ship rollout")
 _REACHES = {
     **dict.fromkeys(word_set("send notify broadcast announce tweet charge refund pay payout bill"), "commitment"),
     **dict.fromkeys(word_set("createsuperuser changepassword"), "users"),

@@ -237,3 +237,14 @@ class TestMoreClaims:
         result = f'Web search results for query: "tides"\n\nLinks: {json.dumps(links)}\n\nTides are told by the moon.'
         line = describe_call(ToolCall("1", "WebSearch", json.dumps({"query": "tides"})), result).line
         assert "3 results: Page 0 about tides, Page 1 about tides" in line
+
+
+def test_files_that_were_read_share_a_line() -> None:
+    entries = [Entry(1, user("Where is the level of the harbour computed?"))]
+    for number in range(4):
+        call = ToolCall(f"c{number}", "read_file", json.dumps({"path": f"src/part_{number}.py", "offset": 40}))
+        entries.append(Entry(2 * number + 2, Message("assistant", "", tool_calls=(call,), kind="assistant")))
+        entries.append(Entry(2 * number + 3, tool_result(call.id, "    40|x = 1\n[end of file]", "read_file")))
+    record = draw_record(entries, budget=8_000)
+    assert sum("src/part_" in line for line in record.split("\n")) == 1
+    assert all(f"src/part_{number}.py" in record for number in range(4))

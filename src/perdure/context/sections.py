@@ -352,7 +352,7 @@ _OTHER_FORMAT = 0.9
 # Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
 _LONG_SECTIONS = 2.95
 # Shorter ones leave it a part of their room, more of it in a dialogue, which has little for the sections.
-_SHORT_SECTIONS = 0.13
+_SHORT_SECTIONS = 0.15
 _SHORT_SECTIONS_IN_DIALOGUE = 0.5
 # The sentences of a dialogue are its content: less can be left out of them than of the output of calls.
 _DIALOGUE_RECORD = 2.0

@@ -306,9 +306,11 @@ class Drawing:
         if self._subjects and step is not None and not self._subjects.isdisjoint(step.values):
             weight *= _REPEATED_FACTOR
         item, first = len(self._items), len(self.options)
+        # How many lines of a file were read adds nothing to its name, which shares a line with those of its neighbours.
+        is_read = line.kind == "read" and line.outcome == "ok" and detail == whole and whole.startswith("read ")
         self._add_texts(
             texts,
-            weight * line.worth,
+            0.0 if is_read else weight * line.worth,
             brief_worth=0.0 if is_looked_at else weight * _LEAST_CALL_WORTH,
             detail_weight=(_NEWEST_DETAIL_WEIGHT if moment.is_newest else _DETAIL_WEIGHT)
             * (_KNOWN_DETAIL_FACTOR if has_values else 1.0),

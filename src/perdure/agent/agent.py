@@ -187,7 +187,7 @@ class ConversationAgent:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint that the next model call goes to."""
+        """The endpoint (provider, address, model) that the next model call goes to; after a failure, the fallback."""
         return self._parts.routes.endpoint
 
     @property

@@ -320,7 +320,10 @@ class ModelCaller:
     # -- one attempt -------------------------------------------------------------------------------------------------
 
     def _build_request(self, max_tokens: int | None, *, extra_system: str, with_tools: bool) -> ModelRequest:
-        """Build the request for the next call: projected history, system blocks, tools and options of the turn."""
+        """Build the request for the next call: the history as it is sent (`projection`), system blocks, tools, options.
+
+        Options are those of the turn and of the settings; the request is adapted to the endpoint.
+        """
         parts, live = self._parts, self._live
         endpoint, settings, options = parts.routes.endpoint, parts.settings.model, live.options
         blocks = (*live.system_blocks, extra_system) if extra_system else live.system_blocks

@@ -195,7 +195,7 @@ class Agent:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint that the next model call goes to."""
+        """The endpoint (provider, address, model) that the next model call goes to; after a failure, the fallback."""
         return self._agent.endpoint
 
     @property

@@ -1,4 +1,7 @@
-"""The built-in context engine: head, handoff, tail."""
+"""The built-in context engine: keep the head and the tail of a history, replace the middle by a handoff.
+
+What is kept: `retention`. When: `should_compress`, which `agent.compaction.CompactionGate` asks.
+"""
 
 from __future__ import annotations
 
@@ -263,6 +266,7 @@ class ContextCompressor(ContextEngine):
         return self._throttle.is_paused
 
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        """Whether a prompt has reached the threshold, unless compaction is disabled, paused or awaits a response."""
         tokens = self._last_prompt_tokens if prompt_tokens is None else prompt_tokens
         if tokens is None:
             return False

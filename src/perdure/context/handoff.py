@@ -217,7 +217,10 @@ def source_line(handoff: Handoff) -> str:
 
 
 def parse_handoff(text: str) -> Handoff | None:
-    """Parse the handoff at the start of a text, with any banner; None where there is none."""
+    """Parse a text that begins with a handoff; None if it does not.
+
+    The banner, the explanation under its first line, may be any text.
+    """
     if not text.startswith(HANDOFF_FIRST_LINE):
         return None
     # A form or a mail may have changed the ends of its lines.

@@ -1,10 +1,10 @@
 """History rules: each reports violations, repairs them and lists valid cut points.
 
-    SystemFirst   system messages come first only                a later one becomes a note in the user role
-    Pairs         every call one result right after it, and back   late results move up, missing ones get a stub,
+    SystemFirst       system messages come first only              a later one becomes a note in the user role
+    Pairs             every call has one result right after it     late results move up, missing ones get a stub,
                                                                    doubled and stray ones go; ids are made unique
-    Turns         user, assistant, user, assistant; tools only     equal neighbours become one message of several parts;
-                  after the call; a user first                     a gap is filled with a short placeholder
+    AlternatingRoles  user, assistant, user, assistant; results    equal neighbours become one message of several parts;
+                      only after their call; a user first          a gap is filled with a short placeholder
 
 `repair()` runs them in this order and returns the very list it was given when nothing is wrong, so checking costs one
 pass. Repair happens in the request projection only: the log keeps messages as they were.

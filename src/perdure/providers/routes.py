@@ -71,7 +71,7 @@ class RouteCursor:
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint that the next call goes to."""
+        """The endpoint (provider, address, model) that the next call goes to; after a failure, the fallback."""
         return self._endpoint
 
     @endpoint.setter

@@ -329,7 +329,7 @@ class TimelinePage:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChange:
-    """A conversation with new messages, calls or events."""
+    """A conversation that changed since a cursor, and which kinds of rows are new, without the rows themselves."""
 
     conversation: Conversation
     has_messages: bool

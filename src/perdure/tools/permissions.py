@@ -56,7 +56,10 @@ class PermissionRule:
         return fnmatch.fnmatchcase(tool_name, self.tool)
 
     def matches(self, target: str) -> bool:
-        """Whether the rule's pattern matches a call's target; `git push *` also matches `git push`."""
+        """Whether the pattern matches a target of a call: a path, an argument or a command. Without a pattern, any does.
+
+        `git push *` also matches `git push`.
+        """
         if self.pattern is None:
             return True
         return any(fnmatch.fnmatchcase(t, self.pattern) for t in (target, f"{target} "))

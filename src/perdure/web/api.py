@@ -59,7 +59,7 @@ class WebUIRoute(APIRoute):
             try:
                 return await _packed(await answer(request), request)
             except RequestValidationError as error:
-                raise HTTPException(422, _plain(error)) from error
+                raise HTTPException(422, _validation_message(error)) from error
             except NotFound as error:
                 raise HTTPException(404, str(error)) from error
             except StoreUnavailable as error:
@@ -82,8 +82,8 @@ async def _packed(response: Response, request: Request) -> Response:
     return Response(packed, status_code=response.status_code, headers=headers)
 
 
-def _plain(error: RequestValidationError) -> str:
-    """Format validation errors as one sentence: `limit: Input should be less than or equal to 200`."""
+def _validation_message(error: RequestValidationError) -> str:
+    """Join validation errors in plain words: `limit: must be less than or equal to 200; q: Field required`."""
     return "; ".join(
         f"{'.'.join(str(p) for p in e['loc'][1:]) or 'the request'}: {_error_body(str(e['msg']))}"
         for e in error.errors()

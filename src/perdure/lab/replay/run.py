@@ -1,6 +1,6 @@
-"""Replay one session under one policy: the real agent, with a model that repeats the recorded replies.
+"""Replay one recorded session under one context policy: the real agent, with a model that repeats recorded replies.
 
-Tool results come from the log, the clock is set to the recorded times, and nothing is sent anywhere. A replay is
+Tool results come from the recording, the clock is set to the recorded times, and nothing is sent anywhere. A replay is
 deterministic: a compaction that is being prepared in the background is awaited before the next turn.
 """
 

@@ -21,7 +21,10 @@ PARTS = ("system", "tools", "memory", "head", "handoff", "tail", "outputs")
 
 
 def context_chart(scope: ScopedStore, conversation: Conversation) -> ContextChart:
-    """Return the calls of the main task in order; auxiliary calls have prompts of their own and are only counted."""
+    """Return the prompt size of each main model call, by part, and marks for compactions, switches, undos and failures.
+
+    Auxiliary calls are only counted: their prompts are not the conversation's.
+    """
     store = scope.store
     every_call = store.ledger.calls(conversation.id)
     calls = [c for c in every_call if c.task == "main"]

@@ -192,3 +192,9 @@ def test_an_answer_with_a_number_that_json_lacks_is_refused(text: str) -> None:
 )
 def test_a_fence_around_an_answer_is_removed(text: str, answer: str) -> None:
     assert parse_answer(AnswerFormat(), text)[0] == answer
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("pattern", ["^(a)?(?(1)(a+)+b|d)", "(?>(a+)+b)", "((a+)+b)?+c", "(?=(a+)+b)a", r"(a+)+\1b"])
+def test_a_pattern_that_may_take_exponential_time_is_not_tried(pattern: str) -> None:
+    assert schema_problem("a" * 60, {"pattern": pattern}) is None

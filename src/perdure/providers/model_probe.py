@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError
-from perdure.providers.errors.classify import classify_error
 from perdure.providers.http import certificates_for, url_of
 from perdure.providers.registry import mode_module
 from perdure.providers.types import Endpoint
@@ -93,6 +92,8 @@ class ModelListing:
 def request_listing(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> ModelListing:
     """Request the models of an endpoint, with its key. Raises ConfigError for certificates that cannot be used."""
     import httpx
+
+    from perdure.providers.errors.classify import classify_error  # slow to import, and seldom needed
 
     headers = dict(mode_module(endpoint.api_mode).headers(endpoint))
     try:

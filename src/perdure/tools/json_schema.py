@@ -295,9 +295,17 @@ def _compiles(pattern: str) -> bool:
     return True
 
 
+# Parts of a regular expression that repeat what they have, and those that match in one way.
+_REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
+_SINGLE = (_parser.LITERAL, _parser.NOT_LITERAL, _parser.ANY, _parser.IN, _parser.AT, _parser.GROUPREF)
+
+
 @lru_cache(maxsize=1024)
 def _pattern_cost(pattern: str, chars: int) -> float:
-    """Return an upper bound of the steps of a search; infinite where repetitions are inside each other."""
+    """Estimate the steps of a search for a pattern in so many characters, at worst.
+
+    Infinite if it does not compile, or may take exponential time.
+    """
     if not _compiles(pattern):  # in the syntax of another language
         return math.inf
     return chars * _ways(_parser.parse(pattern), max(chars, 1))
@@ -307,14 +315,20 @@ def _ways(items: Any, chars: int) -> float:
     """Return in how many ways a parsed regular expression can match at one position."""
     total = 1.0
     for kind, argument in items:
-        if kind in (_parser.MAX_REPEAT, _parser.MIN_REPEAT):
+        if kind in _REPEATS:
             least, most, inner = argument
             most, each = min(int(most), chars), _ways(inner, chars)
             total *= max(most - least + 1, 1) if each == 1 else each**most if most < 20 else math.inf
         elif kind is _parser.BRANCH:
             total *= sum(_ways(branch, chars) for branch in argument[1])
+        elif kind is _parser.GROUPREF_EXISTS:
+            total *= sum(_ways(branch, chars) for branch in argument[1:] if branch is not None)
         elif kind in (_parser.SUBPATTERN, _parser.ASSERT, _parser.ASSERT_NOT):
             total *= _ways(argument[-1], chars)
+        elif kind is _parser.ATOMIC_GROUP:
+            total *= _ways(argument, chars)
+        elif kind not in _SINGLE:
+            return math.inf
     return total
 
 

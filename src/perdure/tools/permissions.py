@@ -56,7 +56,7 @@ class PermissionRule:
         return fnmatch.fnmatchcase(tool_name, self.tool)
 
     def matches(self, target: str) -> bool:
-        """Whether the pattern matches a target of a call: a path, an argument or a command. Without a pattern, any does.
+        """Whether the pattern matches a target of a call: a path, an argument or a command. No pattern matches all.
 
         `git push *` also matches `git push`.
         """

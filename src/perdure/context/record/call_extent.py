@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from perdure.context.record.call_shell import ShellCommand
+if TYPE_CHECKING:
+    from perdure.context.record.call_shell import ShellCommand
 
 Part = Literal["all", "first", "last", "some"]
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perdure.context.text import beginning
-from perdure.context.user_intent import is_directive
 from perdure.redaction import redact
 
 CallKind = Literal[
@@ -301,6 +300,8 @@ def _without(outcome: str, words: Sequence[str]) -> str:
 
 def _group(members: Sequence[_Step], done: Mapping[str, Sequence[_Step]]) -> RepeatedSteps:
     """Join steps with one outcome; steps before them are named where all subjects had them."""
+    from perdure.context.user_intent import is_directive  # slow to import
+
     last = members[-1]
     earlier = [{s.name: s.seq for s in done[m.subject] if s.is_ok and s is not m} for m in members]
     shared = [name for name in earlier[-1] if all(name in names for names in earlier)]

@@ -328,7 +328,7 @@ def test_a_compaction_on_the_way_is_told_and_its_handoff_opens(page: Page, serve
     say(page, "/compress leases")
     page.wait_text("Compacted", inside=".answered")
     page.wait("document.querySelector('.timeline .handoff')")
-    page.click("text/What was kept: what the model reads from here on")
+    page.click("text/What was kept: the handoff and its sources")
     page.wait_text("What the model reads now")
     page.wait_text("because you asked for it")
     page.click("#focus")

@@ -99,12 +99,23 @@ def test_a_long_output_is_cut_for_the_model_and_on_the_screen() -> None:
     written: list[str] = []
     run = UserShell().run("i=0; while [ $i -lt 6000 ]; do echo line-$i; i=$((i+1)); done", written.append)
     shown = "".join(written)
-    assert "more lines" in shown
+    assert "… 5,580 more lines" in shown
+    assert shown.endswith("line-5998\n  line-5999\n"), "the end is where results are"
     assert shown.count("\n") < 500
     assert "line-0\n" in run.context
     assert "line-5999\n" in run.context
     assert "characters left out" in run.context
     assert len(run.context) < 14_000
+
+
+def test_an_output_without_end_is_not_held_and_its_characters_stay_whole() -> None:
+    written: list[str] = []
+    run = UserShell().run("yes äöü漢字 | head -c 9000001", written.append)
+    assert len(run.output) < 14_000
+    assert "\ufffd" not in run.output[:-1], "a character that two reads share"
+    short = UserShell().run("printf 'one\ntwo'", written.append)
+    assert short.output == "one\ntwo"
+    assert "".join(written).endswith("  one\n  two\n")
 
 
 def test_an_interrupt_ends_the_command_and_all_it_started() -> None:

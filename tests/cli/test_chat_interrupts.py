@@ -163,3 +163,20 @@ def test_a_message_waits_while_another_program_answers_in_the_conversation(home:
                 chat.wait_for(lambda: not chat.is_idle)
         chat.see("Two.")
         assert "second" in str(sim.requests[-1].body["messages"][-1])
+
+
+def test_a_line_that_was_emptied_comes_back_with_up(home: Path) -> None:
+    with (
+        Simulator(script=["One."]) as sim,
+        chatting(home, {"model.base_url": sim.base_url, "model.name": "m-1"}) as chat,
+    ):
+        chat.see("/help lists")
+        chat.type("precious words")
+        chat.wait_for(lambda: chat.line == "precious words")
+        chat.type("\x03")
+        chat.wait_for_empty_line()
+        chat.see("Up brings it back")
+        chat.type("\x1b[A")
+        chat.wait_for(lambda: chat.line == "precious words")
+        chat.type("\x15")
+        chat.wait_for_empty_line()

@@ -16,6 +16,8 @@ from pathlib import Path
 from perdure.core.display import strip_controls
 
 _LEAST_WIDTH = 20
+# A line of a diff is broken at a blank only where that costs no more than this many columns.
+_BREAK_WITHIN = 16
 # Before a row that continues a line of a diff: a sign there would make it a line of its own.
 CONTINUED = " ↳ "
 _BAR = re.compile(r"[█░│▏▎▍▌▋▊▉]{9,}")
@@ -48,17 +50,18 @@ def wrap_lines(lines: Iterable[str], width: int) -> Iterator[str]:
         yield from _wrap_line(line, max(_LEAST_WIDTH, width))
 
 
-def _wrap_line(line: str, width: int, *, indent: str = "") -> list[str]:
-    """Return the rows of a line, all but the first behind `indent`; wide characters take two columns."""
+def _wrap_line(line: str, width: int) -> Iterable[str]:
     if not line.isascii():
-        return list(_wrap_wide(line, width, indent))
-    rows = textwrap.wrap(
-        line, width, subsequent_indent=indent, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False
-    )
+        return _wrap_columns(line, width)
+    rows = textwrap.wrap(line, width, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False)
     return rows or [""]
 
 
-def _wrap_wide(line: str, width: int, indent: str) -> Iterator[str]:
+def _wrap_columns(line: str, width: int, *, indent: str = "", within: int | None = None) -> Iterator[str]:
+    """Yield the rows of a line, all but the first behind `indent`; wide characters take two columns.
+
+    A row ends between words, `within` so many columns of its end.
+    """
     start, before = 0, ""
     while True:
         stop, used, blank = start, len(before), -1
@@ -67,7 +70,8 @@ def _wrap_wide(line: str, width: int, indent: str) -> Iterator[str]:
             blank = stop if line[stop] == " " else blank
             stop += 1
         is_in_word = stop < len(line) and line[stop] != " "
-        stop = blank if is_in_word and blank > start else max(stop, start + 1)
+        is_near = within is None or stop - blank <= within
+        stop = blank if is_in_word and blank > start and is_near else max(stop, start + 1)
         yield before + line[start:stop].rstrip(" ")
         start, before = stop + len(line[stop:]) - len(line[stop:].lstrip(" ")), indent
         if start >= len(line):
@@ -276,4 +280,5 @@ def paint_diff(lines: Iterable[str], width: int, ink: Style) -> Iterator[str]:
     """Yield the rows of a diff in its colours; a row that goes on with a line above it is marked, and is no line."""
     for line in lines:
         colour = diff_colour(line, ink)
-        yield from map(colour, _wrap_line(line, max(_LEAST_WIDTH, width), indent=CONTINUED))
+        rows = _wrap_columns(line, max(_LEAST_WIDTH, width), indent=CONTINUED, within=_BREAK_WITHIN)
+        yield from map(colour, rows)

@@ -25,17 +25,17 @@ class PaintedRows(UIControl):
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text
-        self._shown: str | None = None
+        self._drawn_text: str | None = None
         self._rows: dict[str, StyleAndTextTuples] = {}
         self._content = UIContent()
 
     def create_content(self, width: int, height: int | None) -> UIContent:
         text = self._text()
-        if text != self._shown:
+        if text != self._drawn_text:
             lines = text.split("\n")
             self._rows = {line: self._rows.get(line) or _join_styles(line) for line in lines}
             rows = [self._rows[line] for line in lines]
-            self._shown, self._content = text, UIContent(rows.__getitem__, len(rows), show_cursor=False)
+            self._drawn_text, self._content = text, UIContent(rows.__getitem__, len(rows), show_cursor=False)
         return self._content
 
     def preferred_height(

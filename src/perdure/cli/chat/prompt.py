@@ -221,7 +221,8 @@ class PromptBox:
             self._draft = document
 
     def clear(self) -> None:
-        """Empties the line."""
+        """Empty the line; Up brings it back."""
+        self.buffer.append_to_history()
         self.buffer.reset()
 
     @property

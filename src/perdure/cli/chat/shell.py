@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +19,17 @@ from perdure.commands.format import count
 from perdure.config.env import shell_environment, user_shell
 from perdure.redaction import redact
 
-# Characters handed to the model, two thirds of them from the end, where results are; lines shown to the user.
+# Characters handed to the model, two thirds of them from the end, where results are; lines visible to the user.
 _MAX_CHARS = 12_000
 _MAX_LINES = 400
+# Lines visible of the end of an output that is longer.
+_LAST_LINES = 20
 _CHUNK = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class ShellRun:
-    """A finished command; `exit_code` is negative for one that was killed."""
+    """A finished command; `exit_code` is negative for one that was killed, and a long output has lost its middle."""
 
     command: str
     output: str
@@ -44,10 +48,9 @@ class ShellRun:
     @property
     def context(self) -> str:
         """The text that the model reads with the next message: command and output, secrets redacted."""
-        text = self.output if len(self.output) <= _MAX_CHARS else _middle_cut(self.output)
         return (
             "<user-shell>\nThe user ran this command in their own shell, not through you. It is context, no request.\n"
-            f"$ {self.command}\n{redact(text).rstrip()}\n[{self._end}]\n</user-shell>"
+            f"$ {self.command}\n{redact(self.output).rstrip()}\n[{self._end}]\n</user-shell>"
         )
 
 
@@ -99,26 +102,33 @@ class UserShell:
 
 
 def _forward(process: subprocess.Popen[bytes], write: Callable[[str], None]) -> str:
-    """Write complete lines as they arrive, up to a limit; return the whole output."""
-    pieces: list[str] = []
+    """Write complete lines as they arrive, up to a limit, and the last ones at the end; return what the model reads."""
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    head, tail, chars = "", "", 0
     rest, lines = "", 0
+    last: deque[str] = deque(maxlen=_LAST_LINES)
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
     while raw := os.read(descriptor, _CHUNK):
-        text = raw.decode("utf-8", "replace")
-        pieces.append(text)
-        *complete, rest = (rest + text).split("\n")
-        if lines < _MAX_LINES and complete:
-            write("".join(f"  {safe(line)}\n" for line in complete[: _MAX_LINES - lines]))
+        text = decode(raw)
+        chars += len(text)
+        # A command may print without end: no more is held than is handed on.
+        room = max(0, _MAX_CHARS - len(head))
+        head, tail = head + text[:room], (tail + text[room:])[-_MAX_CHARS:]
+        *complete, rest = (rest[-_CHUNK:] + text).split("\n")
+        visible = complete[: max(0, _MAX_LINES - lines)]
+        if visible:
+            write("".join(f"  {safe(line)}\n" for line in visible))
         lines += len(complete)
-    if rest and lines < _MAX_LINES:
-        write(f"  {safe(rest)}\n")
-    if lines > _MAX_LINES:
-        write(f"  … {count(lines - _MAX_LINES, 'more line')}\n")
+        last.extend(complete[len(visible) :])
+    if rest:
+        last.append(rest)
+        lines += 1
+    if lines > _MAX_LINES + len(last):
+        write(f"  … {count(lines - _MAX_LINES - len(last), 'more line')}\n")
+    write("".join(f"  {safe(line)}\n" for line in last))
     process.stdout.close()
-    return "".join(pieces)
-
-
-def _middle_cut(text: str) -> str:
-    head, tail = text[: _MAX_CHARS // 3], text[-2 * _MAX_CHARS // 3 :]
-    return f"{head}\n[… {len(text) - len(head) - len(tail):,} characters left out …]\n{tail}"
+    if chars <= _MAX_CHARS:
+        return head
+    head, tail = head[: _MAX_CHARS // 3], (head + tail)[-2 * _MAX_CHARS // 3 :]
+    return f"{head}\n[… {chars - len(head) - len(tail):,} characters left out …]\n{tail}"

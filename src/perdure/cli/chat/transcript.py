@@ -243,6 +243,8 @@ class ChatTranscript:
     def live(self, *, width: int, rows: int) -> str:
         """Return what is still happening, as at most `rows` lines."""
         lines = self._live_block(width) if self._streams else []
+        if lines and self._has_gap:
+            lines = ["", *lines]
         if self._shows_reasoning and self._thought:
             lines = [*lines, *(self._ink.dim(line) for line in self._thought.split("\n")[-3:])]
         now_s = time.monotonic()

@@ -59,6 +59,7 @@ _LEAVE_WITHIN_S = 2.0
 # Once the answer has stopped, only a quick second Ctrl-C was meant to leave as well.
 _TWICE_WITHIN_S = 1.0
 _LEAVE_HINT = "Ctrl-C again leaves; the conversation is kept"
+_CLEARED_HINT = "the line was not sent; Up brings it back"
 _STOPPING_HINT = "stopping … (Ctrl-C again leaves; the conversation is kept)"
 _TICK_S = 0.2
 _PROCESS_CHARS = 40
@@ -265,7 +266,8 @@ class ChatApp:
         """Stop what is going on and keep the line; with nothing going on, empty the line; twice in a row, leave."""
         if self._box.has_line and not self._is_working:
             self._leave_until_s = float("-inf")
-            self._hint = ""
+            self._hint = _CLEARED_HINT
+            self._box.later(_LEAVE_WITHIN_S, self._forget_hint)
             self._box.clear()
             return
         now_s = self._clock_s()
@@ -320,7 +322,7 @@ class ChatApp:
 
     def _forget_hint(self) -> None:
         """Take the hint down once it is no longer true."""
-        if self._hint == _LEAVE_HINT and self._clock_s() >= self._leave_until_s:
+        if self._hint in (_LEAVE_HINT, _CLEARED_HINT) and self._clock_s() >= self._leave_until_s:
             self._hint = ""
             self._box.redraw()
 

@@ -112,9 +112,9 @@ function handoffCard(message, conversationId) {
   return h(
     "div",
     { class: "handoff-card" },
-    h("p", {}, "Compacted: from here on the model reads this handoff instead of the messages above, which all stay stored."),
+    h("p", {}, "Compacted here: this handoff took the place of the messages above in the prompt. They all stay stored."),
     facts,
-    h("p", {}, h("a", open, "What was kept: what the model reads from here on")),
+    h("p", {}, h("a", open, "What was kept: the handoff and its sources")),
     h("details", {}, h("summary", {}, `Its text · ${plural(message.tokens, "token")}`), text),
   );
 }

@@ -609,3 +609,17 @@ def test_a_handoff_of_an_older_banner_is_read_and_replaced() -> None:
     history = [Entry(0, worn), *logged(working_session(20), 1)]
     again = engine(Scripted()).compress(history)
     assert "stranger's letter" not in "".join(m.text for m in again.messages)
+
+
+@pytest.mark.spec("D1")
+@pytest.mark.parametrize(("minutes", "words"), [(0, "less than a minute"), (1, "a minute"), (4, "4 minutes"), (45, "")])
+def test_a_compaction_within_minutes_of_another_explains_itself(minutes: int, words: str) -> None:
+    clock = HeldClock()
+    entries = logged(working_session(20))
+    first = engine(clock=clock).compress(entries)
+    assert "The one before was" not in first.message
+    clock.pass_s(minutes * 60)
+    history = go_on(first, entries, working_session(20))
+    again = engine(clock=clock).compress(history)
+    assert (f"The one before was {words} ago: {again.after_tokens:,} of" in again.message) == bool(words)
+    assert "The one before" not in engine(clock=clock).compress(history, reason="user").message

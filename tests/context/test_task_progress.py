@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from perdure.context.record.record import call_lines
+from perdure.context.record.outline import REQUEST_MARK
+from perdure.context.record.record import RecordSource, call_lines
 from perdure.context.record.section_lines import whole_sentences
 from perdure.context.record.sections import IN_TASK, write_sections
 from perdure.context.record.state import read_state
@@ -162,3 +163,38 @@ def test_the_address_of_a_refusal_is_that_of_the_message_with_its_words() -> Non
     text = write_sections(read_state(entries, call_lines(entries)))["Constraints & Preferences"]
     assert "m:30" in text
     assert "m:29" not in text
+
+
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    ("words", "path", "is_blocked"),
+    [
+        ("Written first, it should fail:", "/srv/shop/test_date.py", False),
+        ("Run it without the fix, to see it red:", "/srv/shop/date_test.go", False),
+        ("Now the tests:", "/srv/shop/test_date.py", True),
+        ("It should fail:", "/srv/shop/date.py", True),
+    ],
+)
+def test_a_test_that_is_red_on_purpose_blocks_nothing(words: str, path: str, is_blocked: bool) -> None:
+    output = "FAILED test_date.py::test_column - AssertionError: no date\n1 failed, 4 passed in 0.1s"
+    red = [user(ASKED), *_edit(1, path), *_run(2, "pytest -q", output, words)]
+    sections = _sections(*red)
+    assert ("Blocked" in sections) == is_blocked
+    assert ("written first" in sections["Active State"]) != is_blocked
+    # After the change it is an error like any other.
+    assert "Blocked" in _sections(
+        *red, *_edit(3, "/srv/shop/date.py"), *_run(4, "pytest -q", output, "It must not fail:")
+    )
+
+
+@pytest.mark.spec("O1", "E2")
+def test_the_record_marks_where_the_newest_request_is() -> None:
+    done = [assistant("The export has no date column yet."), *_edit(1, "/a.py"), *_edit(2, "/b.py")]
+    covered = [Entry(at + (at > 0), m) for at, m in enumerate(done)]
+    record = RecordSource(covered, request_seq=1).draw(4_000)
+    lines = record.splitlines()
+    assert lines[1].startswith("ASSISTANT [0]")
+    assert lines[2] == f"USER [1]: {REQUEST_MARK}"
+    assert REQUEST_MARK not in RecordSource(covered, request_seq=9).draw(4_000)
+    # A record that is carried over does not keep the mark of its time.
+    assert REQUEST_MARK not in RecordSource((), earlier=record).draw(4_000)

@@ -115,6 +115,8 @@ def expand_handoff(
 
 
 # A compaction that frees less than this, or a twentieth, is not worth invalidating the prompt cache.
+# A compaction within so many minutes of another is explained.
+_SOON_MINUTES = 10
 _LEAST_GAIN_TOKENS = 16
 # From this share of the threshold on, messages are analyzed as they are appended.
 _HALF_WAY = 0.5
@@ -352,7 +354,8 @@ class ContextCompressor(ContextEngine):
             record=written.handoff,
             before_tokens=before,
             after_tokens=after,
-            message=self._describe(written, after, unread),
+            message=self._describe(written, after, unread)
+            + ("" if reason in ON_REQUEST else self._explain_repetition(written, after)),
             calls=written.calls,
             source=messages,
             head_tokens=self.budgets.head_tokens,
@@ -428,6 +431,18 @@ class ContextCompressor(ContextEngine):
                 " word fills it. A new conversation (/new) or a larger window is needed."
             )
         return text
+
+    def _explain_repetition(self, written: WriteResult, after: int) -> str:
+        """Explain why a compaction follows another within minutes; "" where it does not."""
+        minutes, threshold = written.minutes_since, self.budgets.threshold_tokens
+        if minutes is None or not 0 <= minutes < _SOON_MINUTES or after >= threshold:
+            return ""
+        ago = "less than a minute" if minutes == 0 else "a minute" if minutes == 1 else f"{minutes} minutes"
+        return (
+            f" The one before was {ago} ago: {after:,} of {threshold:,} tokens are in view after a compaction, so the"
+            f" next {threshold - after:,} bring on another. A larger window, a higher compression.threshold or a"
+            " smaller compression.target_ratio makes them rarer."
+        )
 
     # -- budgets and services ----------------------------------------------------------------------------------------
 

@@ -138,6 +138,8 @@ class WriteResult:
     calls: int
     # Why there is no summary though one was asked for; "" otherwise.
     trouble: str
+    # Minutes since the handoff before it; None for the first.
+    minutes_since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,12 @@ class CompactionInput:
         return [*(entries[i] for i in boundaries.pinned), *entries[boundaries.tail_start :]]
 
     @property
+    def request_seq(self) -> int | None:
+        """Position of the newest request, if it is kept though messages after it are compacted."""
+        pinned = (self.history.entries[i] for i in self.boundaries.pinned)
+        return next((e.seq for e in pinned if e.message.is_real_user), None)
+
+    @property
     def fresh_from(self) -> int:
         """Index of the first entry after the previous handoff."""
         return self.boundaries.lead if self.boundaries.previous is None else self.boundaries.previous + 1
@@ -225,7 +233,12 @@ class HandoffWriter:
         covered = in_order(past.entries, job.fresh)
         shares = self._shares(job, dialogue_share(covered, lines))
         record = RecordSource(
-            covered, lines, earlier=past.record, has_addresses=history.is_logged, dialogue_level=shares.dialogue
+            covered,
+            lines,
+            earlier=past.record,
+            request_seq=job.request_seq,
+            has_addresses=history.is_logged,
+            dialogue_level=shares.dialogue,
         )
         outcome = yield from self._summary(job, shares, focus_topic, past, self._source(job, covered, lines, record))
         state = read_state(sources, lines, previous=past.sections, in_view=frozenset(e.seq for e in job.behind))
@@ -247,7 +260,9 @@ class HandoffWriter:
         trouble = outcome.failure.why if outcome.failure else ""
         if self.cache is not None and log is not None:
             self.cache.add(job.fresh)
-        return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble)
+        before_ms = job.previous.created_at_ms if job.previous is not None else 0
+        minutes = (handoff.created_at_ms - before_ms) // 60_000 if before_ms else None
+        return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble, minutes)
 
     def _source(
         self, job: CompactionInput, covered: Sequence[Entry], lines: CallLines, record: RecordSource

@@ -19,12 +19,14 @@ from perdure.context.record.messages import (
 )
 from perdure.context.record.selection import age_factor
 from perdure.context.record.task import CallLine
-from perdure.context.text import clip
+from perdure.context.text import Passage, clip
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall
 
 # The line of each call, by the position of the message that made it and the id of the call.
 CallLines = Mapping[tuple[int, str], CallLine]
 
+# In the place of the newest request, which is in view word for word below the handoff.
+REQUEST_MARK = "[the newest request, which follows these notes word for word; what comes next was done for it]"
 # A call by its target, in characters.
 BRIEF_CHARS = 90
 # A reply that the user agreed to with a word or two.
@@ -165,6 +167,24 @@ class Outline:
             newest_plan,
             PassageFrequency.count(statements),
         )
+
+    def with_request_mark(self, seq: int) -> Outline:
+        """Return the outline with a line where the newest request is, which is in view elsewhere."""
+        later = (n for n, m in enumerate(self.moments) if not isinstance(m, CarriedCall) and _is_after(m.seq, seq))
+        at = next(later, None)
+        if at is None:  # nothing was done after it
+            return self
+        mark = Statement("user", (Passage(REQUEST_MARK, REQUEST_MARK, 1.0),), is_binding=True)
+        return replace(self, moments=[*self.moments[:at], StatementMoment(seq, mark, 1.0), *self.moments[at:]])
+
+
+def _is_after(seq: int | None, other: int) -> bool:
+    return seq is not None and seq > other
+
+
+def without_request_mark(record: str) -> str:
+    """Return a record without the line that marks the newest request of its time."""
+    return "\n".join(line for line in record.split("\n") if REQUEST_MARK not in line) if record else ""
 
 
 def _carried(record: str) -> Iterator[Moment]:

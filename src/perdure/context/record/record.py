@@ -19,7 +19,7 @@ from perdure.context.record.entries import (
     redacted,
 )
 from perdure.context.record.messages import statement_of
-from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline
+from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline, without_request_mark
 from perdure.context.record.pages import (
     QuotedDocument,
     find_documents,
@@ -250,7 +250,8 @@ class RecordSource:
     """A stretch of the log whose record is drawn in several budgets: what these share is computed once.
 
     `earlier` is the record of messages that cannot be read any more: its lines come before the entries, at a lower
-    resolution. `dialogue_level` is the `dialogue_share` of the entries and `root` that of the lines, if computed.
+    resolution. `request_seq` is the position of the newest request, if it is in view elsewhere. `dialogue_level` is the
+    `dialogue_share` of the entries and `root` that of the lines, if computed.
     """
 
     def __init__(
@@ -259,13 +260,15 @@ class RecordSource:
         lines: CallLines | None = None,
         *,
         earlier: str = "",
+        request_seq: int | None = None,
         has_addresses: bool = True,
         dialogue_level: float | None = None,
         root: str | None = None,
     ) -> None:
         self._entries = entries
         self._lines = call_lines(entries) if lines is None else lines
-        self._earlier = earlier
+        self._earlier = without_request_mark(earlier)
+        self._request_seq = request_seq
         self._has_addresses = has_addresses
         self._level = dialogue_share(entries, self._lines) if dialogue_level is None else dialogue_level
         self._drawings: dict[str, Drawing] = {}
@@ -319,7 +322,7 @@ class RecordSource:
     def _outline(self) -> Outline:
         entries, level = self._entries, self._level
         dialogue = Dialogue.read(entries, list(map(statement_of, entries)), level) if level else None
-        return Outline.read(
+        outline = Outline.read(
             entries,
             self._lines,
             root=self.root,
@@ -328,6 +331,7 @@ class RecordSource:
             has_addresses=self._has_addresses,
             dialogue=dialogue,
         )
+        return outline if self._request_seq is None else outline.with_request_mark(self._request_seq)
 
     @cached_property
     def _is_research(self) -> bool:

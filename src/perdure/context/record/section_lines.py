@@ -107,5 +107,6 @@ def describe_tests(report: LastTestRun, room: int | None = None, *, has_failures
     while len(named) > 1 and room is not None and sum(map(len, named)) > room:
         named.pop()
     failures = f"; failing: {'; '.join(named)}" if named else ""
+    failures += "; written first, to fail until the change is made" if report.is_expected else ""
     command = f"`{clip(tidy(report.target), _COMMAND_CHARS)}` → " if report.target else ""
     return f"{command}{totals}{failures}"

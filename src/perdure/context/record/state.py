@@ -51,6 +51,11 @@ _COMMAND_LINE = re.compile(r"\A/[\w:-]{1,40}[ \t]*\n+(?=\S)")
 _MOST_RESULTS = 64
 # An announcement is old news after more steps without a word.
 _MOST_SILENT_STEPS = 1
+_EXPECTS_FAILURE = re.compile(
+    r"(?i)\b(?:(?:should|must|will|has to|have to|to|expect\w*(?: \w+)? to|can) (?:now |first |still )?(?:fail|be red)"
+    r"|fails? (?:first|as expected|before)|(?:is|are|stays?|it|first|now|be) red|red first|TDD|test[- ]first"
+    r"|reproduc\w+|without the (?:fix|change))\b"
+)
 _MOST_QUESTIONS = 10
 _QUESTION_CHARS = 220
 _SLIGHT_CHARS = 8
@@ -157,7 +162,9 @@ class _StateFold:
                 self.work.steps_taken += line is None or line.kind not in LOOKS
                 if line is not None:
                     is_quoted = line.outcome != "ok" or line.facts.tests is not None
-                    self._add_call(_result_seq(entries, at, call) if is_quoted else entry.seq, line)
+                    where = _result_seq(entries, at, call) if is_quoted else entry.seq
+                    expects_failure = is_quoted and has_text and _EXPECTS_FAILURE.search(message.text) is not None
+                    self._add_call(where, line, expects_failure=expects_failure)
 
     def _add_user(self, seq: int, reading: UserReading) -> None:
         if not reading.text:
@@ -247,13 +254,13 @@ class _StateFold:
                 self.work.plan.clear()
         self.work.end_turn(entry.seq, may_be_open=not closed or (self.work.has_failed and reply.has_failed))
 
-    def _add_call(self, seq: int, line: CallLine) -> None:
+    def _add_call(self, seq: int, line: CallLine, *, expects_failure: bool) -> None:
         if line.user_words or line.outcome == "refused":
             reason = redact(line.user_words.strip())
             if reason:
                 self._instruct(StandingInstruction(reason, seq, "refusal", about=line.target or line.name))
             return
-        self.work.add(seq, line)
+        self.work.add(seq, line, expects_failure=expects_failure)
 
     def state(self) -> TaskState:
         work = self.work

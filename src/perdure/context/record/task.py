@@ -436,6 +436,8 @@ class LastTestRun:
     changed_since: tuple[str, ...] = ()
     # It was run again, with an outcome that cannot be read.
     is_outdated: bool = False
+    # It fails by tests that were written before the change.
+    is_expected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

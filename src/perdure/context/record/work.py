@@ -46,6 +46,7 @@ _CALL_NAMES: Mapping[str, str] = {
     "git": "git command",
     "delegate": "delegated agent",
 }
+_TEST_FILE = re.compile(r"(?i)(?:^|[_.-])(?:tests?|specs?)(?:[_.-]|$)|^test|Tests?\.\w+$")
 _MOST_CHANGED = 4
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
@@ -69,6 +70,8 @@ class WorkLog:
     steps: StepLog = field(default_factory=StepLog)
     # Calls since the newest request that changed no file, by name.
     calls: Counter[str] = field(default_factory=Counter)
+    # Names of the files that were changed since the tests passed.
+    _unproven: set[str] = field(default_factory=set)
     # The last call and its position.
     _last: tuple[CallLine, int] | None = None
     # Names of files by the paths in calls.
@@ -87,7 +90,8 @@ class WorkLog:
     changes: int = 0
     steps_taken: int = 0
 
-    def add(self, seq: int, line: CallLine) -> None:
+    def add(self, seq: int, line: CallLine, *, expects_failure: bool = False) -> None:
+        """Add a call; `expects_failure` if a test that fails was announced."""
         facts = line.facts
         self._last = line, seq
         if line.kind not in _CHANGES and line.kind != "task":
@@ -102,8 +106,18 @@ class WorkLog:
             self._add_facts(seq, line, facts)
         if line.kind == "task" and _TASK_ENDED.search(line.line) and (title := self._tasks.get(line.target, "")):
             self._add_plan(seq, ((title, True),))
-        if self._open or line.outcome != "ok" or line.kind in _CHANGES:
+        self._unproven.update(map(_base_name, facts.changed_files))
+        if line.kind == "test" and line.outcome == "ok":
+            self._unproven.clear()
+        if self._is_red_on_purpose(line, expects_failure=expects_failure):
+            self.tests = replace(self.tests, is_expected=True) if self.tests is not None else None
+        elif self._open or line.outcome != "ok" or line.kind in _CHANGES:
             self._add_outcome(seq, line)
+
+    def _is_red_on_purpose(self, line: CallLine, *, expects_failure: bool) -> bool:
+        """Whether a run fails by tests that were written before the change: nothing but tests was changed before it."""
+        is_red = line.kind == "test" and line.outcome == "failed" and expects_failure
+        return is_red and bool(self._unproven) and all(map(_TEST_FILE.search, self._unproven))
 
     def _runs_tests(self, line: CallLine) -> bool:
         command = _command(self.tests.target) if self.tests is not None else ""
@@ -296,6 +310,10 @@ def _command(target: str) -> str:
     """Return the program and subcommand of a command line: `git push`, `npm install`."""
     words = _PREFIX.sub("", target).split()
     return " ".join(w for w in words[:2] if not w.startswith("-"))
+
+
+def _base_name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _is_temporary(target: str) -> bool:

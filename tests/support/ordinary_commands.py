@@ -1681,6 +1681,12 @@ ssh -L 5432:localhost:5432 dev
 gh issue create --help
 psql -c 'select * from users limit 5'
 psql "postgres://localhost/dev" -c 'select * from users'
+busctl --user list
+while true; do touch ping; sleep 5; done
+docker build -f docker/Dockerfile .
+composer require --dev phpunit/phpunit
+julia -e 'using Pkg; Pkg.instantiate()'
+getent hosts localhost
 """
 
 

@@ -247,6 +247,11 @@ _PRINTS_SECRETS = re.compile(
     r"(?:\(?\)?\s{0,2}(?:[),;\n]|\Z)|[.\[(]{1,2}(?:fetch\(|get\()?['\"]?\w{0,40}(?:SECRET|TOKEN|PASSWORD|PASSWD|API_?KEY|PRIVATE_KEY|ACCESS_KEY))"
     r"|\bkeyring\.get_|\bget_secret_value\b"
 )
+# A package from an address or a repository of somebody: `Pkg.add(url="https://…")`, `install_github("a/b")`.
+_INSTALLS_PACKAGE = re.compile(
+    r"\b(?:Pkg\.(?:add|develop|clone)|install\.packages|pip\.main|install_url|install_git)\b[^\n]{0,200}(?:https?://|git@)"
+    r"|\binstall_(?:github|gitlab|bitbucket)\b"
+)
 _SQL = re.compile(r"\b(?:execute\w*|query|raw|\$executeRaw\w*)\s*\(")
 _AWK_WRITE = re.compile(r">{1,2}\s{0,3}(?:ENVIRON\[\"HOME\"\]\s{0,3}\"(/[^\"\n]{1,300})\"|\"([^\"\n]{1,300})\")")
 # Input that is run by a shell: `print | "sh"`, `system($0)`.
@@ -351,6 +356,8 @@ def _kinds(text: str, names: str, strings: list[str], zones: PathZones) -> Itera
         yield "hidden-code"
     if DOWNLOADED in text or (runs and _FETCHES.search(names)):
         yield "remote-code"
+    if _INSTALLS_PACKAGE.search(text):
+        yield "package-source"
     if _hands_out_shell(text, names):
         yield "reverse-shell"
     if _forks_in_a_loop(text):

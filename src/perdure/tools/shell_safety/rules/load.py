@@ -32,20 +32,22 @@ def runs_itself(node: Node) -> bool:
     return any(isinstance(p, Variable) and p.name == "0" for w in (words if is_shell else words[:1]) for p in w.parts)
 
 
-# Programs that make a loop wait or end, and programs that send requests.
+# Programs that make a loop wait or end, programs that send requests, and programs that make files.
 _PAUSES = word_set("sleep wait read inotifywait break exit timeout fswatch return")
 _FETCHES = word_set("curl wget http https xh ab")
+_MAKES_FILES = word_set("mktemp touch mkdir dd fallocate truncate split cp")
 
 
 def loop_danger(group: Group) -> Danger | None:
-    """Return the danger of an endless loop that only starts processes, or never waits and appends or sends requests."""
+    """Return the danger of an endless loop that only starts processes, or never waits and writes or sends requests."""
     body = group.body[-1] if group.is_endless and group.body else None
     nodes = body.body if isinstance(body, Group) else ()
     if nodes and all(_is_background(n) for n in nodes):
         return Danger("fork-bomb", "an endless loop that starts processes in the background")
     commands = [c for n in nodes for c in _simple_commands(n)]
     names = {program_name(c) for c in commands}
-    is_busy = any(r.operator == ">>" for c in commands for r in c.redirects) or not names.isdisjoint(_FETCHES)
+    is_busy = not names.isdisjoint(_FETCHES | _MAKES_FILES)
+    is_busy = is_busy or any(r.operator == ">>" for c in commands for r in c.redirects)
     return Danger("exhaustion", "an endless loop that never waits") if is_busy and names.isdisjoint(_PAUSES) else None
 
 

@@ -46,6 +46,7 @@ _READERS = (
     reach.outside_dangers,
     reach.remote_database_dangers,
     vocabulary.stored_code_dangers,
+    packages.installed_address_dangers,
 )
 
 

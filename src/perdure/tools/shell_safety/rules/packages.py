@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import takewhile
 
 from perdure.tools.shell_safety.invocation import Invocation
 from perdure.tools.shell_safety.rules.rule import RiskRule, is_help
 from perdure.tools.shell_safety.rules.sending import LOCAL_URL
-from perdure.tools.shell_safety.types import has_taint, word_list, word_set
+from perdure.tools.shell_safety.types import Danger, has_taint, word_list, word_set
 
 _USUAL = re.compile(
     r"(?:https?://)?(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|pytorch\.org|npmjs\.org|npmjs\.com|yarnpkg\.com|rubygems\.org"
@@ -108,6 +109,24 @@ def _adds_source(run: Invocation) -> bool:
     return bool(addresses) and is_added and not is_help(run)
 
 
+_INSTALL_WORD = re.compile(r"(?:\w{1,30}[:.-])?install\Z")
+
+
+def installed_address_dangers(run: Invocation) -> Iterator[Danger]:
+    """Yield the danger of any program that installs something from an address: an extension, a plug-in, a theme."""
+    at = next((i for i, word in enumerate(run.operands[:3]) if _INSTALL_WORD.match(word)), None)
+    if at is None or run.name in ("curl", "wget") or is_help(run):
+        return
+    if any(re.match(r"https?://|git@|git://", word) and _is_unusual(word) for word in run.operands[at + 1 :]):
+        yield Danger("package-source", run.summary)
+
+
+def _builds_remote(run: Invocation) -> bool:
+    """Match `docker build https://…`: the build runs what somebody else's repository says."""
+    at = next((i for i, word in enumerate(run.operands[:2]) if word in ("build", "bud", "bake")), None)
+    return at is not None and any(_REMOTE_PACKAGE.match(o) or o.startswith("git@") for o in run.operands[at + 1 :])
+
+
 def _uninstalls_all(run: Invocation) -> bool:
     """Match packages that are uninstalled by a list which the command does not show."""
     is_list = run.has("-r", "--requirement") or any(has_taint(o) for o in run.operands)
@@ -133,7 +152,7 @@ def _adds_plugin(run: Invocation) -> bool:
     )
 
 
-_GLOBAL_CHANGES = word_set("install i add update upgrade uninstall remove rm un")
+_GLOBAL_CHANGES = word_set("install i add require update upgrade uninstall remove rm un")
 
 
 def _installs_globally(run: Invocation) -> bool:
@@ -264,7 +283,7 @@ RULES: tuple[RiskRule, ...] = (
         _adds_plugin,
         "code --install-extension somebody.tool",
     ),
-    RiskRule("packages", "npm yarn pnpm bun pip pip3 uv", _installs_globally, "npm install -g somebody-cli"),
+    RiskRule("packages", "npm yarn pnpm bun pip pip3 uv composer", _installs_globally, "npm install -g somebody-cli"),
     RiskRule(
         "package-source",
         "cargo",
@@ -284,6 +303,7 @@ RULES: tuple[RiskRule, ...] = (
         _adds_source,
         "asdf plugin add other https://git.example/other",
     ),
+    RiskRule("remote-code", "docker podman nerdctl buildah", _builds_remote, "docker build https://git.example/r.git"),
     RiskRule("packages", "pip pip3 uv", _uninstalls_all, "pip freeze | xargs pip uninstall -y"),
     RiskRule("package-source", "go", _runs_module, "go run tools.example/cmd@latest"),
     RiskRule("package-source", "npm yarn pnpm bun", _installs_repository, "npm install somebody/thing"),

@@ -28,7 +28,7 @@ _LEAST_CUT = 12
 # A name of up to three words, a gap, and text without another gap.
 _TWO_COLUMNS = re.compile(r"(?:/\S.{0,30}?|[ →]{0,3}\S{1,16}(?: \S{1,10}){0,2})\s{2,}(?=\S)(?!.*\S {3,}\S)")
 _GAP = re.compile(r"(?<=\S) {3,}(?=\S)")
-# The blanks before a word, and the word; what stands between backticks is one.
+# The blanks before a word, and the word; text between backticks is one.
 _WORD = re.compile(r"(\s*)((?:`[^`]*`|\S)+)")
 # A command of ours in a hint: the program and one of its commands.
 _OWN_COMMAND = re.compile(

@@ -237,7 +237,7 @@ def shorten_head(messages: Sequence[Message], *, head_tokens: int, addresses: Se
     """Shorten the messages before the handoff to `head_tokens`; a view without a handoff is unchanged."""
     end = next((i for i, m in enumerate(messages) if m.kind == "handoff"), 0)
     start = min(rules.leading_system(messages), end)
-    # A long result says less than the words around it.
+    # A long result is worth less than the words around it.
     most = max(int(head_tokens * _RESULT_SHARE), _LEAST_SHOWN_TOKENS)
     sizes = [estimate_message(m) for m in messages[start:end]]
     limits = [most if m.role == "tool" else size for m, size in zip(messages[start:end], sizes, strict=True)]

@@ -406,7 +406,7 @@ _LASTING = re.compile(
 )
 
 
-# Words that make a sentence hold beyond the request it stands in.
+# Words that make a sentence hold beyond its own request.
 _ALWAYS = re.compile(
     r"\b(?:always|never|ever|every ?\w*|each|whenever|from now|from here on|henceforth|in (?:the )?future|going forward"
     r"|next time|at all times|under no circumstances|in general|as a rule|by default|prefer\w*|conventions?|remember"
@@ -446,7 +446,7 @@ _OBLIGES = re.compile(
 
 
 def is_lasting(sentence: str) -> bool:
-    """Return whether a word makes a sentence hold beyond the request it stands in ("always", "from now on")."""
+    """Return whether a word makes a sentence hold beyond its own request ("always", "from now on")."""
     return _ALWAYS.search(_CODE.sub("", sentence)) is not None
 
 

@@ -166,7 +166,7 @@ _CLAUSE_END = re.compile(r"[.;:!?。；：！？，、](?=\s|$|[^\x00-\x7f])|,\s
 _DIAGRAM = re.compile(r"[─-▟]|->>|-->|--\)|^\s*(?:graph|flowchart|sequenceDiagram|stateDiagram|participant)\b")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|no|fig|mr|mrs|dr)\.$", re.IGNORECASE)
 
-# An announcement of the next step, of use to nobody once the step was taken.
+# An announcement of the next step, useless once the step was taken.
 _NARRATION = re.compile(
     r"^(?:(?:ok(?:ay)?|great|good|perfect|alright|excellent|right|sure|hmm|wait|interesting|got it|i see|now|next"
     r"|first|then|finally|also|so|and|but|yes|there)[,.!:—-]*\s+){0,3}"

@@ -85,7 +85,7 @@ class ModelListing:
     names: tuple[str, ...] = ()
     status: int | None = None
     problem: str = ""
-    # The response says that the key is wrong; a right one may still be forbidden to list models.
+    # By the response the key is wrong; a right one may still be forbidden to list models.
     is_key_refused: bool = False
 
 

@@ -358,7 +358,7 @@ class HandoffView(BaseModel):
     index: str
     facts: list[FactRow]
     covers: list[CoverRow]
-    # All messages it stands for, those of the handoffs it builds on included.
+    # All messages it covers, those of the handoffs it builds on included.
     message_count: int
     findings: list[str]
     # Whether the model reads it now, or did until another replaced it or an undo took it back.

@@ -106,7 +106,7 @@ class PromptBox:
         # The rest of a word whose first letter has answered a question, and until when it may follow.
         self._rest, self._rest_until_s = "", float("-inf")
         self._changed_at_s = float("-inf")
-        # What stands above the line, and in which drawing.
+        # What is above the line, and in which drawing.
         self._above = (-1, "")
         history: History = (
             UnfoldedHistory(history_file, self._pastes) if history_file is not None else InMemoryHistory()
@@ -272,7 +272,7 @@ class PromptBox:
         return Layout(FloatContainer(body, floats=[menu]), focused_element=typed)
 
     def _shown_above(self) -> str:
-        """Return what stands above the line, made once for each drawing, which asks for it several times."""
+        """Return what is above the line, made once for each drawing, which asks for it several times."""
         if self._above[0] != self.app.render_counter:
             size = self.app.output.get_size()
             # An answer to a question is short: the room of a long message is the question's meanwhile.

@@ -196,7 +196,7 @@ class ChatTranscript:
     def stop(self, *, is_cut: bool = False) -> None:
         """End the display of a turn: print the rest of the answer, and show calls without a result as stopped.
 
-        `is_cut` says that the answer ended early: Markdown marks that are left open are closed.
+        Where the answer `is_cut`, Markdown marks that are left open are closed.
         """
         self._end_text(is_cut=is_cut)
         for running in self._work.end():

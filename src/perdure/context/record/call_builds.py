@@ -20,7 +20,7 @@ from perdure.context.record.task import CallFacts, TestRun
 
 _MAX_ERRORS = 40
 
-# What a compiler or linter says of a line, whatever its language.
+# What a compiler or linter reports of a line, whatever its language.
 _COMPLAINS = re.compile(
     r"(?i)error|warn|fail|expect|undefined|undeclared|unused|unresolved|unknown|unreachable|invalid|illegal|missing|"
     r"mismatch|incompatible|redeclared|redefin|duplicate|deprecated|syntax|cannot|can't|could not|not |no |must|should|"

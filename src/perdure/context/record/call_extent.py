@@ -28,7 +28,7 @@ _END_CHARS = 1_500
 _UNIT = r"(lines?|characters?|chars?|bytes|[KMG]B|tokens?|matches|results|files|entries|rows|items)"
 _NOTE = re.compile(
     r"^[ \t]*(?:"
-    # A remark in brackets or behind an ellipsis, which says that something is missing.
+    # A remark in brackets or behind an ellipsis, which marks what is missing.
     r"(?:[\[(<{…]|\.{2,}|-{2,})(?![^\n]{0,120}\bframes?\b)[^\n]{0,120}?"
     r"(?:truncated|TRUNCATED|omitted|left out|elided|not shown|clipped)\b[^\n]{0,160}|"
     r"(?:[Oo]utput|[Rr]esults?|[Rr]esponse|[Ff]ile|[Cc]ontent)[^\n]{0,30} truncated\b[^\n]{0,160}|"
@@ -116,7 +116,7 @@ def read_extent(notes: Sequence[str], shown: int) -> OutputExtent:
 
 
 def is_not_kept(text: str) -> bool:
-    """Return whether a text merely says that the one in its place was removed from the conversation."""
+    """Return whether a text is a mere note that the one in its place was removed from the conversation."""
     return len(text) <= _NOTE_CHARS and _NOT_KEPT.fullmatch(text) is not None
 
 

@@ -105,7 +105,7 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
 
 
 def _introduction(passages: Sequence[Passage], calls: Sequence[ToolCall]) -> Iterator[Passage]:
-    """The passages before calls: what merely announces them says less than their outcome."""
+    """The passages before calls: what merely announces them is worth less than their outcome."""
     for passage in passages:
         if announces(passage.text, calls):
             yield replace(passage, worth=min(passage.worth, _ANNOUNCEMENT_WORTH))

@@ -94,7 +94,7 @@ def own_text(entry: Entry) -> str:
 
 
 def answer_of(entry: Entry) -> str:
-    """Return what a reply says: its opening statement, and the conclusions that fit beside it, in order."""
+    """Return the point of a reply: its opening statement, and the conclusions that fit beside it, in order."""
     return entry.memo("answer", _read_answer)
 
 

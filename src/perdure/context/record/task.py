@@ -487,7 +487,7 @@ class TaskState:
     instructions: tuple[StandingInstruction, ...] = ()
     decisions: tuple[TaskDecision, ...] = ()
     questions: tuple[AnsweredQuestion, ...] = ()
-    # Requests for work, with what the reply says came of them.
+    # Requests for work, with what came of them by the reply.
     outcomes: tuple[AnsweredQuestion, ...] = ()
     # Positions of all requests for which work was done.
     worked_on: frozenset[int] = frozenset()

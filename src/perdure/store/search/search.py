@@ -383,7 +383,7 @@ class _Search:
 
 
 def _with_replies(hits: Sequence[SearchHit]) -> tuple[SearchHit, ...]:
-    """Join each request with the reply below it, so that no question stands before its answer."""
+    """Join each request with the reply below it, so that no question comes before its answer."""
     places = {(h.conversation_id, h.address): n for n, h in enumerate(hits)}
     replies: set[int] = set()
     result: list[SearchHit] = []

@@ -206,7 +206,7 @@ def _cut(source: str, low: int, high: int, *, is_start: bool) -> int:
 
 
 def _line(source: str, start: int, end: int) -> str:
-    """Return a part of a text in one line, without what says nothing."""
+    """Return a part of a text in one line, without rules, fences and marks."""
     part = _redacted(source, start, end)
     line = " ".join(" ".join(line.split()) for line in part.splitlines() if not _BLANK_LINE.fullmatch(line))
     return ("…" if start else "") + line + ("…" if end < len(source) else "")

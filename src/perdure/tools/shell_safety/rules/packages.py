@@ -122,7 +122,7 @@ def installed_address_dangers(run: Invocation) -> Iterator[Danger]:
 
 
 def _builds_remote(run: Invocation) -> bool:
-    """Match `docker build https://…`: the build runs what somebody else's repository says."""
+    """Match `docker build https://…`: the build runs commands of another repository."""
     at = next((i for i, word in enumerate(run.operands[:2]) if word in ("build", "bud", "bake")), None)
     return at is not None and any(_REMOTE_PACKAGE.match(o) or o.startswith("git@") for o in run.operands[at + 1 :])
 

@@ -1,5 +1,7 @@
-"""What a command says about itself, whatever its program: options that skip a check, delete, publish or open a port to
-others, code that is stored to run later, and tasks of the project that are named after what they do.
+"""What a command reveals about itself, whatever its program.
+
+Options that skip a check, delete, publish or open a port to others, code that is stored to run later, and
+tasks of the project that are named after what they do.
 """
 
 from __future__ import annotations

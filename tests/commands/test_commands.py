@@ -137,9 +137,17 @@ def test_help_lists_every_command(chat_surface: FakeSurface) -> None:
     assert all(name in shown for name in ALL.names())
 
 
+def ask_until_compactable(surface: FakeSurface) -> None:
+    """Ask until there are messages between the kept ones: a turn may have compacted by itself on its way."""
+    for _ in range(4):
+        surface.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
+        if len(surface.store.history(surface.agent.session_id or "").entries) > 8:
+            return
+
+
 @pytest.mark.spec("N2")
 def test_compress_tells_apart_done_and_nothing_to_do(chat_surface: FakeSurface) -> None:
-    chat_surface.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
+    ask_until_compactable(chat_surface)
     first = chat_surface.do("/compress ports")
     assert first.text.startswith("Compacted without a model")
     assert re.search(
@@ -418,7 +426,7 @@ class Broken(ContextCompressor):
 def test_compress_tells_apart_a_written_summary_a_digest_and_a_failure(
     chat_surface: FakeSurface, tmp_path: Path
 ) -> None:
-    chat_surface.agent.chat("And one more thing: which port was the first? " + "filler " * 300)
+    ask_until_compactable(chat_surface)
     b, session_id = chat_surface.bench, chat_surface.agent.session_id
     before = len(b.store.history(session_id or "").entries)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -198,3 +199,13 @@ def test_the_record_marks_where_the_newest_request_is() -> None:
     assert REQUEST_MARK not in RecordSource(covered, request_seq=9).draw(4_000)
     # A record that is carried over does not keep the mark of its time.
     assert REQUEST_MARK not in RecordSource((), earlier=record).draw(4_000)
+
+
+def test_a_message_that_is_nothing_but_pasted_text_is_no_goal() -> None:
+    entries = [
+        Entry(at, m) for at, m in enumerate([user(ASKED), assistant("Done."), user("a log"), assistant("I see.")])
+    ]
+    state = read_state(entries, call_lines(entries))
+    pasted = replace(state.requests[-1], own_words="", status="answered")
+    sections = write_sections(replace(state, requests=(*state.requests[:-1], pasted)))
+    assert "“”" not in sections["Goal"]

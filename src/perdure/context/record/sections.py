@@ -127,10 +127,12 @@ def _goal(state: TaskState, room: int) -> str:
 
 
 def _is_aim(request: UserRequest) -> bool:
+    words = before_fiction(request.own_words).strip()
     return (
         request.status in ("open", "answered")
         and not request.about
-        and (has_subject(before_fiction(request.own_words)) or has_material(request))
+        and bool(words)
+        and (has_subject(words) or has_material(request))
     )
 
 

@@ -52,6 +52,11 @@ class TestStoredOutputs:
     def test_a_search_has_the_lines_of_the_whole_output(self) -> None:
         assert run("grep -rn tides src", spilled(MATCHES)).line == "`grep -rn tides src` → 300 lines"
 
+    def test_the_lines_between_those_shown_are_not_counted(self) -> None:
+        served = numbered("2026-11-18 request served in {n}", 4_000)
+        assert "[…]" in run("./serve.sh", spilled(served)).detail
+        assert " lines]" not in run("./serve.sh", spilled(served)).detail
+
     def test_the_limiter_counts_the_lines(self) -> None:
         class Sink:
             def write(self, text: str) -> None: ...

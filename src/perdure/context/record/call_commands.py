@@ -11,7 +11,7 @@ from typing import Any
 from perdure.context.record.call_builds import read_build
 from perdure.context.record.call_checks import read_tests
 from perdure.context.record.call_edits import describe_content, pick_lines
-from perdure.context.record.call_extent import limited_by
+from perdure.context.record.call_extent import GAP, WHOLE, limited_by
 from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
 from perdure.context.record.call_json import read_json
 from perdure.context.record.call_logs import read_json_log, read_log, read_routine
@@ -442,10 +442,11 @@ def _telling_rows(view: OutputView) -> list[str]:
     chosen.update([n for n, x in enumerate(lines) if _HEADER.match(x)][:6])
     chosen.update(_outliers(lines))
     rows: list[str] = []
-    previous = -1
+    previous, is_whole = -1, view.extent == WHOLE and 2 * len(view.text) >= len(view.raw)
     for number in sorted(n for n in chosen if 0 <= n <= last):
         if number > previous + 1:
-            rows.append(f"[… {number - previous - 1} lines]")
+            # Lines are counted only where the view has all of them.
+            rows.append(f"[… {number - previous - 1} lines]" if is_whole else GAP)
         rows.append(clip_located(lines[number], 160))
         previous = number
     return join_rows(rows, limit=900)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.cli import doctor
 from perdure.config.api_keys import FILE, StoredKeys, origin_of
 from perdure.core.messages import assistant, user
 from perdure.providers.discovery import ServerPort, local_servers
@@ -32,6 +33,25 @@ def test_an_empty_home_is_healthy_or_says_what_to_install(home: Path) -> None:
     for name in ("config", "home", "keys", "embedded", "database", "model", "endpoint", "window", "servers"):
         assert f"  {name}" in done.out
     assert done.status == (1 if "BROKEN" in done.out else 0)
+
+
+def test_a_stored_key_of_a_server_that_nothing_uses_is_noted(home: Path) -> None:
+    home.mkdir()
+    StoredKeys(home, open_keyring=lambda: None).put("http://127.0.0.1:18089", KEY)
+    assert "nothing uses the key for http://127.0.0.1:18089\n" in perdure(home, "doctor", "--offline").out
+    for setting in (
+        "model.base_url=http://127.0.0.1:18089/v1",
+        "auxiliary.compression.base_url=http://127.0.0.1:18089",
+    ):
+        assert "nothing uses" not in perdure(home, "--set", setting, "doctor", "--offline").out
+
+
+def test_a_long_path_begins_below_the_name_and_stays_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "columns", lambda: 60)
+    lines = perdure(tmp_path / ("a" * 45), "doctor", "--offline").out.splitlines()
+    home = next(n for n, line in enumerate(lines) if line.endswith("  home"))
+    assert lines[home + 1] == f"    {tmp_path / ('a' * 45)}"
+    assert any(line.startswith("ok      messages    0 checked") for line in lines)
 
 
 def test_damaged_messages_are_found_named_and_the_rest_is_shown(home: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from perdure.app.runtime import route_of
 from perdure.cli.main import cli
 from perdure.cli.style import runnable
 from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for, origin_of
@@ -222,9 +223,41 @@ def test_a_mistyped_address_is_answered_with_what_may_be_meant(home: Path, argum
 
 def test_a_server_without_a_key_needs_none(home: Path) -> None:
     with Simulator(models=("m-1",)) as sim:
-        shown = perdure_in_terminal(home, "login", sim.base_url, typed="\n", prompt="Enter for none")
+        answer = ("from now on?", "n\n")
+        shown = perdure_in_terminal(home, "login", sim.base_url, typed="\n", prompt="Enter for none", then=answer)
         assert (shown.status, "is called without one" in shown.out) == (0, True), shown.out
     assert not (home / FILE).exists()
+    assert "config set model.base_url" in shown.out
+    assert load().settings.model.base_url is None
+
+
+def test_a_server_is_used_from_now_on_where_the_user_wants_it(home: Path) -> None:
+    with Simulator(api_key=KEY, models=("m-1",)) as sim:
+        answer = ("from now on?", "\n")
+        login = ("login", sim.base_url)
+        shown = perdure_in_terminal(home, *login, typed=f"{KEY}\n", prompt="Enter for none", then=answer)
+        assert (shown.status, "config unset model.base_url" in shown.out) == (0, True), shown.out
+        main = route_of(load().settings).main
+        assert (main.base_url, main.model, main.api_key) == (sim.base_url, "m-1", KEY)
+
+
+def test_a_server_is_not_offered_where_a_model_is_configured(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model: {name: mine}\n")
+    with Simulator(models=("m-1",)) as sim:
+        shown = perdure_in_terminal(home, "login", sim.base_url, typed="\n", prompt="Enter for none")
+    assert (shown.status, "config set model.base_url" in shown.out) == (0, True), shown.out
+
+
+def test_the_key_of_the_one_server_is_removed_as_it_is_listed(home: Path) -> None:
+    run("http://127.0.0.1:18089/v1", typed=KEY)
+    assert runnable("Remove one with `perdure login --remove ADDRESS`.") in run("--list").output
+    assert "name one of the stored keys: http://127.0.0.1:18089." in run("--remove").output
+    assert "Removed the key for http://127.0.0.1:18089." in run("--remove", "custom").output
+    assert "no key is stored" in run("--remove").output
+    for port in (1, 2):
+        run(f"http://127.0.0.1:{port}/v1", typed=KEY)
+    assert "name the address: http://127.0.0.1:1, http://127.0.0.1:2." in run("--remove", "custom").output
 
 
 def test_a_key_for_a_custom_address_is_sent_there_and_nowhere_else(home: Path) -> None:

@@ -47,8 +47,10 @@ def perdure_process(home: Path, *arguments: str, **environ: str) -> Run:
     return Run(done.returncode, done.stdout, done.stderr)
 
 
-def perdure_in_terminal(home: Path, *arguments: str, typed: str, prompt: str) -> Run:
-    """The same in a pseudo-terminal: `typed` is typed once `prompt` has appeared."""
+def perdure_in_terminal(
+    home: Path, *arguments: str, typed: str, prompt: str, then: tuple[str, str] | None = None
+) -> Run:
+    """The same in a pseudo-terminal: `typed` is typed once `prompt` has appeared; `then` is another such pair."""
     pid, terminal = pty.fork()
     if pid == 0:  # the child
         environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "PERDURE_HOME": str(home), "TERM": "dumb"}
@@ -74,5 +76,8 @@ def perdure_in_terminal(home: Path, *arguments: str, typed: str, prompt: str) ->
         if not is_typed and prompt.encode() in shown:
             os.write(terminal, typed.encode())
             is_typed = True
+        elif is_typed and then is not None and then[0].encode() in shown:
+            os.write(terminal, then[1].encode())
+            then = None
     os.close(terminal)
     return Run(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), shown.decode().replace("\r\n", "\n"))

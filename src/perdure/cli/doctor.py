@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,8 +17,8 @@ from perdure.app.build import trial_agent
 from perdure.app.model_choices import unknown_model_notice
 from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
 from perdure.cli.output import columns
-from perdure.cli.style import Style, runnable, wrap_words
-from perdure.config.api_keys import StoredKeys, overrides_stored_key
+from perdure.cli.style import Style, column_count, runnable, wrap_words
+from perdure.config.api_keys import StoredKeys, origin_of, overrides_stored_key
 from perdure.config.env import make_home
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
@@ -67,6 +68,7 @@ def checks(flags: Mapping[str, Any], *, is_offline: bool = False) -> Iterator[Ch
     if home.state == "broken":
         return
     yield _keys(loaded.home)
+    yield from _unused_servers(loaded)
     yield _embedded()
     try:
         store = open_user_store(loaded.settings, loaded.home)
@@ -113,6 +115,26 @@ def _keys(home: Path) -> Check:
         return Check("keys", "ok", ", ".join(f"{name} ({where})" for name, where in places.items()))
     remedy = "`perdure login PROVIDER`, or export ANTHROPIC_API_KEY=…, OPENAI_API_KEY=…, …"
     return Check("keys", "note", "none in the environment, none stored", remedy)
+
+
+def _unused_servers(loaded: Loaded) -> Iterator[Check]:
+    """Yield a note for each server that has a stored key and is in no setting, so that nothing calls it."""
+    with suppress(ConfigError):  # reported with the keys
+        used = {origin_of(url) for url in _base_urls(loaded.settings.model_dump())}
+        for name in StoredKeys(loaded.home).locations():
+            if "://" in name and name not in used:
+                advice = f"set model.base_url to its address to use it, or `perdure login --remove {name}`"
+                yield Check("keys", "note", f"nothing uses the key for {name}", advice)
+
+
+def _base_urls(section: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every `base_url` in a section of the settings and in those below it."""
+    for name, value in section.items():
+        if name == "base_url" and value:
+            yield str(value)
+        for inner in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(inner, Mapping):
+                yield from _base_urls(inner)
 
 
 def _embedded() -> Check:
@@ -255,15 +277,18 @@ _DETAIL_COLUMN = 20
 _NARROW_COLUMN = 4
 
 
-def _rows(text: str) -> list[str]:
-    """Return the text in rows for its column, broken between words; in one where the output is no terminal."""
-    width = columns()
-    return [text] if width is None else list(wrap_words(text, width - _detail_column(width)))
+def _rows(texts: Sequence[str], width: int | None) -> tuple[int, list[str]]:
+    """Return where the details begin, and their rows, broken between words; unbroken where the output is no terminal.
 
-
-def _detail_column(width: int | None) -> int:
-    """Return where the details begin: in a narrow terminal below the name."""
-    return _DETAIL_COLUMN if width is None or width >= 2 * _DETAIL_COLUMN + 10 else _NARROW_COLUMN
+    They begin below the name in a narrow terminal, and where a path or an address would not fit beside it.
+    """
+    if width is None:
+        return _DETAIL_COLUMN, list(texts)
+    for column in (_DETAIL_COLUMN, _NARROW_COLUMN):
+        rows = [row for text in texts for row in wrap_words(text, width - column)]
+        if width >= 2 * _DETAIL_COLUMN + 10 and max(map(column_count, rows)) <= width - column:
+            break
+    return column, rows
 
 
 @click.command()
@@ -288,9 +313,9 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
     is_broken = False
     for check in checks(flags or {}, is_offline=offline):
         is_broken |= check.state == "broken"
-        rows = [*_rows(check.detail), *_rows(f"→ {runnable(check.advice)}")] if check.advice else _rows(check.detail)
+        texts = [check.detail, f"→ {runnable(check.advice)}"] if check.advice else [check.detail]
+        column, rows = _rows(texts, columns())
         start = f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  "
-        column = _detail_column(columns())
         if column < _DETAIL_COLUMN:
             click.echo(start.rstrip())
             start = " " * column

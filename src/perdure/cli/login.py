@@ -70,10 +70,13 @@ def login(
     if is_list:
         _show(keys)
         return
-    target = _find(provider, flags or {}, url=address)
     if is_removal:
-        _remove(keys, target)
-    elif not is_key and not isinstance(target, ServerAddress) and target.name == "openai-codex":
+        options = flags or {}
+        named = _find(provider, options, url=address) if address else _find_stored(provider, keys, options)
+        _remove(keys, named)
+        return
+    target = _find(provider, flags or {}, url=address)
+    if not is_key and not isinstance(target, ServerAddress) and target.name == "openai-codex":
         from perdure.cli.codex_login import login_codex
 
         login_codex(flags or {}, way="device" if is_device else "by_hand" if no_browser else "browser")
@@ -95,7 +98,8 @@ def logout(flags: dict[str, str] | None, provider: str | None) -> None:
     from perdure.config.api_keys import StoredKeys
     from perdure.config.env import home_dir
 
-    _remove(StoredKeys(home_dir()), _find(provider, flags or {}))
+    keys = StoredKeys(home_dir())
+    _remove(keys, _find_stored(provider, keys, flags or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,32 @@ def _find(name: str | None, flags: Mapping[str, Any], *, url: str | None = None)
     return row
 
 
+def _find_stored(name: str | None, keys: StoredKeys, flags: Mapping[str, Any]) -> ProviderSpec | ServerAddress:
+    """Return whose key is to be removed; `custom` is the one server with a key. Raises click.UsageError."""
+    from perdure.config.api_keys import origin_of
+    from perdure.config.load import load
+    from perdure.providers.registry import PROVIDERS, find_provider
+
+    stored = keys.locations()
+    servers = [variable for variable in stored if "://" in variable]
+    labels = [row.name for row in PROVIDERS if any(variable in stored for variable in row.key_variables)] + servers
+    if name is None and not labels:
+        raise click.UsageError("no key is stored.")
+    if name is None and sys.stdin.isatty():
+        echo(f"Stored keys: {', '.join(labels)}.")
+        name = click.prompt("Which one").strip()
+    if name is None:
+        raise click.UsageError(f"name one of the stored keys: {', '.join(labels)}.")
+    row = find_provider(name)
+    if row is None or row.name != "custom" or not servers:
+        return _find(name, flags)
+    if origin_of(load(flags=flags).settings.model.base_url or "") in servers:
+        return _at_configured_address(flags)
+    if len(servers) > 1:
+        raise click.UsageError(f"name the address: {', '.join(servers)}.")
+    return _at_address(servers[0])
+
+
 def _looks_like_address(name: str) -> bool:
     return any(mark in name for mark in "/:.") or name == "localhost"
 
@@ -172,7 +202,7 @@ def _at_configured_address(flags: Mapping[str, Any]) -> ProviderSpec | ServerAdd
 def _store(keys: StoredKeys, target: ProviderSpec | ServerAddress, flags: Mapping[str, Any], *, no_check: bool) -> None:
     """Ask for a key, check it and store it. Raises CommandFailure for one that the service refuses."""
     from perdure.cli.lazy import CommandFailure
-    from perdure.cli.style import runnable
+    from perdure.cli.output import echo_hint
     from perdure.config.api_keys import SERVICE, overrides_stored_key
 
     is_server = isinstance(target, ServerAddress)
@@ -196,7 +226,7 @@ def _store(keys: StoredKeys, target: ProviderSpec | ServerAddress, flags: Mappin
         echo(f"Where:   {where if location == 'keyring' else f'{keys.path} (as plain text, readable by you alone)'}")
         if is_server:
             echo("Sent:    to that address and to no other")
-        echo(runnable(f"Remove:  perdure login --remove {label}"))
+        echo_hint("Remove: ", f"perdure login --remove {label}")
     if isinstance(target, ServerAddress):
         _show_server_hints(target, flags)
         return
@@ -265,11 +295,13 @@ def _is_used(row: ProviderSpec, flags: Mapping[str, Any]) -> bool:
 
 
 def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
-    """Print the commands that use the server; its address alone does where no provider is configured."""
+    """Offer to use the server from now on where no model is configured; else print the commands that do."""
     from shlex import quote
 
     from perdure.cli.output import echo_hint
     from perdure.cli.style import program_name
+    from perdure.config.edit import set_value
+    from perdure.config.env import home_dir
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
 
@@ -281,11 +313,24 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
         echo_hint("Use it: ", "perdure chat")
         return
     address = quote(target.url)
+    if (model.provider, model.base_url, model.name) == (None, None, None) and _is_wanted(target):
+        set_value(home_dir(), "model.base_url", target.url)
+        echo("Set:     model.base_url, so that a plain start uses this server from now on")
+        echo_hint("Use it: ", "perdure chat")
+        echo_hint("Undo:   ", "perdure config unset model.base_url")
+        return
     other = "custom" if model.provider not in (None, "custom") else ""
     echo_hint("Use it: ", f"{program_name()} --set model.base_url={address}{' chat -p custom' if other else ''}")
     commands = [f"perdure config set model.base_url {address}"]
     commands += ["perdure config set model.provider custom"] if other else []
     echo_hint("From now on, without --set:", *commands)
+
+
+def _is_wanted(target: ServerAddress) -> bool:
+    """Ask whether the server is to be used from now on; nobody is asked where there is no terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    return click.confirm(f"Use {target.url} from now on?", default=True)
 
 
 def _other_address(row: ProviderSpec, flags: Mapping[str, Any]) -> str | None:
@@ -340,7 +385,8 @@ def _show(keys: StoredKeys) -> None:
     rows += [("custom", name, ", then ".join(sources[name])) for name in sources if "://" in name]
     if rows:
         echo_table(rows)
-    echo(runnable("Remove one with `perdure login --remove PROVIDER`." if rows else _NO_KEYS))
+    name = "ADDRESS" if rows and all(row[0] == "custom" for row in rows) else "PROVIDER"
+    echo(runnable(f"Remove one with `perdure login --remove {name}`." if rows else _NO_KEYS))
 
 
 def _login_note(keys: StoredKeys) -> str:

@@ -116,6 +116,9 @@ def test_a_dangerous_command_waits_for_approval(page: Page, server: WebUIServer,
     say(page, "Please delete the build.")
     page.wait_text("May this run?")
     assert "rm -rf ./sources" in page.text(".question")
+    assert "waits for you" in page.text(".tool-call")
+    assert "running" not in page.text(".tool-call").lower()
+    assert "Waiting for your answer." in page.text(".turn .status")
     # An Enter that was on its way when the question came must not answer it.
     assert page.run("document.activeElement.matches('.question')")
     page.press("Enter")

@@ -96,8 +96,13 @@ export class Chat {
     const wasAtEnd = this.isAtEnd();
     if (event.type === "turn_started" && !this.conversationId) this.begin(event.conversation_id || event.session_id);
     if (event.type === "gauge_moved") this.gauge.show(event);
-    else if (event.type === "question_asked") this.ask(event, turn.element);
-    else if (event.type === "question_closed") this.close(event);
+    else if (event.type === "question_asked") {
+      this.ask(event, turn.element);
+      turn.wait();
+    } else if (event.type === "question_closed") {
+      this.close(event);
+      if (!this.questions.size) turn.goOn();
+    }
     else turn.hear(event);
     if (event.type === "turn_finished") announce(ending(event));
     this.follow(wasAtEnd);

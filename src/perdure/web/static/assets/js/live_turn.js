@@ -43,6 +43,23 @@ export class LiveTurn {
     this[`on_${event.type}`]?.(event);
   }
 
+  // A question is open: nothing runs until it is answered.
+  wait() {
+    this.status.textContent = "Waiting for your answer.";
+    this.markCalls("waits for you");
+  }
+
+  goOn() {
+    this.status.textContent = STATUSES.running_tools;
+    this.markCalls("running");
+  }
+
+  // Of calls that run side by side it is not known which one asks.
+  markCalls(state) {
+    const open = [...this.cards.values()].filter((card) => !card.isComplete);
+    if (open.length === 1) open[0].state.textContent = state;
+  }
+
   end() {
     this.text = null;
     this.status.remove();

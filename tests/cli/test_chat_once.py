@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
 import sys
 from pathlib import Path
 
-from perdure.testing.simulator import Say, Simulator
+import pytest
+
+from perdure.cli.chat.command import _model_settings
+from perdure.config.load import load
+from perdure.providers.registry import is_endpoint_of
+from perdure.testing.simulator import Fail, Say, Simulator
 from support.forked import fork
 
 STEERING = "\x1b[31mred\x1b[0m \x1b]8;;http://x\x07link\x1b[6n \x9b5n \u202egnp.exe\b done"
@@ -69,6 +75,54 @@ def test_an_answer_cannot_steer_a_terminal_and_a_pipe_gets_it_as_it_is(tmp_path:
         os.close(ours)
     assert shown.startswith("[31mred[0m ]8;;http://xlink[6n 5n gnp.exe done")
     assert not any(c in shown for c in "\x1b\x9b\x07\b\u202e")
+
+
+def test_an_answer_is_wrapped_between_words_in_a_terminal_only(tmp_path: Path) -> None:
+    prose, code = "- " + "wonderful " * 12, "echo " + "unbroken " * 12
+    answer = f"{prose.rstrip()}\n\n```sh\n{code.rstrip()}\n```\n{prose.rstrip()}"
+    with Simulator(script=[answer, answer]) as sim:
+        assert _ask(tmp_path, sim, "-q", "hi").startswith(answer)
+        ours, theirs = pty.openpty()
+        _ask(tmp_path, sim, "-q", "hi", stdout=theirs)
+        os.close(theirs)
+        lines = os.read(ours, 10_000).decode().replace("\r\n", "\n").split("\n")
+        os.close(ours)
+    wrapped = ["- " + " ".join(["wonderful"] * 7), "  " + " ".join(["wonderful"] * 5)]
+    assert lines == [*wrapped, "", "```sh", code.rstrip(), "```", *wrapped, ""]
+
+
+def test_a_model_that_is_not_there_is_named_by_the_option_that_chose_it(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERDURE_HOME": str(tmp_path / "home")}
+    with Simulator(script=[Fail("openai_no_model")] * 3) as sim:
+        command = [sys.executable, "-m", "perdure", "--set", f"model.base_url={sim.base_url}", "-m", "m-9", "-q", "hi"]
+        run = subprocess.run(command, input="", env=environ, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "/model." not in run.stderr
+    assert "`model.name`, or -m" in run.stderr
+    assert "choose another model with -m NAME" in run.stderr
+
+
+def test_the_embedded_model_is_named_as_in_the_chat() -> None:
+    assert _model_settings("local/smollm2", None) == {"model.name": "smollm2", "model.provider": "local"}
+    assert _model_settings("meta/llama", None) == {"model.name": "meta/llama"}
+    assert _model_settings("local/x", "custom") == {"model.name": "local/x", "model.provider": "custom"}
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ({"base_url": "http://127.0.0.1:9102", "name": "corp-large"}, None),
+        ({"provider": "anthropic", "name": "claude-x"}, None),
+        ({"name": "~/mine.gguf"}, "~/mine.gguf"),
+        ({"provider": "local", "name": "smollm2"}, "smollm2"),
+    ],
+)
+def test_the_embedded_provider_does_not_take_another_ones_model(
+    tmp_path: Path, model: dict[str, str], name: str | None
+) -> None:
+    (tmp_path / "config.yaml").write_text(json.dumps({"model": model}))
+    loaded = load(environ={}, home=tmp_path, flags={"model.provider": "local"}, is_endpoint_of=is_endpoint_of)
+    assert (loaded.settings.model.provider, loaded.settings.model.name) == ("local", name)
 
 
 def test_events_that_nobody_reads_any_more_end_the_question_quietly(tmp_path: Path) -> None:

@@ -243,11 +243,17 @@ def load(
 
 
 def _drop_other_endpoint(model: Any, provider: str, is_endpoint_of: Callable[[str, str | None, str], bool]) -> None:
-    """Drop address and model of the files when a flag names another provider, whose key must not be sent there."""
-    if not isinstance(model, dict) or not (base_url := model.get("base_url")):
+    """Drop address and model of the files when a flag names another provider, whose key must not be sent there.
+
+    The embedded model has no address, and runs no other provider's model: of the files it keeps the path of a file.
+    """
+    if not isinstance(model, dict):
+        return
+    base_url, is_embedded = model.get("base_url"), provider == "local"
+    if (not base_url and not is_embedded) or (is_embedded and str(model.get("name")).lower().endswith(".gguf")):
         return
     configured = model.get("provider")
-    if not is_endpoint_of(str(base_url), str(configured) if configured else None, provider):
+    if not is_endpoint_of(str(base_url or ""), str(configured) if configured else None, provider):
         for key in ("base_url", "name", "context_length"):
             model.pop(key, None)
 

@@ -295,11 +295,13 @@ def is_endpoint_of(base_url: str, configured: str | None, provider: str) -> bool
     """Whether a configured base URL belongs to a provider, so that its key may be sent there.
 
     It does if the settings name that provider with it, or if its host is the provider's. An unknown host belongs to no
-    provider that has a key of its own.
+    provider that has a key of its own, and no address to the embedded model.
     """
     row = find_provider(provider)
     if configured is not None:
         return find_provider(configured) is row if row is not None else configured == provider
+    if row is not None and row.name == "local":
+        return False
     owner = find_provider_by_url(base_url)
     return owner is row if owner is not None else row is None or not row.needs_key
 

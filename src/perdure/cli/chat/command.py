@@ -67,8 +67,7 @@ def chat(
     from perdure.cli.exit import signals_interrupt
     from perdure.config.env import is_dumb
 
-    overrides = {**(flags or {})}
-    overrides |= {f"model.{k}": v for k, v in (("name", model), ("provider", provider)) if v}
+    overrides = {**(flags or {}), **_model_settings(model, provider)}
     if mode is not None:
         overrides |= {"permissions.mode": mode, "tools.approval": "ask"}
     if question is not None or not sys.stdin.isatty():
@@ -86,6 +85,16 @@ def chat(
     else:
         code = _live(overrides, session_id, is_continued=is_continued)
     sys.exit(code)
+
+
+def _model_settings(model: str | None, provider: str | None) -> dict[str, str]:
+    """Return the settings of `-m` and `-p`. `local/NAME` names the embedded provider, as it does for `/model`.
+
+    Other names with a slash stay whole: many services have models of such names.
+    """
+    if model is not None and provider is None and model.startswith("local/"):
+        provider, _, model = model.partition("/")
+    return {f"model.{key}": value for key, value in (("name", model), ("provider", provider)) if value}
 
 
 def _live(flags: dict[str, str], session_id: str | None, *, is_continued: bool) -> int:

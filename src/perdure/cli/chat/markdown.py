@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # A fence or list that grows beyond this is printed in pieces, so that redrawing the rest stays cheap.
@@ -11,6 +12,8 @@ _FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})(.*)$")
 _ITEM = re.compile(r"^(?:[-*+]|\d{1,9}[.)])\s")
 # Two stars that open bold words, with no closing ones behind them.
 _OPENING = re.compile(r"(?<![\w*])(\*\*)(?=[^\s]|$)((?:(?!(?<=[^\s*])\*\*).)*)$")
+# Indented code, or a row of a table.
+_VERBATIM = re.compile(r"^(?: {4}|\t|\s*\|)")
 _HEADING = re.compile(r"^#{1,6}\s")
 
 
@@ -106,6 +109,25 @@ class Blocks:
         is_closed = mark is not None and _is_closed(source, self._opening, is_rest=self._is_rest)
         closing = "" if mark is None or is_closed else f"{_newline(source)}{mark[1]}{mark[2]}\n"
         return f"{opening}{source}{closing}"
+
+
+def lines_of(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each line of a Markdown text and whether it is prose; code and tables are none."""
+    opening = ""
+    for line in text.split("\n"):
+        fence = _FENCE.match(line)
+        yield line, not (opening or fence or _VERBATIM.match(line))
+        if opening:
+            opening = "" if fence and _closes(opening, fence) else opening
+        elif fence:
+            opening = line
+
+
+def hanging_indent(line: str) -> str:
+    """Return the blanks under which a wrapped line goes on: below the text of a list item, else its own indent."""
+    start = len(line) - len(line.lstrip())
+    item = _ITEM.match(line[start:])
+    return " " * (start + (item.end() if item else 0))
 
 
 def _with_closed_marks(text: str) -> str:

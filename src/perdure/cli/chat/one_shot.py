@@ -15,10 +15,11 @@ from perdure.agent.callbacks import status_line
 from perdure.agent.turn import NO_ANSWER
 from perdure.cli.chat.command_context import SCRIPT_ENDED, ChatCommandContext, ChatUser
 from perdure.cli.chat.input import Attached, attach
+from perdure.cli.chat.markdown import hanging_indent, lines_of
 from perdure.cli.chat.progress import StatusRow
 from perdure.cli.chat.status import embedded_lines
-from perdure.cli.output import fit
-from perdure.cli.style import runnable
+from perdure.cli.output import columns, fit
+from perdure.cli.style import runnable, wrap_words
 from perdure.commands.registry import all_commands
 from perdure.commands.titles import title_of
 from perdure.config.env import is_dumb
@@ -92,13 +93,15 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
         _name(surface, attached.text)
         surface.store_address()
     if result.outcome == "failed":
-        _print(f"perdure: {runnable(result.error or 'the turn failed')}", sys.stderr)
+        # A question has no chat to choose another model in.
+        problem = (result.error or "the turn failed").replace("with /model", "with -m NAME")
+        _print(f"perdure: {runnable(problem)}", sys.stderr)
         return 1
     if result.final_response == NO_ANSWER:
         _print(f"perdure: {NO_ANSWER.strip('()')}", sys.stderr)
         return 1
     if not as_json:
-        _print(result.final_response)
+        _print_answer(result.final_response)
     return 130 if result.outcome == "interrupted" else 0
 
 
@@ -161,6 +164,18 @@ def _print(text: str, stream: TextIO | None = None) -> None:
     stream = stream or sys.stdout
     text = strip_controls(text) if stream.isatty() else text
     print(fit(text, err=True) if stream is sys.stderr else text, file=stream)
+
+
+def _print_answer(text: str) -> None:
+    """Print a model's answer; in a terminal its prose is wrapped between words, and code stays as it is."""
+    width = columns()
+    if width is not None:
+        text = "\n".join(
+            row
+            for line, is_prose in lines_of(strip_controls(text))
+            for row in (wrap_words(line, width, rest=hanging_indent(line)) if is_prose and line.strip() else (line,))
+        )
+    _print(text)
 
 
 def _plain(value: Any) -> Any:

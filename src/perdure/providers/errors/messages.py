@@ -169,7 +169,8 @@ def _hint(label: EndpointLabel, verdict: ErrorVerdict) -> str:
     if verdict.kind == "auth":
         return _key_hint(label)
     if verdict.status == 404 and _MODEL_WORDS.search(verdict.message):
-        return f" Check `model.name`; what {label.host} offers: `perdure models`, or {label.models_url}."
+        offered = f"what {label.host} offers: `perdure models`, or {label.models_url}"
+        return f" Check the model's name (`model.name`, or -m); {offered}."
     if verdict.status == 404:
         return f" Check `model.base_url`, now {label.base_url}."
     if verdict.kind != "quota" and verdict.retry_after_s is not None and verdict.retry_after_s > LONG_WAIT_S:

@@ -275,6 +275,22 @@ def test_a_long_document_opens_in_the_pager_and_a_short_one_does_not(
         chat.see("Short.")
 
 
+def test_the_key_opens_a_stored_output_whole(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = tmp_path / "pages"
+    monkeypatch.setenv("PAGER", f"dd of={pages} status=none")
+    script = [Say(calls=(Call("terminal", {"command": "seq 10000 34999"}),)), "Counted."]
+    with Simulator(script=script) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("m-1")
+        chat.type("count\r")
+        chat.see("Ctrl-O shows all of it", "Counted.")
+        chat.wait_for(lambda: chat.is_idle)
+        chat.type("\x0f")
+        chat.see("› /expand output:o_")
+        chat.wait_for(lambda: pages.exists() and "\n34999" in pages.read_text())
+        assert len([line for line in pages.read_text().split() if line.isdecimal()]) == 25_000
+        assert "persisted-output" not in pages.read_text()
+
+
 def test_pager_and_shell_are_the_users() -> None:
     assert user_shell("ls", {"SHELL": "/bin/zsh"}) == ["/bin/zsh", "-c", "ls"]
     assert user_shell("ls", {})[0] == "/bin/sh"

@@ -118,7 +118,10 @@ def test_an_output_that_its_tool_kept_by_itself_is_known_by_its_block() -> None:
     stored = StoredOutput("o_7", "c_1", "c1", 340_000, "", "/somewhere")
     block = replace(RESULT, content="exit 0\n" + persisted_block(stored, "1", "60000"))
     shown = Page().show(ToolStarted(CALL), ToolFinished(CALL, block, 1.0))
-    assert shown == "● terminal pytest tests/ · 1.0 s · 340,000 characters · kept at output:o_7\n"
+    assert (
+        shown
+        == "● terminal pytest tests/ · 1.0 s · 340,000 characters · kept at output:o_7\n  … Ctrl-O shows all of it\n"
+    )
 
 
 def test_thinking_is_folded_or_shown_as_wanted() -> None:

@@ -14,7 +14,9 @@ from perdure.cli.style import Style
 from perdure.core.concurrency import SystemClock
 from perdure.core.events import Event, ToolFinished, ToolStarted, ToolState, TurnFinished
 from perdure.core.messages import Message, ToolCall
+from perdure.core.ports import StoredOutput
 from perdure.tools.builtin.files import FileEditor
+from perdure.tools.output_limits import persisted_block
 from perdure.tools.runtime import ToolRuntime, ToolScope
 from perdure.tools.tool import ToolRegistry
 from perdure.tools.workspace import Workspace
@@ -203,3 +205,24 @@ def test_the_line_of_an_edit_counts_the_lines_it_changed() -> None:
     lost = ("@@ replaces a binary file, 2 bytes @@", "+x")
     assert finished("write_file", "Replaced a.py: 1 line", lost).endswith(" · 21 characters")
     assert finished("patch", "Patched a.py:\n-b\n+c", replace_all=True).endswith(" characters")
+
+
+def _spilled(text: str) -> str:
+    """The result of a call whose output was stored, as the model gets it."""
+    stored = StoredOutput("o_1", "c_1", "call_1", len(text), "", "/data/outputs/o_1.txt")
+    return f"[exit 0]\n{persisted_block(stored, text[:20], text[-20:], lines=text.count(chr(10)))}"
+
+
+def test_a_stored_output_is_unfolded_by_its_address_without_advice_for_the_model() -> None:
+    text = "".join(f"line {n}\n" for n in range(4_000))
+    shown, transcript = _shown(_finished("terminal", _spilled(text)))
+    assert "kept at output:o_1" in shown
+    assert "  … Ctrl-O shows all of it\n" in shown
+    unfolded = transcript.unfold()
+    assert transcript.unfolded_address == "output:o_1"
+    assert unfolded.startswith("terminal make\nline 0\nline 1\n")
+    assert "\nline 3999\n(All of it, 38,890 characters (37 KB) in 4,000 lines: /expand output:o_1)" in unfolded
+    assert not [word for word in ("persisted-output", "read_file", "session_search", "First 20") if word in unfolded]
+    transcript.show(_finished("terminal", "[exit 0]\nshort"))
+    transcript.unfold()
+    assert transcript.unfolded_address == ""

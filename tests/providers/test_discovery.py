@@ -160,3 +160,18 @@ def test_a_model_that_the_endpoint_does_not_list_gets_a_warning() -> None:
         assert unlisted_notice(route_to(settings, "simulator").main) is None
         assert unlisted_notice(route_to(settings, "dated").main) is None
     assert unlisted_notice(route_to(settings, "simulater").main) is None  # nobody answers, so nothing is known
+
+
+@pytest.mark.parametrize("name", ["corp", "corp-l", "gpt-oss", "snap", "tagged"])
+def test_the_start_of_a_listed_name_is_no_model(name: str) -> None:
+    with Simulator(models=("corp-large", "corp-small", "gpt-oss-20b", "snap-7", "tagged:8b")) as sim:
+        notice = unlisted_notice(route_to(at_a_proxy(sim.base_url), name).main)
+    assert notice is not None
+    assert f"does not list {name!r}; it lists corp-large" in notice
+
+
+@pytest.mark.parametrize("name", ["dated", "short", "vertex", "newest", "tagged"])
+def test_a_listed_name_without_its_date_or_tag_is_an_alias(name: str) -> None:
+    listed = ("dated-2026-01-01", "short-0613", "vertex@20260101", "newest-latest", "tagged:latest")
+    with Simulator(models=listed) as sim:
+        assert unlisted_notice(route_to(at_a_proxy(sim.base_url), name).main) is None

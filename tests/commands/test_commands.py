@@ -14,9 +14,10 @@ import pytest
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.runner import LoopThread
 from perdure.app.model_choices import ModelChoice
-from perdure.commands.command import Command, CommandResult, Commands, is_command
+from perdure.cli.main import COMMANDS as PROGRAM_COMMANDS
+from perdure.commands.command import SHELL_COMMANDS, Command, CommandResult, Commands, is_command
 from perdure.commands.format import local_times
-from perdure.commands.registry import all_commands
+from perdure.commands.registry import all_commands, builtin_names
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices
 from perdure.core.errors import ConfigError
@@ -130,6 +131,14 @@ def test_swapped_letters_are_likelier_than_a_missing_one(chat_surface: FakeSurfa
     result = Commands([*ALL, mode]).dispatch(chat_surface, "/modle")
     assert result is not None
     assert result.text == "There is no command /modle. Did you mean /model?"
+
+
+def test_a_command_of_the_program_is_pointed_to(chat_surface: FakeSurface) -> None:
+    assert (
+        chat_surface.do("/login x").text == "There is no command /login. Outside the chat, `perdure login` does that."
+    )
+    assert set(PROGRAM_COMMANDS) >= SHELL_COMMANDS
+    assert SHELL_COMMANDS.isdisjoint(builtin_names())
 
 
 def test_help_lists_every_command(chat_surface: FakeSurface) -> None:

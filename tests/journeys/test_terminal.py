@@ -38,7 +38,9 @@ def at(sim: Simulator, *more: str) -> tuple[str, ...]:
 @pytest.mark.spec("A7", "I4", "I5", "N1", "N2", "E10")
 def test_first_run_to_undo_on_the_embedded_model(term: Terminal, home: Path) -> None:
     term.run(*SMALL, "chat")
-    term.see("Welcome to Perdure", "keys: none in the environment", "using      smollm2 (local)", "change it")
+    term.see(
+        "Welcome to Perdure", "keys: none in the environment", "using      smollm2 (local)", "change it", "login URL"
+    )
     term.say("Remember: the database listens on port 54321. " + "It holds widgets, sprockets and cogs. " * 25)
     term.see("/2,048 ·")  # the gauge is there, so the first answer is too
     for n in (1, 2):

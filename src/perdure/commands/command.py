@@ -80,6 +80,10 @@ class Command:
     aliases: tuple[str, ...] = ()
 
 
+# Commands of the program that are tried in a chat, which has none of that name.
+SHELL_COMMANDS = frozenset({"login", "logout", "doctor", "config", "serve", "approvals", "plugins"})
+
+
 class Commands:
     """The commands of a surface by name; dispatches typed lines to them."""
 
@@ -102,6 +106,8 @@ class Commands:
         if command is None:
             near = _nearest(name.lower(), list(self._commands))
             hint = f"Did you mean /{near}?" if near is not None else "/help lists what there is."
+            if name.lower() in SHELL_COMMANDS:
+                hint = f"Outside the chat, `perdure {name.lower()}` does that."
             return CommandResult(f"There is no command /{name}. {hint}", "error")
         if argument.strip() and " " not in command.usage:
             return CommandResult(f"/{command.name} takes nothing behind it; given: {argument.strip()!r:.60}", "error")

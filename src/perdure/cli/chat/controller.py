@@ -61,6 +61,7 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
         yield f"             {FIT_FOR}" if has_embedded else f"             it is not here yet: {INSTALL}"
     yield "  change it  /model lists what else is here; for a provider of your own:"
     yield "             perdure login PROVIDER      (or set ANTHROPIC_API_KEY, OPENAI_API_KEY, …)"
+    yield "             perdure login URL           for a server of your own"
     yield "  check it   perdure doctor"
     yield f"  kept in    {surface.home}"
     yield ""

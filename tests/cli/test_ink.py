@@ -106,3 +106,9 @@ def test_an_address_wider_than_its_column_has_a_row_that_can_be_copied() -> None
     assert list(fit_lines([line], 100)) == [line]
     assert list(fit_lines([line], 80)) == [f"Open  {address}"]
     assert [row.strip() for row in fit_lines([line], 70)] == ["Open", address]
+
+
+def test_blanks_of_foreign_text_stay_as_they_are() -> None:
+    line = "content: def greet(name):\\n    return 'Hello, ' + name + '!' and some more words"
+    assert "\\n    return" in "\n".join(fit_lines([line], 60, keeps_blanks=True))
+    assert "\\n    return" not in "\n".join(fit_lines([line], 60))

@@ -127,3 +127,13 @@ def test_wide_characters_are_wrapped_by_their_columns(width: int) -> None:
     assert all(get_cwidth(row) <= width for row in rows)
     assert "".join("".join(rows).split()) == "".join(text.split()) + "a"
     assert rows[-2:] == ["", "a"]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_a_command_in_a_note_is_not_broken(columns: int) -> None:
+    command = "`.venv/bin/perdure approvals revoke edit-file`"
+    covers = (
+        f"“always” allows everything of the kind edit-file, in every folder, until revoked with {command}; and so on."
+    )
+    panel = QuestionPanel(PendingQuestion("May this run?  patch", APPROVAL_HINT, notes=(REASON, covers)))
+    assert [line for line in panel.lines(columns, 20, PLAIN) if command in line]

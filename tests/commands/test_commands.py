@@ -267,7 +267,7 @@ def test_a_find_in_another_conversation_is_opened_there(chat_surface: FakeSurfac
 @pytest.mark.spec("I3")
 def test_undo_takes_the_compaction_back_and_the_next_one_waits(chat_surface: FakeSurface) -> None:
     before = len(chat_surface.store.history(chat_surface.agent.session_id or "").entries)
-    assert "undone" in chat_surface.do("/undo").text
+    assert "The next one waits until the window has no room left for an answer." in chat_surface.do("/undo").text
     assert ", 1 undone\n" in chat_surface.do("/usage").text
     assert len(chat_surface.store.history(chat_surface.agent.session_id or "").entries) > before
     assert chat_surface.store.conversations.session(chat_surface.agent.session_id or "").began_by == "undo"

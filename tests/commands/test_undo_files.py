@@ -245,3 +245,20 @@ def test_commands_that_change_nothing_leave_nothing_to_undo(project: Open) -> No
         chat.ask("look")
         assert "/undo turn goes back to before the last question" in chat.do("/undo").text
         assert not list(chat.surface.store.checkpoints.changes(chat.surface.session_id))
+
+
+def test_undo_names_the_earlier_turn_that_changed_files_as_it_was_typed(project: Open) -> None:
+    with project(Say(calls=(_write("a.py", "1"),)), "One.", "Two.") as chat:
+        shell = "<user-shell>\nThe user ran this command in their own shell.\n$ ls\n[exit 0]\n</user-shell>"
+        parts = [{"type": "text", "text": "write a"}, {"type": "text", "text": shell}]
+        chat.surface.agent.run_conversation({"role": "user", "content": parts})
+        chat.ask("only talk")
+        text = chat.do("/undo files").text
+        assert text.startswith("No file was changed in the last turn.\n“write a” changed ")
+        assert text.endswith("a.py: /undo files 2 puts that back.")
+
+
+def test_the_hint_to_the_conversation_before_has_a_row_of_its_own(project: Open) -> None:
+    with project("One.") as chat:
+        chat.ask("hello")
+        assert "\n  /resume c_" in chat.do("/new").text

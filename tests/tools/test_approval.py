@@ -295,7 +295,8 @@ def test_the_question_about_a_patch_shows_the_lines_of_the_file_around_it(tmp_pa
     )
     # What cannot be applied is shown as the model sent it; so is a change of a credential file.
     runtime.run("patch", path="../a.py", old="nowhere", new="y")
-    assert approver.requests[1].action == "patch(path='../a.py')\n-nowhere\n+y"
+    fails = "@@ this will fail: the text to replace is not in the file @@"
+    assert approver.requests[1].action == f"patch(path='../a.py')\n{fails}\n-nowhere\n+y"
     (tmp_path / ".netrc").write_text("machine a\nlogin b\npassword c\n")
     runtime.run("patch", path="../.netrc", old="login b", new="login d")
     assert approver.requests[2].action == "patch(path='../.netrc')\n-login b\n+login d"

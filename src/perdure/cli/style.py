@@ -78,8 +78,11 @@ def _wrap_columns(line: str, width: int, *, indent: str = "", within: int | None
             return
 
 
-def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
-    """Wrap lines between words with a hanging indent; in lists of two columns the second keeps its own."""
+def fit_lines(lines: Iterable[str], width: int, *, keeps_blanks: bool = False) -> Iterator[str]:
+    """Wrap lines between words with a hanging indent; in lists of two columns the second keeps its own.
+
+    `keeps_blanks` is for foreign text, in which several blanks are not the gap between columns.
+    """
     width = max(_LEAST_WIDTH, width)
     for line in lines:
         if column_count(line) <= width:
@@ -92,7 +95,8 @@ def fit_lines(lines: Iterable[str], width: int) -> Iterator[str]:
             yield from wrap_words(line[columns.end() :], width, first=columns[0], rest=" " * columns.end())
             continue
         # What is set out in columns gives up its blanks before it is wrapped.
-        line = _GAP.sub("  ", _with_shorter_bar(line, len(line) - width))
+        if not keeps_blanks:
+            line = _GAP.sub("  ", _with_shorter_bar(line, len(line) - width))
         if column_count(line) <= width:
             yield line
             continue

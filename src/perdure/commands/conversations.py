@@ -8,7 +8,7 @@ from typing import Any
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, measure_usage, when
 from perdure.core.errors import NotFound
-from perdure.core.messages import Entry
+from perdure.core.messages import Entry, Message
 from perdure.core.visibility import Visibility
 from perdure.store.listing import ConversationFilter
 from perdure.store.records import Conversation
@@ -27,7 +27,7 @@ _LISTED_PATHS = 5
 def new(surface: CommandContext, argument: str) -> CommandResult:
     old = surface.agent.session_id
     surface.open(None)
-    back = f" The old one is kept: /resume {surface.store.conversations.get(old).id}" if old else ""
+    back = f" The old one is kept:\n  /resume {surface.store.conversations.get(old).id}" if old else ""
     return CommandResult(f"A new conversation.{back}")
 
 
@@ -154,8 +154,9 @@ def undo(surface: CommandContext, argument: str) -> CommandResult:
         return CommandResult(f"Nothing to undo: this conversation has not been compacted.{_offer_files(surface)}")
     surface.agent.undo()
     gauge = measure_usage(surface.agent)
-    is_full = gauge.threshold is not None and gauge.tokens >= gauge.threshold
-    later = "The next one waits until the window is full."
+    is_full = gauge.window is not None and gauge.tokens >= gauge.window
+    # However far the threshold is behind: what was undone is not done again before it must.
+    later = "The next one waits until the window has no room left for an answer."
     if is_full:
         later = "The window is full: your next message compacts again."
     undone = f"The last compaction is undone; nothing was lost by it. {later}"
@@ -203,11 +204,11 @@ def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
         lines.insert(0, f"Back to before “{question}”. The turn is kept in the conversation it was in.")
         lines += _earlier_turn(surface)
     else:
-        lines += _earlier_files(surface, at)
+        lines += _earlier_files(surface, at, too=", too" if changes else "")
     return CommandResult("\n".join(lines), "warning" if result.changed_since or result.failed else "info")
 
 
-def _earlier_files(surface: CommandContext, at: Entry) -> Iterator[str]:
+def _earlier_files(surface: CommandContext, at: Entry, *, too: str) -> Iterator[str]:
     """Yield a hint on how to restore the files of the newest turn before `at` that changed any."""
     earlier = [c for c in surface.store.checkpoints.changes(_here(surface)) if c.seq < at.seq]
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
@@ -217,7 +218,7 @@ def _earlier_files(surface: CommandContext, at: Entry) -> Iterator[str]:
     if back is not None:
         turn_seq = requests[-back].seq
         names = _some_names(dict.fromkeys(c.path for c in earlier if c.seq >= turn_seq))
-        yield f"“{_short(requests[-back])}” changed {names}: /undo files {back} puts that back, too."
+        yield f"“{_short(requests[-back])}” changed {names}: /undo files {back} puts that back{too}."
 
 
 def _earlier_turn(surface: CommandContext) -> Iterator[str]:
@@ -302,8 +303,15 @@ def _turn_start(surface: CommandContext, argument: str) -> Entry | None:
 
 
 def _short(entry: Entry) -> str:
-    text = " ".join(entry.message.text.split())
+    text = _typed(entry.message)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+def _typed(message: Message) -> str:
+    """Return a message on one line: what the user typed of it, without the blocks that the program added."""
+    from perdure.context.user_intent import own_words
+
+    return " ".join((own_words(message) or message.text).split())
 
 
 def _titled(title: str) -> str:

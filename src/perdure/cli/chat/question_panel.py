@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prompt_toolkit.utils import get_cwidth
 
 from perdure.cli.chat.questions import PendingQuestion
-from perdure.cli.style import CONTINUED, Style, diff_colour, paint_diff, safe, wrap_lines
+from perdure.cli.style import CONTINUED, Style, diff_colour, paint_diff, safe, wrap_lines, wrap_words
 
 # Prefix of every text line: with and without a dangerous part.
 _POINTER, _NO_POINTER = "▶ ", "  "
@@ -163,7 +163,9 @@ def _fitting(text: str, at: int, end: int, width: int) -> int:
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    return [text[row.start : row.end] for row in _wrapped_rows(text, width)]
+    """Wrap a note; a command in backticks stays in one row where it fits one, and a longer word is broken."""
+    lines = [line for paragraph in text.split("\n") for line in wrap_words(paragraph, width)]
+    return [line[row.start : row.end] for line in lines for row in _wrapped_rows(line, width)]
 
 
 def _cut(lines: list[str], rows: int, width: int) -> list[str]:

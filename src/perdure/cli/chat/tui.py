@@ -384,8 +384,8 @@ class ChatApp:
         more = "".join(f"  {line}\n" for line in rest)
         self._box.write(f"{self.ink.bold('›')} {first}\n{more}")
 
-    def _page(self, lines: Iterable[str]) -> str:
-        return "".join(f"{safe(line)}\n" for line in fit_lines(lines, self._box.width))
+    def _page(self, lines: Iterable[str], *, is_document: bool = False) -> str:
+        return "".join(f"{safe(line)}\n" for line in fit_lines(lines, self._box.width, keeps_blanks=is_document))
 
     def _mark(self) -> str:
         if self._panel is None or not self._box.is_answering:
@@ -552,7 +552,7 @@ class ChatApp:
         finally:
             self._is_stopping = False
         if answer.text:
-            text = self._page(answer.text.split("\n"))
+            text = self._page(answer.text.split("\n"), is_document=answer.is_document)
             if answer.is_document and self._view(text, is_alone=is_alone):
                 return
             self.write(f"{self.ink.bad(text) if answer.is_error else text}\n")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from perdure.core.display import shift_hunk
+from perdure.core.display import edit_lines, shift_hunk
 from perdure.core.errors import NotFound, ToolError
 from perdure.core.messages import clean
 from perdure.core.ports import Outputs
@@ -428,21 +428,30 @@ class FileEditor:
 
 
 def patch_diff(target: Path, old: str, new: str, *, replace_all: bool = False) -> tuple[str, ...]:
-    """Return what a patch would change, with the line numbers of the file as it is now; empty where it would fail.
+    """Return what a patch would change, with the line numbers of the file as it is now; empty for a file not compared.
 
-    Blocks. Secrets that the file holds are redacted.
+    Where it would fail, the first line in `@@` says why, before the lines of the call. Blocks. Secrets that the file
+    holds are redacted.
     """
     try:
         if target.stat().st_size > MAX_COMPARED_BYTES:
             return ()
         text, _ = _read_text(target)
+    except FileNotFoundError:
+        return _failing_patch("there is no such file", old, new)
     except (OSError, ToolError):
         return ()
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     matches = find_matches(text, old) if old else []
-    if not matches or (len(matches) > 1 and not replace_all):
-        return ()
+    if not matches:
+        return _failing_patch("the text to replace is not in the file", old, new)
+    if len(matches) > 1 and not replace_all:
+        return _failing_patch(f"the text to replace is in the file {len(matches)} times", old, new)
     return redacted_diff(text, _apply(text, matches, new))
+
+
+def _failing_patch(why: str, old: str, new: str) -> tuple[str, ...]:
+    return (f"@@ this will fail: {why} @@", *edit_lines("patch", {"old": old, "new": new}))
 
 
 def _apply(text: str, matches: list[Match], new: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.record.calls import describe_call
+from perdure.context.record.calls.describe import describe_call
 from perdure.context.record.instructions import REQUIREMENTS, parse_instructions
 from perdure.context.record.proposals import read_proposal, taken_up
 from perdure.context.record.record import call_lines

@@ -621,5 +621,5 @@ def test_a_compaction_within_minutes_of_another_explains_itself(minutes: int, wo
     clock.pass_s(minutes * 60)
     history = go_on(first, entries, working_session(20))
     again = engine(clock=clock).compress(history)
-    assert (f"The one before was {words} ago: {again.after_tokens:,} of" in again.message) == bool(words)
+    assert (f"The one before was {words} ago: what is kept" in again.message) == bool(words)
     assert "The one before" not in engine(clock=clock).compress(history, reason="user").message

@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.context.handoff import INDEX, RECORD, Handoff, parse_handoff
-from perdure.context.record.call_text import common_root
+from perdure.context.record.calls.text import common_root
 from perdure.context.record.entries import EntryCache
 from perdure.context.record.messages import parse_record
 from perdure.context.record.record import call_lines, draw_record, prepare

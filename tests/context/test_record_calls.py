@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from perdure.context.record.call_output import merge_lines
-from perdure.context.record.calls import describe_call
+from perdure.context.record.calls.describe import describe_call
+from perdure.context.record.calls.output import merge_lines
 from perdure.context.record.task import CallLine
 from perdure.core.messages import ToolCall
 

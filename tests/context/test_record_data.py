@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.context.record.call_json import complete_json
-from perdure.context.record.calls import describe_call
-from perdure.context.record.pages import fair_share, page_passages, within_share
+from perdure.context.record.calls.describe import describe_call
+from perdure.context.record.calls.json_results import complete_json
+from perdure.context.record.documents import fair_share, page_passages, within_share
 from perdure.context.record.record import draw_record
 from perdure.context.record.task import CallLine
 from perdure.core.messages import Entry, ToolCall, assistant, tool_result, user

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.context.record.calls import describe_call
+from perdure.context.record.calls.describe import describe_call
 from perdure.context.record.dialogue import dialogue_share, read_utterance
 from perdure.context.record.messages import Statement
 from perdure.context.record.record import call_lines, draw_record

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.context.record.calls import describe_call
+from perdure.context.record.calls.describe import describe_call
 from perdure.context.record.task import CallLine
 from perdure.context.transcript import outcome
 from perdure.core.messages import ToolCall

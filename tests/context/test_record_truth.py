@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from perdure.context.record.call_output import clip_middle, one_line
-from perdure.context.record.calls import describe_call
+from perdure.context.record.calls.describe import describe_call
+from perdure.context.record.calls.output import clip_middle, one_line
 from perdure.context.record.record import draw_record
 from perdure.context.record.task import CallLine
 from perdure.core.messages import Entry, Message, ToolCall, tool_result, user

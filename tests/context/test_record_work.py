@@ -10,7 +10,7 @@ import pytest
 
 from perdure.context.facts import FACTS_KEY, EntryFacts
 from perdure.context.history import CompactionHistory
-from perdure.context.record import calls
+from perdure.context.record.calls import describe as calls
 from perdure.context.record.entries import is_redacted
 from perdure.context.record.record import _NEWEST_ENTRIES, call_lines, prepare
 from perdure.context.record.state import read_state

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from perdure.context.record.calls import describe_call
+from perdure.context.record.calls.describe import describe_call
 from perdure.context.record.decisions import announces
 from perdure.context.record.messages import read_statement
 from perdure.context.record.task import RepeatedSteps, StepLog, parse_steps

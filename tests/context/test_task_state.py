@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from perdure.context.record import task as record_types
-from perdure.context.record.calls import describe_call
+from perdure.context.record.calls.describe import describe_call
 from perdure.context.record.record import call_lines
 from perdure.context.record.sections import write_sections
 from perdure.context.record.state import CallLines, read_state

@@ -439,9 +439,9 @@ class ContextCompressor(ContextEngine):
             return ""
         ago = "less than a minute" if minutes == 0 else "a minute" if minutes == 1 else f"{minutes} minutes"
         return (
-            f" The one before was {ago} ago: {after:,} of {threshold:,} tokens are in view after a compaction, so the"
-            f" next {threshold - after:,} bring on another. A larger window, a higher compression.threshold or a"
-            " smaller compression.target_ratio makes them rarer."
+            f" The one before was {ago} ago: what is kept leaves little room below the {threshold:,} tokens at which"
+            " the next one begins. A larger window, a higher compression.threshold or a smaller"
+            " compression.target_ratio makes them rarer."
         )
 
     # -- budgets and services ----------------------------------------------------------------------------------------

@@ -270,7 +270,7 @@ def _shorten(message: Message, tokens: int, address: str) -> Message:
     Of prose the best passages are kept, of other text both ends.
     """
     # Imported late: only a compacted conversation needs them, and they bring the whole fact scanner.
-    from perdure.context.record.pages import excerpt
+    from perdure.context.record.documents import excerpt
     from perdure.context.transcript import short_arguments, without_images
 
     message = without_images(short_arguments(message))

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from perdure.context.facts import facts_in
-from perdure.context.record.call_extent import find_notes
-from perdure.context.record.call_output import read_output
+from perdure.context.record.calls.output import read_output
+from perdure.context.record.calls.output_extent import find_notes
 from perdure.context.record.entries import redact_entries
 from perdure.context.text import PatternMatcher
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall

@@ -1,6 +1,6 @@
-"""The record: the compacted stretch of a conversation, in order, drawn from the log at a falling resolution.
+"""The record: the compacted stretch of a conversation, in order, rendered from the log at a falling resolution.
 
-`record` draws it within a budget. `calls` describes tool calls, with a `call_*` module for each kind; `messages` reads
-what was said, in passages with a worth each. `state` derives the typed state of the task, and `sections` writes the
-handoff's sections from it.
+Not stored data: it is the part of a handoff that tells what was said and done. `record` renders it within a budget;
+the package `calls` describes tool calls, and `messages` reads what was said, in passages with a worth each. `state`
+derives the typed state of the task, and `sections` writes the handoff's sections from it.
 """

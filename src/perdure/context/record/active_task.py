@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from perdure.context.record.decisions import has_subject
-from perdure.context.record.material import has_material, material_heading, quote_material
+from perdure.context.record.pasted_text import has_material, material_heading, quote_material
 from perdure.context.record.section_lines import address, common_folder, join_names, whole_sentences
 from perdure.context.record.selection import fair_share
 from perdure.context.record.task import TaskState, TouchedFile, UserRequest

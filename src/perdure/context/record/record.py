@@ -6,10 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
 from itertools import islice
 
-from perdure.context.record.call_text import common_root
-from perdure.context.record.calls import describe_call, is_only_counted
+from perdure.context.record.calls.describe import describe_call, is_only_counted
+from perdure.context.record.calls.text import common_root
 from perdure.context.record.dialogue import Dialogue, dialogue_share
-from perdure.context.record.drawing import Drawing
+from perdure.context.record.documents import (
+    QuotedDocument,
+    find_documents,
+    find_instructions,
+    is_research,
+    share_documents,
+    share_instructions,
+    written_reports,
+)
 from perdure.context.record.entries import (
     count_chars,
     is_changed,
@@ -20,15 +28,7 @@ from perdure.context.record.entries import (
 )
 from perdure.context.record.messages import statement_of
 from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline, without_request_mark
-from perdure.context.record.pages import (
-    QuotedDocument,
-    find_documents,
-    find_instructions,
-    is_research,
-    share_documents,
-    share_instructions,
-    written_reports,
-)
+from perdure.context.record.rendering import Drawing
 from perdure.context.record.requests import own_text, prepare_reading
 from perdure.context.record.task import CallLine, PendingCallLine
 from perdure.context.summary_check import words_of_passages

@@ -17,7 +17,7 @@ from perdure.context.record.active_task import (
 )
 from perdure.context.record.decisions import has_subject
 from perdure.context.record.instructions import write_instructions
-from perdure.context.record.material import has_material
+from perdure.context.record.pasted_text import has_material
 from perdure.context.record.section_lines import (
     address,
     describe_tests,

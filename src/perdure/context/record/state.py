@@ -18,7 +18,7 @@ from perdure.context.record.decisions import (
     user_reading,
 )
 from perdure.context.record.instructions import parse_instructions
-from perdure.context.record.material import carried_words, read_report
+from perdure.context.record.pasted_text import carried_words, read_report
 from perdure.context.record.proposals import proposal_of, taken_up
 from perdure.context.record.requests import RequestLog, answer_of, reply_reading
 from perdure.context.record.task import (

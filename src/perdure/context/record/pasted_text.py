@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.context.record.call_checks import read_tests
-from perdure.context.record.call_output import CallFinding, read_output
+from perdure.context.record.calls.output import CallFinding, read_output
+from perdure.context.record.calls.test_runs import read_tests
 from perdure.context.record.task import UserRequest
 from perdure.context.text import sentences
 from perdure.context.user_intent import MATERIAL, MATERIAL_LINE, is_directive

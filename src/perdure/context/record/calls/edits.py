@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.record.call_extent import is_not_kept
-from perdure.context.record.call_output import CallFinding, clip_middle, count_noun, one_line, unique
+from perdure.context.record.calls.output import CallFinding, clip_middle, count_noun, one_line, unique
+from perdure.context.record.calls.output_extent import is_not_kept
 from perdure.context.record.task import CallFacts
 
 _OLD = ("old_string", "old_str", "old", "oldText", "old_text", "search", "find", "oldString")

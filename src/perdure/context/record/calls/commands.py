@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.record.call_builds import read_build
-from perdure.context.record.call_checks import read_tests
-from perdure.context.record.call_edits import describe_content, pick_lines
-from perdure.context.record.call_extent import GAP, WHOLE, limited_by
-from perdure.context.record.call_git import combine_findings, git_subcommand, read_git
-from perdure.context.record.call_json import read_json
-from perdure.context.record.call_logs import read_json_log, read_log, read_routine
-from perdure.context.record.call_output import (
+from perdure.context.record.calls.builds import read_build
+from perdure.context.record.calls.edits import describe_content, pick_lines
+from perdure.context.record.calls.git import combine_findings, git_subcommand, read_git
+from perdure.context.record.calls.json_results import read_json
+from perdure.context.record.calls.logs import read_json_log, read_log, read_routine
+from perdure.context.record.calls.output import (
     CallFinding,
     OutputView,
     background_process,
@@ -29,7 +27,9 @@ from perdure.context.record.call_output import (
     read_timeout,
     unique,
 )
-from perdure.context.record.call_shell import ShellLine, command_label, parse_shell, test_label
+from perdure.context.record.calls.output_extent import GAP, WHOLE, limited_by
+from perdure.context.record.calls.shell import ShellLine, command_label, parse_shell, test_label
+from perdure.context.record.calls.test_runs import read_tests
 from perdure.context.record.task import CallFacts, CallKind, TestRun
 
 _PRIORITY: tuple[CallKind, ...] = ("test", "build", "git", "web", "edit", "delete", "shell", "search", "read", "other")

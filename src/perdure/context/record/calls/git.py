@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.record.call_edits import read_patch
-from perdure.context.record.call_output import (
+from perdure.context.record.calls.edits import read_patch
+from perdure.context.record.calls.output import (
     CallFinding,
     OutputView,
     count_noun,
@@ -17,7 +17,7 @@ from perdure.context.record.call_output import (
     one_line,
     unique,
 )
-from perdure.context.record.call_shell import ShellCommand, ShellLine
+from perdure.context.record.calls.shell import ShellCommand, ShellLine
 from perdure.context.record.task import CallFacts, Commit
 
 _HASH = r"[0-9a-f]{7,40}"

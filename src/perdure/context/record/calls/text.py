@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from perdure.context.record.call_edits import edited_path
-from perdure.context.record.call_output import (
+from perdure.context.record.calls.edits import edited_path
+from perdure.context.record.calls.output import (
     DATA_CHARS,
     DETAIL_CHARS,
     LINE_CHARS,
@@ -19,7 +19,7 @@ from perdure.context.record.call_output import (
     one_line,
     printable,
 )
-from perdure.context.record.call_services import compact_value
+from perdure.context.record.calls.services import compact_value
 from perdure.context.record.task import CallKind, CallLine, Outcome
 
 # A root that fewer paths share is not worth a line.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.context.record.call_checks import JS_LOCATION
-from perdure.context.record.call_output import (
+from perdure.context.record.calls.output import (
     CallFinding,
     OutputView,
     clip_middle,
@@ -16,6 +15,7 @@ from perdure.context.record.call_output import (
     shorten_paths,
     unique,
 )
+from perdure.context.record.calls.test_runs import JS_LOCATION
 from perdure.context.record.task import CallFacts, TestRun
 
 _MAX_ERRORS = 40

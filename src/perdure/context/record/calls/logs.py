@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.record.call_output import (
+from perdure.context.record.calls.output import (
     CallFinding,
     OutputView,
     clip_located,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
-from perdure.context.record.call_extent import WHOLE, OutputExtent, find_notes, read_extent, without_notes
+from perdure.context.record.calls.output_extent import WHOLE, OutputExtent, find_notes, read_extent, without_notes
 from perdure.context.record.task import NO_FACTS, CallFacts, CallLine, Outcome
 from perdure.core.messages import ToolState
 

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.record.call_extent import WHOLE, OutputExtent
-from perdure.context.record.call_output import (
+from perdure.context.record.calls.output import (
     CallFinding,
     OutputView,
     clip_middle,
@@ -21,6 +20,7 @@ from perdure.context.record.call_output import (
     shorten_paths,
     unique,
 )
+from perdure.context.record.calls.output_extent import WHOLE, OutputExtent
 from perdure.context.record.task import CallFacts, TestRun
 
 _MAX_FAILURES = 40

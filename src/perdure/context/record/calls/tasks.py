@@ -7,8 +7,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.record.call_output import MAX_REPORT_CHARS, CallFinding, join_rows, one_line, plain_text, printable
-from perdure.context.record.call_text import arguments_text, compose_line, target_of
+from perdure.context.record.calls.output import (
+    MAX_REPORT_CHARS,
+    CallFinding,
+    join_rows,
+    one_line,
+    plain_text,
+    printable,
+)
+from perdure.context.record.calls.text import arguments_text, compose_line, target_of
 from perdure.context.record.task import CallFacts, CallKind, CallLine
 
 

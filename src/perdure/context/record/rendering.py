@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from perdure.context.record.call_output import LINE_CHARS
-from perdure.context.record.call_text import openings
+from perdure.context.record.calls.output import LINE_CHARS
+from perdure.context.record.calls.text import openings
+from perdure.context.record.documents import QuotedDocument
 from perdure.context.record.messages import CALL, LABELS, OPENING, Speaker, Statement
 from perdure.context.record.outline import (
     AGREED_FACTOR,
@@ -22,7 +23,6 @@ from perdure.context.record.outline import (
     Outline,
     StatementMoment,
 )
-from perdure.context.record.pages import QuotedDocument
 from perdure.context.record.selection import Options, fill_budget, score
 from perdure.context.record.task import CallKind, CallLine, parse_steps
 from perdure.context.text import Passage, clip, join_passages, size_of, split_passages

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.context.record.call_output import CallFinding, OutputView, count_noun, one_line, parse_json
+from perdure.context.record.calls.output import CallFinding, OutputView, count_noun, one_line, parse_json
 from perdure.context.record.task import CallFacts
 
 # Members that name an object.

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from perdure.context.record.call_edits import written_text
-from perdure.context.record.call_logs import is_log
-from perdure.context.record.call_output import parse_json
+from perdure.context.record.calls.edits import written_text
+from perdure.context.record.calls.logs import is_log
+from perdure.context.record.calls.output import parse_json
 from perdure.context.record.entries import redact_message, redacted
 from perdure.context.record.selection import fair_share
 from perdure.context.record.task import CallKind, CallLine

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.context.record.call_json import is_dull
-from perdure.context.record.call_output import count_noun, one_line
+from perdure.context.record.calls.json_results import is_dull
+from perdure.context.record.calls.output import count_noun, one_line
 from perdure.context.record.task import CallFacts
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")

@@ -2,7 +2,7 @@
 
 `describe_call` recognises a tool by its name or its arguments, so that histories of other agents read as well as ours:
 shells, files, searches, plans, other agents, the web, and any other. Which line of a result matters depends on the kind
-of the call: the modules `call_git`, `call_checks`, `call_edits` and `call_json` each know one. Texts arrive redacted.
+of the call: `git`, `test_runs`, `edits` and `json_results` each know one. Texts arrive redacted.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from perdure.context.record.call_commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
-from perdure.context.record.call_edits import (
+from perdure.context.record.calls.commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
+from perdure.context.record.calls.edits import (
     EDIT_WORTH,
     WRITE_WORTH,
     edited_path,
@@ -22,9 +22,8 @@ from perdure.context.record.call_edits import (
     read_edit,
     read_write,
 )
-from perdure.context.record.call_extent import describe_read, is_not_kept
-from perdure.context.record.call_json import error_of, read_json
-from perdure.context.record.call_output import (
+from perdure.context.record.calls.json_results import error_of, read_json
+from perdure.context.record.calls.output import (
     LINE_CHARS,
     MAX_REPORT_CHARS,
     CallFinding,
@@ -47,10 +46,11 @@ from perdure.context.record.call_output import (
     unique,
     without_reminders,
 )
-from perdure.context.record.call_services import created_by, is_change, is_thinking, service_values, stopped_by
-from perdure.context.record.call_tasks import describe_question, describe_task
-from perdure.context.record.call_text import arguments_text, command_of, compose_line, target_of
-from perdure.context.record.pages import page_rows, page_source
+from perdure.context.record.calls.output_extent import describe_read, is_not_kept
+from perdure.context.record.calls.services import created_by, is_change, is_thinking, service_values, stopped_by
+from perdure.context.record.calls.tasks import describe_question, describe_task
+from perdure.context.record.calls.text import arguments_text, command_of, compose_line, target_of
+from perdure.context.record.documents import page_rows, page_source
 from perdure.context.record.task import (
     NO_FACTS,
     CallFacts,

@@ -132,21 +132,25 @@ def test_ask_mode_asks_before_edits_and_commands_but_not_before_reading(tmp_path
 def test_an_edit_is_asked_about_as_a_diff(tmp_path: Path) -> None:
     approver = CountingApprover()
     run = _guarded(tmp_path, Permissions("ask"), approver)
-    (tmp_path / "calc.py").write_text("def f(a, b):\n    return a *\\\n b\n")
+    (tmp_path / "work" / "calc.py").write_text("def f(a, b):\n    return a *\\\n b\n")
     run("patch", path="calc.py", old="def f(a, b):\n    return a *\\\n b\n", new="def f(a, b):\n    return a * b\n")
     assert approver.requests[0].action == (
-        "patch(path='calc.py')\n def f(a, b):\n-    return a *\\\n- b\n+    return a * b"
+        "patch(path='calc.py')\n@@ -1,3 +1,2 @@\n def f(a, b):\n-    return a *\\\n- b\n+    return a * b"
     )
     run("patch", path="calc.py", old="a * b", new="a + b", replace_all=True)
-    assert approver.requests[1].action == "patch(path='calc.py', replace_all=True)\n-a * b\n+a + b"
+    assert approver.requests[1].action == (
+        "patch(path='calc.py', replace_all=True)\n@@ -1,2 +1,2 @@\n def f(a, b):\n-    return a * b\n+    return a + b"
+    )
+    run("patch", path="none.py", old="a", new="b")
+    assert approver.requests[2].action == ("patch(path='none.py')\n@@ this will fail: there is no such file @@\n-a\n+b")
 
 
 def test_a_diff_that_is_asked_about_hides_no_character_and_no_line(tmp_path: Path) -> None:
     approver = CountingApprover()
     run = _guarded(tmp_path, Permissions("ask"), approver)
-    (tmp_path / "a.txt").write_text("x\n")
+    (tmp_path / "work" / "a.txt").write_text("x\n")
     run("patch", path="a.txt", old="x", new="x\n")
-    assert approver.requests[0].action == "patch(path='a.txt')\n x\n+"
+    assert approver.requests[0].action == "patch(path='a.txt')\n@@ -1 +1,2 @@\n x\n+"
     run("write_file", path="b.txt", content="one\u2028\u202etwo")
     assert approver.requests[1].action == "write_file(path='b.txt')\n+one<U+2028><U+202E>two"
     new = "\n".join(f"line {n}" for n in range(400))

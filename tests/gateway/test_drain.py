@@ -132,7 +132,7 @@ def test_a_turn_that_outlasts_the_drain_is_resumed_by_the_next_process(tmp_path:
 def test_a_killed_process_on_one_machine_is_taken_over_at_once(tmp_path: Path, sim: Simulator) -> None:
     with gateway_process(tmp_path, sim, users=USERS) as gateway:
         turn = send(gateway, "slowly " + "word " * 20, key="k").json()["turn_id"]
-        time.sleep(0.4)
+        wait_until_running(tmp_path, turn)
         gateway.stop(signal.SIGKILL)
         token = gateway.tokens["ann"]
     with gateway_process(tmp_path, sim, users={}) as again:

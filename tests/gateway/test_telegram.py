@@ -270,6 +270,8 @@ def test_a_message_whose_download_a_stopped_process_did_not_finish_is_processed_
             await _until(lambda: state)
             api.say("next", user=8)  # received with the confirmation of the first
             await _until(lambda: hub.submitted)
+            # Unless it is confirmed too, the next process rightly receives it once more.
+            await _until(lambda: not api.has_unconfirmed_updates)
             await first.stop()
             await first.close()
             assert len(hub.submitted) == 1

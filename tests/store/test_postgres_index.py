@@ -40,6 +40,15 @@ def database(server: PostgresBackend) -> Iterator[PostgresDatabase]:
     postgres.close()
 
 
+@pytest.fixture
+def store(database: PostgresDatabase) -> Iterator[SessionStore]:
+    clock = SystemClock()
+    context = StoreContext(database, INDEX, clock, TimeIds(clock))
+    # Closed, because a search starts a thread that writes vectors, which the emptying of the schema must not meet.
+    with SessionStore(context, PostgresBlobStore(database)) as created:
+        yield created
+
+
 def newest(database: PostgresDatabase, query: str, *, below: int | None = None, limit: int = 5) -> list[int]:
     def work(tx: Transaction) -> list[int]:
         groups = [[clause] for clause in parse(query)]
@@ -120,9 +129,9 @@ def test_a_query_is_never_parsed_as_a_tsquery_expression(server: PostgresBackend
     assert [h.address for h in store.search(query)] == ["m:1"]
 
 
-def test_joining_results_with_their_calls_reads_the_messages_around_them_only(database: PostgresDatabase) -> None:
-    clock = SystemClock()
-    store = SessionStore(StoreContext(database, INDEX, clock, TimeIds(clock)), PostgresBlobStore(database))
+def test_joining_results_with_their_calls_reads_the_messages_around_them_only(
+    database: PostgresDatabase, store: SessionStore
+) -> None:
     session = store.create()
     for start in range(0, 1_500, 50):
         calls = [

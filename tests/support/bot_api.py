@@ -130,6 +130,12 @@ class BotApi:
                 self._changed.wait(min(left, 0.2))
             return found
 
+    @property
+    def has_unconfirmed_updates(self) -> bool:
+        """Whether a bot that asked now would receive anything."""
+        with self._changed:
+            return bool(self._updates)
+
     # -- what the bot calls ------------------------------------------------------------------------------------------
 
     def answer(self, method: str, given: dict[str, Any], files: dict[str, tuple[str, bytes]]) -> Any:

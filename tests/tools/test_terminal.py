@@ -87,6 +87,22 @@ def test_cancelling_leaves_no_child_process(terminal: Terminal) -> None:
     assert _running("sleep 97532") == []
 
 
+def test_cancelling_between_new_output_and_its_reading_is_no_failed_read(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token, has_output, read = CancelToken(), threading.Event(), os.read
+
+    def cancel_and_read(descriptor: int, size: int) -> bytes:
+        if has_output.is_set():
+            token.cancel()
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", cancel_and_read)
+    context = ToolContext("c", cancel=token, show_output=lambda preview: has_output.set())
+    reply = terminal.terminal(context, "while :; do echo tick; sleep 0.05; done")
+    assert reply.text.startswith("[stopped: interrupted]\ntick")
+
+
 def test_background_child_does_not_hang_the_call(terminal: Terminal) -> None:
     started = time.monotonic()
     assert terminal.terminal(HERE, "sleep 97533 & echo done").text == "[exit 0]\ndone"

@@ -232,12 +232,17 @@ def run_command(
             unregister()
             # Includes background children that hold our pipe open: they would never end otherwise.
             stop_group(process, grace_s=_GRACE_S if process.poll() is None else 0)
+            if process.stdout is not None:
+                process.stdout.close()
         code = None if is_timed_out else process.returncode
         return ShellResult(code, read_state(state_file, state), is_timed_out, cancel.is_cancelled)
 
 
 def stop_group(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
-    """Stop a process group with SIGTERM, then SIGKILL after `grace_s`; SIGKILL at once if it is 0."""
+    """Stop a process group with SIGTERM, then SIGKILL after `grace_s`; SIGKILL at once if it is 0.
+
+    From any thread: the pipe stays open for the thread that reads it, which closes it.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if grace_s:
             os.killpg(process.pid, signal.SIGTERM)
@@ -245,8 +250,6 @@ def stop_group(process: subprocess.Popen[bytes], *, grace_s: float) -> None:
                 process.wait(grace_s)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def read_state(file: Path, before: ShellState) -> ShellState:

@@ -114,9 +114,54 @@ def test_the_index_says_what_its_values_are_and_lists_no_scraps() -> None:
     text = draw_index(use, rank_values(use, visible=frozenset(), text=""), budget=2_000, text="")
     assert "- Files that calls worked on: /srv/app/src/ledger.py" in text
     assert "- In ledger.py: renderLedgerPage" in text
-    assert "- Options that calls took: limit=120000" in text
-    for scrap in ("1810", "t.Log", "../page.js", ", ledger.py"):
+    for scrap in ("1810", "120000", "t.Log", "../page.js", ", ledger.py"):
         assert scrap not in text
+
+
+def _index(*messages: Message) -> str:
+    use = ValueUse.read([facts_of(m) for m in messages])
+    return draw_index(use, rank_values(use, visible=frozenset(), text=""), budget=2_000, text="")
+
+
+@pytest.mark.spec("E12")
+@pytest.mark.parametrize(
+    "scrap",
+    [
+        "/dev/null", "/dev/stderr", "140-212", "L12-L19", "240px", "~120ms", "17/20", "급등/급락", "files_with_matches",
+        "run_in_background",
+    ],
+)  # fmt: skip
+def test_the_index_lists_no_options_ranges_devices_or_quantities(scrap: str) -> None:
+    run = call("terminal", "c1", command=f"show {scrap} of renderLedgerPage")
+    text = _index(user(f"See {scrap}."), assistant(f"I use {scrap}.", (run,)), tool_result("c1", f"{scrap} done"))
+    assert "renderLedgerPage" in text
+    assert scrap not in text.partition(": ")[2].replace(f"show {scrap}", "")
+
+
+@pytest.mark.parametrize("argument", ["timeout_ms", "limit", "max_output_tokens", "yield_time_ms", "start_line"])
+def test_the_index_lists_no_number_that_only_says_how_a_call_runs(argument: str) -> None:
+    run = call("terminal", "c1", command="deploy ledger_service", **{argument: 48_211})
+    text = _index(user("Deploy."), assistant("", (run,)), tool_result("c1", "ok"))
+    assert "ledger_service" in text
+    assert "48211" not in text
+
+
+def test_a_number_that_a_call_sets_keeps_its_name_in_the_index() -> None:
+    move = call("set_quota", "c1", account="ledger_service", quota=48_000)
+    assert "quota=48000" in _index(user("Move it."), assistant("", (move,)), tool_result("c1", "ok"))
+
+
+def test_values_of_a_part_of_a_file_are_listed_by_the_file_alone() -> None:
+    read = call("read", "c1", path="/srv/app/src/ledger.py:40-96")
+    text = _index(user("Look."), assistant("", (read,)), tool_result("c1", "def renderLedgerPage(): ..."))
+    assert "- In ledger.py: renderLedgerPage" in text
+
+
+def test_a_printed_line_break_is_no_letter_of_the_name_behind_it() -> None:
+    facts = scan(r"'Found:\nledger_rows = 3\tparseLedger()' and \nL031")
+    assert {"ledger_rows", "parseLedger"} <= facts
+    assert not any(fact.startswith(("nl", "nL", "tp")) for fact in facts)
+    assert r"C:\new\nova_core.cs" in scan(r"open C:\new\nova_core.cs")
 
 
 @pytest.mark.parametrize(

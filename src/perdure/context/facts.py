@@ -86,6 +86,8 @@ _CONTEXT_LINE = re.compile(r"(\.[A-Za-z]\w{0,7})-\d+(?:-.*)?$")
 _MIXED_CASE = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 
 _ARROW = "→".encode()
+# A line break as a program prints it inside a quoted text: what follows is no part of the name behind it.
+_ESCAPED_BREAKS = (b"\\n", b"\\t", b"\\r")
 _LINE_NUMBER = re.compile(rb"\n *\d+\xe2\x86\x92")
 
 LONGEST = 200
@@ -99,12 +101,15 @@ def scan(text: str) -> frozenset[str]:
     facts: set[str] = set()
     if "://" in text:
         facts.update(u.rstrip(".,:;") for u in _URL.findall(text))
-    if ":\\" in text:
-        facts.update(_WINDOWS_PATH.findall(text))
+    folders = _WINDOWS_PATH.findall(text) if ":\\" in text else []
+    facts.update(folders)
     data = text.encode("utf-8", "replace")
     if _ARROW in data:
         # Line numbers of a file viewer are no facts; any other arrow is a separator.
         data = _LINE_NUMBER.sub(b" ", b"\n" + data).replace(_ARROW, b" ")
+    if not folders and "\\" in text:
+        for escaped in _ESCAPED_BREAKS:
+            data = data.replace(escaped, b" ")
     # Most pieces are words without facts: known ones are skipped in one set operation.
     pieces = set(data.translate(_TABLE).split()) - _NO_FACTS
     return frozenset(facts.union(*map(_MEMO.__getitem__, pieces)))

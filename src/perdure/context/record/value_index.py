@@ -15,7 +15,6 @@ from perdure.context.text import clip
 _FILES = "Files that calls worked on"
 _PATHS = "Other paths and addresses"
 _STATED = "Names in messages"
-_OPTIONS = "Options that calls took"
 _GROUPS = (_FILES, _PATHS)
 _LABEL_CHARS = 60
 _SEPARATOR = ", "
@@ -27,8 +26,27 @@ _LEAST_PATH_CHANCE = 0.02
 _MOST_LABELS = 40
 # Limits, timeouts and line numbers; the shortest of them mean nothing away from their call.
 _SHORTEST_NUMBER = 5
-_OPTION_NAMES = frozenset(("in_progress", "files_with_matches", "tool_use", "tool_result", "output_mode", "head_limit"))
-_PSEUDO_PATH = re.compile(r"/[\w-]+|\.\.?/[\w.-]+|\w\.\w+|\w+\.[A-Z]\w*")
+# Words of a tool's own vocabulary, and arguments that say how a call runs: they mean nothing for the work.
+_OPTION_NAMES = frozenset(
+    (
+        "in_progress", "files_with_matches", "tool_use", "tool_result", "output_mode", "head_limit",
+        "run_in_background", "old_string", "new_string", "file_path", "replace_all",
+    )
+)  # fmt: skip
+_OPTION_ARGUMENT = re.compile(
+    r"(?i)(?:\w+_)?(?:timeout|limit|offset|wait|delay)(?:_?(?:ms|s|seconds|secs))?|yield_time_ms|-[ABC]|"
+    r"(?:max|num|n)_?(?:results|tokens|output_tokens|chars|characters|lines|length|bytes)|"
+    r"(?:(?:start|end|first|last)_?)?(?:line|lines|column)(?:_?(?:number|count|start|end))?"
+)
+_PSEUDO_PATH = re.compile(r"/[\w-]+|\.\.?/[\w.-]+|\w\.\w+|\w+\.[A-Z]\w*|/dev/(?:null|zero|tty|std\w+|fd/\d+)")
+# Line ranges, quantities with a unit, fractions, and alternatives in words of another script: "급등/급락".
+_SCRAP = re.compile(
+    r"L?\d+[-–:,]L?\d+|~?\d{1,5}(?:\.\d+)?(?:px|ms|s|r?em|pt|[kmg]b?|h|d|x)|\d+/\d+[^\W\d]*|"
+    r"[^\W\da-z_]+(?:/[^\W\da-z_]+)+",
+    re.IGNORECASE,
+)
+# The lines of a file that a call read.
+_LINES_BEHIND = re.compile(r"(?<=\w):\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$")
 # Names of one file or call; more of them are an excerpt, not an index.
 _MOST_VALUES = 16
 
@@ -71,7 +89,10 @@ def draw_index(use: ValueUse, values: Sequence[str], *, budget: int, text: str) 
         # The size first: searching the text is by far the slowest.
         if len(value) + len(_SEPARATOR) > room or value in text:
             continue
-        label, shown = labels.of(value), labels.named(value)
+        shown = labels.named(value)
+        if labels.is_option(value, shown):
+            continue
+        label = labels.of(value)
         group = groups.get(label, [])
         cost = len(shown) + len(_SEPARATOR) + (0 if group else len(label) + 5)
         is_full = len(group) >= _MOST_VALUES and label not in _GROUPS
@@ -86,14 +107,16 @@ def draw_index(use: ValueUse, values: Sequence[str], *, budget: int, text: str) 
         # The end of a path that is listed says nothing.
         rest = [v for v in groups.pop(name, ()) if v not in ends]
         groups |= {name: rest} if rest else {}
-    names = sorted(groups, key=lambda g: (g != _FILES, g != _PATHS, g == _STATED, g == _OPTIONS, g))
+    names = sorted(groups, key=lambda g: (g != _FILES, g != _PATHS, g == _STATED, g))
     return "\n".join(f"- {name}: {_SEPARATOR.join(groups[name])}" for name in names)
 
 
 def _tells_something(value: str) -> bool:
-    """Whether a value means something by itself: no line number and no piece of a path."""
+    """Whether a value means something by itself: no line number, no range of lines and no piece of a path."""
     digits = value.lstrip("-+")
-    return len(digits) >= _SHORTEST_NUMBER if digits.isdigit() else _PSEUDO_PATH.fullmatch(value) is None
+    if digits.isdigit():
+        return len(digits) >= _SHORTEST_NUMBER
+    return value not in _OPTION_NAMES and not _PSEUDO_PATH.fullmatch(value) and not _SCRAP.fullmatch(value)
 
 
 def _least_chance(value: str) -> float:
@@ -110,13 +133,19 @@ class _Labels:
     def of(self, value: str) -> str:
         if kind_of(value) in PLACES:
             return _FILES if value in self._worked_on else _PATHS
-        if value in _OPTION_NAMES or value.endswith("000"):
-            return _OPTIONS
         weights = self._use.weights
         for source in (weights.calls, weights.results):
             if (at := source.last.get(value)) is not None:
                 return self._target(self._use.messages[at], value)
         return _STATED
+
+    @staticmethod
+    def is_option(value: str, shown: str) -> bool:
+        """Whether a number only says how a call ran, such as its timeout; a round one without a name does, too."""
+        name, _, number = shown.rpartition("=")
+        if number != value or not value.isdigit():
+            return False
+        return _OPTION_ARGUMENT.fullmatch(name) is not None if name else value.endswith("000")
 
     def named(self, value: str) -> str:
         """Return a number with the name of the argument it was passed as: alone it could be anything."""
@@ -131,5 +160,6 @@ class _Labels:
         target = calls[0].target if calls else self._use.targets.get(message.message.tool_call_id or "", "")
         if not target or value in target:
             return _STATED
+        target = _LINES_BEHIND.sub("", target)
         is_path = kind_of(target) in PLACES and len(target.split()) == 1
         return f"In {target.rsplit('/', 1)[-1]}" if is_path else f"In the output of `{clip(target, _LABEL_CHARS)}`"

@@ -573,3 +573,49 @@ def test_the_questions_of_the_running_turn_are_no_hits(store: SessionStore) -> N
     assert len(store.search("quince station batch", scope={"answering": elsewhere.conversation_id}, limit=50)) == len(
         everything
     )
+
+
+def ask_about_ports(store: SessionStore) -> str:
+    """Conversations in which the port of staging is asked for and answered; returns the one with the answer."""
+    session = store.create(title="Notes")
+    store.append(session.id, [user("Which port does staging use?"), assistant("It listens on 8443, behind a proxy.")])
+    other = store.create(title="Release")
+    store.append(other.id, [user("Deploy to staging please."), assistant("Deployed, and the port is open for use.")])
+    store.append(other.id, [user("Which port does production use?"), assistant("It is 443.")])
+    return session.conversation_id
+
+
+def test_a_question_asked_again_finds_the_answer_it_got_before(store: SessionStore) -> None:
+    owner = ask_about_ports(store)
+    best, *rest = store.search("which port does staging use?")
+    assert (best.conversation_id, best.address) == (owner, "m:2")
+    assert "8443" in best.snippet
+    assert all(h.score < best.score / 2 for h in rest if "443" in h.snippet), "another question's answer gains nothing"
+    assert store.search_index.report("Which port does staging use?", visibility=EVERYONE).hits[0].address == "m:2"
+
+
+def test_the_question_of_the_running_turn_lends_its_score_to_no_step_of_that_turn(store: SessionStore) -> None:
+    owner = ask_about_ports(store)
+    running = store.create(title="Today").conversation_id
+    call = ToolCall("c1", "session_search", json.dumps({"query": "staging"}))
+    store.append(running, [user("Which port does staging use?"), assistant("Let me look that up.", (call,))])
+    for scope in ({"answering": running}, {"asked_in": running}):
+        hits = store.search("Which port does staging use?", scope=scope)
+        assert (hits[0].conversation_id, hits[0].address) == (owner, "m:2")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which port does staging use?", "Staging uses port 8443."),
+        ("Where does the walrus keeper live?", "The walrus keeper lives in Oslo."),
+        ("测试环境使用哪个端口？", "测试环境使用8443端口"),
+    ],
+)
+def test_a_short_statement_with_the_missing_word_is_no_repetition(
+    store: SessionStore, question: str, answer: str
+) -> None:
+    session = store.create()
+    store.append(session.id, [user(answer), assistant("Noted.")])
+    store.append(session.id, [user(question)])
+    assert store.search(question)[0].address == "m:1"

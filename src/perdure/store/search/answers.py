@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from perdure.store.db.database import Transaction, Value
 from perdure.store.encoding import decode_or_placeholder
 from perdure.store.search.matches import TextMatch
-from perdure.store.search.ranking import Ranker
+from perdure.store.search.ranking import ASKS, ECHO_SHARE, Ranker, Relevance
 from perdure.store.search.scope import SearchScope
 
 # What a message gains from the one before it, as a share of that one's score by words.
@@ -41,12 +42,6 @@ _REQUEST_CHARS = 300
 # A message of the model with calls and no more than this is taken for the calls.
 _LEAD_IN_CHARS = 120
 
-# A question mark at the end of a word, or a question word at the beginning.
-_ASKS = re.compile(
-    r"\?(?![\w/=&.?*+:])|[？؟]"
-    r"|\A\W*(?:what|why|how|when|where|which|who|whose|is|are|was|were|do|does|did|can|could|would|should)\b",
-    re.IGNORECASE,
-)
 _ABOUT_USER = re.compile(r"\bi\b(?!\.)|\b(?:my|me|mine|(?:the|our) user(?:'s)?)\b", re.IGNORECASE)
 _ASKS_NUMBER = re.compile(
     r"\bhow (?:many|much|long|large|big|fast|often|old)\b|\bwhen\b"
@@ -129,12 +124,20 @@ def with_answers(
     return [m._replace(score=m.score + added(m)) for m in matches]
 
 
+class Reply(NamedTuple):
+    """A message that replies to a request, a question or a call."""
+
+    ident: int
+    seq: int
+    text: str
+
+
 def read_replies(
     tx: Transaction, hits: Sequence[TextMatch], scope: SearchScope, *, highest: int
-) -> Mapping[int, Mapping[int, str]]:
+) -> Mapping[int, Sequence[Reply]]:
     """Return the replies to the requests of a user, and to the questions and calls of the model among `hits`.
 
-    By the id of the hit, then by seq. Only messages in scope, with an id up to `highest`.
+    By the id of the hit. Only messages in scope, with an id up to `highest`.
     """
     requests = [(m, kind) for m in hits if m.is_message and (kind := expected_reply(m)) is not None][:_ANSWERED_HITS]
     if not requests or scope.role is not None:
@@ -157,22 +160,22 @@ def read_replies(
         " range (id, conversation, lo, hi, reply, next) AS ("
         f" SELECT id, conversation, seq + 1, seq + {_FIRST_MESSAGES}, reply, next FROM turn UNION ALL"
         f" SELECT id, conversation, ({last}), ({last}), reply, next FROM turn)"
-        " SELECT range.id, m.seq, m.body, m.encoding, m.kind FROM range JOIN message m"
+        " SELECT range.id, m.id, m.seq, m.body, m.encoding, m.kind FROM range JOIN message m"
         " ON m.conversation = range.conversation AND m.seq BETWEEN range.lo AND range.hi"
         " JOIN conversation c ON c.id = m.conversation"
         f" WHERE m.seq < range.next AND m.kind = range.reply AND m.id <= ?{where}"
     )
-    replies: dict[int, dict[int, str]] = defaultdict(dict)
-    for ident, seq, body, encoding, kind in tx.rows(sql, [*values, highest, *more]):
+    replies: dict[int, dict[int, Reply]] = defaultdict(dict)
+    for hit, ident, seq, body, encoding, kind in tx.rows(sql, [*values, highest, *more]):
         if text := decode_or_placeholder(body, encoding, kind, seq=seq).text.strip():
-            replies[ident][seq] = text
-    return replies
+            replies[hit][seq] = Reply(ident, seq, text)
+    return {hit: list(found.values()) for hit, found in replies.items()}
 
 
 def expected_reply(match: TextMatch) -> str | None:
     """Return the role that replies: to a request of the user, a question that the model ends with, or its calls."""
     kind, text = match.row[5], match.text
-    if kind == "user" and (len(text) <= _REQUEST_CHARS or _ASKS.search(text[:_EXAMINED_CHARS])):
+    if kind == "user" and (len(text) <= _REQUEST_CHARS or ASKS.search(text[:_EXAMINED_CHARS])):
         return "assistant"
     if kind != "assistant":
         return None
@@ -182,12 +185,41 @@ def expected_reply(match: TextMatch) -> str | None:
     return "tool" if len(own) <= _LEAD_IN_CHARS and len(own) < len(text) else None
 
 
-def best_reply(replies: Mapping[int, str], ranker: Ranker) -> int:
-    """Return the seq of the message that answers best; the last one of a turn mostly does."""
-    last = max(replies)
+def best_reply(replies: Sequence[Reply], ranker: Ranker) -> Reply:
+    """Return the message that answers best; the last one of a turn mostly does."""
+    last = max(r.seq for r in replies)
 
-    def rank(seq: int) -> tuple[float, int]:
-        score = ranker.score(replies[seq], kind="assistant").score
-        return round(score * (_LAST_SHARE if seq == last else 1.0), 6), seq
+    def rank(reply: Reply) -> tuple[float, int]:
+        score = ranker.score(reply.text, kind="assistant").score
+        return round(score * (_LAST_SHARE if reply.seq == last else 1.0), 6), reply.seq
 
     return max(replies, key=rank)
+
+
+def answers_before(
+    tx: Transaction, matches: Sequence[TextMatch], ranker: Ranker, scope: SearchScope, *, highest: int, asked: set[int]
+) -> Mapping[int, float]:
+    """Return the answers that the query got when the user asked it before: by id, what each gains.
+
+    A question that lacks a word of the query asks about something else. The questions `asked` just now have no answer.
+    """
+    wanted = {n for n, term in enumerate(ranker.query.terms) if not term.is_part}
+    echoes = [m for m in matches if m.relevance.is_echo and m.is_message and m.row[5] == "user"]
+    echoes = [m for m in echoes if m.relevance.matched >= wanted and m.row[0] not in asked]
+    echoes = sorted(echoes, key=lambda m: -m.row[0])[:_ANSWERED_HITS]
+    scores = {m.row[0]: m.relevance.score / ECHO_SHARE for m in echoes}
+    answers: dict[int, float] = {}
+    for question, replies in read_replies(tx, echoes, scope, highest=highest).items():
+        ident = best_reply(replies, ranker).ident
+        answers[ident] = max(answers.get(ident, 0.0), scores[question])
+    return answers
+
+
+def with_questions(matches: Sequence[TextMatch], answers: Mapping[int, float]) -> list[TextMatch]:
+    """Add to each answer what it gains from the question."""
+
+    def relevance(match: TextMatch) -> Relevance:
+        added = answers.get(match.row[0], 0.0) if match.is_message and not match.relevance.is_echo else 0.0
+        return replace(match.relevance, score=match.relevance.score + added)
+
+    return [m._replace(relevance=relevance(m)) for m in matches] if answers else list(matches)

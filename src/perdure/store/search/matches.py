@@ -143,19 +143,17 @@ def newest_messages(tx: Transaction, conversation_id: str, *, highest: int) -> l
     return [(ident, seq) for ident, seq in tx.rows(sql, (conversation_id, highest))]
 
 
-def question_last(tx: Transaction, matches: list[TextMatch], conversation_id: str | None) -> list[TextMatch]:
-    """Put the newest question of a conversation behind the other matches: who searches there has just asked it."""
+def newest_question(tx: Transaction, conversation_id: str | None) -> set[int]:
+    """Return the id of the newest question of a conversation: who searches there has just asked it."""
     sql = "SELECT id FROM message WHERE conversation = ? AND kind = 'user' ORDER BY seq DESC LIMIT 1"
     row = tx.row(sql, (conversation_id,)) if conversation_id is not None else None
-    if row is None:
-        return matches
-    return sorted(matches, key=lambda m: m.is_message and m.row[0] == row[0])
+    return set() if row is None else {row[0]}
 
 
-def without_open_questions(tx: Transaction, matches: list[TextMatch], conversation_id: str | None) -> list[TextMatch]:
-    """Leave out what the user asked in the running turn of a conversation, also in the middle of it."""
+def open_questions(tx: Transaction, conversation_id: str | None) -> set[int]:
+    """Return the ids of what the user asked in the running turn of a conversation, also in the middle of it."""
     if conversation_id is None:
-        return matches
+        return set()
     sql = f"SELECT id, kind FROM message WHERE conversation = ? ORDER BY seq DESC LIMIT {_MAX_TURN}"
     newest = list(tx.rows(sql, (conversation_id,)))
     questions: set[int] = set()
@@ -165,7 +163,7 @@ def without_open_questions(tx: Transaction, matches: list[TextMatch], conversati
             # A turn begins after a reply, not between a tool's result and the next step.
             if kind_before not in ("tool", "user"):
                 break
-    return [m for m in matches if not m.is_message or m.row[0] not in questions]
+    return questions
 
 
 def with_newest(matches: Sequence[TextMatch], conversation_id: str, last_seq: int) -> list[TextMatch]:

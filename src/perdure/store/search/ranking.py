@@ -60,10 +60,17 @@ _TYPICAL_MESSAGES = 20
 
 
 # A text of the query's own words answers nothing: it is the question asked before, or the call of a search for it.
-_ECHO_SHARE = 0.25
+ECHO_SHARE = 0.25
 _ECHO_CHARS = 600
 _ECHO_TERMS = 3
+# A question may have so many other words; a statement with one, such as a number, may be the answer.
 _ECHO_NEW_WORDS = 2
+# A question mark at the end of a word, or a question word at the beginning.
+ASKS = re.compile(
+    r"\?(?![\w/=&.?*+:])|[？؟]"
+    r"|\A\W*(?:what|why|how|when|where|which|who|whose|is|are|was|were|do|does|did|can|could|would|should)\b",
+    re.IGNORECASE,
+)
 # A bare question answers few keywords either.
 _QUESTION = re.compile(r"[^.!?\n]{1,200}\?\s*")
 _QUESTION_SHARE = 0.7
@@ -145,7 +152,7 @@ class Ranker:
         total += _NEAR_SHARE * self._nearest(positions)
         is_echo = self._is_echo(text, words, len(counts))
         is_question = not self._is_sentence and _QUESTION.fullmatch(text) is not None
-        share = _ECHO_SHARE if is_echo else _QUESTION_SHARE if is_question else 1.0
+        share = ECHO_SHARE if is_echo else _QUESTION_SHARE if is_question else 1.0
         if kind == "handoff":
             share *= _SUMMARY_SHARE
         elif self.query.has_meaning:
@@ -159,7 +166,9 @@ class Ranker:
             return False
         lookup = self._words
         new = {w for w in words if w not in lookup and w not in STOP_WORDS and w not in _STOP_BYTES}
-        return len(new) <= _ECHO_NEW_WORDS
+        if any(w.isdigit() for w in new):
+            return False
+        return len(new) <= _ECHO_NEW_WORDS if ASKS.search(text) else not new
 
     def title_terms(self, title: str) -> frozenset[int]:
         """Return the terms a title contains."""

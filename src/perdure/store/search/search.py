@@ -18,11 +18,14 @@ from perdure.store.outputs import OutputStore
 from perdure.store.queries import StoreContext
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.answers import (
+    Reply,
+    answers_before,
     best_reply,
     expected_answer,
     expected_reply,
     read_replies,
     with_answers,
+    with_questions,
     working_sessions,
 )
 from perdure.store.search.candidates import CandidateSearch, term_weights
@@ -31,7 +34,8 @@ from perdure.store.search.matches import (
     TextMatch,
     message_ids,
     newest_messages,
-    question_last,
+    newest_question,
+    open_questions,
     sort_matches,
     turn_neighbours,
     with_conversations,
@@ -40,7 +44,6 @@ from perdure.store.search.matches import (
     with_similar_words,
     with_similarity,
     with_turns,
-    without_open_questions,
 )
 from perdure.store.search.pairs import call_texts
 from perdure.store.search.progress import load_progress
@@ -166,19 +169,22 @@ class _Search:
         self.highest = 0
         self._ranker = Ranker(query, [0.0] * len(query.terms))
         self._snippets = Snippets((), ())
-        self._replies: Mapping[int, Mapping[int, str]] = {}
+        self._replies: Mapping[int, Sequence[Reply]] = {}
 
     def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None, page: slice) -> list[TextMatch]:
         """Return the ranked matches, best first, and read the replies to the questions on a page.
 
         `highest` keeps pages of one search on the same messages.
         """
-        matches = without_open_questions(tx, self._rank(tx, scope, highest), scope.answering)
-        matches = question_last(tx, matches, scope.asked_in)
+        unanswered = open_questions(tx, scope.answering)
+        newest = newest_question(tx, scope.asked_in)
+        ranked = self._rank(tx, scope, highest, asked=unanswered | newest)
+        matches = [m for m in ranked if not m.is_message or m.row[0] not in unanswered]
+        matches = sorted(matches, key=lambda m: m.is_message and m.row[0] in newest)
         self._replies = read_replies(tx, matches[page], scope, highest=self.highest)
         return matches
 
-    def _rank(self, tx: Transaction, scope: SearchScope, highest: int | None) -> list[TextMatch]:
+    def _rank(self, tx: Transaction, scope: SearchScope, highest: int | None, *, asked: set[int]) -> list[TextMatch]:
         self.indexed_share = load_progress(tx).share
         messages, outputs = _id_ranges(tx, highest)
         if messages is None:
@@ -201,6 +207,9 @@ class _Search:
             matches += self._indexed_outputs(tx, searches[1], ranker, scope)
             matches += self._large_outputs(tx, ranker, scope)
         matches = self._with_calls(tx, matches, ranker, scope)
+        answers = answers_before(tx, matches, ranker, scope, highest=self.highest, asked=asked)
+        matches += self._unmatched(tx, answers, ranker, scope, matched_ids=message_ids(matches))
+        matches = with_questions(matches, answers)
         if not self._query.has_meaning:
             return sort_matches(with_conversations(matches, ranker))
         near = self._vectors.nearest(tx, self._query.text, limit=_NEAREST)
@@ -294,10 +303,10 @@ class _Search:
         replies = self._replies.get(match.row[0]) if match.is_message else None
         if not replies:
             return None
-        seq = best_reply(replies, self._ranker)
-        line, marks, _ = self._snippets.excerpt(replies[seq])
+        reply = best_reply(replies, self._ranker)
+        line, marks, _ = self._snippets.excerpt(reply.text)
         role = expected_reply(match) or "assistant"
-        return SearchAnswer(f"m:{seq}", highlight(line, marks), line, marks, role)
+        return SearchAnswer(f"m:{reply.seq}", highlight(line, marks), line, marks, role)
 
     def word_counts(self) -> tuple[WordCount, ...]:
         return tuple(

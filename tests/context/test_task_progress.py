@@ -54,6 +54,17 @@ def test_active_task_names_all_files_of_the_task_and_what_was_not_checked() -> N
 
 
 @pytest.mark.spec("E1c")
+def test_files_beside_the_shared_folder_are_named_from_there_and_those_of_another_tree_whole() -> None:
+    files = [*(f"/home/me/shop/src/api/{n}.py" for n in "abcdefg"), "/home/me/shop/scripts/run.sh", "/etc/hosts"]
+    changes = [m for n, path in enumerate(files) for m in _edit(n, path)]
+    names = _sections(user(ASKED), *changes, assistant("Done."))["Relevant Files"]
+    assert names.startswith("Below /home/me/shop/src/api:")
+    assert "../../scripts/run.sh" in names
+    assert "/home/me/shop/scripts" not in names
+    assert ", /etc/hosts" in names or ": /etc/hosts" in names
+
+
+@pytest.mark.spec("E1c")
 def test_tests_that_ran_again_in_another_command_are_not_called_unchecked() -> None:
     history = [user(ASKED), *_run(1, "bash check.sh", "3 passed in 0.1s"), *_edit(2, "/srv/shop/a.py")]
     assert "tests not run since a.py changed" in _sections(*history)["Active Task"]

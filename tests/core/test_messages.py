@@ -135,6 +135,31 @@ def test_a_summary_of_older_turns_is_a_note_and_never_a_request_or_a_handoff(ope
     assert user("hi").is_real_user
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Here is a summary of the conversation to date:\n\nThe user wants the export in CSV.",
+        "Here is a summary of the conversation so far:\nThe user wants the export in CSV.",
+        "I spoke to you previously about a number of things.\nI asked you to drop the cache.",
+        "<system>Previous context has been compacted. Here is the compaction output:</system>\nDrop the cache.",
+        "[compaction summary] ## Goal\n- Drop the cache",
+        "[Previous conversation summary]\nDrop the cache.",
+    ],
+)
+def test_summaries_of_other_tools_are_recognised_by_their_first_words(text: str) -> None:
+    message = Message.from_dict({"role": "user", "content": text})
+    assert message.kind == "note"
+    assert not message.is_request
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Here is a summary of the conversation with the customer, translate it.", "I spoke to you previously about CSV."],
+)
+def test_a_request_that_mentions_a_conversation_is_no_summary(text: str) -> None:
+    assert Message.from_dict({"role": "user", "content": text}).is_request
+
+
 def test_messages_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         user("hi").content = "bye"  # type: ignore[misc]  # the point of the test

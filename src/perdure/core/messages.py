@@ -32,7 +32,7 @@ ROLES: tuple[str, ...] = ("system", "developer", "user", "assistant", "tool")
 HANDOFF_FIRST_LINE = "[PERDURE HANDOFF: background for reference, not instructions]"
 
 # How the summaries begin that agents put into a history in the place of older turns: ours, and those of Hermes, Claude
-# Code, Codex, pi and Gemini CLI. Whatever their role, they are background, never a request.
+# Code, Codex, pi, Gemini CLI, LangChain, aider and Kimi CLI. Whatever their role, they are background, never a request.
 SUMMARY_OPENINGS = (
     HANDOFF_FIRST_LINE,
     "[CONTEXT COMPACTION",
@@ -42,6 +42,13 @@ SUMMARY_OPENINGS = (
     "The conversation history before this point was compacted",
     "The following is a summary of a branch that this conversation came back from",
     "Previous conversation summary:",
+    "[Previous conversation summary",
+    "[compaction summary]",
+    "Here is a summary of the conversation to date:",
+    "Here is a summary of the conversation so far:",
+    "I spoke to you previously about a number of things.\n",
+    "Previous context has been compacted.",
+    "<system>Previous context has been compacted.",
     "<summary>\n",
     "<state_snapshot>",
 )

@@ -8,7 +8,7 @@ from itertools import islice
 
 from perdure.context.record.decisions import has_subject
 from perdure.context.record.pasted_text import has_material, material_heading, quote_material
-from perdure.context.record.section_lines import address, common_folder, join_names, whole_sentences
+from perdure.context.record.section_lines import address, common_folder, join_names, relative_to, whole_sentences
 from perdure.context.record.selection import fair_share
 from perdure.context.record.task import TaskState, TouchedFile, UserRequest
 from perdure.context.text import clip, tidy
@@ -155,7 +155,7 @@ def _done(state: TaskState) -> Iterator[str]:
     files = task_files(state)
     if files:
         root = files_root(state)
-        names = [f.path.removeprefix(f"{root}/") if root else f.path for f in files]
+        names = [relative_to(f.path, root) for f in files]
         yield f"changed {join_names(names, _FILES_CHARS)}{_commit_status(state, files)}"
     elif calls := state.calls_since:
         # Only looked so far, or called services.

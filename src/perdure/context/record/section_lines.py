@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -13,6 +14,8 @@ from perdure.context.text import clip, has_wide, sentences, size_of, tidy
 _COMMAND_CHARS = 100
 _FAILURE_CHARS = 120
 _ROOT_SHARE = 0.7
+# Paths with fewer folders in common are of different trees.
+_LEAST_SHARED_PARTS = 3
 _GAP = " … "
 
 
@@ -89,6 +92,16 @@ def common_folder(paths: Iterable[str]) -> str:
         shared.update("/".join(parts[:n]) for n in range(4 if folder.startswith("/") else 2, len(parts) + 1))
     most = [root for root, n in shared.items() if n >= 2 and n >= _ROOT_SHARE * len(folders)]
     return max(most, key=len, default="")
+
+
+def relative_to(path: str, root: str) -> str:
+    """Return a path as seen from the folder that most files share; one of another tree stays whole."""
+    if not root or path.startswith(f"{root}/"):
+        return path.removeprefix(f"{root}/") if root else path
+    if not (path.startswith("/") and root.startswith("/")) or ".." in path.split("/"):
+        return path
+    shared = os.path.commonpath((path, root))
+    return posixpath.relpath(path, root) if shared.count("/") >= _LEAST_SHARED_PARTS else path
 
 
 def push_status(state: TaskState) -> str:

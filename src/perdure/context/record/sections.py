@@ -24,6 +24,7 @@ from perdure.context.record.section_lines import (
     fit_lines,
     join_names,
     push_status,
+    relative_to,
     whole_sentences,
 )
 from perdure.context.record.task import AnsweredQuestion, TaskState, TouchedFile, UserRequest
@@ -321,10 +322,8 @@ def _files(state: TaskState, room: int) -> str:
 
 
 def _file_name(file: TouchedFile, root: str) -> str:
-    name = file.path.removeprefix(f"{root}/") if root else file.path
-    if file.status == "moved":
-        return f"{file.moved_from.removeprefix(f'{root}/') if root else file.moved_from} → {name}"
-    return name
+    name = relative_to(file.path, root)
+    return f"{relative_to(file.moved_from, root)} → {name}" if file.status == "moved" else name
 
 
 def _remaining(state: TaskState, room: int) -> str:

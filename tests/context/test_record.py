@@ -13,7 +13,7 @@ from perdure.context.handoff import INDEX, RECORD, Handoff, parse_handoff
 from perdure.context.record.calls.text import common_root
 from perdure.context.record.entries import EntryCache
 from perdure.context.record.messages import parse_record
-from perdure.context.record.record import call_lines, draw_record, prepare
+from perdure.context.record.record import RecordSource, call_lines, draw_record, prepare
 from perdure.context.record.selection import Options, choose
 from perdure.context.sections import CHARS_PER_TOKEN, HandoffParts, Shares, assemble
 from perdure.context.text import join_passages, split_passages
@@ -350,3 +350,47 @@ def test_the_room_of_a_short_index_goes_to_the_record() -> None:
     short, long = (assemble(parts(index), frame, shares) for index in ("- a: b", "- name: " + "value, " * 400))
     assert len(short.record) > len(long.record) + 300
     assert len(short.record) + len(short.index) <= 2_000 * CHARS_PER_TOKEN * 1.2
+
+
+_CAUSE = "The export of the harbour table stops because the cursor of the second page is read after its lease ended."
+_RULE = "Please keep every migration of the harbour table reversible, also the ones that only add an index to it."
+
+
+def _refused(call_id: str, reason: str) -> tuple[Message, Message]:
+    call = ToolCall(call_id, "bash", json.dumps({"command": "rm -rf harbour_build"}))
+    refusal = (
+        "The user doesn't want to proceed with this tool use. The tool use was rejected. "
+        f"To tell you how to proceed, the user said:\n{reason}"
+    )
+    return assistant(None, (call,)), tool_result(call_id, refusal)
+
+
+@pytest.mark.spec("E1b")
+@pytest.mark.parametrize(
+    "already",
+    [
+        f"- {_CAUSE}",
+        f"- “{_RULE}”",
+        f"- “{_RULE}” “Then go on with the tables.”\n- {_CAUSE}",
+        "DONE ./convert … ×3: harbour_1, harbour_2, harbour_3",
+        "- “keep the build folder, its cache took a night”",
+    ],
+)
+def test_a_record_drawn_before_without_the_sections_leaves_out_the_same_beside_them(already: str) -> None:
+    steps = [m for n in range(1, 4) for m in _run(f"./convert harbour_{n}", f"{n}07 rows converted", f"s{n}")]
+    entries = _entries(
+        user("Find out why the export stops."),
+        assistant(f"I looked at the pages. {_CAUSE} The first page is complete."),
+        user(f"{_RULE}\n\nThen go on with the tables.\n\n{_CAUSE}"),
+        *steps,
+        *_refused("r1", "keep the build folder, its cache took a night"),
+        assistant(f"All three are converted. {_CAUSE}"),
+        *_reviews(8),
+        user(f"{_RULE}\n\nWhat is left of it?"),
+    )
+    budgets = range(400, 6_000, 100)
+    source = RecordSource(entries, dialogue_level=0.0)
+    alone = [source.draw(budget) for budget in budgets]
+    beside = [source.draw(budget, already) for budget in budgets]
+    assert beside == [draw_record(entries, budget=budget, already=already, dialogue_level=0.0) for budget in budgets]
+    assert beside != alone

@@ -298,7 +298,9 @@ class RecordSource:
     def _drawing(self, already: str) -> Drawing:
         """The drawing without documents beside a text; the last one is kept for another budget."""
         if already not in self._drawings:
-            self._drawings = {already: Drawing.read(self._outline, already)}
+            bare = self._drawings.get("")
+            drawing = bare.beside(already) if bare is not None else Drawing.read(self._outline, already)
+            self._drawings = {already: drawing}
         return self._drawings[already]
 
     @cached_property

@@ -7,7 +7,7 @@ most of its options stay the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -116,8 +116,8 @@ class Drawing:
     _items: list[_Said | _Done] = field(default_factory=list)
     # Index of the first option of each item.
     _firsts: list[int] = field(default_factory=list)
-    # Long passages that are shown, and those of the user, which do not count as shown.
-    _passages: set[str] = field(default_factory=set)
+    # Long passages that are shown, by the index of the first item; and those of the user, which do not count as shown.
+    _passages: dict[str, int] = field(default_factory=dict)
     _user_passages: set[str] = field(default_factory=set)
     _fingerprints: dict[int, int] = field(default_factory=dict)
     # The option that shows the last sentence of each message of a dialogue.
@@ -125,16 +125,19 @@ class Drawing:
     # What the sections list as done, step by step.
     _subjects: frozenset[str] = frozenset()
     _calls: list[_CallSpan] = field(default_factory=list)
+    # Index of the item and the moment of each statement of the user.
+    _requests: list[tuple[int, StatementMoment]] = field(default_factory=list)
 
     @classmethod
     def read(
         cls, outline: Outline, already: str = "", documents: Mapping[str, QuotedDocument] | None = None
     ) -> Drawing:
         """Add the options of an outline; of `documents`, by the ids of their calls, also the text."""
-        subjects = frozenset(s for steps in parse_steps(already) for s in steps.subjects)
-        drawing = cls(outline, already, _subjects=subjects)
+        drawing = cls(outline, already, _subjects=_subjects_in(already))
         for moment in outline.moments:
             if type(moment) is StatementMoment:
+                if moment.statement.speaker == "user":
+                    drawing._requests.append((len(drawing._items), moment))
                 drawing._add_statement(moment.seq, moment.statement, moment.age, is_old=moment.is_old)
             elif type(moment) is CallMoment:
                 drawing._add_call(moment, _document_of(moment.call, documents) if documents else None)
@@ -156,7 +159,7 @@ class Drawing:
         if self.outline.dialogue is not None:
             return Drawing.read(self.outline, self.already, documents)
         passages = {p.text for _, d in quoted for p in d.passages}
-        if not passages.isdisjoint(self._passages) or not passages.isdisjoint(self._user_passages):
+        if not passages.isdisjoint(self._passages.keys()) or not passages.isdisjoint(self._user_passages):
             # What a document shows, later messages do not show again.
             return Drawing.read(self.outline, self.already, documents)
         drawing = Drawing(self.outline, self.already, _subjects=self._subjects)
@@ -167,6 +170,62 @@ class Drawing:
             item, option = span.item + 1, span.end
         drawing._copy(self, (item, len(self._items)), (option, len(self.options)))
         return drawing
+
+    def beside(self, already: str) -> Drawing:
+        """Return the drawing beside the text of the sections, of one that was read without them.
+
+        Only what the sections show differs, and every item keeps its number of options.
+        """
+        if self.already or self.outline.dialogue is not None:
+            return Drawing.read(self.outline, already)
+        drawing = Drawing(
+            self.outline,
+            already,
+            Options([*self.options.sizes], [*self.options.scores], self.options.needs),
+            [*self._items],
+            self._firsts,
+            {text: item for text, item in self._passages.items() if text not in already},
+            self._user_passages,
+            _subjects=_subjects_in(already),
+            _calls=self._calls,
+        )
+        shown = self._passages.keys() - drawing._passages.keys()
+        for item, first in zip(self._items, self._firsts, strict=True) if shown else ():
+            if type(item) is _Said and item.repeats is None and item.statement.speaker != "user":
+                drawing._leave_out(shown, item.statement, first)
+        for at, moment in self._requests:
+            if any(p.text in already for p in moment.statement.passages):
+                part = drawing._part()
+                # What was said before it.
+                texts = (p.text for p in moment.statement.passages)
+                part._passages = {text: n for text in texts if (n := self._passages.get(text, at)) < at}
+                part._fingerprints = self._fingerprints
+                part._add_statement(moment.seq, moment.statement, moment.age, is_old=moment.is_old)
+                drawing._replace(at, part)
+        for span in self._calls:
+            if span.moment.line.user_words or drawing._is_listed(span.moment.line):
+                part = drawing._part()
+                part._add_call(span.moment, None)
+                drawing._replace(span.item, part)
+        return drawing
+
+    def _part(self) -> Drawing:
+        """Return an empty drawing for one item."""
+        return Drawing(self.outline, self.already, _subjects=self._subjects)
+
+    def _replace(self, at: int, part: Drawing) -> None:
+        """Replace an item by that of another drawing, which has as many options."""
+        first, count = self._firsts[at], len(part.options)
+        self._items[at] = part._items[0]
+        self.options.sizes[first : first + count] = part.options.sizes
+        self.options.scores[first : first + count] = part.options.scores
+
+    def _leave_out(self, texts: Set[str], statement: Statement, label: int) -> None:
+        """Leave out some passages of a statement."""
+        scores = self.options.scores
+        for at, passage in enumerate(statement.passages):
+            if passage.text in texts:
+                scores[label + 1 + 2 * at] = scores[label + 2 + 2 * at] = 0.0
 
     def has_same_options(self, documents: Mapping[str, QuotedDocument]) -> bool:
         """Whether a drawing that leaves out the details of the documents' calls shows the same."""
@@ -276,7 +335,10 @@ class Drawing:
             return False
         if passage.text in self._passages or passage.text in self.already:
             return True
-        (self._user_passages if statement.speaker == "user" else self._passages).add(passage.text)
+        if statement.speaker == "user":
+            self._user_passages.add(passage.text)
+        else:
+            self._passages[passage.text] = len(self._items) - 1
         return False
 
     def _add_call(self, moment: CallMoment, document: QuotedDocument | None) -> None:
@@ -302,8 +364,7 @@ class Drawing:
         is_binding = line.user_words and f"“{line.user_words}”" not in self.already
         weight = _BINDING_WEIGHT if is_binding else age * (_OLD_PLAN_FACTOR if is_old_plan else 1.0)
         has_values = len(line.line) > LINE_CHARS
-        step = None if has_values else line.repeatable
-        if self._subjects and step is not None and not self._subjects.isdisjoint(step.values):
+        if self._is_listed(line):
             weight *= _REPEATED_FACTOR
         item, first = len(self._items), len(self.options)
         # How many lines of a file were read adds nothing to its name, which shares a line with those of its neighbours.
@@ -322,6 +383,11 @@ class Drawing:
         elif document is not None and document.passages:
             speaker: Speaker = "instructions" if document.is_instructions else "document"
             self._add_statement(seq, Statement(speaker, document.passages), age, is_old=False)
+
+    def _is_listed(self, line: CallLine) -> bool:
+        """Whether the sections list a call as done."""
+        step = line.repeatable if self._subjects else None
+        return step is not None and len(line.line) <= LINE_CHARS and not self._subjects.isdisjoint(step.values)
 
     def _add_texts(
         self,
@@ -413,6 +479,10 @@ class Drawing:
 
     def _address(self, seq: int | None) -> str:
         return f"[{seq}]" if self.outline.has_addresses and seq is not None else ""
+
+
+def _subjects_in(already: str) -> frozenset[str]:
+    return frozenset(s for steps in parse_steps(already) for s in steps.subjects)
 
 
 def _document_of(call: ToolCall, documents: Mapping[str, QuotedDocument]) -> QuotedDocument | None:

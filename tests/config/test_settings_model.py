@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
@@ -164,3 +166,17 @@ def test_a_section_is_no_setting() -> None:
 def test_passwords_in_urls_are_not_shown() -> None:
     assert keys.format_value("postgresql://me:s3cret@host/db") == "postgresql://me:***@host/db"
     assert keys.format_value("http://host:8080/v1") == "http://host:8080/v1"
+
+
+@pytest.mark.parametrize("section", keys.sections())
+def test_a_suggestion_for_a_mistyped_name_is_a_setting_that_takes_a_value(section: str) -> None:
+    with pytest.raises(ConfigError, match="unknown setting") as refused:
+        keys.find(f"{section}e")
+    suggested = re.search(r"did you mean '(.+?)'", str(refused.value))
+    assert suggested is not None
+    assert keys.find(suggested[1]).name == suggested[1]
+
+
+def test_a_mistyped_model_suggests_its_name() -> None:
+    with pytest.raises(ConfigError, match=re.escape("unknown setting 'modle' (did you mean 'model.name'?)")):
+        keys.find("modle")

@@ -81,18 +81,31 @@ def find(name: str) -> Key:
             f"unknown setting {name!r}: keys are no settings; `perdure login PROVIDER` stores one,"
             " and a variable such as ANTHROPIC_API_KEY goes before it"
         )
-    raise ConfigError(f"unknown setting {name!r}{did_you_mean(name)}; `perdure config list` shows all")
+    raise ConfigError(f"unknown setting {name!r}{did_you_mean_key(name)}; `perdure config list` shows all")
 
 
 def did_you_mean(name: str) -> str:
-    """Return ` (did you mean …?)` for a mistyped name; "" if no name is similar."""
+    """Return ` (did you mean …?)` for a mistyped name of a setting or section; "" if no name is similar."""
+    near = _nearest(name)
+    return f" (did you mean {near!r}?)" if near is not None else ""
+
+
+def did_you_mean_key(name: str) -> str:
+    """Like `did_you_mean`, for a place that takes a value: of a section, its first setting is named."""
+    near = _nearest(name)
+    if near in sections():
+        near = next(key for key in all_keys() if key.startswith(f"{near}."))
+    return f" (did you mean {near!r}?)" if near is not None else ""
+
+
+def _nearest(name: str) -> str | None:
     names = [*all_keys(), *sections()]
     leaf = name.rpartition(".")[2]
     same_leaf = [k for k in names if k.rpartition(".")[2] == leaf]
     close = get_close_matches(name, names, n=1, cutoff=0.75)
     near_leaf = get_close_matches(leaf, [k.rpartition(".")[2] for k in names], n=1, cutoff=0.8)
     matches = close or same_leaf[:1] or [k for k in names if near_leaf and k.rpartition(".")[2] == near_leaf[0]][:1]
-    return f" (did you mean {matches[0]!r}?)" if matches and matches[0] != name else ""
+    return matches[0] if matches and matches[0] != name else None
 
 
 def describe(section: str) -> str:

@@ -403,6 +403,6 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[keys.Key, str, A
         elif "__" in variable:
             name = variable.removeprefix(keys.PREFIX).replace("__", ".").lower()
             raise ConfigError(
-                f"the variable {variable} sets nothing: unknown setting {name!r}{keys.did_you_mean(name)}"
+                f"the variable {variable} sets nothing: unknown setting {name!r}{keys.did_you_mean_key(name)}"
             )
     return entries

@@ -119,7 +119,7 @@ def test_the_only_model_of_an_endpoint_is_used_with_its_key(home: Path, monkeypa
             route_of(settings, api_key="wrong")
         with pytest.raises(ConfigError, match=r"asks for a key \(401\): `perdure login .*` stores one"):
             route_of(settings)
-    with pytest.raises(ConfigError, match=r"cannot be reached .* check model.base_url"):
+    with pytest.raises(ConfigError, match=r"cannot be reached .* check `model.base_url`"):
         route_of(settings)
 
 

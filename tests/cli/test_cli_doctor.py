@@ -210,3 +210,18 @@ def test_exit_codes_of_one_question(home: Path) -> None:
     assert perdure(home, "chat", "-q", "/nonsense").status == 1
     helped = perdure(home, "chat", "-q", "/help")
     assert (helped.status, "/compress" in helped.out) == (0, True)
+
+
+def test_an_address_from_the_environment_is_called_and_named(home: Path) -> None:
+    variables = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": ""}
+    with Simulator(models=("gpt-5.5",)) as sim:
+        variables["OPENAI_BASE_URL"] = sim.base_url
+        fine = perdure(home, "doctor", **variables)
+        answered = perdure(home, "-q", "hello", **variables)
+        assert answered.status == 0
+        assert sim.requests
+    assert f"at {sim.base_url} (OPENAI_BASE_URL)" in fine.out
+    assert f"{sim.base_url} answers" in fine.out
+    gone = perdure(home, "doctor", **variables)
+    assert gone.status == 1
+    assert "check the variable OPENAI_BASE_URL" in gone.out

@@ -14,7 +14,7 @@ from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.core.messages import Entry, assistant, user
 from perdure.core.usage import NOT_REPORTED, CanonicalUsage
 from perdure.providers.credentials import Credentials
-from perdure.providers.registry import find_provider_by_url, missing_key
+from perdure.providers.registry import PROVIDERS, address_of, find_provider, find_provider_by_url, missing_key
 from perdure.providers.routes import (
     AuxiliaryCaller,
     EndpointChain,
@@ -334,3 +334,79 @@ def test_nous_is_a_provider_by_name_and_by_address() -> None:
     assert where.api_key == "n-1"
     assert (known := find_provider_by_url(where.base_url)) is not None
     assert known.name == "nous"
+
+
+PROXY = "http://127.0.0.1:8477/v1"
+
+
+@pytest.mark.parametrize("row", [row for row in PROVIDERS if row.address_variables], ids=lambda row: row.name)
+def test_the_address_variable_of_a_providers_client_is_where_its_key_goes(row: Any) -> None:
+    for variable in row.address_variables:
+        found = {**KEYS, **dict.fromkeys(row.key_variables, "k"), variable.name: "http://proxy.test:8477"}
+        endpoint = endpoint_for(row.name, model="m", lookup=found.get)
+        assert endpoint.base_url == f"http://proxy.test:8477{variable.path}"
+        assert endpoint.address_name == f"the variable {variable.name}"
+        assert endpoint.api_key == ("k" if row.needs_key else None)
+        ending_in_it = {**found, variable.name: f"http://proxy.test:8477/x{variable.path}/"}
+        assert endpoint_for(row.name, model="m", lookup=ending_in_it.get).base_url.endswith(f"8477/x{variable.path}")
+
+
+def test_a_configured_address_goes_before_the_variable_of_the_client() -> None:
+    found = {**KEYS, "OPENAI_BASE_URL": PROXY}
+    configured = main_route(settings(model={"provider": "openai", "base_url": "http://c.test/v1"}), lookup=found.get)
+    assert configured is not None
+    assert configured.main.base_url == "http://c.test/v1"
+    assert configured.main.address_name == "`model.base_url`"
+    by_variable = main_route(settings(model={"provider": "openai"}), lookup=found.get)
+    assert by_variable is not None
+    assert (by_variable.main.base_url, by_variable.main.api_key) == (PROXY, "ko")
+    own = main_route(settings(model={"provider": "openai"}), lookup=KEYS.get)
+    assert own is not None
+    assert (own.main.base_url, own.main.address_name) == ("https://api.openai.com/v1", "the address")
+
+
+def test_the_variable_of_one_client_redirects_no_other_providers_key() -> None:
+    found = {**KEYS, "OPENAI_BASE_URL": PROXY, "OLLAMA_HOST": "gpu.test"}
+    assert endpoint_for("anthropic", lookup=found.get).base_url == "https://api.anthropic.com"
+    assert endpoint_for("openrouter", lookup=found.get).base_url == "https://openrouter.ai/api/v1"
+
+
+def test_fallbacks_and_side_jobs_follow_the_variable_too() -> None:
+    found = {**KEYS, "OPENAI_BASE_URL": PROXY}
+    chosen = settings(
+        model={"provider": "anthropic"},
+        fallback_providers=["openai/gpt-5.5"],
+        auxiliary={"compression": {"provider": "openai"}},
+    )
+    route = main_route(chosen, lookup=found.get)
+    assert route is not None
+    assert [e.base_url for e in route.endpoints] == ["https://api.anthropic.com", PROXY]
+    assert auxiliary_chain("compression", chosen, route.main, lookup=found.get)[0].base_url == PROXY
+
+
+def test_the_small_model_of_a_service_is_not_asked_of_the_proxy_in_the_variable() -> None:
+    found = {**KEYS, "OPENAI_BASE_URL": PROXY}
+    main = endpoint_for("openai", model="mine", lookup=found.get)
+    assert [e.model for e in auxiliary_chain("compression", settings(), main, lookup=found.get)] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("value", "address"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("gpu.test", "http://gpu.test:11434/v1"),
+        ("gpu.test:80", "http://gpu.test:80/v1"),
+        ("https://gpu.test/", "https://gpu.test/v1"),
+        ("http://[::]:9000", "http://127.0.0.1:9000/v1"),
+    ],
+)
+def test_the_host_of_ollama_is_read_as_its_own_client_reads_it(value: str, address: str) -> None:
+    row = find_provider("ollama")
+    assert row is not None
+    assert address_of(row, {"OLLAMA_HOST": value}.get) == (address, "OLLAMA_HOST")
+
+
+@pytest.mark.parametrize("value", ["proxy.test/v1", "ftp://proxy.test", "http://", "http://[::1", "http://h:port"])
+def test_a_variable_without_an_address_is_an_error_instead_of_the_vendors_address(value: str) -> None:
+    with pytest.raises(ConfigError, match="the variable OPENAI_BASE_URL is no address"):
+        endpoint_for("openai", lookup={**KEYS, "OPENAI_BASE_URL": value}.get)

@@ -19,7 +19,14 @@ from perdure.models.catalog import Catalog
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
 from perdure.providers.model_probe import listed_models
-from perdure.providers.registry import PROVIDERS, find_provider, find_provider_by_url, is_own_host, missing_key
+from perdure.providers.registry import (
+    PROVIDERS,
+    address_of,
+    find_provider,
+    find_provider_by_url,
+    is_own_host,
+    missing_key,
+)
 from perdure.providers.routes import EndpointChain
 from perdure.providers.types import Endpoint
 
@@ -61,12 +68,19 @@ def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[Mod
     choices = [choice for group in by_address.values() for choice in _of_endpoint(settings, group, catalog)]
     choices += _of_providers({endpoint.provider, *configured}, _proxy_variables(configured), catalog)
     # `ollama/…` names the configured server where the settings have one, not the one on this machine.
-    servers = [s for s in local_servers() if configured.get(s.provider) in (None, s.base_url)]
+    servers = [s for s in local_servers() if s.base_url == _address_by_name(settings, s.provider)]
     choices += local_choices(servers, model_files(Path.home(), home))
     unique: dict[str, ModelChoice] = {}
     for choice in choices:
         unique.setdefault(choice.name, choice)
     return list(unique.values())
+
+
+def _address_by_name(settings: Settings, provider: str) -> str | None:
+    """Return the address that `provider/…` names: a configured one, else the environment's, else the provider's own."""
+    chosen = named_model(settings, f"{provider}/?")
+    row = find_provider(chosen.provider)
+    return chosen.base_url or (address_of(row, api_key_for)[0] if row is not None else None)
 
 
 def local_choices(servers: Sequence[LocalServer], files: Sequence[ModelFile]) -> Iterator[ModelChoice]:
@@ -166,7 +180,7 @@ def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
     for name in (model, prefixed) if endpoint.provider == "custom" else (prefixed,):
         chosen = named_model(settings, name)
         row = find_provider(chosen.provider)
-        base_url = chosen.base_url or (row.base_url if row is not None else "")
+        base_url = chosen.base_url or (address_of(row, api_key_for)[0] if row is not None else "")
         if (base_url.rstrip("/"), chosen.name) == (endpoint.base_url, model):
             return name
     return None

@@ -40,7 +40,7 @@ from perdure.providers.credentials import Credentials
 from perdure.providers.http import HttpClient
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
 from perdure.providers.model_probe import EndpointInfo, request_listing
-from perdure.providers.registry import find_provider, login_target
+from perdure.providers.registry import address_of, find_provider, login_target
 from perdure.providers.routes import (
     AuxiliaryCaller,
     EndpointChain,
@@ -335,11 +335,15 @@ def _with_served_model(settings: Settings, api_key: str | None, api_mode: str | 
     chosen = settings.model
     provider = chosen.provider or (chosen_provider(settings, lookup=api_key_for) if chosen.base_url else None)
     row = find_provider(provider)
-    base_url = chosen.base_url or (row.base_url if row is not None and not row.needs_key else "")
-    if chosen.name or provider is None or not base_url or (row is not None and row.default_model):
+    if chosen.name or provider is None or (row is not None and row.default_model):
         return settings
+    if not chosen.base_url:
+        address, variable = address_of(row, api_key_for) if row is not None else ("", None)
+        is_own_service = row is not None and row.needs_key and variable is None
+        if not address or is_own_service:  # a vendor's list is too long to choose from
+            return settings
     endpoint = endpoint_for(
-        provider, model="?", base_url=base_url, lookup=api_key_for, api_key=api_key, api_mode=api_mode
+        provider, model="?", base_url=chosen.base_url, lookup=api_key_for, api_key=api_key, api_mode=api_mode
     )
     return settings.model_copy(update={"model": chosen.model_copy(update={"name": _only_model(endpoint)})})
 
@@ -359,10 +363,11 @@ def _only_model(endpoint: Endpoint) -> str:
         raise ConfigError(key_problem(endpoint, listing.status))
     if listing.status is None:
         raise ConfigError(
-            f"{address} cannot be reached ({listing.problem}) to ask for its models: check model.base_url, or {name_it}"
+            f"{address} cannot be reached ({listing.problem}) to ask for its models:"
+            f" check {endpoint.address_name}, or {name_it}"
         )
     is_root = listing.status == 404 and not urlsplit(address).path.strip("/")
-    path = "; should model.base_url end in /v1, as most do?" if is_root else ""
+    path = f"; should {endpoint.address_name} end in /v1, as most do?" if is_root else ""
     raise ConfigError(f"no model is named, and {address} lists none ({listing.status}): {name_it}{path}")
 
 

@@ -20,6 +20,7 @@ from perdure.cli.output import columns
 from perdure.cli.style import Style, column_count, runnable, wrap_words
 from perdure.config.api_keys import StoredKeys, origin_of, overrides_stored_key
 from perdure.config.env import make_home
+from perdure.config.keys import mask
 from perdure.config.load import Loaded, load
 from perdure.core.addresses import is_local_url
 from perdure.core.errors import ConfigError, ModelNotNamed, PerdureError, StoreUnavailable
@@ -194,6 +195,8 @@ def _model(loaded: Loaded, store: SessionStore, *, is_offline: bool) -> Iterator
         return
     endpoint = shared.route.main
     named = f"{endpoint.model} ({endpoint.provider}, {endpoint.api_mode})"
+    if endpoint.address_variable is not None:
+        named += f", at {mask(endpoint.base_url)} ({endpoint.address_variable})"
     if unknown := unknown_model_notice(loaded.settings, endpoint):
         yield Check("model", "note", f"{named}; {unknown}", "`perdure config set model.name NAME`")
     else:
@@ -249,7 +252,7 @@ def _answers(endpoint: Endpoint) -> Check:
     status, models = listing.status, listing.names
     if status is None:
         why = f"{endpoint.base_url} cannot be reached ({listing.problem})"
-        return Check("endpoint", "broken", why, "check the address (model.base_url), the server and your network")
+        return Check("endpoint", "broken", why, f"check {endpoint.address_name}, the server and your network")
     if status in (401, 403):
         what, _, advice = key_problem(endpoint, status).rpartition(": ")
         return Check("endpoint", "broken", what, advice)

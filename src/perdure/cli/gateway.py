@@ -164,6 +164,7 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
             # In the fragment, which browsers keep to themselves: no server and no log ever sees it.
             link = f"{url}/#token={authenticator.token}"
             yield f"Open                    {link}"
+            yield from _model_address(loaded)
             yield f"Conversations           {place_of(loaded)}"
             yield "Stop with Ctrl-C."
             if not no_open:
@@ -171,6 +172,16 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
 
         log_writer = LogWriter("plain", SystemClock(), warnings_only=True)
         serve_until_stopped(Start(loaded, store, authenticator, log_writer), say=say)
+
+
+def _model_address(loaded: Loaded) -> Iterator[str]:
+    """Yield where requests go, if the environment says so: no setting shows it."""
+    from perdure.config.api_keys import api_key_for
+    from perdure.config.keys import mask
+    from perdure.providers.routes import address_from_environment
+
+    if (found := address_from_environment(loaded.settings, lookup=api_key_for)) is not None:
+        yield f"Requests go to          {mask(found[0])} ({found[1]})"
 
 
 def _free(port: int) -> int:
@@ -403,6 +414,7 @@ def _serve(flags: dict[str, object]) -> None:
                 yield f"Reached by others at    {settings.public_url}"
             yield f"OpenAI base URL         {(settings.public_url or url).rstrip('/')}/v1"
             yield f"Who may enter           {runnable(_who(authenticator))}"
+            yield from _model_address(loaded)
             yield f"Conversations           {place_of(loaded)}"
             yield from _bots(loaded)
             yield f"Stop with Ctrl-C; answers under way get {settings.drain_timeout_s:g} s to finish."

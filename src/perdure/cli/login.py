@@ -241,6 +241,7 @@ def _names_of(row: ProviderSpec) -> tuple[str, str]:
 
 def _check(target: ProviderSpec | ServerAddress, key: str | None, flags: Mapping[str, Any]) -> KeyCheck:
     """Ask the service about a key. Never raises: what cannot be asked is not checked."""
+    from perdure.config.api_keys import api_key_for
     from perdure.config.load import load
     from perdure.core.errors import ConfigError
     from perdure.providers.model_probe import KeyCheck, check_key
@@ -255,7 +256,9 @@ def _check(target: ProviderSpec | ServerAddress, key: str | None, flags: Mapping
             model = load(flags=flags).settings.model
             is_own = model.base_url and is_endpoint_of(model.base_url, model.provider, target.name)
             provider, url = target.name, model.base_url if is_own else None
-        endpoint = endpoint_for(provider, model="?", base_url=url, lookup=lambda name: None, api_key=key)
+        # Where the provider's address is from the environment, the key is sent there, and so it is checked there.
+        lookup = api_key_for if key is not None else lambda name: None
+        endpoint = endpoint_for(provider, model="?", base_url=url, lookup=lookup, api_key=key)
         return check_key(endpoint)
     except ConfigError as error:
         return KeyCheck(None, str(error))

@@ -7,16 +7,25 @@ defines `PATH`, `headers(endpoint)`, `build(request)`, `parse(body)` and `make_s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any, get_args
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from perdure.core.addresses import is_loopback_host
 from perdure.core.errors import ConfigError
 from perdure.providers.types import NO_QUIRKS, ApiMode, Endpoint, Quirks
+
+
+@dataclass(frozen=True, slots=True)
+class AddressVariable:
+    """An environment variable from which the provider's own client takes its address."""
+
+    name: str
+    # What the client appends to the value; a value that ends in it already is left as it is.
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +42,15 @@ class ProviderSpec:
     small_model: str = ""
     # Default main model; "": `model.name` is required.
     default_model: str = ""
+    # Environment variables for the address, in order; a configured address goes before them.
+    address_variables: tuple[AddressVariable, ...] = ()
 
     @property
     def needs_key(self) -> bool:
         return bool(self.key_variables)
 
 
+_OPENAI_ADDRESS = (AddressVariable("OPENAI_BASE_URL"), AddressVariable("OPENAI_API_BASE"))
 _NEW_OPENAI = Quirks(max_tokens_key="max_completion_tokens")
 _FORMATS = Quirks(answer_format="json_schema", takes_format_with_tools=True)
 _OPENAI = replace(_FORMATS, takes_cache_key=True, takes_cache_breakpoints=True, cache_lifetime_s=600.0)
@@ -54,6 +66,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         Quirks(supports_cache_control=True, call_ids="anthropic"),
         small_model="claude-haiku-5-5",
         default_model="claude-sonnet-5-5",
+        address_variables=(AddressVariable("ANTHROPIC_BASE_URL"),),
     ),
     ProviderSpec(
         "openai",
@@ -63,6 +76,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         replace(_OPENAI, max_tokens_key="max_completion_tokens"),
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
+        address_variables=_OPENAI_ADDRESS,
     ),
     ProviderSpec(
         "openai-responses",
@@ -72,6 +86,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         replace(_OPENAI, call_ids="responses"),
         small_model="gpt-5.4-mini",
         default_model="gpt-5.5",
+        address_variables=_OPENAI_ADDRESS,
     ),
     ProviderSpec(
         "openai-codex",
@@ -97,6 +112,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "",
         ("AZURE_OPENAI_API_KEY",),
         replace(_FORMATS, max_tokens_key="max_completion_tokens", auth="api-key", cache_lifetime_s=600.0),
+        address_variables=(AddressVariable("AZURE_OPENAI_ENDPOINT", "/openai/v1"),),
     ),
     ProviderSpec(
         "openrouter",
@@ -140,6 +156,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         replace(_NEW_OPENAI, reasoning_field="reasoning", answer_format="json_object"),
         small_model="llama-3.1-8b-instant",
         default_model="llama-3.3-70b-versatile",
+        address_variables=(AddressVariable("GROQ_BASE_URL", "/openai/v1"),),
     ),
     ProviderSpec(
         "together",
@@ -147,6 +164,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "https://api.together.xyz/v1",
         ("TOGETHER_API_KEY",),
         replace(_THINKS, reasoning_field="reasoning"),
+        address_variables=(AddressVariable("TOGETHER_BASE_URL"),),
     ),
     ProviderSpec(
         "gemini",
@@ -157,6 +175,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         Quirks(answer_format="json_schema"),
         small_model="gemini-3.5-flash",
         default_model="gemini-3.1-pro-preview",
+        address_variables=(AddressVariable("GOOGLE_GEMINI_BASE_URL", "/v1beta/openai"),),
     ),
     ProviderSpec(
         "mistral",
@@ -183,9 +202,23 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
     ProviderSpec(
         "fireworks", "chat_completions", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",), _THINKS
     ),
-    ProviderSpec("cerebras", "chat_completions", "https://api.cerebras.ai/v1", ("CEREBRAS_API_KEY",), _NEW_OPENAI),
+    ProviderSpec(
+        "cerebras",
+        "chat_completions",
+        "https://api.cerebras.ai/v1",
+        ("CEREBRAS_API_KEY",),
+        _NEW_OPENAI,
+        address_variables=(AddressVariable("CEREBRAS_BASE_URL", "/v1"),),
+    ),
     ProviderSpec("sambanova", "chat_completions", "https://api.sambanova.ai/v1", ("SAMBANOVA_API_KEY",)),
-    ProviderSpec("nvidia", "chat_completions", "https://integrate.api.nvidia.com/v1", ("NVIDIA_API_KEY",), _THINKS),
+    ProviderSpec(
+        "nvidia",
+        "chat_completions",
+        "https://integrate.api.nvidia.com/v1",
+        ("NVIDIA_API_KEY",),
+        _THINKS,
+        address_variables=(AddressVariable("NVIDIA_BASE_URL"),),
+    ),
     ProviderSpec("nous", "chat_completions", "https://inference-api.nousresearch.com/v1", ("NOUS_API_KEY",), _THINKS),
     ProviderSpec("huggingface", "chat_completions", "https://router.huggingface.co/v1", ("HF_TOKEN",)),
     ProviderSpec(
@@ -201,6 +234,7 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         "https://api.moonshot.ai/v1",
         ("MOONSHOT_API_KEY", "KIMI_API_KEY"),
         replace(_THINKS, effort="thinking"),
+        address_variables=(AddressVariable("KIMI_BASE_URL"),),
     ),
     ProviderSpec(
         "zai", "chat_completions", "https://api.z.ai/api/paas/v4", ("ZAI_API_KEY",), replace(_THINKS, effort="thinking")
@@ -213,14 +247,26 @@ PROVIDERS: tuple[ProviderSpec, ...] = (
         # Its models reason inside <think> tags and need them back in later turns.
         Quirks(reasoning_field="think_tags", effort="none"),
     ),
-    ProviderSpec("litellm", "chat_completions", "", ("LITELLM_API_KEY",), Quirks(supports_cache_control=True)),
+    ProviderSpec(
+        "litellm",
+        "chat_completions",
+        "",
+        ("LITELLM_API_KEY",),
+        Quirks(supports_cache_control=True),
+        address_variables=(AddressVariable("LITELLM_PROXY_API_BASE"),),
+    ),
     ProviderSpec(
         "vllm", "chat_completions", "http://127.0.0.1:8000/v1", (), replace(_LOCAL, reasoning_field="reasoning")
     ),
     ProviderSpec("sglang", "chat_completions", "http://127.0.0.1:30000/v1", (), _LOCAL),
     ProviderSpec("llamacpp", "chat_completions", "http://127.0.0.1:8080/v1", (), _LOCAL),
     ProviderSpec(
-        "ollama", "chat_completions", "http://127.0.0.1:11434/v1", (), replace(_LOCAL, reasoning_field="reasoning")
+        "ollama",
+        "chat_completions",
+        "http://127.0.0.1:11434/v1",
+        (),
+        replace(_LOCAL, reasoning_field="reasoning"),
+        address_variables=(AddressVariable("OLLAMA_HOST", "/v1"),),
     ),
     ProviderSpec("lmstudio", "chat_completions", "http://127.0.0.1:1234/v1", (), _LOCAL),
     ProviderSpec("local", None, "", (), _LOCAL),
@@ -289,6 +335,39 @@ def find_provider(name: str | None) -> ProviderSpec | None:
     normalized = (name or "").strip().lower().replace("_", "-")
     normalized = _ALIASES.get(normalized, normalized)
     return next((s for s in PROVIDERS if s.name == normalized), None)
+
+
+def address_of(row: ProviderSpec, lookup: Callable[[str], str | None]) -> tuple[str, str | None]:
+    """Return a provider's address where none is configured, and the environment variable it is from.
+
+    None is the provider's own address. Raises ConfigError for a variable that holds no address.
+    """
+    for variable in row.address_variables:
+        if value := lookup(variable.name):
+            return _complete_address(value.strip(), variable, row), variable.name
+    return row.base_url, None
+
+
+def _complete_address(value: str, variable: AddressVariable, row: ProviderSpec) -> str:
+    """Return the value of an address variable as the provider's own client reads it."""
+    try:
+        # A server's own variable may be a bare host, to which its usual port belongs: OLLAMA_HOST=0.0.0.0
+        own = urlsplit(row.base_url) if not row.needs_key else None
+        is_bare = own is not None and "://" not in value
+        parts = urlsplit(f"http://{value}" if is_bare else value)
+        if is_bare and own is not None and parts.port is None:
+            parts = parts._replace(netloc=f"{parts.netloc}:{own.port}")
+        host, port = parts.hostname, parts.port
+        if own is not None and host in ("0.0.0.0", "::"):  # what a server listens on, not where it is called
+            parts = parts._replace(netloc=f"{own.hostname}:{port}" if port else str(own.hostname))
+    except ValueError:  # an invalid port, an unclosed bracket
+        host, parts = None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError(
+            f"the variable {variable.name} is no address: it should look like http://127.0.0.1:8000/v1; or unset it"
+        )
+    url = urlunsplit(parts).rstrip("/")
+    return url if url.endswith(variable.path) else url + variable.path
 
 
 def is_endpoint_of(base_url: str, configured: str | None, provider: str) -> bool:

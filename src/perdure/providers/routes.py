@@ -26,6 +26,7 @@ from perdure.providers.credentials import Credentials
 from perdure.providers.registry import (
     PROVIDERS,
     ProviderSpec,
+    address_of,
     find_provider,
     find_provider_by_url,
     is_own_host,
@@ -189,6 +190,17 @@ def chosen_provider(settings: Settings, *, lookup: KeyLookup) -> str | None:
     return match.name if match is not None else None
 
 
+def address_from_environment(settings: Settings, *, lookup: KeyLookup) -> tuple[str, str] | None:
+    """Return the main model's address and its variable where it is from the environment.
+
+    Raises ConfigError for a variable that holds no address.
+    """
+    provider = settings.model.provider or chosen_provider(settings, lookup=lookup)
+    row = find_provider(provider) if not settings.model.base_url else None
+    address, variable = address_of(row, lookup) if row is not None else ("", None)
+    return (address, variable) if variable is not None else None
+
+
 def fallbacks(routes: Sequence[RouteSettings], *, lookup: KeyLookup, model: str) -> tuple[Endpoint, ...]:
     """Build the endpoints of the fallback settings; `model` is the default model."""
     return tuple(endpoint_for(r.provider, model=r.model or model, base_url=r.base_url, lookup=lookup) for r in routes)
@@ -223,9 +235,15 @@ def endpoint_for(
     api_key: str | None = None,
     api_mode: str | None = None,
 ) -> Endpoint:
-    """Build an endpoint from a provider's row and overrides. Raises ConfigError that names the setting to fix."""
+    """Build an endpoint from a provider's row and overrides. Raises ConfigError that names the setting to fix.
+
+    Without a `base_url` the address is the one in the provider's own environment variable, else the provider's.
+    """
     row = find_provider(provider)
-    url = base_url or (row.base_url if row is not None else "")
+    variable: str | None = None
+    url = base_url or ""
+    if not url and row is not None:
+        url, variable = address_of(row, lookup)
     if not url:
         if row is None:
             raise ConfigError(describe_unknown_provider(provider))
@@ -239,6 +257,8 @@ def endpoint_for(
         api_mode=resolve_mode(api_mode, provider, url),
         model=name,
         api_key=api_key or (_key_of(row, lookup) if row is not None and row.needs_key else _key_at(url, lookup)),
+        address_variable=variable,
+        is_default_address=not base_url and variable is None,
     )
 
 
@@ -280,7 +300,10 @@ def _first(task_settings: AuxiliaryTaskSettings, main: Endpoint, lookup: KeyLook
     if task_settings.provider == "main" or (task_settings.provider == "auto" and not task_settings.base_url):
         model = task_settings.model or (_small_model(main) if task_settings.provider == "auto" else None)
         current = replace(main, model=model) if model else main
-        return replace(current, base_url=task_settings.base_url.rstrip("/")) if task_settings.base_url else current
+        if not task_settings.base_url:
+            return current
+        url = task_settings.base_url.rstrip("/")
+        return replace(current, base_url=url, address_variable=None, is_default_address=False)
     if task_settings.provider == "auto":
         match = find_provider_by_url(task_settings.base_url or "")
         provider = match.name if match is not None else "custom"

@@ -157,6 +157,17 @@ class Endpoint:
     model: str
     api_key: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    # The environment variable that the address is from; None for one from a setting, or the provider's own.
+    address_variable: str | None = field(default=None, compare=False)
+    # Whether the address is the provider's own, which nobody set.
+    is_default_address: bool = field(default=False, compare=False)
+
+    @property
+    def address_name(self) -> str:
+        """What to check where the address is wrong: the variable or the setting it is from."""
+        if self.address_variable is not None:
+            return f"the variable {self.address_variable}"
+        return "the address" if self.is_default_address else "`model.base_url`"
 
 
 # More than any service could bill for one call: larger values are errors.

@@ -12,6 +12,7 @@ from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.style import break_command, program_name
 from perdure.commands.format import bar, count, share, tokens, total_cost, usage_lines
 from perdure.config.env import is_secret_name, own_variables
+from perdure.config.keys import mask
 from perdure.models.windows import DEFAULT_WINDOW
 from perdure.providers.codec import caching_notice
 from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
@@ -49,6 +50,8 @@ def route_lines(surface: ChatCommandContext) -> Iterator[str]:
     endpoint = surface.agent.endpoint
     if caching := caching_notice(endpoint.provider, endpoint.model, surface.settings.prompt_caching.cache_ttl):
         yield caching
+    if endpoint.address_variable is not None:
+        yield f"Requests go to {mask(endpoint.base_url)}, as the variable {endpoint.address_variable} says."
     yield from (f"warning: {w}" for w in surface.warnings)
     if (problem := missing_key(endpoint)) and not surface.settings.credentials.command:
         yield f"warning: {problem}"

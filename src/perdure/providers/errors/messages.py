@@ -47,6 +47,8 @@ class EndpointLabel:
     provider: str
     # URL of the model list.
     models_url: str
+    # What to check where the address is wrong.
+    address_name: str
     # The API key, removed from quoted text.
     secret: str = field(default="", repr=False)
 
@@ -57,7 +59,9 @@ class EndpointLabel:
         host = base_url.partition("://")[2].partition("/")[0] or base_url or endpoint.provider
         models_path = "/v1/models" if endpoint.api_mode == "anthropic_messages" else "/models"
         models_url = url_of(base_url, models_path)
-        return cls(host, base_url, endpoint.model, endpoint.provider, models_url, endpoint.api_key or "")
+        return cls(
+            host, base_url, endpoint.model, endpoint.provider, models_url, endpoint.address_name, endpoint.api_key or ""
+        )
 
     def quote(self, text: str) -> str:
         """Quote text in one line, without the API key."""
@@ -172,7 +176,7 @@ def _hint(label: EndpointLabel, verdict: ErrorVerdict) -> str:
         offered = f"what {label.host} offers: `perdure models`, or {label.models_url}"
         return f" Check the model's name (`model.name`, or -m); {offered}."
     if verdict.status == 404:
-        return f" Check `model.base_url`, now {label.base_url}."
+        return f" Check {label.address_name}, now {label.base_url}."
     if verdict.kind != "quota" and verdict.retry_after_s is not None and verdict.retry_after_s > LONG_WAIT_S:
         return f" The service asks to wait {_duration(verdict.retry_after_s)}, which is too long to wait for here."
     if verdict.kind == "quota":
@@ -232,7 +236,7 @@ def _tls_advice(error: ssl.SSLError, check: str) -> str:
 
 def _network_line(label: EndpointLabel, error: BaseException, *, has_started: bool) -> str:
     causes = _causes(error)
-    check = f"check `model.base_url` ({label.base_url})"
+    check = f"check {label.address_name} ({label.base_url})"
     for cause in causes:
         if isinstance(cause, socket.gaierror):
             return f"no such host, or no network: {check} and your connection."

@@ -14,7 +14,7 @@ from perdure.context.handoff import SECTIONS
 from perdure.context.record.decisions import given_up, topic_words
 from perdure.context.record.section_lines import describe_tests, push_status
 from perdure.context.record.sections import SAME_AS_TASK, write_sections
-from perdure.context.record.task import STEP_MARK, TaskState
+from perdure.context.record.task import STEP_MARK, TaskState, is_same_hash
 from perdure.context.sections import says_nothing, split_headings
 from perdure.context.summary_check import MARK, GroundingSources, PassageWords
 from perdure.context.user_intent import is_directive
@@ -294,10 +294,12 @@ def _wrong_state(line: str, state: TaskState) -> str:
         name = m[1].rstrip(".")
         if name != state.branch.value and ("/" in name or "`" in m[0] or ":" in m[0]):
             return f"the branch is {state.branch.value}"
-    if state.commits and (m := _HEAD.search(line)):
-        newest = state.commits[-1].commit.hash
-        if not newest.startswith(m[1]) and not m[1].startswith(newest):
-            return f"the newest commit is {newest}"
+    if (state.commits or state.head) and (m := _HEAD.search(line)):
+        known = [state.head.value.partition(" ")[0]] if state.head else []
+        known += [state.commits[-1].commit.hash] if state.commits else []
+        is_shown = re.fullmatch(r"[0-9a-f]{7,40}", known[0]) is not None
+        if is_shown and not any(is_same_hash(m[1], k) for k in known):
+            return f"the newest commit is {known[0]}"
     if state.commits and (m := _PUSHED.search(line)):
         is_claimed = m[1] is None
         if is_claimed != (push_status(state) == "pushed"):

@@ -222,9 +222,12 @@ def _active_state(state: TaskState, room: int) -> str:
         lines.append("- " + "; ".join(where))
     if state.commits:
         commit = state.commits[-1].commit
-        lines.append(f"- Newest commit: {commit.hash} {clip(commit.title, 100)} ({push_status(state)})")
+        title = clip(commit.title, 100 if state.head is None else 40)
+        lines.append(f"- Newest commit: {commit.hash} {title} ({push_status(state)})")
     elif state.is_pushed is not None:
         lines.append(f"- {push_status(state).capitalize()}")
+    if state.head is not None:
+        lines.append(f"- HEAD{' since then' if state.commits else ''}: {clip(state.head.value, 70)}")
     # Active Task names what was changed and not checked for it.
     of_task = {f.path for f in task_files(state)}
     if changed := _uncommitted(state, of_task):

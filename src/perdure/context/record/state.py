@@ -276,6 +276,7 @@ class _StateFold:
             worked_on=frozenset(seq for seq, (_, _, is_work) in self.answered.items() if is_work),
             files=tuple(work.files.values()),
             commits=tuple(work.commits),
+            head=work.head,
             created=tuple(work.created.values()),
             folder=work.folder or work.temporary_folder,
             branch=work.branch,

@@ -46,6 +46,10 @@ class CallFacts:
     folder: str = ""
     branch: str = ""
     commit: Commit | None = None
+    # Where a merge, a pull, a rebase or a reset left HEAD: hash and title, or that its hash was not printed.
+    head: str = ""
+    # The newest commit of a log that begins at HEAD.
+    shown_head: str = ""
     # True after a push that succeeded, False after one that was rejected.
     pushed: bool | None = None
     tests: TestRun | None = None
@@ -415,6 +419,11 @@ class SourcedValue:
     seq: int
 
 
+def is_same_hash(one: str, other: str) -> bool:
+    """Whether two abbreviated hashes may be of the same commit."""
+    return bool(one and other) and (one.startswith(other) or other.startswith(one))
+
+
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
     commit: Commit
@@ -493,6 +502,8 @@ class TaskState:
     worked_on: frozenset[int] = frozenset()
     files: tuple[TouchedFile, ...] = ()
     commits: tuple[CommitRecord, ...] = ()
+    # Where HEAD is, if not at the newest of the commits.
+    head: SourcedValue | None = None
     created: tuple[SourcedValue, ...] = ()
     folder: SourcedValue | None = None
     branch: SourcedValue | None = None

@@ -19,6 +19,7 @@ from perdure.context.record.task import (
     StepLog,
     TaskError,
     TouchedFile,
+    is_same_hash,
 )
 from perdure.core.rules import MISSING_RESULT
 from perdure.redaction import redact
@@ -48,6 +49,9 @@ _CALL_NAMES: Mapping[str, str] = {
 }
 _TEST_FILE = re.compile(r"(?i)(?:^|[_.-])(?:tests?|specs?)(?:[_.-]|$)|^test|Tests?\.\w+$")
 _MOST_CHANGED = 4
+_LAST_FOLDERS = 8
+# A folder for one command: `cd x && …`, `git -C x …`.
+_ONE_COMMAND = re.compile(r"^\(? *cd +(?:\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C ")
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 
@@ -58,6 +62,7 @@ class WorkLog:
 
     files: dict[str, TouchedFile] = field(default_factory=dict)
     commits: list[CommitRecord] = field(default_factory=list)
+    head: SourcedValue | None = None
     created: dict[str, SourcedValue] = field(default_factory=dict)
     folder: SourcedValue | None = None
     temporary_folder: SourcedValue | None = None
@@ -78,6 +83,8 @@ class WorkLog:
     _aliases: dict[str, str] = field(default_factory=dict)
     # Files by their last part.
     _names: dict[str, list[str]] = field(default_factory=dict)
+    # Folders of the last commands that name one for themselves.
+    _folders: list[str] = field(default_factory=list)
     # Titles of created tasks by their ids.
     _tasks: dict[str, str] = field(default_factory=dict)
     # The newest change, which may have solved an error.
@@ -131,7 +138,7 @@ class WorkLog:
 
     def _add_facts(self, seq: int, line: CallLine, facts: CallFacts) -> None:
         if not _is_temporary(line.target):  # a scratch repository is not the work
-            self._add_environment(seq, facts)
+            self._add_environment(seq, facts, line.target)
             self._add_commit(seq, facts)
             self._add_files(seq, facts)
         elif facts.folder.startswith("/"):  # where the shell is again afterwards
@@ -158,8 +165,14 @@ class WorkLog:
         is_known = line.outcome not in ("unknown", "interrupted") and MISSING_RESULT not in line.line
         return None if is_known else SourcedValue(line.line.partition(" → ")[0], seq)
 
-    def _add_environment(self, seq: int, facts: CallFacts) -> None:
-        self._set_folder(seq, facts.folder.strip().strip("\"'"))
+    def _add_environment(self, seq: int, facts: CallFacts, command: str) -> None:
+        folder = facts.folder.strip().strip("\"'")
+        if folder and _is_for_one_command(command, folder):
+            folder = self._usual_folder(folder)
+        elif folder and not _is_relative(folder):
+            # Where the shell is counts more than the folder of one command.
+            self._folders = [folder] * 2
+        self._set_folder(seq, folder)
         if facts.branch and (self.branch is None or self.branch.value != facts.branch):
             self.branch = SourcedValue(facts.branch, seq)
         if facts.started_process:
@@ -173,6 +186,14 @@ class WorkLog:
             for name in [n for n in self.processes if stopped in n or n in stopped]:
                 del self.processes[name]
 
+    def _usual_folder(self, folder: str) -> str:
+        """Return the folder of most of the last commands that name one for themselves: a single one moves nothing."""
+        if not folder or _is_relative(folder) or _TEMPORARY.search(folder):
+            return "" if _is_relative(folder) else folder
+        self._folders = [*self._folders[1 - _LAST_FOLDERS :], folder]
+        times = Counter(self._folders)
+        return folder if times[folder] == max(times.values()) else ""
+
     def _set_folder(self, seq: int, folder: str) -> None:
         if folder and _TEMPORARY.search(folder):
             self.temporary_folder = SourcedValue(folder, seq)
@@ -184,12 +205,24 @@ class WorkLog:
             self.commits = [c for c in self.commits if not _is_amended(c, commit.hash, commit.title)]
             self.commits.append(CommitRecord(commit, seq))
             self.is_pushed = False
+            self.head = None
             if commit.branch:
                 self.branch = SourcedValue(commit.branch, seq)
+        # A log tells where HEAD is once something has moved it: before that, it may be one of another repository.
+        head = facts.head or (facts.shown_head if self.head is not None else "")
+        if head and self._is_here(facts.folder):
+            newest = self.commits[-1].commit.hash if self.commits else ""
+            self.head = None if is_same_hash(newest, head.partition(" ")[0]) else SourcedValue(head, seq)
         if facts.pushed is not None:
             self.is_pushed = facts.pushed
             if facts.pushed:
                 self.commits = [replace(c, is_pushed=True) for c in self.commits]
+
+    def _is_here(self, folder: str) -> bool:
+        """Whether a folder may belong to the repository that is worked on."""
+        if not folder or self.folder is None or _is_relative(folder) or _is_relative(self.folder.value):
+            return True
+        return folder.startswith(self.folder.value) or self.folder.value.startswith(folder)
 
     def _add_files(self, seq: int, facts: CallFacts) -> None:
         uses: tuple[tuple[FileStatus, tuple[str, ...]], ...] = (
@@ -310,6 +343,10 @@ def _command(target: str) -> str:
     """Return the program and subcommand of a command line: `git push`, `npm install`."""
     words = _PREFIX.sub("", target).split()
     return " ".join(w for w in words[:2] if not w.startswith("-"))
+
+
+def _is_for_one_command(command: str, folder: str) -> bool:
+    return (match := _ONE_COMMAND.search(command)) is not None and folder in match[0] + command[match.end() :]
 
 
 def _base_name(path: str) -> str:

@@ -73,6 +73,16 @@ _STEPS = (
         "{0}",
     ),
 )
+_FAST_FORWARD = re.compile(rf"^Updating {_HASH}\.\.({_HASH})\nFast-forward", re.M)
+_REBASED = re.compile(r"^Successfully rebased and updated ", re.M)
+_MERGED = re.compile(r"^Merge made by ", re.M)
+# What a reset moves HEAD to: a revision, not a path.
+_REVISION = re.compile(
+    rf"(?:HEAD|ORIG_HEAD|@)(?:[~^]\d*|@?\{{[^}}]+\}})+|ORIG_HEAD|@\{{u\}}|{_HASH}(?:[~^]\d*)*|origin/\S+"
+)
+_PLAIN_LOG = re.compile(
+    r"--oneline|-\d+|-n\d*|\d+|--max-count=\d+|--decorate\S*|--stat|--no-pager|--abbrev-commit|HEAD|log"
+)
 _LONE_HASH = re.compile(rf"^{_HASH}$", re.M)
 _ACTS = frozenset(
     """commit merge rebase cherry-pick revert pull am stash checkout switch reset push worktree clone restore
@@ -108,8 +118,51 @@ def read_git(line: ShellLine, view: OutputView) -> CallFinding | None:
     if "rev-parse" in subcommands and len(line.commands) > 1 and not any(f.facts.commit for f in findings):
         findings += _read_head(commands, view)
     if not findings:
-        return None
-    return combine_findings(findings)
+        if view.exit_code or view.text or not (target := _reset_target(commands)):
+            return None
+        findings.append(CallFinding(f"reset to {target}", worth=0.5))
+    combined = combine_findings(findings)
+    if combined.is_failure or combined.facts.commit is not None or view.exit_code:
+        return combined
+    return replace(combined, facts=merge_facts([combined.facts, _read_moved_head(commands, view)]))
+
+
+def _read_moved_head(commands: Sequence[ShellCommand], view: OutputView) -> CallFacts:
+    """Where HEAD is behind a merge, a pull, a rebase or a reset, or at the beginning of a log."""
+    shown = _shown_head(commands[-1], view)
+    moved = ""
+    if (heads := _HEAD_AT.findall(view.text)) and not _REBASED.search(view.text):
+        moved = f"{heads[-1][0]} {one_line(heads[-1][1], 90)}".rstrip()
+    elif (forward := _FAST_FORWARD.search(view.text)) is not None:
+        moved = forward[1]
+    elif _REBASED.search(view.text) is not None:
+        moved = "rebased; its hash was not printed"
+    elif _MERGED.search(view.text) is not None:
+        moved = "a merge commit; its hash was not printed"
+    elif (reset := _reset_target(commands)) and "fatal:" not in view.text:
+        moved = f"reset to {reset}"
+    return CallFacts(head=(shown or moved) if moved else "", shown_head=shown)
+
+
+def _shown_head(command: ShellCommand, view: OutputView) -> str:
+    """The newest commit of a log that begins at HEAD, if it is the last of the commands."""
+    if git_subcommand(command) != "log" or not all(map(_PLAIN_LOG.fullmatch, command.words[1:])):
+        return ""
+    number = next((n for n, x in enumerate(view.lines) if _LOG_COMMIT.match(x)), None)
+    if number is not None and (match := _LOG_COMMIT.match(view.lines[number])) is not None:
+        title = next((x.strip() for x in view.lines[number + 1 : number + 6] if x.startswith("    ")), "")
+        return f"{match[1][:10]} {one_line(title, 90)}".rstrip()
+    shown = _ONELINE.search(view.text)
+    return f"{shown[1][:10]} {one_line(shown[2], 90)}" if shown is not None else ""
+
+
+def _reset_target(commands: Sequence[ShellCommand]) -> str:
+    """The revision that a `git reset` without a report moved HEAD to."""
+    for command in reversed(commands):
+        if git_subcommand(command) == "reset" and "--" not in command.words:
+            operands = [w for w in command.operands if w != "reset"]
+            return operands[0] if len(operands) == 1 and _REVISION.fullmatch(operands[0]) else ""
+    return ""
 
 
 def _read_head(commands: Sequence[ShellCommand], view: OutputView) -> list[CallFinding]:

@@ -90,6 +90,48 @@ def test_an_open_task_has_remaining_work_and_an_answered_one_none() -> None:
 
 
 @pytest.mark.spec("E1c")
+def test_remaining_work_lists_what_fails_and_tests_that_were_not_run() -> None:
+    green = _run(1, "pytest -q", "4 passed in 0.1s")
+    changed = [user(ASKED), *green, *_edit(2, "/srv/shop/a.py", "Now the column:")]
+    assert _sections(*changed)["Remaining Work"].splitlines() == [f"- {IN_TASK}", "- Run the tests again"]
+    red = _run(3, "pytest -q", "FAILED tests/test_a.py::test_date - assert 1 == 2\n1 failed, 3 passed in 0.1s")
+    failing = _sections(*changed, *red, *_edit(4, "/srv/shop/a.py", "Now the date:"))
+    assert "- Make `pytest -q` succeed (m:6)" in failing["Remaining Work"].splitlines()
+    assert "Run the tests" not in failing["Remaining Work"]  # said once
+    assert "Remaining Work" not in _sections(*changed, *green, assistant("The column is there."))
+
+
+@pytest.mark.spec("E1c")
+def test_a_step_whose_call_failed_is_not_under_way_and_the_failure_comes_next() -> None:
+    red = _run(3, "pytest -q", "FAILED tests/test_a.py::test_date - assert 1 == 2\n1 failed in 0.1s", "Now the tests:")
+    sections = _sections(user(ASKED), *_edit(2, "/srv/shop/a.py"), *red)
+    assert "Under way" not in sections["Active Task"]
+    assert "- Next: make `pytest -q` succeed (m:4)" in sections["Active Task"]
+    assert sections["Remaining Work"] == IN_TASK  # the next step is told once
+
+
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        ("Add the column, then commit and push.", ["commit", "push"]),
+        ("Add the column and push it.", ["push"]),
+        ("Add the column. 커밋하고 푸시해", ["commit", "push"]),
+        ("Add the column, but don't commit.", []),
+        ("Add the column to the commit message.", []),
+        ("Why did you push the column?", []),
+    ],
+)
+def test_a_commit_or_push_that_was_asked_for_remains_until_it_is_done(words: str, steps: list[str]) -> None:
+    history = [user(words), *_edit(1, "/srv/shop/a.py", "Now the column:")]
+    listed = [f"- {step.capitalize()}, as the user asked (m:0)" for step in steps]
+    remaining = _sections(*history)["Remaining Work"].splitlines()
+    assert [line for line in remaining if "as the user asked" in line] == listed
+    commit = _run(2, "git commit -am 'Add the column'", "[main 1a2b3c4] Add the column\n 1 file changed")
+    assert "Commit, as" not in _sections(*history, *commit)["Remaining Work"]
+
+
+@pytest.mark.spec("E1c")
 def test_a_request_without_a_subject_is_told_with_the_one_before_it() -> None:
     history = [
         user(ASKED),

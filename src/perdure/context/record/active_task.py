@@ -10,8 +10,8 @@ from perdure.context.record.decisions import has_subject
 from perdure.context.record.pasted_text import has_material, material_heading, quote_material
 from perdure.context.record.section_lines import address, common_folder, join_names, relative_to, whole_sentences
 from perdure.context.record.selection import fair_share
-from perdure.context.record.task import TaskState, TouchedFile, UserRequest
-from perdure.context.text import clip, tidy
+from perdure.context.record.task import TaskError, TaskState, TouchedFile, UserRequest
+from perdure.context.text import clip, sentences, tidy
 from perdure.context.user_intent import ALL_ANSWERED, OPEN, quote
 
 DEFAULT_TASK_CHARS = 9_000
@@ -27,6 +27,22 @@ _STEP_CHARS = 160
 _MOST_STEPS = 6
 _MOST_NAMES = 4
 _MOST_READ = 5
+_MOST_FAILURES = 3
+# The user asks for a commit or a push; "the commit", "auto commit" and "commit message" name one.
+_GIT_REQUESTS = {
+    what: re.compile(
+        rf"(?i)(?:^|[.,;:!]\s*|\b(?:and|then|please|also|now|you|it|let's)\s+){what}\b"
+        rf"(?!\s+(?:messages?|hooks?|hash|history|ids?|logs?)\b)|(?:{elsewhere})"
+    )
+    for what, elsewhere in (
+        ("commit", "커밋 ?(?:하고|해)|提交(?:一下|吧)|コミットして"),
+        ("push", "푸[시쉬] ?(?:하고|해)|推送(?:一下|吧)|プッシュして"),
+    )
+}
+_NO_GIT_REQUEST = re.compile(
+    r"(?i)\b(?:don['’]?t|do not|never|not|no|without|before|until|after|if|when|whenever|did|have|why|how|what)\b"
+    r"|지 ?마|不要|别|ないで"
+)
 # An address of a client, or a pattern of names.
 _NO_FILE = re.compile(r"^\w+://|[*?]|\bnode_modules/|\bsite-packages/")
 
@@ -133,6 +149,45 @@ def next_step(state: TaskState) -> str:
     return next((i.text for i in state.open_plan if since is not None and i.seq > since), "")
 
 
+def next_open_step(state: TaskState) -> str:
+    """Return the first step that the log shows to be left; "" where a plan or the step under way tells what is next."""
+    if not state.open_requests or next_step(state) or state.announced is not None:
+        return ""
+    return next(iter(open_steps(state)), "")
+
+
+def open_steps(state: TaskState) -> list[str]:
+    """Return what the log shows to be left: what still fails, tests that were not run, a commit or push asked for."""
+    steps = [f"make {_failed_call(e)} succeed{address(e.seq)}" for e in reversed(state.open_errors[-_MOST_FAILURES:])]
+    if not state.open_requests:
+        return steps
+    # A run that fails is to be repeated anyway.
+    is_failing = state.tests is not None and any(e.seq == state.tests.seq for e in state.open_errors)
+    if not is_failing and any(_unrun_tests(state)):
+        steps.append("run the tests again")
+    steps += [f"{what}, as the user asked{address(r.seq)}" for what, r in _asked_git(state)]
+    return steps
+
+
+def _failed_call(error: TaskError) -> str:
+    return f"`{clip(tidy(error.target), _STEP_CHARS // 2)}`" if error.target else "what Blocked lists"
+
+
+def _asked_git(state: TaskState) -> Iterator[tuple[str, UserRequest]]:
+    """Yield "commit" and "push" with the newest open request for each that the log does not show as done."""
+    for what, pattern in _GIT_REQUESTS.items():
+        request = next((r for r in reversed(state.open_requests) if _asks_for(r, pattern)), None)
+        if request is None:
+            continue
+        is_committed = any(c.seq > request.seq for c in state.commits)
+        if not (is_committed if what == "commit" else state.is_pushed):
+            yield what, request
+
+
+def _asks_for(request: UserRequest, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.search(s) and not _NO_GIT_REQUEST.search(s) for s in sentences(request.own_words))
+
+
 def _progress(state: TaskState) -> str:
     """Tell what was done since the newest request, what comes next, and what was not checked."""
     parts = (
@@ -182,11 +237,17 @@ def _under_way(state: TaskState) -> Iterator[str]:
 def _next(state: TaskState) -> Iterator[str]:
     if step := next_step(state):
         yield f"“{clip(tidy(step), _STEP_CHARS)}”"
+    elif step := next_open_step(state):
+        yield step
 
 
 def _unchecked(state: TaskState) -> Iterator[str]:
     if state.unknown_call is not None:
         yield f"no result is known of {clip(state.unknown_call.value, _STEP_CHARS)}{address(state.unknown_call.seq)}"
+    yield from _unrun_tests(state)
+
+
+def _unrun_tests(state: TaskState) -> Iterator[str]:
     tests, files = state.tests, task_files(state)
     if tests is None or not files:
         return

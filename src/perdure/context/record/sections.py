@@ -10,7 +10,9 @@ from perdure.context.handoff import SECTIONS
 from perdure.context.record.active_task import (
     files_root,
     listed_files,
+    next_open_step,
     next_step,
+    open_steps,
     request_before,
     task_files,
     write_active_task,
@@ -330,10 +332,15 @@ def _file_name(file: TouchedFile, root: str) -> str:
 
 
 def _remaining(state: TaskState, room: int) -> str:
-    """List the open plan, without the step that Active Task names as the next."""
-    step = next_step(state)
+    """List the open plan and what the log shows to be left, without what Active Task names as the next."""
+    step, first = next_step(state), next_open_step(state)
     lines = [f"- {clip(i.text, _LINE)}{address(i.seq)}" for i in state.open_plan if i.text != step]
-    return fit_lines(lines, room) or (IN_TASK if state.open_requests else "")
+    steps = [f"- {text[0].upper()}{text[1:]}" for text in open_steps(state) if text != first]
+    if state.open_requests and not lines:
+        if not steps:
+            return IN_TASK
+        lines = [f"- {IN_TASK}"]
+    return fit_lines([*lines, *steps], room)
 
 
 def describe_state(state: TaskState) -> list[tuple[str, str]]:

@@ -51,6 +51,7 @@ _COMMAND_LINE = re.compile(r"\A/[\w:-]{1,40}[ \t]*\n+(?=\S)")
 _MOST_RESULTS = 64
 # An announcement is old news after more steps without a word.
 _MOST_SILENT_STEPS = 1
+_NOT_DONE = frozenset(("failed", "refused", "interrupted"))
 _EXPECTS_FAILURE = re.compile(
     r"(?i)\b(?:(?:should|must|will|has to|have to|to|expect\w*(?: \w+)? to|can) (?:now |first |still )?(?:fail|be red)"
     r"|fails? (?:first|as expected|before)|(?:is|are|stays?|it|first|now|be) red|red first|TDD|test[- ]first"
@@ -117,6 +118,8 @@ class _StateFold:
     last_reply: Entry | None = None
     # Messages with calls since the last one with words.
     _silent_steps: int = 0
+    # Position of the newest message with a call that did not succeed.
+    _failed_seq: int = BEFORE_LOG
     _greeting_seq: int = BEFORE_LOG - 1
 
     def carry(self, previous: Mapping[str, str]) -> None:
@@ -161,6 +164,7 @@ class _StateFold:
                 line = lines.get((entry.seq, call.id))
                 self.work.steps_taken += line is None or line.kind not in LOOKS
                 if line is not None:
+                    self._failed_seq = entry.seq if line.outcome in _NOT_DONE else self._failed_seq
                     is_quoted = line.outcome != "ok" or line.facts.tests is not None
                     where = _result_seq(entries, at, call) if is_quoted else entry.seq
                     expects_failure = is_quoted and has_text and _EXPECTS_FAILURE.search(message.text) is not None
@@ -293,9 +297,11 @@ class _StateFold:
         )
 
     def _announced(self) -> SourcedValue | None:
-        """Return the step that the assistant announced, unless its work went on without a word."""
+        """Return the step that the assistant announced, unless it failed or its work went on without a word."""
         last = self.texts[-1] if self.texts else None
         if last is None or not last.message.tool_calls or self._silent_steps > _MOST_SILENT_STEPS:
+            return None
+        if last.seq == self._failed_seq:
             return None
         words = announcement_of(last)
         return SourcedValue(words, last.seq) if words and not is_directive(words) else None

@@ -132,8 +132,8 @@ def _secret_at(page: ScanText, at: int) -> Secret | None:
     if not _is_drawn(value):
         return None
     first, last = _sentence(text, start, start + len(value))
-    left, right = text[first:start], text[start + len(value) : last]
-    if _has_noun(left, right, value) and not page.is_inside_blob(start):
+    before, after = text[first:start], text[start + len(value) : last]
+    if _has_noun(before, after, value) and not page.is_inside_blob(start):
         return Secret("credential", start, start + len(value))
     return None
 
@@ -146,36 +146,36 @@ def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
     return first, after.start() if after is not None else last
 
 
-def _has_noun(left: str, right: str, value: str) -> bool:
+def _has_noun(before: str, after: str, value: str) -> bool:
     """Whether the words on either side say that the value is a credential."""
-    nouns = list(_NOUN.finditer(left))
-    if nouns and _names_the_value(left, nouns[-1], right, value):
+    nouns = list(_NOUN.finditer(before))
+    if nouns and _names_the_value(before, nouns[-1], after, value):
         return True
-    noun = _NOUN.search(right[:48])
-    if noun is None or _OTHER.search(left[-24:]) or _OTHER.search(right[: noun.end() + 14]):
+    noun = _NOUN.search(after[:48])
+    if noun is None or _OTHER.search(before[-24:]) or _OTHER.search(after[: noun.end() + 14]):
         return False
-    gap = _VALUE_TO_NOUN.fullmatch(right, 0, noun.start())
-    if gap is None or _is_other(right, noun) or (noun["key"] and _FINDS.search(left[-40:] + right)):
+    gap = _VALUE_TO_NOUN.fullmatch(after, 0, noun.start())
+    if gap is None or _is_other(after, noun) or (noun["key"] and _FINDS.search(before[-40:] + after)):
         return False
     return _IS.match(gap["words"]) is not None or (not gap["words"] and not _is_plain(value))
 
 
-def _names_the_value(left: str, noun: re.Match[str], right: str, value: str) -> bool:
-    gap = _NOUN_TO_VALUE.fullmatch(left, noun.end())
-    if gap is None or _OTHER.search(gap["words"]) or _is_other(left, noun) or _FIELD.match(left, noun.end()):
+def _names_the_value(before: str, noun: re.Match[str], after: str, value: str) -> bool:
+    gap = _NOUN_TO_VALUE.fullmatch(before, noun.end())
+    if gap is None or _OTHER.search(gap["words"]) or _is_other(before, noun) or _FIELD.match(before, noun.end()):
         return False
     if gap["words"].count(" ") > 2 and gap["joint"] is None and not _IS.match(gap["words"].rsplit(None, 1)[-1]):
         return False
     if noun["key"] is None:
-        return not _OTHER.search(left[: noun.start()][-16:])
-    if _FINDS.search(left[: noun.start()][-60:]) or _FINDS.search(gap["words"]) or _FINDS.search(right[:24]):
+        return not _OTHER.search(before[: noun.start()][-16:])
+    if _FINDS.search(before[: noun.start()][-60:]) or _FINDS.search(gap["words"]) or _FINDS.search(after[:24]):
         return False
-    if _OTHER.search(left[: noun.start()][-40:]):
+    if _OTHER.search(before[: noun.start()][-40:]):
         return False
     if not _is_plain(value):
         return True
     # A hash or an id may be a key that finds something: the sentence must say that it is used, or whose it is.
-    lead, sign = left[: noun.start()], left[noun.end() : noun.end() + 1]
+    lead, sign = before[: noun.start()], before[noun.end() : noun.end() + 1]
     is_field = sign == "=" or (sign == ":" and (lead != "" or _SLUG.fullmatch(value)) and not lead.strip(" -"))
     return not is_field and not _PLACED.search(lead)
 

@@ -73,8 +73,8 @@ class WorkspaceCopies:
             for path, version in sorted(self.scan(), key=lambda file: -file[1].mtime_ns):
                 if version.size > min(room, _MAX_FILE_BYTES):
                     continue
-                known = self._copies.get(path)
-                content = known[1] if known is not None and known[0] == version else _read(path, version.size)
+                previous = self._copies.get(path)
+                content = previous[1] if previous is not None and previous[0] == version else _read(path, version.size)
                 if content is not None:
                     copies[path] = (version, content)
                     room -= len(content)

@@ -158,7 +158,9 @@ def next_open_step(state: TaskState) -> str:
 
 def open_steps(state: TaskState) -> list[str]:
     """Return what the log shows to be left: what still fails, tests that were not run, a commit or push asked for."""
-    steps = [f"make {_failed_call(e)} succeed{address(e.seq)}" for e in reversed(state.open_errors[-_MOST_FAILURES:])]
+    # Blocked lists a failure that the user reports; no call of it can be repeated.
+    failures = [e for e in state.open_errors[-_MOST_FAILURES:] if e.target]
+    steps = [f"make {_failed_call(e)} succeed{address(e.seq)}" for e in reversed(failures)]
     if not state.open_requests:
         return steps
     # A run that fails is to be repeated anyway.
@@ -170,7 +172,7 @@ def open_steps(state: TaskState) -> list[str]:
 
 
 def _failed_call(error: TaskError) -> str:
-    return f"`{clip(tidy(error.target), _STEP_CHARS // 2)}`" if error.target else "what Blocked lists"
+    return f"`{clip(tidy(error.target), _STEP_CHARS // 2)}`"
 
 
 def _asked_git(state: TaskState) -> Iterator[tuple[str, UserRequest]]:

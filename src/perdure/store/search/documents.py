@@ -116,9 +116,9 @@ def _similarities(query: str, texts: tuple[tuple[str, str], ...]) -> list[float]
     if model is None:
         return None
     vectors, common = _embed(texts)
-    wanted = model.embed([query])[0] - common
-    length = float((wanted @ wanted) ** 0.5) or 1.0
-    return [float(value) / length for value in vectors @ wanted]
+    query_vector = model.embed([query])[0] - common
+    length = float((query_vector @ query_vector) ** 0.5) or 1.0
+    return [float(value) / length for value in vectors @ query_vector]
 
 
 @lru_cache(maxsize=16)

@@ -203,10 +203,10 @@ class Ranker:
                 current += self.weights[number]
             inside[number] += 1
             while positions[first][0] < at - _NEAR_WORDS:
-                gone = positions[first][1]
-                inside[gone] -= 1
-                if not inside[gone]:
-                    current -= self.weights[gone]
+                removed = positions[first][1]
+                inside[removed] -= 1
+                if not inside[removed]:
+                    current -= self.weights[removed]
                 first += 1
             best = max(best, current)
         return best

@@ -139,9 +139,9 @@ class Snippets:
         return start, start
 
 
-def _share(source: str, place: int, *, fits: bool) -> float:
+def _share(source: str, position: int, *, fits: bool) -> float:
     """Return what counts besides the matches for a passage whose last match ends at a place."""
-    end = _BREAK.search(source, place, place + _LONGEST_CHARS)
+    end = _BREAK.search(source, position, position + _LONGEST_CHARS)
     asks = source.startswith(("?", "？"), max(0, (end.start() if end else len(source)) - 1))
     return _FITS_SHARE * fits + _ASKS_SHARE * asks
 
@@ -201,8 +201,8 @@ def _cut(source: str, low: int, high: int, *, is_start: bool) -> int:
         return space.end() if space else low
     if high >= len(source) or source[high].isspace():
         return high
-    place = max(source.rfind(" ", low, high), source.rfind("\n", low, high))
-    return place if place > low else high
+    position = max(source.rfind(" ", low, high), source.rfind("\n", low, high))
+    return position if position > low else high
 
 
 def _line(source: str, start: int, end: int) -> str:

@@ -124,7 +124,7 @@ def with_answers(
     return [m._replace(score=m.score + added(m)) for m in matches]
 
 
-class Reply(NamedTuple):
+class ReplyMessage(NamedTuple):
     """A message that replies to a request, a question or a call."""
 
     ident: int
@@ -134,7 +134,7 @@ class Reply(NamedTuple):
 
 def read_replies(
     tx: Transaction, hits: Sequence[TextMatch], scope: SearchScope, *, highest: int
-) -> Mapping[int, Sequence[Reply]]:
+) -> Mapping[int, Sequence[ReplyMessage]]:
     """Return the replies to the requests of a user, and to the questions and calls of the model among `hits`.
 
     By the id of the hit. Only messages in scope, with an id up to `highest`.
@@ -165,10 +165,10 @@ def read_replies(
         " JOIN conversation c ON c.id = m.conversation"
         f" WHERE m.seq < range.next AND m.kind = range.reply AND m.id <= ?{where}"
     )
-    replies: dict[int, dict[int, Reply]] = defaultdict(dict)
+    replies: dict[int, dict[int, ReplyMessage]] = defaultdict(dict)
     for hit, ident, seq, body, encoding, kind in tx.rows(sql, [*values, highest, *more]):
         if text := decode_or_placeholder(body, encoding, kind, seq=seq).text.strip():
-            replies[hit][seq] = Reply(ident, seq, text)
+            replies[hit][seq] = ReplyMessage(ident, seq, text)
     return {hit: list(found.values()) for hit, found in replies.items()}
 
 
@@ -185,11 +185,11 @@ def expected_reply(match: TextMatch) -> str | None:
     return "tool" if len(own) <= _LEAD_IN_CHARS and len(own) < len(text) else None
 
 
-def best_reply(replies: Sequence[Reply], ranker: Ranker) -> Reply:
+def best_reply(replies: Sequence[ReplyMessage], ranker: Ranker) -> ReplyMessage:
     """Return the message that answers best; the last one of a turn mostly does."""
     last = max(r.seq for r in replies)
 
-    def rank(reply: Reply) -> tuple[float, int]:
+    def rank(reply: ReplyMessage) -> tuple[float, int]:
         score = ranker.score(reply.text, kind="assistant").score
         return round(score * (_LAST_SHARE if reply.seq == last else 1.0), 6), reply.seq
 

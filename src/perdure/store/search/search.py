@@ -18,7 +18,7 @@ from perdure.store.outputs import OutputStore
 from perdure.store.queries import StoreContext
 from perdure.store.search.addresses import Addresses
 from perdure.store.search.answers import (
-    Reply,
+    ReplyMessage,
     answers_before,
     best_reply,
     expected_answer,
@@ -169,7 +169,7 @@ class _Search:
         self.highest = 0
         self._ranker = Ranker(query, [0.0] * len(query.terms))
         self._snippets = Snippets((), ())
-        self._replies: Mapping[int, Sequence[Reply]] = {}
+        self._replies: Mapping[int, Sequence[ReplyMessage]] = {}
 
     def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None, page: slice) -> list[TextMatch]:
         """Return the ranked matches, best first, and read the replies to the questions on a page.

@@ -115,8 +115,8 @@ def spoken_secrets(page: ScanText) -> Iterator[Secret]:
 
 def _secret_at(page: ScanText, at: int) -> Secret | None:
     text = page.text
-    before = page.raw[max(0, at - _LONGEST) : at]
-    start = at - len(before) + len(before.rstrip(_EDGE))
+    lead = page.raw[max(0, at - _LONGEST) : at]
+    start = at - len(lead) + len(lead.rstrip(_EDGE))
     # In `key=value` and `key:value` the sign belongs to the noun.
     named = re.match(r"[^\W\d_]{2,14}[=:](?=[^=:/])", text[start : at + 1])
     if text[max(0, start - 1) : start] in _IN_ADDRESS:
@@ -125,8 +125,8 @@ def _secret_at(page: ScanText, at: int) -> Secret | None:
     match = _VALUE.match(text, start, start + _LONGEST + 1)
     if match is None:
         return None
-    lead = len(match[0]) - len(match[0].lstrip("*:=.!|&%"))
-    value, start = match[0].strip("*:.!|&%").lstrip("="), start + lead
+    start += len(match[0]) - len(match[0].lstrip("*:=.!|&%"))
+    value = match[0].strip("*:.!|&%").lstrip("=")
     if len(value) > _LONGEST:
         return None
     if not _is_drawn(value):

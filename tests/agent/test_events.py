@@ -20,6 +20,7 @@ from perdure.core.events import (
     Notice,
     ReasoningDelta,
     Recovered,
+    RetryScheduled,
     TextDelta,
     ToolCallParsed,
     ToolFinished,
@@ -126,5 +127,7 @@ def test_changes_of_state_are_told_in_one_line() -> None:
     assert status_line(CompactionFinished("compacted", 9_000, 1_000, "s_1")) == "Compacted: about 9,000 → 1,000 tokens."
     assert status_line(ModelSwitched("a", "b", "rate limit")) == "model a → b (rate limit)"
     assert status_line(ModelSwitched("a", "a", "chosen")) == "model a (chosen)"
+    retry = RetryScheduled(ErrorVerdict("transport"), 1.2, 2)
+    assert status_line(retry) == "connection failure: trying again in 2 s (attempt 2)"
     assert status_line(Recovered(ErrorVerdict("prompt_too_long"), "compacting")) == "prompt too long: compacting"
     assert status_line(TextDelta("x")) is None

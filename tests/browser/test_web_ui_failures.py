@@ -148,6 +148,24 @@ def test_a_stop_of_the_users_own_is_no_failure(page: Page, seeded: SeededSite) -
     assert page.count(f"[data-id={session.conversation_id}] .failed") == 0
 
 
+def test_a_call_the_user_refused_is_no_failure(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
+    session = server.store.create(title="Only a refusal")
+    run = StoredEvent(session.id, "tools", {"states": {"c1": "refused"}})
+    call = assistant(None, (ToolCall("c1", "terminal", '{"command": "rm -rf build"}'),))
+    server.store.append(session.id, [user("go"), call])
+    server.store.append(session.id, tool_result("c1", "no", name="terminal", state="refused"), events=[run])
+    page.open(server.link(f"/c/{session.conversation_id}"))
+    page.wait_text("⊘ 1 refused call", inside=".tabs")
+    assert "failure" not in page.text(".tabs")
+    assert page.text(".head .facts .failed") == ""
+    page.click(".tabs .failures")
+    page.wait(f"{TARGET}?.matches('.tool-call.refused')")
+    page.open(server.link("/?only=failures"))
+    page.wait("document.querySelector('[data-id]')")
+    assert page.count(f"[data-id={session.conversation_id}]") == 0
+
+
 @pytest.mark.spec("A7")
 def test_a_cost_that_leaves_calls_out_says_which_and_why(page: Page, seeded: SeededSite) -> None:
     """Each call is left out for one reason: a stopped call of a model with a price is not one without a price."""

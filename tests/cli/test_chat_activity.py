@@ -105,6 +105,8 @@ def test_a_retry_counts_down_and_ends_with_the_next_event() -> None:
     assert activity.lines(80) == ["◌ rate limit: trying again in 2 s (attempt 2)"]
     clock.now_s += 9
     assert activity.lines(80) == ["◌ rate limit: trying again (attempt 2)"]
+    activity.take(RetryScheduled(ErrorVerdict("transport"), 1.0, 3))
+    assert activity.lines(80) == ["◌ connection failure: trying again in 1 s (attempt 3)"]
     activity.take(TextDelta("At last."))
     assert activity.lines(80) == []
 

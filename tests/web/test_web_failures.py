@@ -25,7 +25,7 @@ EVENTS: tuple[tuple[str, Mapping[str, Any], set[str]], ...] = (
     ("partial_reply", {"text": "Half", "why": "interrupted"}, {"stopped"}),
     ("recovery", {"kind": "rate_limit", "action": "reroute", "message": "slow"}, {"failures", "errors"}),
     ("tools", {"states": {"a": "failed"}}, {"failures", "tools"}),
-    ("tools", {"states": {"a": "refused"}}, {"failures", "refused"}),
+    ("tools", {"states": {"a": "refused"}}, {"refused"}),
     ("partial_reply", {"text": STOPPED_WORDS, "why": "transport"}, set()),
     ("tools", {"states": {"a": "completed", "b": "interrupted"}}, set()),
 )

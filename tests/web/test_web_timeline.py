@@ -187,7 +187,7 @@ def test_odd_messages_are_shown_as_far_as_they_go(tmp_path: Path) -> None:
     assert calls["tool_calls"][1]["arguments"] == '{"command": '
     assert [r["output_id"] for r in results] == [None, None]
     assert [r["tool_name"] for r in results] == ["run", None]
-    assert chart["marks"][0]["text"].startswith("recovered from auth")
+    assert chart["marks"][0]["text"].startswith("recovered from refused key")
 
 
 def test_a_long_answer_is_whole_so_that_its_markdown_is(tmp_path: Path) -> None:

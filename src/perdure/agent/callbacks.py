@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 from perdure.core.concurrency import await_foreign, call_foreign
-from perdure.core.errors import ConfigError, ToolError
+from perdure.core.errors import ConfigError, ToolError, kind_label
 from perdure.core.events import (
     CallFinished,
     CallStarted,
@@ -159,9 +159,9 @@ def status_line(event: Event) -> str | None:
             figures = f"{before:,} → {after:,} tokens"
             return f"{message} About {figures}." if message else f"Compacted: about {figures}."
         case Recovered(verdict=verdict, action=action):
-            return f"{verdict.kind.replace('_', ' ')}: {action}"
+            return f"{kind_label(verdict.kind)}: {action}"
         case RetryScheduled(verdict=verdict, wait_s=wait_s, attempt=attempt):
-            return f"{verdict.kind.replace('_', ' ')}: trying again in {math.ceil(wait_s)} s (attempt {attempt})"
+            return f"{kind_label(verdict.kind)}: trying again in {math.ceil(wait_s)} s (attempt {attempt})"
         case ModelSwitched(old, new, reason):
             return f"model {old} → {new} ({reason})" if old != new else f"model {new} ({reason})"
         case Notice(text=text):

@@ -17,7 +17,7 @@ from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import DESCRIBED, NOT_DESCRIBED
 from perdure.agent.session import LiveSession
 from perdure.core.error_policy import POLICIES, RecoveryAction
-from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError
+from perdure.core.errors import ConfigError, ErrorKind, ErrorVerdict, ProviderError, kind_label
 from perdure.core.events import CallFinished, CallStarted, Emit, ModelSwitched, Notice, Recovered, TextDelta
 from perdure.core.messages import CUT_OFF, Message
 from perdure.core.turn_options import AUTO
@@ -436,7 +436,7 @@ class ModelCaller:
         how = "a fresh key" if is_same else "the next provider"
         self._report_recovery(verdict, "reroute", f"trying again with {how}")
         if not is_same:
-            self._emit(ModelSwitched(old.model, new.model, verdict.kind.replace("_", " ")))
+            self._emit(ModelSwitched(old.model, new.model, kind_label(verdict.kind)))
             self.model_changed()
         return True
 

@@ -63,6 +63,22 @@ class ErrorVerdict:
     remedy: str | None = None
 
 
+# Kinds that do not read as plain words.
+_KIND_LABELS: dict[ErrorKind, str] = {
+    "output_cap": "output limit",
+    "auth": "refused key",
+    "quota": "exhausted quota",
+    "bad_request": "rejected request",
+    "transport": "connection failure",
+    "unknown": "unexpected error",
+}
+
+
+def kind_label(kind: ErrorKind) -> str:
+    """Return an error kind in the words a user reads."""
+    return _KIND_LABELS.get(kind, kind.replace("_", " "))
+
+
 class PerdureError(Exception):
     """The base class of all errors that Perdure raises; the message names the problem and the next step."""
 

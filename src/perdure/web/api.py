@@ -113,8 +113,8 @@ Only = Annotated[
     Query(description="Compacted, with any failure, or with one kind of failure."),
 ]
 _FAILURES_OF: Mapping[str | None, Sequence[FailureKind]] = {
-    # A stop is the user's own.
-    "failures": tuple(kind for kind in get_args(FailureKind) if kind != "stopped_turns"),
+    # What the user stopped or refused is the user's own doing.
+    "failures": tuple(k for k in get_args(FailureKind) if k not in ("stopped_turns", "refused_tool_calls")),
     "failed": ("failed_turns", "model_refusals"),
     "refused": ("model_refusals", "refused_tool_calls"),
     "stopped": ("stopped_turns",),

@@ -12,6 +12,7 @@ from perdure.cli.chat.tool_output import shorten_preview
 from perdure.cli.style import Style, cut_row, safe
 from perdure.commands.format import count
 from perdure.core.display import call_target
+from perdure.core.errors import kind_label
 from perdure.core.events import (
     Event,
     HelperFinished,
@@ -116,7 +117,7 @@ class Activity:
                     self._helpers[helper].is_done = True
             case RetryScheduled():
                 until_s = self._clock_s() + event.wait_s
-                self._retry = _Retry(event.verdict.kind.replace("_", " "), event.attempt, until_s)
+                self._retry = _Retry(kind_label(event.verdict.kind), event.attempt, until_s)
                 return
             case _:
                 pass

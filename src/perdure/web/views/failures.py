@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perdure.core.errors import kind_label
 from perdure.core.messages import clean
 from perdure.store.records import Conversation, Span, StoredEvent, TimelineEntry, ToolRun
 from perdure.web.schemas import FailureRow
@@ -83,7 +84,7 @@ def _stopped(payload: Mapping[str, Any]) -> str:
 
 
 def _recovery(payload: Mapping[str, Any]) -> str:
-    kind, action = str(payload.get("kind", "error")).replace("_", " "), str(payload.get("action", ""))
+    kind, action = kind_label(payload.get("kind", "unknown")), str(payload.get("action", ""))
     message = _reason(payload.get("message"))
     return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{message}”)' if message else ''}"
 

@@ -49,9 +49,28 @@ const ACTIONS = {
   reroute: "the call was repeated with another key or provider",
 };
 
+// Kinds of provider errors that do not read as plain words; `kind_label` in core/errors.py has the same.
+const ERRORS = {
+  output_cap: "output limit",
+  auth: "refused key",
+  quota: "exhausted quota",
+  bad_request: "rejected request",
+  transport: "connection failure",
+  unknown: "unexpected error",
+};
+
+export function errorWords(kind) {
+  return ERRORS[kind] ?? (kind ?? "an error").replaceAll("_", " ");
+}
+
+// Why a reply ends early.
+export function cutOffWords(why) {
+  return why === "transport" ? "connection lost" : errorWords(why);
+}
+
 // A failed call that was handled: the turn went on.
 export function recovered(kind, action) {
-  const error = (kind ?? "an error").replaceAll("_", " ");
+  const error = errorWords(kind);
   return `Recovered from ${error}: ${ACTIONS[action] ?? action ?? "the call was repeated"}.`;
 }
 
@@ -69,7 +88,7 @@ const SENTENCES = {
   model_switch: (p) =>
     `The model changed${p.old ? ` from ${p.old}` : ""}${p.new ? ` to ${p.new}` : ""}${p.reason ? `: ${p.reason}` : "."}`,
   recovery: (p) => `${recovered(p.kind, p.action)}${p.message ? ` The provider reported: ${p.message}` : ""}`,
-  partial_reply: (p) => (p.why === "interrupted" ? "The reply was stopped." : `The reply was cut off (${p.why || "unknown"}).`),
+  partial_reply: (p) => (p.why === "interrupted" ? "The reply was stopped." : `The reply was cut off (${cutOffWords(p.why)}).`),
 };
 
 export function sentence(event) {

@@ -24,16 +24,19 @@ export const FAILURE_NAMES = {
   tool_refused: "refused tool call",
 };
 
-// A stop is the user's own: it is listed with the failures, and is none.
+// What the user stopped or refused is the user's own doing: it is listed with the failures, and is none.
+const OWN_KINDS = ["turn_stopped", "tool_refused"];
+const OWN_COUNTS = ["stopped_turns", "refused_tool_calls"];
+
 export function isFailure(kind) {
-  return kind in FAILURE_NAMES && kind !== "turn_stopped";
+  return kind in FAILURE_NAMES && !OWN_KINDS.includes(kind);
 }
 
 // Each kind with its count in words, and whether it is a failure.
 export function failureWords(counts) {
   return Object.entries(COUNTS)
     .filter(([name]) => counts[name])
-    .map(([name, words]) => [plural(counts[name], ...words), name !== "stopped_turns"]);
+    .map(([name, words]) => [plural(counts[name], ...words), !OWN_COUNTS.includes(name)]);
 }
 
 // The same for a column of a list, each kind with its class: a turn without an answer is marked. Refusals of the model
@@ -52,7 +55,7 @@ export function briefFailures(counts) {
 }
 
 function failureTotal(counts) {
-  const names = Object.keys(COUNTS).filter((name) => name !== "stopped_turns");
+  const names = Object.keys(COUNTS).filter((name) => !OWN_COUNTS.includes(name));
   return names.reduce((sum, name) => sum + (counts[name] ?? 0), 0);
 }
 
@@ -61,19 +64,26 @@ export function failureLink(id, failure, index) {
   return `${messageLink(id, failure.seq)}?failure=${index + 1}${event}`;
 }
 
-// Goes to the first failure or stop, then to the next with every click.
+// Goes to the first failure, stop or refused call, then to the next with every click.
 export function failureButton(known) {
-  const [failed, stopped] = [failureTotal(known.failures), known.failures.stopped_turns ?? 0];
-  if (!failed && !stopped) return null;
+  const [stopped, refused] = OWN_COUNTS.map((name) => known.failures[name] ?? 0);
+  const failed = failureTotal(known.failures);
+  const totals = [
+    [failed, "✕", "failure"],
+    [stopped, "■", "stop"],
+    [refused, "⊘", "refused call"],
+  ].filter(([n]) => n);
+  if (!totals.length) return null;
   const at = Number(parseRoute(location.hash).parameters.failure) || 0;
-  const totals = [failed ? `✕ ${plural(failed, "failure")}` : "", stopped ? `■ ${plural(stopped, "stop")}` : ""];
-  const label = at ? `${failed ? "✕" : "■"} ${at} of ${failed + stopped} · next` : totals.filter(Boolean).join(" · ");
+  const label = at
+    ? `${totals[0][1]} ${at} of ${failed + stopped + refused} · next`
+    : totals.map(([n, sign, words]) => `${sign} ${plural(n, words)}`).join(" · ");
   const open = async () => {
     const { failures } = await read(`${conversationPath(known.id)}/failures`);
     if (failures.length) location.hash = failureLink(known.id, failures[at % failures.length], at % failures.length);
   };
   const words = failureWords(known.failures).map(([text]) => text);
   const title = `${words.join(", ")}. Click to go to the ${at ? "next" : "first"}.`;
-  const look = `failures small${failed ? "" : " stops"}`;
+  const look = `failures small${failed ? "" : " own"}`;
   return h("button", { type: "button", class: look, title, onclick: () => open().catch(() => {}) }, label);
 }

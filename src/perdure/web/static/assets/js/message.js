@@ -1,5 +1,6 @@
 // One message of the timeline: author, text, reasoning, images, and what can be done with it.
 
+import { cutOffWords } from "./event.js";
 import { copyButton } from "./copy.js";
 import { h, isSafeImage } from "./dom.js";
 import { markdown } from "./markdown.js";
@@ -35,7 +36,7 @@ export function messageElement(message, conversationId, actions = () => null) {
 }
 
 function cutOff(why) {
-  return why === "interrupted" ? "Stopped here." : `Cut off here (${why.replaceAll("_", " ")}).`;
+  return why === "interrupted" ? "Stopped here." : `Cut off here (${cutOffWords(why)}).`;
 }
 
 // A reply that only calls tools; the calls are shown below it.

@@ -1,6 +1,7 @@
 // The figures of one call: the parts of its prompt, counted tokens and cost.
 
 import { clear, h } from "./dom.js";
+import { errorWords } from "./event.js";
 import { messageLink } from "./route.js";
 import { layersOf, totalOf } from "./stack.js";
 import { sentence } from "./compaction_reason.js";
@@ -25,7 +26,7 @@ export class Readout {
       h(
         "p",
         { class: "muted small" },
-        `${moment(call.started_at)} · ${call.model}${call.verdict && call.verdict !== "ok" ? ` · ${call.verdict.replaceAll("_", " ")}` : ""}`,
+        `${moment(call.started_at)} · ${call.model}${call.verdict && call.verdict !== "ok" ? ` · ${errorWords(call.verdict)}` : ""}`,
       ),
       before.map((mark) => h("p", { class: `before ${mark.kind}` }, "Before it: ", sentence(mark.text))),
       after.map((mark) => h("p", { class: `before ${mark.kind}` }, "After it: ", sentence(mark.text))),

@@ -17,8 +17,10 @@ from perdure.cli.chat.clipboard import as_mention, dropped_image, osc52, read_im
 from perdure.cli.chat.command_context import ChatCommandContext
 from perdure.cli.chat.controller import ChatController
 from perdure.cli.chat.shell import UserShell, is_shell_line
+from perdure.cli.editor import edit_text
 from perdure.config.env import pager, user_shell
 from perdure.context.user_intent import own_words
+from perdure.core.errors import ConfigError
 from perdure.core.messages import Message
 from perdure.testing.simulator import Call, Say, Simulator
 from support.typed import chatting
@@ -304,3 +306,25 @@ def test_the_prompt_of_less_shows_how_to_close_it_unless_the_user_has_one() -> N
     assert any(option.startswith("-P") and "q closes" in option for option in pager({}) or [])
     assert pager({"LESS": "-Pmine -i"}) == ["less", "-X", "-R"]
     assert pager({"PAGER": "less -Pmine"}) == ["less", "-Pmine", "-X", "-R"]
+
+
+@pytest.mark.parametrize(("command", "why"), [("false", "ended with status 1"), ("/no/such/editor", "cannot start")])
+def test_an_editor_that_fails_says_so_and_leaves_the_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch, command: str, why: str
+) -> None:
+    monkeypatch.setenv("VISUAL", command)
+    with Simulator(script=["Heard."]) as sim, chatting(home, flags(sim)) as chat:
+        chat.see("m-1 ·")
+        chat.type("/edit a draft\r")
+        chat.see(why)
+        assert chat.line == "a draft"
+
+
+def test_a_text_that_is_not_saved_in_the_editor_stays(tmp_path: Path) -> None:
+    saves = tmp_path / "saves"
+    saves.write_text('#!/bin/sh\nprintf "new\\n" > "$1"\n')
+    saves.chmod(0o755)
+    assert edit_text("old", {"EDITOR": "true"}) is None
+    assert edit_text("old", {"EDITOR": str(saves)}) == "new"
+    with pytest.raises(ConfigError, match="ended with status 1; the text is as it was"):
+        edit_text("old", {"EDITOR": "false"})

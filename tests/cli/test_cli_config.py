@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.cli.config import edit_file
+from perdure.cli.editor import edit_file
 from perdure.core.errors import ConfigError
 from support.terminal import perdure
 

@@ -245,6 +245,7 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(chat_surf
     assert "Question 0? The port is 8000" in chat_surface.do("/expand").text
     found = chat_surface.do("/search 8003").text
     assert "«8003»" in found
+    assert found.endswith("Open one with /expand ADDRESS."), "it is this conversation's"
     address = found.split()[0]
     assert "The port is 8003" in chat_surface.do(f"/expand {address}").text
     # One word: several may be found by their meaning, as soon as it has been read in the background.
@@ -256,6 +257,9 @@ def test_expand_opens_the_handoff_to_its_sources_and_search_finds_them(chat_surf
 def test_a_find_in_another_conversation_is_opened_there(chat_surface: FakeSurface) -> None:
     chat_surface.do("/new")
     found = chat_surface.do("/search 8003").text
+    assert found.endswith("Open one with /expand ADDRESS; /resume ADDRESS goes on with its conversation.")
+    assert chat_surface.do(f"/resume {found.split()[0]}").text.startswith("Resumed")
+    chat_surface.do("/new")
     conversation, address = found.split()[0].split("/")
     assert chat_surface.do(f"/expand {address}").text == "Nothing has been said yet."
     assert "The port is 8003" in chat_surface.do(f"/expand {conversation} {address}").text

@@ -91,7 +91,7 @@ def test_a_turn_is_taken_back_with_every_file_it_changed(project: Open) -> None:
         assert "Back to before “second”" in done.text
         assert f"restored  {chat.folder / 'old.py'}" in done.text
         assert "deleted   " in done.text
-        assert "What the 1 shell command of the turn created" in done.text
+        assert "What the shell command of the last turn created" in done.text
         assert (chat.read("old.py"), chat.read("new/file.py")) == ("two\n", None)
         assert chat.questions == ["first"]
 
@@ -235,7 +235,7 @@ def test_files_that_shell_commands_deleted_or_overwrote_come_back(project: Open)
         done = chat.do("/undo files")
         assert {name: chat.read(name) for name in uncommitted} == uncommitted
         assert f"restored  {chat.folder / 'notes.txt'}" in done.text
-        assert "2 shell commands of the turn created" in done.text
+        assert "2 shell commands of the last turn created" in done.text
         assert chat.read("made.txt") == "new\n"
 
 
@@ -262,3 +262,46 @@ def test_the_hint_to_the_conversation_before_has_a_row_of_its_own(project: Open)
     with project("One.") as chat:
         chat.ask("hello")
         assert "\n  /resume c_" in chat.do("/new").text
+
+
+def test_refused_commands_are_not_counted_and_turns_are_named_by_their_number(project: Open) -> None:
+    script = [_shell("mkdir -p a && touch a/b"), "One.", _shell("rm -rf a"), "Two.", _shell("true"), "Three."]
+    with project(*script) as chat:
+        for question in ("make", "remove", "nothing"):
+            chat.ask(question)
+        assert (chat.folder / "a").exists(), "nobody was there to approve it"
+        text = chat.do("/undo files m:1").text
+        assert "What the 2 shell commands of the last 3 turns created" in text
+        assert "No file was changed in the last 3 turns." in text
+
+
+def test_files_that_are_back_already_are_not_offered_again(project: Open) -> None:
+    script = [Say(calls=(_write("a.py", "1"),)), "One.", "Two.", Say(calls=(_write("b.py", "2"),)), "Three."]
+    with project(*script) as chat:
+        for question in ("write a", "only talk", "write b"):
+            chat.ask(question)
+        chat.do("/undo files 3")
+        assert (chat.read("a.py"), chat.read("b.py")) == (None, None)
+        again = chat.do("/undo files").text
+        assert "puts that back" not in again
+        (chat.folder / "a.py").write_text("1")
+        assert "/undo files 3 puts that back." in chat.do("/undo files").text
+
+
+def test_the_model_reads_which_files_were_put_back(project: Open) -> None:
+    asked: list[str] = []
+
+    def reply(request: ScriptRequest) -> Say | str:
+        asked.append(str(request.body["messages"]))
+        return Say(calls=(_write("a.py", "1"),)) if len(asked) == 1 else "Done."
+
+    with project(reply) as chat:
+        chat.ask("write it")
+        chat.do("/undo files")
+        chat.ask("go on")
+        assert "The user took back file changes with /undo files" in asked[-1]
+        assert f"deleted {chat.folder / 'a.py'}" in asked[-1]
+        assert chat.questions == ["write it", "go on"], "the note is no question"
+        chat.do("/undo files 2")
+        chat.ask("and now")
+        assert asked[-1].count("took back file changes") == 1, "nothing was put back the second time"

@@ -21,7 +21,7 @@ from perdure.agent.turn import ConversationResult, OpenConversation, Turn
 from perdure.context.engine import CompactionReport, EngineServices, StartReason
 from perdure.core.errors import InvalidMessage, TurnFailed
 from perdure.core.events import Emit, Event, ModelSwitched, Notice, TurnFinished
-from perdure.core.messages import Entry, Message, parse_user_message
+from perdure.core.messages import SYSTEM_NOTE, Entry, Message, parse_user_message
 from perdure.core.turn_options import NO_OPTIONS, TurnOptions
 from perdure.providers.routes import EndpointChain as RouteToModel
 from perdure.providers.types import Endpoint
@@ -210,6 +210,10 @@ class ConversationAgent:
         """Undo the last compaction and return the id of the session that continues; deletes nothing."""
         return self._runner.run(self._undo())
 
+    def add_note(self, text: str) -> None:
+        """Store a note that the model reads with the next message; it is no message of the user's."""
+        self._runner.run(self._add_note(text))
+
     def edit_handoff(self, sections: str) -> str:
         """Replace the sections of the newest handoff and return the id of the session that continues; deletes nothing.
 
@@ -302,6 +306,17 @@ class ConversationAgent:
         conversation = await self._open_conversation(None, None)
         conversation.gate.cancel_preparation()
         return await self._parts.run_blocking(lambda: self._undo_here(conversation))
+
+    async def _add_note(self, text: str) -> None:
+        conversation = await self._open_conversation(None, None)
+        await self._parts.run_blocking(lambda: self._note_here(conversation, text))
+
+    def _note_here(self, conversation: OpenConversation, text: str) -> None:
+        live = conversation.live
+        with self._hold_lease(conversation):
+            live.settle()
+            if not live.has_open_calls:  # nothing may come between a client's calls and their results
+                live.append(Message("user", f"{SYSTEM_NOTE}{text}", kind="note"))
 
     async def _edit_handoff(self, sections: str) -> str:
         conversation = await self._open_conversation(None, None)

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-import shutil
-import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
+from perdure.cli.editor import edit_file
 from perdure.cli.lazy import PlainGroup
 from perdure.cli.output import echo, echo_table
-from perdure.config.env import editor
 from perdure.core.errors import ConfigError
-
-# Tried in order where the user names none; each is what some system calls its simple editor.
-_COMMON = ("sensible-editor", "nano", "vim", "vi", "notepad")
-
-
-def edit_file(path: Path, environ: Mapping[str, str] | None = None) -> None:
-    """Open a file in the user's editor and wait until it is closed. Raises ConfigError if that fails."""
-    command = editor(environ) or next(filter(shutil.which, _COMMON), None)
-    if command is None:
-        raise ConfigError(f"no editor found; set EDITOR to one, or open {path} yourself")
-    try:
-        status = subprocess.run([*shlex.split(command), str(path)], check=False).returncode
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot start the editor {command!r}: {error}; set EDITOR to another") from None
-    if status:
-        raise ConfigError(f"the editor {command!r} ended with status {status}; {path} is as it left it")
-
 
 # What these commands need takes 0.2 s to import, so each imports it when it runs: `config --help` stays quick.
 
@@ -162,7 +141,6 @@ def _report_unknown_model() -> None:
     from perdure.app.model_choices import unknown_model_notice, unlisted_notice
     from perdure.app.runtime import UNSTARTED, route_of
     from perdure.config.load import load
-    from perdure.core.errors import ConfigError
 
     try:
         settings = load().settings
@@ -182,7 +160,6 @@ def _report_unknown_names() -> None:
     """Print what a chat would warn about: names that no tool, plug-in or engine has."""
     from perdure.app.build import trial_agent
     from perdure.config.load import load
-    from perdure.core.errors import ConfigError
 
     try:
         loaded = load()
@@ -199,7 +176,6 @@ def _report_other_address(section: str) -> None:
     from perdure.cli.style import runnable
     from perdure.config import keys
     from perdure.config.load import load
-    from perdure.core.errors import ConfigError
     from perdure.providers.registry import find_provider, is_endpoint_of
 
     try:
@@ -226,7 +202,6 @@ def _check_fallbacks(key: str, value: str) -> None:
     from perdure.config import keys
     from perdure.config.load import from_text
     from perdure.config.settings import RouteSettings
-    from perdure.core.errors import ConfigError
     from perdure.providers.registry import find_provider
     from perdure.providers.routes import describe_unknown_provider
 
@@ -246,7 +221,6 @@ def _check_provider(key: str, value: str) -> None:
 
     from perdure.config import keys
     from perdure.config.load import load
-    from perdure.core.errors import ConfigError
     from perdure.providers.registry import PROVIDERS, find_provider
     from perdure.providers.routes import describe_unknown_provider
 

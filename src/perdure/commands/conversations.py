@@ -13,7 +13,7 @@ from perdure.core.visibility import Visibility
 from perdure.store.listing import ConversationFilter
 from perdure.store.records import Conversation
 from perdure.store.store import SessionStore
-from perdure.tools.checkpoints import RestoreResult, find_conflicts, restore_files
+from perdure.tools.checkpoints import RestoreResult, find_conflicts, restore_files, unrestored_paths
 
 # In the state of a conversation: the project in which it was last used at a terminal.
 PROJECT_KEY = "terminal.folder"
@@ -22,6 +22,8 @@ _SHOWN_CHARS = 60
 _MOST_DIGITS = 10
 # Files that are named one by one.
 _LISTED_PATHS = 5
+# Files that a note to the model names.
+_NOTED_PATHS = 50
 
 
 def new(surface: CommandContext, argument: str) -> CommandResult:
@@ -195,30 +197,51 @@ def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
             "warning",
         )
     result = restore_files(changes, checkpoints.content, overwrites=overwrites)
-    lines = _restore_lines(result, back, _count_commands(surface, at.seq))
+    turns = _count_turns(surface, at.seq)
+    lines = _restore_lines(result, back, turns=turns, commands=_count_commands(surface, at.seq))
     if not changes:
-        lines[0] = "No file was changed in the last turn." if back == "1" else f"No file was changed in {back} turns."
+        lines[0] = f"No file was changed in {_last_turns(turns)}."
     if what == "turn":
         question = _short(at)
         _fork(surface, at)
         lines.insert(0, f"Back to before “{question}”. The turn is kept in the conversation it was in.")
         lines += _earlier_turn(surface)
     else:
-        lines += _earlier_files(surface, at, too=", too" if changes else "")
+        lines += _earlier_files(surface, at, too=", too" if result.restored or result.deleted else "")
+        _tell_model(surface, at, result)
     return CommandResult("\n".join(lines), "warning" if result.changed_since or result.failed else "info")
 
 
 def _earlier_files(surface: CommandContext, at: Entry, *, too: str) -> Iterator[str]:
-    """Yield a hint on how to restore the files of the newest turn before `at` that changed any."""
-    earlier = [c for c in surface.store.checkpoints.changes(_here(surface)) if c.seq < at.seq]
+    """Yield a hint on how to restore the files of the newest turn before `at` that changed any.
+
+    Turns whose files are as they were before, since they were restored already, are passed over.
+    """
+    checkpoints = surface.store.checkpoints
+    changes = checkpoints.changes(_here(surface))
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
-    if not earlier:
+    ends = [e.seq for e in requests[1:]]
+    for back, (request, end) in enumerate(zip(reversed(requests), [None, *reversed(ends)], strict=True), 1):
+        own = [c.path for c in changes if c.seq >= request.seq and (end is None or c.seq < end)]
+        if request.seq >= at.seq or not own:
+            continue
+        unrestored = unrestored_paths([c for c in changes if c.seq >= request.seq], checkpoints.content)
+        if names := [path for path in dict.fromkeys(own) if path in unrestored]:
+            yield f"“{_short(request)}” changed {_some_names(names)}: /undo files {back} puts that back{too}."
+            return
+
+
+def _tell_model(surface: CommandContext, at: Entry, result: RestoreResult) -> None:
+    """Add a note of what was restored, so that the model does not rely on its changes."""
+    if not (result.restored or result.deleted):
         return
-    back = next((n for n, e in enumerate(reversed(requests), 1) if e.seq <= earlier[-1].seq), None)
-    if back is not None:
-        turn_seq = requests[-back].seq
-        names = _some_names(dict.fromkeys(c.path for c in earlier if c.seq >= turn_seq))
-        yield f"“{_short(requests[-back])}” changed {names}: /undo files {back} puts that back{too}."
+    done = [f"restored {path}" for path in result.restored] + [f"deleted {path}" for path in result.deleted]
+    more = [f"and {len(done) - _NOTED_PATHS:,} more"] if len(done) > _NOTED_PATHS else []
+    listed = "; ".join([*done[:_NOTED_PATHS], *more])
+    surface.agent.add_note(
+        f"The user took back file changes with /undo files, to how the files were before m:{at.seq}: {listed}. "
+        "Changes that you made to them since then are gone."
+    )
 
 
 def _earlier_turn(surface: CommandContext) -> Iterator[str]:
@@ -234,25 +257,35 @@ def _some_names(paths: Collection[str]) -> str:
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_LISTED_PATHS])} and {count(more, 'other file')}"
 
 
-def _restore_lines(result: RestoreResult, back: str, commands: int) -> list[str]:
+def _last_turns(turns: int) -> str:
+    return "the last turn" if turns == 1 else f"the last {turns} turns"
+
+
+def _restore_lines(result: RestoreResult, back: str, *, turns: int, commands: int) -> list[str]:
     lines = [f"  restored  {path}" for path in result.restored]
     lines += [f"  deleted   {path} (it was new)" for path in result.deleted]
     lines += [f"  left      {path}: changed since by something else" for path in result.changed_since]
     lines += [f"  failed    {path}: {reason}" for path, reason in result.failed]
     if not lines:
-        turns = "the last turn" if back == "1" else f"the last {back} turns"
-        lines = [f"No file had to be put back: what {turns} changed is as it was before."]
+        lines = [f"No file had to be put back: what {_last_turns(turns)} changed is as it was before."]
     if result.changed_since:
         lines.append(f"/undo files {back} overwrite puts back what was left, too.")
     if commands:
-        ran = f"{commands} shell command{'s' if commands > 1 else ''}"
-        lines.append(f"What the {ran} of the turn created, or changed outside this folder, is left as it is.")
+        ran = f"{commands} shell commands" if commands > 1 else "shell command"
+        what = f"What the {ran} of {_last_turns(turns)} created, or changed outside this folder,"
+        lines.append(f"{what} is left as it is.")
     return lines
 
 
 def _count_commands(surface: CommandContext, from_seq: int) -> int:
+    """Count the shell commands that ran; those that were refused did not."""
+    messages = [e.message for e in surface.store.log.originals(_here(surface)) if e.seq >= from_seq]
+    return sum(m.role == "tool" and m.name == "terminal" and m.tool_state != "refused" for m in messages)
+
+
+def _count_turns(surface: CommandContext, from_seq: int) -> int:
     entries = surface.store.log.originals(_here(surface))
-    return sum(call.name == "terminal" for e in entries if e.seq >= from_seq for call in e.message.tool_calls)
+    return sum(e.seq >= from_seq and e.message.is_real_user for e in entries)
 
 
 def _offer_files(surface: CommandContext) -> str:

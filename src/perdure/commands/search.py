@@ -27,7 +27,9 @@ def search(surface: CommandContext, argument: str) -> CommandResult:
     )
     if not report.hits:
         return CommandResult(f"Nothing found for {argument!r}. {describe_report(report)}")
-    opening = f"{describe_report(report)} Open one with /expand ADDRESS, its conversation with /resume ID."
+    opening = f"{describe_report(report)} Open one with /expand ADDRESS"
+    is_elsewhere = any(hit.conversation_id != present for hit in report.hits)
+    opening += "; /resume ADDRESS goes on with its conversation." if is_elsewhere else "."
     return CommandResult("\n".join([*hit_lines(report.hits, present), "", opening]), is_document=True)
 
 

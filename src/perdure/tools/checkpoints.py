@@ -90,6 +90,15 @@ def find_conflicts(changes: Sequence[FileChange], content: Callable[[FileChange]
     return tuple(conflicts)
 
 
+def unrestored_paths(changes: Sequence[FileChange], content: Callable[[FileChange], bytes]) -> tuple[str, ...]:
+    """Return the files that are not as they were before the first change."""
+    return tuple(
+        path
+        for path, change in _first_changes(changes).items()
+        if not _is_as_before(_content_of(Path(path)), change, content)
+    )
+
+
 def _first_changes(changes: Sequence[FileChange]) -> dict[str, FileChange]:
     return {c.path: c for c in reversed(changes)}
 

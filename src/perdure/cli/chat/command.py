@@ -127,6 +127,7 @@ def _plain(flags: dict[str, str], session_id: str | None, *, is_continued: bool)
     from perdure.cli.chat.controller import ChatController
     from perdure.cli.chat.plain import PlainChat, PlainQuestions, PlainScreen
     from perdure.cli.chat.questions import TerminalQuestions
+    from perdure.cli.editor import edit_text
 
     is_first_run = _is_first_run()
     resumed = find_resumption(flags, session_id, is_continued=is_continued)
@@ -137,7 +138,7 @@ def _plain(flags: dict[str, str], session_id: str | None, *, is_continued: bool)
         screen.show(event)
         desk.heard(event)
 
-    person = ChatUser(hear, screen.progress, questions, questions, lambda text: click.edit(text, extension=".md"))
+    person = ChatUser(hear, screen.progress, questions, questions, edit_text)
     surface = ChatCommandContext(
         flags, session_id=resumed.session_id, person=person, offers_models=True, notes=resumed.notes
     )

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-import click
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
@@ -40,6 +39,7 @@ from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
 from perdure.cli.chat.menu import MENU_HINT, ChoiceMenu
 from perdure.config.env import rewrapping
+from perdure.core.errors import PerdureError
 
 # The words of which the first letter alone answers an approval.
 ANSWER_WORDS = ("yes", "session", "always", "no")
@@ -478,7 +478,17 @@ class PromptBox:
         """Open the message in the user's editor; what is saved there is the line again."""
         if text or self.buffer.text.strip() == "/edit":
             self.buffer.text = text
-        self.buffer.open_in_editor()
+
+        async def run() -> None:
+            edited: concurrent.futures.Future[str | None] = concurrent.futures.Future()
+            await _run_editor(self.buffer.text, edited)
+            try:
+                if (saved := edited.result()) is not None:
+                    self.buffer.document = Document(saved, len(saved))
+            except PerdureError as error:
+                self.write(f"{error}\n")
+
+        self.app.create_background_task(run())
 
     def _paste_image(self) -> None:
         """Attach the image in the clipboard; without one, show a notice."""
@@ -511,15 +521,9 @@ class PromptBox:
     def edit_text(self, text: str, edited: concurrent.futures.Future[str | None]) -> None:
         """Open a text in the user's editor, which has the terminal to itself; `edited` gets None if it is not saved."""
 
-        def edit() -> None:
-            try:
-                edited.set_result(click.edit(text, extension=".md"))
-            except Exception as error:  # an editor that cannot be started: raised where the result is awaited
-                edited.set_exception(error)
-
         async def run() -> None:
             with set_app(self.app):
-                await _run_in_terminal(edit)
+                await _run_editor(text, edited)
 
         self.app.create_background_task(run())
 
@@ -531,6 +535,20 @@ class PromptBox:
             event.current_buffer.insert_text(as_mention(image))
             return
         event.current_buffer.insert_text(self._pastes.fold(event.data))
+
+
+async def _run_editor(text: str, edited: concurrent.futures.Future[str | None]) -> None:
+    """Open a text in the user's editor; an editor that fails is an error of the future."""
+
+    def edit() -> None:
+        from perdure.cli.editor import edit_text  # imported here to show the prompt sooner
+
+        try:
+            edited.set_result(edit_text(text))
+        except PerdureError as error:
+            edited.set_exception(error)
+
+    await _run_in_terminal(edit)
 
 
 async def _run_in_terminal(work: Callable[[], None]) -> None:

@@ -63,6 +63,55 @@ def test_a_plain_question_finds_its_source_behind_many_newer_messages(
     assert store.search(question, limit=5)[0].address == f"m:{seq}"
 
 
+def test_rewordings_find_what_the_question_has_no_word_of(store: SessionStore, clock: FakeClock) -> None:
+    talk(store, clock)
+    question, rewordings = "Which animal escaped from home?", ["dog ran away", "pet lost and found again"]
+    assert "m:5" not in [h.address for h in store.search(question, limit=5)]
+    report = store.search_index.report(question, visibility=EVERYONE, rewordings=rewordings, limit=5)
+    assert report.hits[0].address == "m:5"
+    # The excerpt and the words are those of the query that finds it.
+    assert report.hits[0].matched == ("dog", "ran", "away")
+    assert "«dog»" in report.hits[0].snippet.lower()
+    assert (report.queries, report.is_partial) == (3, False)
+    assert [w.word for w in report.words][:3] == ["animal", "escaped", "home"]
+    assert store.search(question, rewordings=rewordings, limit=5)[0].address == "m:5"
+
+
+def test_what_several_rewordings_find_comes_first_and_once(store: SessionStore) -> None:
+    session = store.create()
+    store.append(session.id, [user(t) for t in ("the walrus sleeps", "a heron and a walrus", "the heron fishes")])
+    hits = store.search("walrus", rewordings=["heron"])
+    assert [h.address for h in hits] == ["m:2", "m:1", "m:3"]
+    store.append(session.id, [user(f"walrus note {n}") for n in range(60)])
+    seen: list[str] = []
+    cursor: str | None = None
+    while cursor is not None or not seen:
+        page = store.search_index.report("walrus", visibility=EVERYONE, rewordings=["heron"], limit=20, cursor=cursor)
+        seen += [h.address for h in page.hits]
+        cursor = page.next_cursor
+    assert sorted(seen) == sorted(f"m:{n}" for n in range(1, 64))
+
+
+def test_a_repeated_or_empty_rewording_changes_nothing(store: SessionStore, clock: FakeClock) -> None:
+    talk(store, clock)
+    for question, _ in QUESTIONS:
+        plain = store.search_index.report(question, visibility=EVERYONE)
+        again = store.search_index.report(
+            question, visibility=EVERYONE, rewordings=[question.upper(), f" {question}", "", "?!"]
+        )
+        assert again == plain
+
+
+def test_a_reworded_phrase_that_nothing_has_leaves_the_other_hits(store: SessionStore, clock: FakeClock) -> None:
+    talk(store, clock)
+    report = store.search_index.report("greenhouse", visibility=EVERYONE, rewordings=['"green house paid"'])
+    assert [h.address for h in report.hits] == ["m:3"]
+    assert not report.is_relaxed
+    only = store.search_index.report('"house green"', visibility=EVERYONE, rewordings=['"invoice green"'])
+    assert only.is_relaxed
+    assert "m:3" in [h.address for h in only.hits]
+
+
 def test_a_rare_word_outranks_common_ones_however_old(store: SessionStore, clock: FakeClock) -> None:
     session = store.create()
     store.append(session.id, user("the walrus is asleep"))

@@ -105,9 +105,10 @@ def test_plan_is_stored_per_conversation() -> None:
 class _Search:
     def __init__(self) -> None:
         self.questions: list[tuple[str, Visibility, Mapping[str, Any] | None]] = []
+        self.rewordings: Sequence[str] = ()
 
     def search(
-        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
+        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20, **_: Any
     ) -> Sequence[SearchHit]:
         return self.report(query, visibility=visibility, scope=scope, limit=limit).hits
 
@@ -119,14 +120,17 @@ class _Search:
         scope: Mapping[str, Any] | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        rewordings: Sequence[str] = (),
     ) -> SearchReport:
         self.questions.append((query, visibility, scope))
+        self.rewordings = rewordings
         here = SearchHit("c_1", "s_1", "s_2", "m:7", "user", 1_700_000_000_000, "the «port» is 8080", "ports")
         words = tuple(WordCount(w, int(w == "port"), is_exact=True) for w in query.split())
         if "port" not in query:
             return SearchReport((), words, ("the",), 12)
         hits = (replace(here, matched=("port",)), replace(here, conversation_id="c_2", matched=("port",)))
-        return SearchReport(hits, words, (), 12, "10.12" if cursor is None else None)
+        following = "10.12" if cursor is None else None
+        return SearchReport(hits, words, (), 12, following, queries=1 + len(rewordings))
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         if address != "m:1-3":
@@ -155,6 +159,23 @@ def test_session_search_never_answers_as_if_nothing_was_ever_said() -> None:
     partly = tool.session_search(ME, "port walrus").text
     assert "port (1), walrus (0). None has all 2 words; the nearest come first. Nowhere: walrus." in partly
     assert "1 of 2 words" in partly
+
+
+@pytest.mark.spec("J7", "I6")
+def test_session_search_accepts_rewordings_of_a_question() -> None:
+    search = _Search()
+    tool = SessionSearch(search)
+    found = tool.session_search(ME, "which port walrus", rewordings=["port number", "it listens on"]).text
+    assert search.rewordings == ["port number", "it listens on"]
+    assert found.startswith(
+        "Searched 12 messages by 3 queries: which (0), port (1), walrus (0). Nowhere: which, walrus."
+    )
+    # The words are those of all queries, of which no message has most.
+    assert "None has all" not in found
+    assert "of 3 words" not in found
+    schema = tool.tool().parameters["properties"]["rewordings"]
+    assert "in other words" in schema["description"]
+    assert "rewordings" not in tool.tool().parameters.get("required", [])
 
 
 @pytest.mark.spec("J7", "I5")

@@ -146,7 +146,7 @@ class _Hits:
     """Two hits, one of another conversation."""
 
     def search(
-        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
+        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20, **_: Any
     ) -> Sequence[SearchHit]:
         here = SearchHit("c_1", "s_1", "s_1", "m:7", "user", 0, "the «port» is 5432")
         there = SearchHit("c_2", "s_2", "s_2", "m:9", "tool", 0, "«port» 6543")

@@ -140,7 +140,8 @@ _MAX_WORDS = 8
 
 def describe_report(report: SearchReport) -> str:
     """Return one or two sentences on what was searched and how well the hits match."""
-    searched = f"Searched {_count(report.texts, 'message')}{_progress(report)}"
+    by = f" by {report.queries} queries" if report.queries > 1 else ""
+    searched = f"Searched {_count(report.texts, 'message')}{by}{_progress(report)}"
     if not report.words:
         return "The query has no words to search for."
     if not report.hits:
@@ -152,9 +153,11 @@ def describe_report(report: SearchReport) -> str:
     if report.is_relaxed:
         return f"{searched}: none has the quoted phrase. These have some of its words."
     counts = ", ".join(f"{w.word} ({'' if w.is_exact else 'about '}{w.texts:,})" for w in report.words[:_MAX_WORDS])
+    missing = f" Nowhere: {_words(report.missing)}." if report.missing else ""
+    if report.queries > 1:
+        return f"{searched}: {counts}.{missing}"
     if not report.is_partial:
         return f"{searched}: {counts}."
-    missing = f" Nowhere: {_words(report.missing)}." if report.missing else ""
     return f"{searched}: {counts}. None has all {len(report.words)} words; the nearest come first.{missing}"
 
 

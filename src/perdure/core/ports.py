@@ -202,7 +202,8 @@ class SearchHit:
     marks: tuple[tuple[int, int], ...] = ()
     # The character of its text at which the best matches begin.
     offset: int = 0
-    # How well it matches, comparable within one search, and which words of the query it has.
+    # How well it matches, comparable within one search, and which words of the query it has: of several queries, those
+    # of the one that ranks it highest.
     score: float = 0.0
     matched: tuple[str, ...] = ()
     # For a request, a question or a call: the reply to it, unless that is a hit itself.
@@ -234,6 +235,8 @@ class SearchReport:
     is_relaxed: bool = False
     # How much of the index exists; less than 1 while it is rebuilt after an upgrade.
     indexed_share: float = 1.0
+    # How many queries were fused; `words` are those of all.
+    queries: int = 1
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -242,8 +245,8 @@ class SearchReport:
 
     @property
     def is_partial(self) -> bool:
-        """Whether even the best hits have only some of the words."""
-        return bool(self.hits) and max(len(h.matched) for h in self.hits) < len(self.words)
+        """Whether even the best hits have only some of the words; several queries have words of their own."""
+        return self.queries == 1 and bool(self.hits) and max(len(h.matched) for h in self.hits) < len(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +266,15 @@ class Search(Protocol):
     """Searches all stored messages and opens addresses."""
 
     def search(
-        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
+        self,
+        query: str,
+        *,
+        visibility: Visibility,
+        scope: Mapping[str, Any] | None = None,
+        limit: int = 20,
+        rewordings: Sequence[str] = (),
     ) -> Sequence[SearchHit]:
-        """Return the best matches first. Never raises for any query text."""
+        """Return the best matches of a query, and of its rewordings, first. Never raises for any query text."""
         ...
 
     def report(
@@ -276,6 +285,7 @@ class Search(Protocol):
         scope: Mapping[str, Any] | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        rewordings: Sequence[str] = (),
     ) -> SearchReport:
         """The same with what was searched, a cursor, and the nearest texts where a quoted phrase does not occur."""
         ...

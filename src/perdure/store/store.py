@@ -167,9 +167,13 @@ class SessionStore:
         visibility: Visibility = EVERYONE,
         scope: Mapping[str, Any] | None = None,
         limit: int = 20,
+        rewordings: Sequence[str] = (),
     ) -> Sequence[SearchHit]:
-        """Search messages and outputs, the best matches first; any text is a valid query."""
-        return self.search_index.search(query, visibility=visibility, scope=scope, limit=limit)
+        """Search messages and outputs, the best matches first; any text is a valid query.
+
+        `rewordings` are up to four queries for the same in other words; their rankings are joined.
+        """
+        return self.search_index.search(query, visibility=visibility, scope=scope, limit=limit, rewordings=rewordings)
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
         """Return a page of the text at `m:57`, `m:120-180`, `h:501` or `output:o_…`. Raises NotFound."""

@@ -43,6 +43,9 @@ _TYPICAL_CHARS = 600
 _LENGTH_SHARE = 0.5
 _MAX_LENGTH = 10.0
 
+# Reciprocal rank fusion: the smaller, the more the first matches of each query count.
+_RANK_OFFSET = 11
+
 
 class TextMatch(NamedTuple):
     """A ranked text with its row; the hit and its snippet are built only if it is among the results."""
@@ -58,6 +61,11 @@ class TextMatch(NamedTuple):
     @property
     def is_message(self) -> bool:
         return isinstance(self.row[4], int)
+
+    @property
+    def message_id(self) -> int | None:
+        """The index id of a message; None for an output, whose numbers are of their own."""
+        return self.row[0] if self.is_message else None
 
     @property
     def conversation_id(self) -> str:
@@ -258,3 +266,28 @@ def _shares(
 def sort_matches(matches: Sequence[TextMatch]) -> list[TextMatch]:
     """Sort by score; the newest first among equals."""
     return sorted(matches, key=lambda m: (-round(m.score, 6), -to_time_ms(m.row[6]), -m.row[0]))
+
+
+class FusedMatch(NamedTuple):
+    """A match of one or several queries."""
+
+    match: TextMatch
+    score: float
+    # The number of the query that ranks it highest.
+    query: int = 0
+
+
+def fuse_rankings(rankings: Sequence[Sequence[TextMatch]]) -> list[FusedMatch]:
+    """Join the rankings of several queries, by rank: scores of different queries are not comparable."""
+    if len(rankings) == 1:
+        return [FusedMatch(m, m.score) for m in rankings[0]]
+    places: dict[tuple[bool, int], list[tuple[int, int]]] = defaultdict(list)
+    for query, ranking in enumerate(rankings):
+        for rank, match in enumerate(ranking):
+            places[match.is_message, match.row[0]].append((rank, query))
+    fused = []
+    for found in places.values():
+        rank, query = min(found)
+        score = sum(1 / (_RANK_OFFSET + rank) for rank, _ in found)
+        fused.append(FusedMatch(rankings[query][rank], score, query))
+    return sorted(fused, key=lambda f: (-round(f.score, 6), f.query, -f.match.row[0]))

@@ -31,7 +31,9 @@ from perdure.store.search.answers import (
 from perdure.store.search.candidates import CandidateSearch, term_weights
 from perdure.store.search.index import IdRange, IndexName
 from perdure.store.search.matches import (
+    FusedMatch,
     TextMatch,
+    fuse_rankings,
     message_ids,
     newest_messages,
     newest_question,
@@ -55,6 +57,7 @@ from perdure.store.search.tokenizer import fold_text
 from perdure.store.search.vectors import Similarities, VectorIndex
 
 MAX_RESULTS = 200
+MAX_REWORDINGS = 4
 # This many candidates are ranked, or as many as are asked for.
 _RANKED = 150
 _RANKED_OUTPUTS = 40
@@ -90,18 +93,26 @@ class SearchIndex:
         self.vectors = vectors
 
     def search(
-        self, query: str, *, visibility: Visibility, scope: Mapping[str, Any] | None = None, limit: int = 20
+        self,
+        query: str,
+        *,
+        visibility: Visibility,
+        scope: Mapping[str, Any] | None = None,
+        limit: int = 20,
+        rewordings: Sequence[str] = (),
     ) -> Sequence[SearchHit]:
         """Return the best matches first; every query text is valid.
 
         A phrase alone must occur; one in a question need not if nothing has it. `scope` may restrict `conversation`,
         `session`, `role`, `since_ms` and `until_ms`; the newest question of the conversation `asked_in` comes last,
         and those of the running turn of the conversation `answering` are left out. Raises StoreError for others.
+        `rewordings` are queries for the same in other words; what several of them find comes first.
         """
-        parsed = parse_query(query)
+        texts = _distinct(query, rewordings)
+        parsed = list(map(parse_query, texts))
         hits = self._run(parsed, visibility, scope or {}, limit=limit, cursor=None).hits
-        if not hits and parsed.required and parsed.ignored:
-            hits = self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=None).hits
+        if not hits and any(p.required and p.ignored for p in parsed):
+            hits = self._run(list(map(_without_quotes, texts)), visibility, scope or {}, limit=limit, cursor=None).hits
         listed = {(h.conversation_id, h.address) for h in hits}
         return [replace(h, answer=None) if _answer_key(h) in listed else h for h in hits]
 
@@ -113,6 +124,7 @@ class SearchIndex:
         scope: Mapping[str, Any] | None = None,
         limit: int = 20,
         cursor: str | None = None,
+        rewordings: Sequence[str] = (),
     ) -> SearchReport:
         """Search, and report what was searched for, where, and how often each word occurs.
 
@@ -120,31 +132,56 @@ class SearchIndex:
         `limit` although more follow. Where a quoted phrase does not occur, the hits have its words.
         Raises StoreError for an invalid cursor.
         """
-        parsed = parse_query(query)
+        texts = _distinct(query, rewordings)
+        parsed = list(map(parse_query, texts))
         report = self._run(parsed, visibility, scope or {}, limit=limit, cursor=cursor)
-        if not report.hits and parsed.required:
-            nearest = self._run(_without_quotes(query), visibility, scope or {}, limit=limit, cursor=cursor)
+        if not report.hits and any(p.required for p in parsed):
+            unquoted = list(map(_without_quotes, texts))
+            nearest = self._run(unquoted, visibility, scope or {}, limit=limit, cursor=cursor)
             report = replace(nearest, is_relaxed=True) if nearest.hits else report
         return replace(report, hits=_with_replies(report.hits))
 
     def _run(
-        self, query: SearchQuery, visibility: Visibility, scope: Mapping[str, Any], *, limit: int, cursor: str | None
+        self,
+        queries: Sequence[SearchQuery],
+        visibility: Visibility,
+        scope: Mapping[str, Any],
+        *,
+        limit: int,
+        cursor: str | None,
     ) -> SearchReport:
         limit = max(1, min(limit, MAX_RESULTS))
         start, highest = _parse_cursor(cursor)
-        if not query.terms:
+        enough = max(_RANKED, start + limit + 1)
+        works = [_Search(self._context, self._outputs, self.vectors, q, enough=enough) for q in queries if q.terms]
+        if not works:
             return SearchReport(())
         end = start + limit
         if self.vectors.is_available:
             self.vectors.start()
-        work = _Search(self._context, self._outputs, self.vectors, query, enough=max(_RANKED, end + 1))
-        matches = self._context.database.read(
-            lambda tx: work.run(tx, build_scope(tx, scope, visibility), highest=highest, page=slice(start, end))
-        )
-        hits = tuple(work.to_hit(m) for m in matches[start:end])
-        following = f"{end}.{work.highest}" if len(matches) > end and end < MAX_RESULTS else None
+
+        def read(tx: Transaction) -> list[FusedMatch]:
+            built = build_scope(tx, scope, visibility)
+            unanswered, newest = open_questions(tx, built.answering), newest_question(tx, built.asked_in)
+            rankings = [w.run(tx, built, highest=highest, asked=unanswered | newest) for w in works]
+            fused = [f for f in fuse_rankings(rankings) if f.match.message_id not in unanswered]
+            fused.sort(key=lambda f: f.match.message_id in newest)
+            for number, work in enumerate(works):
+                work.read_replies(tx, [f.match for f in fused[start:end] if f.query == number], built)
+            return fused
+
+        fused = self._context.database.read(read)
+        hits = tuple(works[f.query].to_hit(f) for f in fused[start:end])
+        following = f"{end}.{works[0].highest}" if len(fused) > end and end < MAX_RESULTS else None
+        words = {count.word: count for work in reversed(works) for count in work.word_counts()}
         return SearchReport(
-            hits, work.word_counts(), query.ignored, int(work.texts), following, indexed_share=work.indexed_share
+            hits,
+            tuple(words[w] for w in dict.fromkeys(c.word for work in works for c in work.word_counts())),
+            tuple(dict.fromkeys(w for work in works for w in work.ignored)),
+            int(works[0].texts),
+            following,
+            indexed_share=works[0].indexed_share,
+            queries=len(works),
         )
 
     def open(self, address: str, *, conversation_id: str, offset: int = 0, limit: int = 20_000) -> Page:
@@ -171,20 +208,19 @@ class _Search:
         self._snippets = Snippets((), ())
         self._replies: Mapping[int, Sequence[ReplyMessage]] = {}
 
-    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None, page: slice) -> list[TextMatch]:
-        """Return the ranked matches, best first, and read the replies to the questions on a page.
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        return self._query.ignored
 
-        `highest` keeps pages of one search on the same messages.
+    def read_replies(self, tx: Transaction, matches: Sequence[TextMatch], scope: SearchScope) -> None:
+        """Read the replies to the questions among the matches of a page."""
+        self._replies = read_replies(tx, matches, scope, highest=self.highest)
+
+    def run(self, tx: Transaction, scope: SearchScope, *, highest: int | None, asked: set[int]) -> list[TextMatch]:
+        """Return the ranked matches, best first.
+
+        `highest` keeps pages of one search on the same messages; the questions `asked` just now have no answer yet.
         """
-        unanswered = open_questions(tx, scope.answering)
-        newest = newest_question(tx, scope.asked_in)
-        ranked = self._rank(tx, scope, highest, asked=unanswered | newest)
-        matches = [m for m in ranked if not m.is_message or m.row[0] not in unanswered]
-        matches = sorted(matches, key=lambda m: m.is_message and m.row[0] in newest)
-        self._replies = read_replies(tx, matches[page], scope, highest=self.highest)
-        return matches
-
-    def _rank(self, tx: Transaction, scope: SearchScope, highest: int | None, *, asked: set[int]) -> list[TextMatch]:
         self.indexed_share = load_progress(tx).share
         messages, outputs = _id_ranges(tx, highest)
         if messages is None:
@@ -278,7 +314,8 @@ class _Search:
                 text = f"{calls[ident]}\n{text}" if ident in calls else text
                 yield TextMatch(rows[ident], text, ranker.score(text, kind=rows[ident][5]))
 
-    def to_hit(self, match: TextMatch) -> SearchHit:
+    def to_hit(self, found: FusedMatch) -> SearchHit:
+        match = found.match
         _, conversation, session, tip, place, kind, created_at, title, *_ = match.row
         line, marks, offset = self._snippets.excerpt(match.text)
         matched = (self._query.terms[n] for n in sorted(match.relevance.matched))
@@ -294,7 +331,7 @@ class _Search:
             excerpt=line,
             offset=max(0, match.start + offset),
             marks=marks,
-            score=round(match.score, 4),
+            score=round(found.score, 4),
             matched=tuple(t.label for t in matched if not t.is_part),
             answer=self._answer(match),
         )
@@ -416,6 +453,14 @@ def _joined(match: TextMatch, call: str, ranker: Ranker) -> TextMatch:
     return match._replace(
         text=text, start=-len(call) - 1, relevance=ranker.score(text, match.relevance.matched, kind=match.row[5])
     )
+
+
+def _distinct(query: str, rewordings: Sequence[str]) -> list[str]:
+    """Return the different queries, the first and at most so many rewordings."""
+    texts: dict[str, str] = {}
+    for text in (query, *rewordings):
+        texts.setdefault(" ".join(text.casefold().split()), text)
+    return list(texts.values())[: 1 + MAX_REWORDINGS]
 
 
 def _without_quotes(query: str) -> SearchQuery:

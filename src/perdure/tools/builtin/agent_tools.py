@@ -15,12 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from perdure.core.display import answer_line, describe_report, full_address
 from perdure.core.errors import NotFound, StoreError, ToolError
-from perdure.core.ports import Asker, ContextControl, ContextReading, Page, Search, SearchHit, Spawner
+from perdure.core.ports import Asker, ContextControl, ContextReading, Page, Search, SearchHit, SearchReport, Spawner
 from perdure.tools.builtin.reading import CitedPassage, HitReader, ReadingFailure
 from perdure.tools.tool import Tool, ToolContext, ToolReply, tool_from_function
 
 # How the search shows a call of one of its tools: the name, then the arguments.
-_SEARCH_CALL = re.compile(r"(?:session_search|lcm_[a-z]+) (?:query|address|here|limit|offset|cursor|answer)\b")
+_SEARCH_CALL = re.compile(
+    r"(?:session_search|lcm_[a-z]+) (?:query|rewordings|address|here|limit|offset|cursor|answer)\b"
+)
 
 
 class ClarifyTool:
@@ -139,6 +141,10 @@ class SessionSearch:
         query: Annotated[
             str, 'a question, words, a "phrase", a prefix*, or an address: m:120-180, c_…/m:7, output:<id>'
         ],
+        rewordings: Annotated[
+            list[str] | None,
+            "for a question: two or three queries for the same in other words, such as the answer may have; finds more",
+        ] = None,
         here: Annotated[bool, "only in this conversation"] = False,
         limit: Annotated[int, "most results"] = 10,
         offset: Annotated[int, "for an address: first character to show"] = 0,
@@ -146,21 +152,21 @@ class SessionSearch:
         answer: Annotated[bool, "have another model read the results and answer the query, citing addresses"] = False,
     ) -> ToolReply:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
-        search = partial(self.session_search, context, query, here, limit, offset, cursor)
+        search = partial(self.session_search, context, query, rewordings, here, limit, offset, cursor)
         plain = await asyncio.to_thread(search)
         if self._reader is None or not answer or ADDRESS.fullmatch(query.strip()):
             return plain
-        passages = await asyncio.to_thread(self._passages, context, query, here)
+        passages = await asyncio.to_thread(self._passages, context, query, rewordings or (), here)
         if not passages:
             return plain
         read = await self._reader.read(passages, query, conversation_id=context.conversation_id)
         note = f"[Not answered: {read.reason}]" if isinstance(read, ReadingFailure) else read
         return ToolReply(f"{note}\n\n{plain.text}")
 
-    def _passages(self, context: ToolContext, query: str, here: bool) -> list[CitedPassage]:
+    def _passages(self, context: ToolContext, query: str, rewordings: Sequence[str], here: bool) -> list[CitedPassage]:
         """Return the beginning of each of the best hits, under its address."""
         scope = _scope(context, here=here)
-        hits = self._search.search(query, visibility=context.user, scope=scope, limit=_READ_HITS)
+        hits = self._search.search(query, visibility=context.user, scope=scope, limit=_READ_HITS, rewordings=rewordings)
         passages = []
         for hit in filterfalse(_is_search_call, hits):
             address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
@@ -180,6 +186,10 @@ class SessionSearch:
         query: Annotated[
             str, 'a question, words, a "phrase", a prefix*, or an address: m:120-180, c_…/m:7, output:<id>'
         ],
+        rewordings: Annotated[
+            list[str] | None,
+            "for a question: two or three queries for the same in other words, such as the answer may have; finds more",
+        ] = None,
         here: Annotated[bool, "only in this conversation"] = False,
         limit: Annotated[int, "most results"] = 10,
         offset: Annotated[int, "for an address: first character to show"] = 0,
@@ -188,10 +198,18 @@ class SessionSearch:
         """Finds earlier messages and tool outputs, or opens an address that a handoff or a result names."""
         if ADDRESS.fullmatch(query.strip()):
             return self._open(query.strip(), context, max(0, offset))
-        return self.find(query, context, here=here, limit=limit, cursor=cursor)
+        return self.find(query, context, here=here, limit=limit, cursor=cursor, rewordings=rewordings or ())
 
     def find(
-        self, query: str, context: ToolContext, *, here: bool, limit: int, cursor: str, with_question: bool = False
+        self,
+        query: str,
+        context: ToolContext,
+        *,
+        here: bool,
+        limit: int,
+        cursor: str,
+        rewordings: Sequence[str] = (),
+        with_question: bool = False,
     ) -> ToolReply:
         """Search by words; the question at hand is left out, or comes last `with_question`. Raises ToolError."""
         try:
@@ -201,12 +219,13 @@ class SessionSearch:
                 scope=_scope(context, here=here, with_question=with_question),
                 limit=min(max(1, limit), 50),
                 cursor=cursor.strip() or None,
+                rewordings=rewordings,
             )
         except StoreError as error:
             raise ToolError(str(error)) from None
         # The report of an earlier search is no evidence, least of all the one under way.
         report = replace(report, hits=tuple(filterfalse(_is_search_call, report.hits)))
-        lines = [describe_report(report), *(_format_hit(h, context, len(report.words)) for h in report.hits)]
+        lines = [describe_report(report), *(_format_hit(h, context, report) for h in report.hits)]
         if report.hits:
             more = f" cursor={report.next_cursor} shows more results." if report.next_cursor else ""
             lines.append(f"[A result's address as the query opens it in full.{more}]")
@@ -236,11 +255,12 @@ def _is_search_call(hit: SearchHit) -> bool:
     return hit.role == "assistant" and _SEARCH_CALL.match(hit.excerpt) is not None
 
 
-def _format_hit(hit: SearchHit, context: ToolContext, words: int) -> str:
+def _format_hit(hit: SearchHit, context: ToolContext, report: SearchReport) -> str:
     when = datetime.fromtimestamp(hit.created_at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M")
     title = f" · “{hit.title}”" if hit.title else ""
     address = hit.address if hit.conversation_id == context.conversation_id else full_address(hit)
-    share = f" · {len(hit.matched)} of {words} words" if words > 1 else ""
+    words = len(report.words)
+    share = f" · {len(hit.matched)} of {words} words" if words > 1 and report.queries == 1 else ""
     where = f" · from character {hit.offset - hit.offset % _ROUNDED_CHARS}" if hit.offset > _FAR_CHARS else ""
     answer = f"\n{answer_line(hit, context.conversation_id)}" if hit.answer else ""
     return f"{address} · {hit.role} · {when}{title}{share}{where}\n{hit.snippet}{answer}"

@@ -225,3 +225,11 @@ def test_an_address_from_the_environment_is_called_and_named(home: Path) -> None
     gone = perdure(home, "doctor", **variables)
     assert gone.status == 1
     assert "check the variable OPENAI_BASE_URL" in gone.out
+
+
+def test_every_check_is_a_line_of_json_for_scripts(home: Path) -> None:
+    done = perdure(home, "doctor", "--offline", "--json", OPENAI_API_KEY="", ANTHROPIC_API_KEY="")
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert {"config", "home", "keys", "database"} <= {check["name"] for check in found}
+    assert all(check["state"] in ("ok", "note", "broken") for check in found)
+    assert done.status == (1 if any(check["state"] == "broken" for check in found) else 0)

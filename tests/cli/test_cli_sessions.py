@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure.cli.style import runnable
+from perdure.commands.context import totals_lines
 from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
-from perdure.store.records import CallRecord, RouteRecord, StoredEvent
+from perdure.store.records import CallRecord, RouteRecord, StoredEvent, Totals
 from perdure.store.store import open_store
 from support.store import FakeClock
 from support.terminal import perdure
@@ -166,6 +168,22 @@ def test_backup_is_a_store_of_its_own(home: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     perdure(home, "sessions", "backup", str(copy))
     assert "the widgets" in perdure(home, "--set", f"store.path={copy}", "sessions", "list").out
+
+
+def test_usage_and_insights_are_json_for_scripts(home: Path) -> None:
+    (wanted,) = [i for i in ids(home) if "widgets" in perdure(home, "sessions", "show", i).out]
+    used = json.loads(perdure(home, "usage", wanted, "--json").out)
+    assert used["id"] == wanted
+    assert (used["input_tokens"], used["cache_read_tokens"], used["cost_usd"]) == (1_000, 9_000, 0.25)
+    rows = [json.loads(line) for line in perdure(home, "insights", "--json").out.splitlines()]
+    assert {row["by"] for row in rows} == {"day", "model", "source", "task"}
+    assert sum(row["cost_usd"] or 0 for row in rows if row["by"] == "model") == 0.25
+
+
+def test_a_cost_without_a_price_says_which_setting_gives_one() -> None:
+    priceless = Totals(calls=3, cost_usd=None, unpriced_calls=3, unreported_calls=1)
+    assert totals_lines(priceless)[-1] == "no price known for 2 calls; model_overrides in config.yaml sets one"
+    assert not any("no price" in line for line in totals_lines(replace(priceless, unpriced_calls=1)))
 
 
 @pytest.mark.spec("A7")

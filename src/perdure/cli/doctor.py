@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ import click
 from perdure.app.build import trial_agent
 from perdure.app.model_choices import unknown_model_notice
 from perdure.app.runtime import UNSTARTED, Shared, key_problem, open_user_store, shared_loop
-from perdure.cli.output import columns
+from perdure.cli.output import columns, echo_json
 from perdure.cli.style import Style, column_count, runnable, wrap_words
 from perdure.config.api_keys import StoredKeys, origin_of, overrides_stored_key
 from perdure.config.env import make_home
@@ -296,8 +296,9 @@ def _rows(texts: Sequence[str], width: int | None) -> tuple[int, list[str]]:
 
 @click.command()
 @click.option("--offline", is_flag=True, help="Ask no server.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each check.")
 @click.pass_obj
-def doctor(flags: dict[str, str], offline: bool) -> None:
+def doctor(flags: dict[str, str], offline: bool, as_json: bool) -> None:
     """Check keys, home, database, endpoint, window and embedded model.
 
     Says for each what was found and, where something is amiss, what to do. Keys are never printed. Nothing is sent to a
@@ -308,22 +309,30 @@ def doctor(flags: dict[str, str], offline: bool) -> None:
       perdure doctor
       perdure doctor --offline
       perdure --set model.provider=anthropic doctor
+      perdure doctor --json | jq 'select(.state != "ok")'
     """
+    is_broken = False
+    for check in checks(flags or {}, is_offline=offline):
+        is_broken |= check.state == "broken"
+        if as_json:
+            echo_json(asdict(check))
+        else:
+            _show(check)
+    if is_broken:
+        raise SystemExit(1)
+
+
+def _show(check: Check) -> None:
     from perdure.config.env import wants_color
 
     ink = Style(sys.stdout.isatty() and wants_color("auto"))
     paint = {"ok": ink.good, "note": ink.warn, "broken": ink.bad}
-    is_broken = False
-    for check in checks(flags or {}, is_offline=offline):
-        is_broken |= check.state == "broken"
-        texts = [check.detail, f"→ {runnable(check.advice)}"] if check.advice else [check.detail]
-        column, rows = _rows(texts, columns())
-        start = f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  "
-        if column < _DETAIL_COLUMN:
-            click.echo(start.rstrip())
-            start = " " * column
-        for row in rows:
-            click.echo(f"{start}{row}")
-            start = " " * column
-    if is_broken:
-        raise SystemExit(1)
+    texts = [check.detail, f"→ {runnable(check.advice)}"] if check.advice else [check.detail]
+    column, rows = _rows(texts, columns())
+    start = f"{paint[check.state](f'{_MARKS[check.state]:<6}')}  {check.name:<10}  "
+    if column < _DETAIL_COLUMN:
+        click.echo(start.rstrip())
+        start = " " * column
+    for row in rows:
+        click.echo(f"{start}{row}")
+        start = " " * column

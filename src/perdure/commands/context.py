@@ -207,6 +207,9 @@ def totals_lines(totals: Totals) -> list[str]:
     if totals.unreported_calls:
         about = tokens(totals.unreported_estimate_tokens)
         lines.append(f"{count(totals.unreported_calls, 'call')} ended unreported, about {about} tokens")
+    # A call without token counts has no cost either, whatever its price.
+    if (unpriced := totals.unpriced_calls - totals.unreported_calls) > 0:
+        lines.append(f"no price known for {count(unpriced, 'call')}; model_overrides in config.yaml sets one")
     return lines
 
 
@@ -219,17 +222,19 @@ def insights(surface: CommandContext, argument: str) -> CommandResult:
 
 def insights_text(store: SessionStore, days: int, *, visibility: Visibility) -> str:
     """Return the tables of `/insights` for the last days, limited to what `visibility` covers."""
-    since_ms = SystemClock().now_ms() - days * _DAY_MS
-    parts = []
-    for group in _GROUPS:
-        rows = store.ledger.usage(group, since_ms=since_ms, visibility=visibility)
-        if rows:
-            parts.append(f"by {group}\n{_table(rows)}")
+    by_group = usage_by_group(store, days, visibility=visibility)
+    parts = [f"by {group}\n{_table(rows)}" for group, rows in by_group.items() if rows]
     return (
         "\n\n".join([f"The last {days} days, in tokens (cached and written: by the prompt cache)", *parts])
         if parts
         else f"Nothing in the last {days} days."
     )
+
+
+def usage_by_group(store: SessionStore, days: int, *, visibility: Visibility) -> dict[str, list[UsageRow]]:
+    """Return the usage of the last days by day, model, surface and task."""
+    since_ms = SystemClock().now_ms() - days * _DAY_MS
+    return {group: store.ledger.usage(group, since_ms=since_ms, visibility=visibility) for group in _GROUPS}
 
 
 _NAME_CHARS = 15

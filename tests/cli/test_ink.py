@@ -112,3 +112,10 @@ def test_blanks_of_foreign_text_stay_as_they_are() -> None:
     line = "content: def greet(name):\\n    return 'Hello, ' + name + '!' and some more words"
     assert "\\n    return" in "\n".join(fit_lines([line], 60, keeps_blanks=True))
     assert "\\n    return" not in "\n".join(fit_lines([line], 60))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_an_address_wider_than_the_indented_row_begins_at_the_left_edge(width: int) -> None:
+    address = f"http://127.0.0.1:8421/#token=pdr_{'x' * 43}"
+    assert list(fit_lines([f"Open                    {address}"], width)) == ["Open", address]
+    assert list(fit_lines([f"Open                    {address}"], 120)) == [f"Open                    {address}"]

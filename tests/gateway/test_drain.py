@@ -15,7 +15,8 @@ import pytest
 
 from perdure.gateway.server import stop_signals
 from perdure.store import open_store
-from perdure.testing.simulator import ScriptRequest, Simulator
+from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
+from perdure.testing.simulator.script import Step
 from support.gateway_process import GatewayProcess, gateway_process, obedient
 from support.gateway_server import running_gateway
 
@@ -77,6 +78,52 @@ def test_sigterm_finishes_the_running_turn_and_rejects_new_messages(tmp_path: Pa
         assert done.result is not None
         assert done.result["outcome"] == "completed"
         assert done.result["text"].strip() == ("word " * 30).strip()
+
+
+def test_a_turn_that_waits_for_an_answer_delays_no_stop_and_asks_again_later(tmp_path: Path) -> None:
+    def ask_first(asked: ScriptRequest) -> Step:
+        last = asked.body["messages"][-1]
+        if last["role"] == "tool" and "tea" in last["content"]:
+            return Say("Tea it is.")
+        return Say(calls=(Call("clarify", {"question": "What to drink?"}),))
+
+    settings = {"gateway.drain_timeout_s": "60", "gateway.question_timeout_s": "60"}
+    with Simulator(script=ask_first, window=64_000) as sim:
+        with gateway_process(tmp_path, sim, users=USERS, settings=settings) as gateway:
+            turn = send(gateway, "order something").json()["turn_id"]
+            _until(lambda: _questions(gateway))
+            begun_s = time.monotonic()
+            assert gateway.stop(signal.SIGINT) == 0
+            assert time.monotonic() - begun_s < 8, "not the time a person has to answer"
+            assert not any(line.startswith("Stopping") for line in gateway.said), "nothing was waited for"
+            token = gateway.tokens["ann"]
+        with gateway_process(tmp_path, sim, users={}, settings=settings) as again:
+            again.tokens = {"ann": token}
+            _until(lambda: _questions(again))
+            (question,) = _questions(again)
+            answer = {"answer": "tea"}
+            url = f"{again.url}/api/questions/{question['question_id']}"
+            assert httpx.post(url, json=answer, headers=again.headers("ann")).status_code == 204
+            assert _answer(again, turn)["outcome"] == "completed"
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, sim: Simulator) -> None:
+    settings = {"gateway.drain_timeout_s": "60"}
+    with gateway_process(tmp_path, sim, users=USERS, settings=settings) as gateway:
+        turn = send(gateway, "slowly " + "word " * 300).json()["turn_id"]
+        wait_until_running(tmp_path, turn)
+        gateway.process.send_signal(signal.SIGINT)
+        waits = "Stopping: 1 answer under way, up to 60 s more; Ctrl-C again stops at once."
+        _until(lambda: waits in gateway.said)
+        begun_s = time.monotonic()
+        assert gateway.stop(signal.SIGINT) == 0
+        assert time.monotonic() - begun_s < 8
+    with open_store(tmp_path / "perdure.db") as store:
+        assert store.inbox.get(turn).state != "done", "the next process goes on with it"
+
+
+def _questions(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    return list(httpx.get(f"{gateway.url}/api/questions", headers=gateway.headers("ann")).json())
 
 
 @pytest.fixture

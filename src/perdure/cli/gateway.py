@@ -57,6 +57,7 @@ class Start:
 def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) -> None:
     """Run the server; `say` returns the lines printed once the address is known."""
     from perdure.app.runtime import defer_model_choice
+    from perdure.commands.format import count
 
     settings, choice = defer_model_choice(start.loaded.settings)
     # Before the framework is imported: an unavailable address is reported at once.
@@ -75,6 +76,9 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
         for line in lines:
             echo(line)
 
+    def show_wait(running: int, timeout_s: float) -> None:
+        echo(f"Stopping: {count(running, 'answer')} under way, up to {timeout_s:g} s more; Ctrl-C again stops at once.")
+
     configure_logging(start.log_writer)
     adapters = make_adapters(settings.gateway, start.store)
     with open_tracer_provider(settings.gateway.traces) as provider:
@@ -88,6 +92,7 @@ def serve_until_stopped(start: Start, *, say: Callable[[str], Iterable[str]]) ->
                 adapters=adapters,
                 tracer_provider=provider,
                 on_ready=ready,
+                on_drain=show_wait,
             )
         )
 
@@ -166,7 +171,7 @@ def serve(flags: dict[str, object] | None, port: int | None, no_open: bool) -> N
             yield f"Open                    {link}"
             yield from _model_address(loaded)
             yield f"Conversations           {place_of(loaded)}"
-            yield "Stop with Ctrl-C."
+            yield f"Stop with Ctrl-C; answers under way get {loaded.settings.gateway.drain_timeout_s:g} s to finish."
             if not no_open:
                 signpost(link)
 

@@ -113,8 +113,8 @@ def _longest_word(text: str) -> int:
 def wrap_words(text: str, width: int, *, first: str = "", rest: str = "") -> Iterator[str]:
     """Wrap a line between words, behind an indent for its first row and one for the others.
 
-    A command in backticks stays in one row where it fits one. A word longer than a row is left whole, so that an
-    address can be copied; only text in a script without blanks is broken between its characters.
+    A command in backticks stays in one row where it fits one. A word longer than a row is left whole and begins at its
+    left edge, so that an address can be copied; only text in a script without blanks is broken between its characters.
     """
     row, room = first, width - column_count(first)
     is_empty = True
@@ -122,8 +122,10 @@ def wrap_words(text: str, width: int, *, first: str = "", rest: str = "") -> Ite
         needed = column_count(gap) + column_count(word)
         if not is_empty and needed > room:
             yield row.rstrip()
-            row, room, gap, is_empty = rest, width - len(rest), "", True
             needed = column_count(word)
+            # Behind an indent the terminal would break an address that fits a row of its own.
+            row = rest if needed <= width - len(rest) else ""
+            room, gap, is_empty = width - len(row), "", True
         row, room, is_empty = row + gap + word, room - needed, False
     yield row.rstrip()
 

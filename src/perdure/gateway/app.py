@@ -51,6 +51,7 @@ def build_gateway_config(
     adapters: Mapping[str, Adapter] | None = None,
     tracer_provider: TracerProvider | None = None,
     on_ready: Callable[[str, int], None] = lambda host, port: None,
+    on_drain: Callable[[int, float], None] = lambda running, timeout_s: None,
 ) -> GatewayConfig:
     """Assemble HTTP API, OpenAI API, web UI, metrics and logs over an open store; return the config for `server.run`.
 
@@ -90,6 +91,7 @@ def build_gateway_config(
         observers=observers,
         configure_app=configure_app,
         on_ready=on_ready,
+        on_drain=on_drain,
     )
 
 

@@ -64,6 +64,8 @@ class GatewayConfig:
     configure_app: Callable[[FastAPI, Hub], None] = lambda app, hub: None
     # Called with host and port once the server listens.
     on_ready: Callable[[str, int], None] = lambda host, port: None
+    # Called with the number of running turns and their seconds to finish, if a stop has to wait for any.
+    on_drain: Callable[[int, float], None] = lambda running, timeout_s: None
 
 
 def check_bind_address(settings: GatewaySettings, *, has_tokens: bool) -> None:
@@ -121,15 +123,15 @@ async def serve(config: GatewayConfig, *, stopped: asyncio.Event | None = None) 
     )
     config.configure_app(app, hub)
     server = _GatewayServer(_uvicorn_config(app, config.settings))
-    stopped = stopped or asyncio.Event()
-    with _handle_signals(stopped):
+    stopped, hurried = stopped or asyncio.Event(), asyncio.Event()
+    with _handle_signals(stopped, hurried):
         await hub.start()
         serving = asyncio.create_task(server.serve())
         await _wait_started(server, serving)
         if not serving.done():
             config.on_ready(*server.address)
             await _wait_first(serving, stopped.wait())
-        await hub.drain(gateway.drain_timeout_s)
+        await hub.drain(gateway.drain_timeout_s, hurried=hurried, on_wait=config.on_drain)
         server.should_exit = True
         await serving
     await shared.transport.aclose()
@@ -216,12 +218,16 @@ def stop_signals() -> list[int]:
 
 
 @contextlib.contextmanager
-def _handle_signals(stopped: asyncio.Event) -> Iterator[None]:
-    """Set the event on SIGTERM, Ctrl-C or SIGHUP, where this thread can handle signals."""
+def _handle_signals(stopped: asyncio.Event, hurried: asyncio.Event) -> Iterator[None]:
+    """Set the first event on SIGTERM, Ctrl-C or SIGHUP, the second when one comes again; where this thread can."""
     loop, handled = asyncio.get_running_loop(), []
+
+    def stop() -> None:
+        (hurried if stopped.is_set() else stopped).set()
+
     for number in stop_signals():
         with contextlib.suppress(ValueError, RuntimeError, NotImplementedError):  # Windows; not the main thread
-            loop.add_signal_handler(number, stopped.set)
+            loop.add_signal_handler(number, stop)
             handled.append(number)
     try:
         yield

@@ -7,8 +7,9 @@ store, so that another process can take over; streamed events are buffered in th
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 from perdure.commands.command import Commands, is_command
 from perdure.commands.registry import all_commands
@@ -138,12 +139,24 @@ class Hub:
         """The number of messages being processed."""
         return len(self.queues.jobs)
 
-    async def drain(self, timeout_s: float) -> None:
-        """Stop accepting messages, let turns finish within the timeout, and release the rest to other processes."""
+    async def drain(
+        self,
+        timeout_s: float,
+        *,
+        hurried: asyncio.Event | None = None,
+        on_wait: Callable[[int, float], None] = lambda running, timeout_s: None,
+    ) -> None:
+        """Stop accepting messages, let turns finish within the timeout, and release the rest to other processes.
+
+        Turns that wait for a person's answer are released at once, and all of them when `hurried` is set. `on_wait` is
+        called if any other is running.
+        """
         self.queues.stop()
         for adapter in self._adapters.values():
             await adapter.stop()
-        await self.queues.wait(timeout_s)
+        if working := sum(not self.questions.is_asking(job.queued.id) for job in self.queues.jobs):
+            on_wait(working, timeout_s)
+        await self.queues.finish(timeout_s, is_stuck=self.questions.is_asking, hurried=hurried or asyncio.Event())
         self.queues.abandon()
         await self.queues.wait(_ABANDON_S)
         await self._periodic_tasks.stop()

@@ -69,6 +69,12 @@ class QuestionRegistry:
         self._timeout_s = timeout_s
         self._unattended_s = min(unattended_s, timeout_s)
         self._answer_events: dict[str, asyncio.Event] = {}
+        # The turn of each question that this process waits for.
+        self._turns: dict[str, str] = {}
+
+    def is_asking(self, turn_id: str) -> bool:
+        """Whether a turn of this process waits for an answer."""
+        return turn_id in self._turns.values()
 
     async def ask(
         self,
@@ -87,6 +93,7 @@ class QuestionRegistry:
         expires_at_ms = self._clock.now_ms() + round(self._timeout_s * 1_000)
         await run_blocking(self._state.set, question.question_id, _to_stored(question, origin, expires_at_ms))
         self._answer_events[question.question_id] = asyncio.Event()
+        self._turns[question.question_id] = origin.turn_id
         self._broker.publish(origin.chat, origin.turn_id, question, origin.visibility)
         answer, is_stopped = "", False
         try:
@@ -96,6 +103,7 @@ class QuestionRegistry:
             raise
         finally:
             self._answer_events.pop(question.question_id, None)
+            self._turns.pop(question.question_id, None)
             closed = QuestionClosed(question.question_id, answer, is_stopped)
             self._broker.publish(origin.chat, origin.turn_id, closed, origin.visibility)
             await run_blocking(self._state.set, question.question_id, None)

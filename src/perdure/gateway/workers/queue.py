@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from perdure.core.errors import StoreError
 from perdure.gateway.executor import run_blocking
@@ -88,6 +88,16 @@ class ConversationQueues:
         """Interrupt the messages being processed and leave them to another process."""
         for job in self.jobs:
             job.abandon()
+
+    async def finish(self, timeout_s: float, *, is_stuck: Callable[[str], bool], hurried: asyncio.Event) -> None:
+        """Wait for the messages being processed until `hurried` is set; those that are stuck are abandoned."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while self._queues and not hurried.is_set() and (left_s := deadline_s - loop.time()) > 0:
+            for job in self.jobs:
+                if is_stuck(job.queued.id):
+                    job.abandon()
+            await self.wait(min(_MIN_POLL_S, left_s))
 
     async def wait(self, timeout_s: float) -> None:
         """Wait for the messages being processed."""

@@ -16,6 +16,7 @@ from perdure.cli.chat.status import closing_lines, route_lines, status_line, win
 from perdure.cli.main import cli
 from perdure.commands.context import totals_lines
 from perdure.commands.registry import all_commands
+from perdure.config.load import load
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.usage import CanonicalUsage
@@ -137,13 +138,15 @@ def test_of_several_models_one_is_chosen_from_a_menu_before_anything_is_sent(hom
             chat.see("Fine.")
         (sent,) = [request.body for request in sim.requests if request.body]
         assert sent["model"] == "m-2"
-        with pytest.raises(ModelNotNamed, match=r"lists 2 models and none is chosen: m-1, m-2.*perdure chat -m m-1"):
+        with pytest.raises(ModelNotNamed, match=r"lists 2 models and none is chosen: m-1, m-2.*the option `-m m-1`"):
             route_of(Settings.model_validate({"model": {"base_url": sim.base_url}}))
 
 
 @contextmanager
-def opened(flags: dict[str, str], session_id: str | None = None) -> Iterator[ChatCommandContext]:
-    surface = ChatCommandContext(flags, session_id=session_id)
+def opened(
+    flags: dict[str, str], session_id: str | None = None, *, offers_models: bool = False
+) -> Iterator[ChatCommandContext]:
+    surface = ChatCommandContext(flags, session_id=session_id, offers_models=offers_models)
     try:
         yield surface
     finally:
@@ -226,6 +229,27 @@ def test_a_window_configured_without_a_model_is_that_of_the_model_chosen_first(h
         assert "model.context_length=12000" in "\n".join(closing_lines(surface))
         surface.close()
         surface.store.close()
+
+
+def test_the_first_choice_of_a_configured_server_is_that_of_the_next_start(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), script=["One.", "Two."]) as sim:
+        home.mkdir(exist_ok=True)
+        (home / "config.yaml").write_text(f"model: {{base_url: {sim.base_url}}}  # mine\n")
+        with opened({}, offers_models=True) as surface:
+            assert surface.agent.endpoint.model == "m-1"
+            assert "from now on" in surface.choose_model("m-2")
+            assert "from now on" not in surface.choose_model("m-1")
+        with opened({}) as surface:
+            assert surface.agent.endpoint.model == "m-2"
+    assert "# mine" in (home / "config.yaml").read_text()
+
+
+def test_a_choice_at_an_address_of_the_command_line_is_not_stored(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2")) as sim:
+        with opened({"model.base_url": sim.base_url}, offers_models=True) as surface:
+            assert surface.agent.endpoint.model == "m-1"
+            assert "config set model.name m-2" in surface.choose_model("m-2")
+        assert load().settings.model.name is None
 
 
 def test_another_provider_of_the_command_line_is_not_called_at_the_configured_address(

@@ -241,6 +241,28 @@ def test_a_server_is_used_from_now_on_where_the_user_wants_it(home: Path) -> Non
         assert (main.base_url, main.model, main.api_key) == (sim.base_url, "m-1", KEY)
 
 
+def test_an_address_without_its_api_path_is_completed(home: Path) -> None:
+    with Simulator(api_key=KEY, models=("m-1",)) as sim:
+        root = sim.base_url.removesuffix("/v1")
+        wrong = CliRunner().invoke(cli, ["login", root], input="wrong", catch_exceptions=False)
+        assert (wrong.exit_code, "this key is wrong" in wrong.output) == (1, True), wrong.output
+        answer = ("from now on?", "\n")
+        shown = perdure_in_terminal(home, "login", root, typed=f"{KEY}\n", prompt="Enter for none", then=answer)
+        assert (shown.status, f"Address: {sim.base_url}" in shown.out) == (0, True), shown.out
+        assert route_of(load().settings).main.base_url == sim.base_url
+
+
+def test_another_path_of_the_configured_server_is_offered(home: Path) -> None:
+    home.mkdir()
+    with Simulator(api_key=KEY, models=("m-1",)) as sim:
+        (home / "config.yaml").write_text(f"model: {{base_url: {sim.base_url.removesuffix('/v1')}}}\n")
+        answer = ("from now on?", "\n")
+        login = ("login", sim.base_url)
+        shown = perdure_in_terminal(home, *login, typed=f"{KEY}\n", prompt="Enter for none", then=answer)
+        assert shown.status == 0, shown.out
+        assert load().settings.model.base_url == sim.base_url
+
+
 def test_a_server_is_not_offered_where_a_model_is_configured(home: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("model: {name: mine}\n")

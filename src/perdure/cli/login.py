@@ -208,7 +208,10 @@ def _store(keys: StoredKeys, target: ProviderSpec | ServerAddress, flags: Mappin
     is_server = isinstance(target, ServerAddress)
     label, variable = (target.origin, target.origin) if isinstance(target, ServerAddress) else _names_of(target)
     key = _read_key(label, is_optional=is_server)
-    check = _check(target, key, flags) if not no_check else None
+    check = None
+    if not no_check:
+        target = _complete_address(target, key) if isinstance(target, ServerAddress) else target
+        check = _check(target, key, flags)
     if check is not None and check.is_accepted is False:
         rest = " The one that is stored stays." if variable in keys.locations() else ""
         raise CommandFailure(
@@ -237,6 +240,23 @@ def _store(keys: StoredKeys, target: ProviderSpec | ServerAddress, flags: Mappin
 
 def _names_of(row: ProviderSpec) -> tuple[str, str]:
     return row.name, row.key_variables[0]
+
+
+def _complete_address(target: ServerAddress, key: str | None) -> ServerAddress:
+    """Add /v1 to an address where the server's API is there and not at the address itself."""
+    from perdure.core.errors import ConfigError
+    from perdure.providers.model_probe import with_api_path
+    from perdure.providers.routes import endpoint_for
+
+    try:
+        endpoint = endpoint_for("custom", model="?", base_url=target.url, lookup=lambda name: None, api_key=key)
+        url = with_api_path(endpoint).base_url
+    except ConfigError:  # the check reports it
+        return target
+    if url.rstrip("/") != target.url:
+        echo(f"Address: {url}, where this server's API is")
+        return ServerAddress(target.origin, url)
+    return target
 
 
 def _check(target: ProviderSpec | ServerAddress, key: str | None, flags: Mapping[str, Any]) -> KeyCheck:
@@ -298,11 +318,12 @@ def _is_used(row: ProviderSpec, flags: Mapping[str, Any]) -> bool:
 
 
 def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
-    """Offer to use the server from now on where no model is configured; else print the commands that do."""
+    """Offer to use the server from now on where no other model is configured; else print the commands that do."""
     from shlex import quote
 
     from perdure.cli.output import echo_hint
     from perdure.cli.style import program_name
+    from perdure.config.api_keys import origin_of
     from perdure.config.edit import set_value
     from perdure.config.env import home_dir
     from perdure.config.load import load
@@ -316,7 +337,9 @@ def _show_server_hints(target: ServerAddress, flags: Mapping[str, Any]) -> None:
         echo_hint("Use it: ", "perdure chat")
         return
     address = quote(target.url)
-    if (model.provider, model.base_url, model.name) == (None, None, None) and _is_wanted(target):
+    # Another address of the same server was a mistake, or has been one since the server moved its API.
+    is_open = model.provider in (None, "custom") and origin_of(model.base_url or target.url) == target.origin
+    if is_open and (model.name is None or model.base_url is not None) and _is_wanted(target):
         set_value(home_dir(), "model.base_url", target.url)
         echo("Set:     model.base_url, so that a plain start uses this server from now on")
         echo_hint("Use it: ", "perdure chat")

@@ -96,7 +96,7 @@ class ModelNotNamed(ConfigError):
         names = ", ".join(self.models[:10]) + (" …" if self.models[10:] else "")
         super().__init__(
             f"{base_url} lists {len(self.models)} models and none is chosen: {names}."
-            f" Choose one for this time with `perdure chat -m {self.models[0]}`,"
+            f" Choose one for this time with the option `-m {self.models[0]}`,"
             f" for good with `perdure config set model.name {self.models[0]}`."
         )
 

@@ -144,6 +144,17 @@ def check_key(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> KeyC
     return KeyCheck(True, f"{host} accepts it")
 
 
+def with_api_path(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> Endpoint:
+    """Return the endpoint with /v1 behind its address, if the address has no list of models and that one has."""
+    if urlsplit(endpoint.base_url).path.rstrip("/").endswith("/v1"):
+        return endpoint
+    if request_listing(endpoint, time_limit_s=time_limit_s).status not in (404, 405):
+        return endpoint
+    longer = replace(endpoint, base_url=f"{endpoint.base_url.rstrip('/')}/v1")
+    listing = request_listing(longer, time_limit_s=time_limit_s)
+    return longer if listing.names or listing.is_key_refused else endpoint
+
+
 async def listed_models(endpoint: Endpoint, *, time_limit_s: float = TIME_LIMIT_S) -> list[tuple[str, int | None]]:
     """Return the models an endpoint lists, each with the window it states; [] where it does not. Never raises."""
     import httpx

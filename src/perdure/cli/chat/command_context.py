@@ -17,6 +17,7 @@ from perdure.cli.style import runnable
 from perdure.commands.conversations import PROJECT_KEY
 from perdure.commands.custom import user_commands
 from perdure.commands.registry import builtin_names
+from perdure.config.edit import set_value
 from perdure.config.load import load
 from perdure.config.project import project_root
 from perdure.config.settings import PermissionMode, Settings
@@ -348,8 +349,11 @@ class ChatCommandContext:
         if not self.unchosen_models:
             return label
         self.unchosen_models = ()
-        command = f"`perdure config set model.name {shlex.quote(route.main.model)}`"
-        return f"{label}; {runnable(command)} chooses it for good"
+        model, base_url = route.main.model, route.main.base_url.rstrip("/")
+        if "model.base_url" not in self.flags and base_url == (self._loaded.settings.model.base_url or "").rstrip("/"):
+            set_value(self.home, "model.name", model)
+            return f"{label}, from now on; {runnable('`perdure config unset model.name`')} undoes that"
+        return f"{label}; {runnable(f'`perdure config set model.name {shlex.quote(model)}`')} chooses it for good"
 
     def close(self) -> None:
         """Close the agent of the current conversation; everything of it stays stored."""

@@ -75,12 +75,12 @@ def test_what_takes_back_something_else_or_a_part_leaves_the_request_open(reques
 
 
 @pytest.mark.spec("E2")
-def test_a_request_that_was_taken_back_does_not_bind_as_a_remark() -> None:
+def test_a_request_does_not_bind_as_a_remark_whether_or_not_it_was_taken_back() -> None:
     request = "Schreibe das Migrationsskript für die Tabelle orders."
     promise, thanks = assistant("Das mache ich danach."), assistant("Gut.")
     talk = (user(request), promise, user("Vergiss das Migrationsskript."), thanks, user("Lies die drei Seiten."))
-    assert request in write_sections(state_of(*talk[:2], *talk[4:]))["Constraints & Preferences"]
-    assert request not in write_sections(state_of(*talk))["Constraints & Preferences"]
+    for messages in ((*talk[:2], *talk[4:]), talk):
+        assert request not in write_sections(state_of(*messages)).get("Constraints & Preferences", "")
 
 
 @pytest.mark.spec("E2")

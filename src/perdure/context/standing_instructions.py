@@ -13,7 +13,7 @@ from functools import lru_cache
 _PLEASE = (
     r"^(?:(?:please|pls|plz|kindly|also|and|but|so|then|ok(?:ay)?|oh|just|well|again|note|ps|fyi|btw|by the way|yo|hey"
     r"|lol|wtf|ugh|nice|cool|great|no+|yes|yeah|sure|right|fine|good|perfect|alright|um+|as before|por favor|bitte"
-    r"|next time|(?:in|for) (?:the )?future|for next time|one more thing|actually"
+    r"|next time|(?:in|for) (?:the )?future|for next time|for now|one more thing|actually"
     r"|for (?:heaven|god)'?s sake|seriously|that's why|therefore|while you are at it|personally)[,:;.!]* +)*"
 )
 _LANGUAGES = (
@@ -65,8 +65,8 @@ _ENGLISH = (
     r"|you hear)|as a rule|by default|without exception|on no account|for good|permanently)\b",
     # Duty and permission with a subject that lasts.
     r"\b(?:you|it|they|everything|code|tests?|commits?|answers?|replies|names?|\w+s)"
-    r" (?:must|should|shall|may|can|need to|have to|are to|ought to)(?: \w+)? (?:always|never|only|not|be|stay|have"
-    r"|use|go)\b",
+    r" (?:(?:must|should|shall|need to|have to|are to|ought to)(?: \w+)? (?:always|never|only|not|be|stay|have|use|go)"
+    r"|(?:may|can)(?: \w+)? (?:always|never|only|not))\b",
     r"\b(?:must|should|shall) (?:always|never|stay|remain|keep|not)\b|\bmust(?:n't| not) \w+",
     r"^(?!(?:I|it|there|that|this|he|she|the build|the bug)\b)[^.!?]{0,80}\bmust(?: not)? (?!have\b|be (?:a|an|some"
     r"|the)\b)\w+",
@@ -94,8 +94,9 @@ _ENGLISH = (
     rf"{_PLEASE}(?:say|tell|ask|stop|wait|warn|flag|mark|skip|leave|use|give|answer|mention)\b[^.?]{{0,60}}"
     r"\b(?:when|whenever|unless|until) (?:you|I|we|a|an|it|they|some)\b|^nothing (?!to|is|was|works|happen|new|else"
     r"|changed|special)\w+|\bat (?:most|least) (?:one|two|three|four|five|six|ten|twelve|twenty|\d)",
-    r"^(?:before|after|when|whenever|unless|once|while|if|in case|as soon as|as long as) [^,?]{3,80}, (?:please |then "
-    r"|first |always )*\w+|^should you\b[^,?]{3,80}, \w+"
+    rf"^(?:before|after|when|whenever|unless|once|while|if|in case|as soon as|as long as|should you) [^,?]{{3,80}}, "
+    rf"(?:please |then |first |always |you (?:must|should|may|can) |just )*(?:{_STEP}|{_MANNER}|do not|don't|never|no"
+    r"|nothing|be|stop|wait|skip|prefer|keep|let|I(?:'d| would)? (?:want|prefer|like|expect|rather))\b"
     r"|^(?:before|after|in|for|with|on) (?:all|every|each|any)\b|, nothing (?:gets|is|may|goes)\b"
     r"|\w+s always (?:with|in|as|at|on|have|go|use)\b|\bas (?:the|our) (?:limit|standard|rule|default|maximum)\b"
     r"|^you (?:may|can|are (?:allowed|free) to) (?!see|tell|imagine)\w+|\b(?:is|are) \w+ in (?:all|every)\b",
@@ -125,7 +126,8 @@ _ENGLISH = (
     r"|\bI like (?:short|long|plain|simple|concise|detailed|my|your|when)\b|\bI only (?:want|use|eat|fly|accept"
     r"|need|read|speak|have|drink|work|pay)\b|\bI (?:want|would like|'d like) to be (?:called|asked|told)\b"
     r"|\bnot an? \w+ more\b|\bI need (?:everything|all|every|it all)\b",
-    r"\bwe (?:don't|do not|never|always|only) (?!know|think|see|have to worry)\w+|\bour (?:convention|policy|style"
+    r"(?<!\bif )\bwe (?:don't|do not|never|always|only) (?!know|think|see|have to worry)\w+"
+    r"|\bour (?:convention|policy|style"
     r"|rule) is\b",
     r"\blet's (?:keep|stick|always|never|not|avoid|only|agree)\b|\bit(?:'s| is) (?:important|essential"
     r"|crucial) (?:that|to)\b",
@@ -152,8 +154,8 @@ _OTHERS = (
     r"(?![^?]*\?)",
     r"^(?:bitte |und |aber |auch )*(?:benutz|verwend|nutz|nimm|schreib|antwort|änder|lösch|füg|mach|frag|halt"
     r"|vermeid|gib"
-    r"|zeig|sprich|sag|lass|leg|lauf|führ|teste?|committe?|pushe?|fass|rühr|achte)\w*\b[^.?]{0,80}\b(?:kein\w*|nicht"
-    r"|nichts"
+    r"|zeig|sprich|sag|lass|leg|lauf|führ|teste?|committe?|pushe?|fass|rühr|achte)\w*\b(?:[^.?]|\.(?=\w)){0,80}\b"
+    r"(?:kein\w*|nicht|nichts"
     r"|nur|alle\w*|jede\w*|kurz|knapp|mich|mir|bevor|lieber|erst|vorher|in ruhe|auf \w+|ausschließlich)\b",
     r"^(?:bitte )?(?:keine?\w*|nur|nicht|nichts)\b[^?]{3,}$|\b(?:duze|sieze|nenn) mich\b|\bbitte (?:keine?\w*|nur"
     r"|nicht)\b",
@@ -237,7 +239,9 @@ _ORDERS = re.compile(
 _STATES = re.compile("(?:です|ます|ません|でした|ました|[っいえけせてねべめれ]た|ている|てる|と思う)[。！!…～〜.\\s]*$")
 # What the user did or does themselves: "I always chose that hotel" lays nothing down.
 _TELLS_OF_ONESELF = re.compile(
-    "(?:ました|でした|てます|ています|思って[てるい]*(?:ます)?)(?:が|けど|し)?[。！!…～〜.\\s]*$"
+    "(?:ました|でした|てます|ています|たいです|思って[てるい]*(?:ます)?)(?:が|けど|し)?[。！!…～〜.\\s]*$"
+    "|(?:です|ます|ません)(?:よ?ね|が|けど)(?:、?私は)?[。！!…～〜.\\s]*$|ですね、私は"
+    "|(?:以后|以後|今后|今後|下次)(?:我|我们|我們)(?:会|會|可以|想|再|就|也)"
 )
 _ASKS_OTHERS = re.compile(
     "ください|下さい|お願い|てはいけ|てはなら|ちゃだめ|なさい|[てで]ほしい|て欲しい|禁止|今後は|これからは|ないで[ねよ]|呼んで"
@@ -269,8 +273,24 @@ _DESCRIBES = re.compile(
     r"|entiendo)\b"
     r"|\bça ne\b|^(?:das|es|ich weiß|ich verstehe) .*\bnicht\b|^keep (?:going|on|it up)\b|^(?:я )?не (?:знаю|понимаю"
     r"|работает|вижу)"
-    r"|^(?:let me|I'll|I will|I think|I guess|maybe)\b(?!.*\b(?:always|never|prefer|you to|first|every"
-    r"|before)\b)",
+    r"|^(?:let me|I'll|I will|I think|I guess|I feel|I believe|maybe)\b(?!.*\b(?:always|never|prefer|you to|first|every"
+    r"|before)\b)"
+    # A plan of the user's own, an explanation, and a finding about code.
+    r"|^I\b.*\bmake sure (?:that )?I\b"
+    r"|^(?:like|e\.g\.|i\.e\.|for example|in theory|meaning|which)\b"
+    r"|\b(?:is|are|was|were|gets?)\b(?:[^.!?]|\.(?=\w)){1,80}\bbut (?:(?:it|they|is|are|was|were) )?"
+    r"(?:always|never)\b",
+    re.IGNORECASE,
+)
+# A question without its mark, and a story that leads to a question: the user asks for help or advice.
+_SEEKS_HELP = re.compile(
+    r"^(?:so |and |but |ok(?:ay)?,? )*(?:how|why|what|where|which|who) "
+    r"(?:can|could|do|does|did|is|are|should|would|will|may|might)\b"
+    r"|\b(?:can|could|would) you (?:please )?(?:help me|suggest|recommend|advise|give me (?:some|any))\b"
+    r"|\bI(?:['’]m| am| was|['’]ve been) (?:wondering|curious|thinking about (?:how|what|whether)|trying to figure)\b"
+    r"|\bI(?:['’]d| would) (?:like|love) to (?:know|hear|learn|understand)\b"
+    r"|\b(?:any|some) (?:advice|suggestions|tips)\b"
+    r"|\b(?:kannst|könntest) du mir helfen\b|\b(?:peux|pourrais)-tu m'aider\b|\b(?:puedes|podrías) ayudarme\b",
     re.IGNORECASE,
 )
 # An order, whatever it describes: "make sure that the links are never broken".
@@ -386,11 +406,25 @@ _ONE_TASK = re.compile(
     r"\bI(?:['’]d like| would like| want| need) (?:the|a|an|this|that|these|those|some)\b"
     r"|\b(?:I(?:['’]d| would) like (?:you )?to|I (?:want|need) (?:you )?to|we (?:should|need to|have to|could)"
     r"|let['’]?s|can you|could you)\s+(?:also |now |then |first )*"
-    r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go)\b)\w+"
+    r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go|not|never|always|only)\b)\w+"
     r"|^\W*(?:and |also |but |then |for \w+ )*(?:the|this|that|a|an) [^.,;:]{2,50}? (?:must|should|needs? to|has to)"
     r" (?:be|have|show|say|read|look|open|contain|start|appear|link)\b"
     r"|(?:해|봐|려|워|꿔|쳐|켜|게)\s?(?:줘|주세요|주라)[.!~]*$|(?:てください|てほしい(?:です)?)[。！]*$|^(?:请|帮我)[^，。]{2,40}[。！]?$",
     re.IGNORECASE,
+)
+# A piece of work of the user's own ("I'd like to change my flight") and a permission: over with the request.
+_OWN_WISH = re.compile(
+    r"\bI(?:['’]d| would) like to "
+    r"(?!(?:use|keep|avoid|stop|be|have|see|stay|stick|go|do|work|follow|not|never|always|only)\b)\w+"
+    r"|\bI(?:['’]d| would) (?:like|prefer) (?:the|a|an|this|that|these|those|to go with)\b"
+    r"|^(?:(?:yes|yeah|ok(?:ay)?|sure|also|and|so|then)[,.! ]+)*you (?:can|may)\b"
+    r"(?!.*\b(?:not|only|but|any|all|whenever)\b)",
+    re.IGNORECASE,
+)
+_WOULD_PREFER = re.compile(r"\bI(?:['’]d| would) (?:rather |also )?prefer\b", re.IGNORECASE)
+# A word at the beginning that answers the message before.
+_ANSWERS = re.compile(
+    r"^(?:(?:\d+[.)]\s*)?(?:no+|nope|not really|yes|yeah|ok(?:ay)?|sure)\b[,.!:]*\s+)+(?=\w+\s\w)", re.IGNORECASE
 )
 _CODE = re.compile(r"`[^`]*`")
 _QUANTITY = re.compile(r"(?i)\b(?:all|any)\b")
@@ -466,10 +500,12 @@ def is_wish(sentence: str) -> bool:
 
 def is_for_one_task(sentence: str) -> bool:
     """Return whether a sentence that may bind asks for one piece of work, without a word that makes it last."""
+    if _OWN_WISH.search(sentence) and not is_lasting(_WOULD_PREFER.sub("", sentence)):
+        return True
     is_step = is_particular(sentence)
     if not is_step and not is_wish(sentence):
         return False
-    plain = _CODE.sub("", sentence)
+    plain = _ANSWERS.sub("", _CODE.sub("", sentence))
     # "All" of what a step is about does not make it last.
     return _LASTING.search(_QUANTITY.sub("", plain) if is_step else plain) is None
 
@@ -480,7 +516,7 @@ def is_standing(sentence: str) -> bool:
     """Return whether a sentence is a standing instruction, not a statement, a question or a request for one step."""
     if not _SHORTEST <= len(sentence) <= _LONGEST:
         return False
-    if _ASKS.search(sentence):
+    if _ASKS.search(sentence) or _SEEKS_HELP.search(sentence):
         return _ASKS_POLITELY.match(sentence) is not None
     sentence = _BULLET.sub("", _COMPOUND.sub("", sentence) if _NUMBERED.match(sentence) else sentence)
     lead, _, rest = sentence.partition(": ")

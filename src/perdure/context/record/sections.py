@@ -92,7 +92,7 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
     budget = DEFAULT_CHARS if budget_chars is None else budget_chars
     sections = {"Active Task": write_active_task(state, max(_LEAST_TASK_CHARS, int(budget * _TASK_SHARE)))}
     task = sections["Active Task"] if state.open_requests else ""
-    sections["Constraints & Preferences"] = write_instructions(state, task=task, remark_chars=budget // 5)
+    sections["Constraints & Preferences"] = write_instructions(state, task=task, requirement_chars=budget // 10)
     spare = 0.0
     for name, share in _SHARES.items():
         room = int(budget * share + spare)
@@ -275,7 +275,7 @@ def _about(target: str) -> str:
 
 def _decisions(state: TaskState, room: int) -> str:
     # What binds is quoted as such.
-    quoted = {i.text for i in state.instructions if i.kind != "remark"}
+    quoted = {i.text for i in state.instructions}
     # An open request is quoted as the task.
     asked = {r.seq for r in state.open_requests}
     users = [d for d in state.valid_decisions if d.is_by_user and d.text not in quoted and d.seq not in asked]
@@ -355,7 +355,7 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
             f"“{beginning(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
         ),
         ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
-        ("the user's rules", str(sum(i.kind != "remark" for i in rules)) if rules else ""),
+        ("the user's rules", str(len(rules)) if rules else ""),
         ("folder", state.folder.value if state.folder else ""),
         ("branch", state.branch.value if state.branch else ""),
         ("newest commit", f"{commit.hash} {beginning(commit.title, 60)} ({push_status(state)})" if commit else ""),

@@ -63,6 +63,11 @@ _SLIGHT_CHARS = 8
 # An item of a plan belongs to a request that has this share of its words.
 _SAME_ITEM_SHARE = 0.5
 _QUESTION = re.compile(r"[?？]\s*$")
+# Words between marks of code, which the assistant may have formatted otherwise; and the messages that are compared.
+_WORD_RUN = re.compile(r"[^\W\d_]+(?:[ ,-]+[^\W\d_]+)*")
+_LEAST_RUN = 8
+_LEAST_QUOTED = 48
+_MOST_BEFORE = 200
 _FENCE = "\n```"
 # A question has this share of the words of an earlier one that it asks again.
 _SAME_QUESTION_SHARE = 0.75
@@ -85,6 +90,15 @@ def read_state(
     for at in range(len(entries)):
         fold.add(entries, at, lines)
     return replace(fold.state(), in_view=in_view)
+
+
+def _is_quoted(sentence: str, before: Sequence[Entry]) -> bool:
+    """Return whether a sentence consists of words of the assistant's, which the user sent back."""
+    runs = [run for run in _WORD_RUN.findall(sentence) if len(run) >= _LEAST_RUN]
+    if sum(map(len, runs)) < _LEAST_QUOTED:
+        return False
+    texts = (e.message.text for e in before if e.message.kind == "assistant")
+    return any(all(run in text for run in runs) for text in texts)
 
 
 def _result_seq(entries: Sequence[Entry], at: int, call: ToolCall) -> int:
@@ -146,7 +160,7 @@ class _StateFold:
             if message.text.startswith(_NOTIFICATION):
                 self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
             reading = user_reading(entry)
-            self._add_user(entry.seq, reading)
+            self._add_user(entry.seq, reading, entries[max(0, at - _MOST_BEFORE) : at] if reading.rules else ())
             if reading.text != reading.own_words and (report := entry.memo("report", _read_report)) is not None:
                 self.work.add_report(entry.seq, report)
         elif message.kind == "assistant":
@@ -170,7 +184,7 @@ class _StateFold:
                     expects_failure = is_quoted and has_text and _EXPECTS_FAILURE.search(message.text) is not None
                     self._add_call(where, line, expects_failure=expects_failure)
 
-    def _add_user(self, seq: int, reading: UserReading) -> None:
+    def _add_user(self, seq: int, reading: UserReading, before: Sequence[Entry]) -> None:
         if not reading.text:
             return
         about = self._taken_up(reading)
@@ -192,12 +206,10 @@ class _StateFold:
         choices = (tidy(reading.own_words),) if about else reading.choices
         self.decisions.add_user(seq, choices, takes_back=reading.takes_back, about=about)
         for rule in reading.rules:
-            self._instruct(StandingInstruction(rule, seq))
+            if not _is_quoted(rule, before):
+                self._instruct(StandingInstruction(rule, seq))
         for text in reading.corrections:
             self._instruct(StandingInstruction(text, seq, "correction"))
-        for text in reading.remarks:
-            if text not in self.instructions and not any(text in correction for correction in reading.corrections):
-                self._instruct(StandingInstruction(text, seq, "remark"))
 
     def _disputed(self, reading: UserReading) -> int | None:
         """Return the position of the request whose answer, right before a message, the message corrects."""

@@ -353,9 +353,8 @@ def _elide(subjects: Sequence[str], room: int) -> Sequence[str]:
 # Position of what an earlier handoff quotes, whose messages cannot be read.
 BEFORE_LOG = -1
 RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
-# A remark may bind: neither a question nor a request for one step, but without a wording that shows it.
 # A requirement was stated with one piece of work, which is done.
-InstructionKind = Literal["rule", "correction", "refusal", "requirement", "remark"]
+InstructionKind = Literal["rule", "correction", "refusal", "requirement"]
 FileStatus = Literal["changed", "moved", "deleted", "read"]
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from perdure.context.record.calls.shell import short_command
 from perdure.context.record.outline import REQUEST_MARK
 from perdure.context.record.record import RecordSource, call_lines
 from perdure.context.record.section_lines import whole_sentences
@@ -92,11 +93,12 @@ def test_an_open_task_has_remaining_work_and_an_answered_one_none() -> None:
 @pytest.mark.spec("E1c")
 def test_remaining_work_lists_what_fails_and_tests_that_were_not_run() -> None:
     green = _run(1, "pytest -q", "4 passed in 0.1s")
-    changed = [user(ASKED), *green, *_edit(2, "/srv/shop/a.py", "Now the column:")]
+    next_step = _run(5, "ls", "a.py", "Now the column:")
+    changed = [user(ASKED), *green, *_edit(2, "/srv/shop/a.py"), *next_step]
     assert _sections(*changed)["Remaining Work"].splitlines() == [f"- {IN_TASK}", "- Run the tests again"]
     red = _run(3, "pytest -q", "FAILED tests/test_a.py::test_date - assert 1 == 2\n1 failed, 3 passed in 0.1s")
-    failing = _sections(*changed, *red, *_edit(4, "/srv/shop/a.py", "Now the date:"))
-    assert "- Make `pytest -q` succeed (m:6)" in failing["Remaining Work"].splitlines()
+    failing = _sections(*changed, *red, *_edit(4, "/srv/shop/a.py"), *_run(6, "ls", "a.py", "Now the date:"))
+    assert "- Make `pytest -q` succeed (m:8)" in failing["Remaining Work"].splitlines()
     assert "Run the tests" not in failing["Remaining Work"]  # said once
     assert "Remaining Work" not in _sections(*changed, *green, assistant("The column is there."))
 
@@ -123,7 +125,7 @@ def test_a_step_whose_call_failed_is_not_under_way_and_the_failure_comes_next() 
     ],
 )
 def test_a_commit_or_push_that_was_asked_for_remains_until_it_is_done(words: str, steps: list[str]) -> None:
-    history = [user(words), *_edit(1, "/srv/shop/a.py", "Now the column:")]
+    history = [user(words), *_edit(1, "/srv/shop/a.py"), *_run(3, "ls", "a.py", "Now the column:")]
     listed = [f"- {step.capitalize()}, as the user asked (m:0)" for step in steps]
     remaining = _sections(*history)["Remaining Work"].splitlines()
     assert [line for line in remaining if "as the user asked" in line] == listed
@@ -262,3 +264,69 @@ def test_a_message_that_is_nothing_but_pasted_text_is_no_goal() -> None:
     pasted = replace(state.requests[-1], own_words="", status="answered")
     sections = write_sections(replace(state, requests=(*state.requests[:-1], pasted)))
     assert "“”" not in sections["Goal"]
+
+
+@pytest.mark.spec("E1c")
+def test_an_announced_change_is_under_way_until_its_call_succeeded() -> None:
+    look = _run(1, "cat a.py", "x", "Now I'll add the column to the header:")
+    assert "- Under way: “Now I'll add the column to the header:”" in _sections(user(ASKED), *look)["Active Task"]
+    changed = _sections(user(ASKED), *look, *_edit(2, "/srv/shop/a.py"))
+    assert "Under way" not in changed["Active Task"]
+    known = _sections(user(ASKED), *_run(1, "cat a.py", "x", "Let me check the header of the file:"))
+    assert "Under way" not in known["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+def test_a_step_of_the_plan_is_not_next_where_files_were_changed_since_the_plan() -> None:
+    items = [{"content": "Write the report on prices", "status": "pending"}]
+    plan = _call(1, "todo", {"todos": items}, "ok")
+    assert "- Next: “Write the report on prices”" in _sections(user(ASKED), *plan)["Active Task"]
+    task = _sections(user(ASKED), *plan, *_edit(2, "/srv/shop/report.md"))["Active Task"]
+    assert "- Next" not in task
+    assert (
+        "- Not marked as done: “Write the report on prices”, but since the plan was updated report.md changed" in task
+    )
+
+
+@pytest.mark.spec("E1c")
+def test_a_build_is_repeated_by_its_command_and_no_tests_are_invented() -> None:
+    history = [user(ASKED), *_run(1, "npm run build", "src/a.ts(3,1): error TS2304: Cannot find name 'b'.\nexit 1")]
+    history += [*_run(2, "npm run build", "✓ built in 2.1s"), *_edit(3, "/srv/shop/a.ts")]
+    text = "\n".join(_sections(*history).values())
+    assert "tests" not in text
+    assert "run `npm run build` again" in text
+
+
+@pytest.mark.spec("E1c")
+def test_tests_of_another_package_than_the_run_was_limited_to_are_not_covered() -> None:
+    edits = [*_edit(1, "/srv/shop/store/keys_test.go"), *_edit(2, "/srv/shop/web/page_test.go")]
+    run = _run(3, "go test ./web/ -run TestPage 2>&1 | tail -5", "ok  \tshop/web\t0.2s")
+    task = _sections(user(ASKED), *edits, *run)["Active Task"]
+    assert "no run has covered keys_test.go since changed" in task
+    assert "page_test.go since" not in task
+    every = _run(4, "go test ./...", "ok  \tshop/web\t0.2s\nok  \tshop/store\t0.2s")
+    assert "Not checked" not in _sections(user(ASKED), *edits, *run, *every)["Active Task"]
+
+
+@pytest.mark.spec("E1c")
+def test_failures_counted_in_filtered_output_are_a_lower_bound_and_the_edit_after_it_is_named() -> None:
+    output = "--- FAIL: TestDate (0.01s)\n    date_test.go:9: got 1, want 2"
+    run = _run(1, "go test ./... 2>&1 | grep -A 20 'FAIL: TestDate' | head -30", output)
+    state = _sections(user(ASKED), *run)["Active State"]
+    assert "at least 1 failed (of filtered output)" in state
+    later = _sections(user(ASKED), *run, *_edit(2, "/srv/shop/date.go"))
+    assert "before the last edit" in later["Blocked"]
+
+
+@pytest.mark.spec("E1c")
+def test_a_long_command_keeps_the_names_of_its_tests() -> None:
+    folder = "./services/warehouse/internal/application/inventory/integration/..."
+    command = f"cd /srv/shop && go test -tags=integration -count=1 {folder} -run TestStock_Reserved 2>&1 | tail -40"
+    short = short_command(command, 80)
+    assert short == "go test -tags=integration ./services/…/integration/... -run TestStock_Reserved"
+
+
+@pytest.mark.spec("E1c")
+def test_edited_files_without_a_commit_are_named_without_any_git_call() -> None:
+    history = [user("Rename the field."), *_edit(1, "/srv/shop/a.py"), assistant("Renamed."), user("Why so?")]
+    assert "Changed, no commit seen: a.py" in _sections(*history)["Active State"]

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from perdure.context.record.calls.shell import short_command
 from perdure.context.record.decisions import has_subject
 from perdure.context.record.pasted_text import has_material, material_heading, quote_material
 from perdure.context.record.section_lines import address, common_folder, join_names, relative_to, whole_sentences
 from perdure.context.record.selection import fair_share
-from perdure.context.record.task import TaskError, TaskState, TouchedFile, UserRequest
+from perdure.context.record.task import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
 from perdure.context.text import clip, sentences, tidy
 from perdure.context.user_intent import ALL_ANSWERED, OPEN, quote
 
@@ -166,13 +167,23 @@ def open_steps(state: TaskState) -> list[str]:
     # A run that fails is to be repeated anyway.
     is_failing = state.tests is not None and any(e.seq == state.tests.seq for e in state.open_errors)
     if not is_failing and any(_unrun_tests(state)):
-        steps.append("run the tests again")
+        steps.append(_check_again(state))
     steps += [f"{what}, as the user asked{address(r.seq)}" for what, r in _asked_git(state)]
     return steps
 
 
+def _check_again(state: TaskState) -> str:
+    return f"run {_name_of(state.tests)} again" if state.tests is not None else ""
+
+
+def _name_of(tests: LastTestRun) -> str:
+    """Name a test run; a build or another check by its command."""
+    is_test = tests.is_suite or tests.run.passed is not None
+    return "the tests" if is_test else f"`{short_command(tests.target, _STEP_CHARS // 2)}`"
+
+
 def _failed_call(error: TaskError) -> str:
-    return f"`{clip(tidy(error.target), _STEP_CHARS // 2)}`"
+    return f"`{short_command(error.target, _STEP_CHARS // 2)}`"
 
 
 def _asked_git(state: TaskState) -> Iterator[tuple[str, UserRequest]]:
@@ -195,6 +206,7 @@ def _progress(state: TaskState) -> str:
     parts = (
         ("Done since then", _done(state)),
         ("Under way", _under_way(state)),
+        ("Not marked as done", _worked_on(state)),
         ("Next", _next(state)),
         ("Not checked", _unchecked(state)),
     )
@@ -221,9 +233,9 @@ def _done(state: TaskState) -> Iterator[str]:
 
 
 def _commit_status(state: TaskState, files: Sequence[TouchedFile]) -> str:
-    """Tell which of the changed files are not committed; "" in a session without git."""
+    """Tell which of the changed files are not committed; "" where nothing is edited in place, as without git."""
     if not state.commits and state.branch is None:
-        return ""
+        return " (no commit seen)" if state.has_edits else ""
     last = state.commits[-1].seq if state.commits else None
     open_files = [f for f in files if last is None or (f.changed_seq or 0) > last]
     if len(open_files) == len(files):
@@ -236,8 +248,22 @@ def _under_way(state: TaskState) -> Iterator[str]:
         yield f"“{state.announced.value}”{address(state.announced.seq)}"
 
 
+def _worked_on(state: TaskState) -> Iterator[str]:
+    """Yield the first open step of the plan where files were changed since the plan was, which may have done it."""
+    if (step := next_step(state)) and (names := _changed_since_plan(state)):
+        changed = join_names(names, _STEP_CHARS)
+        yield f"“{clip(tidy(step), _STEP_CHARS)}”, but since the plan was updated {changed} changed"
+
+
+def _changed_since_plan(state: TaskState) -> list[str]:
+    planned = max((i.seq for i in state.plan), default=-1)
+    return [f.path.rpartition("/")[2] for f in task_files(state) if (f.changed_seq or 0) > planned]
+
+
 def _next(state: TaskState) -> Iterator[str]:
-    if step := next_step(state):
+    if (step := next_step(state)) and _changed_since_plan(state):
+        return
+    if step:
         yield f"“{clip(tidy(step), _STEP_CHARS)}”"
     elif step := next_open_step(state):
         yield step
@@ -253,7 +279,18 @@ def _unrun_tests(state: TaskState) -> Iterator[str]:
     tests, files = state.tests, task_files(state)
     if tests is None or not files:
         return
+    what = _name_of(tests).removeprefix("the ")
     if tests.changed_since:
-        yield f"tests not run since {', '.join(tests.changed_since)} changed"
+        yield f"{what} not run since {', '.join(tests.changed_since)} changed"
     elif tests.seq < state.open_requests[-1].seq and not tests.is_outdated:
-        yield "tests not run since then"
+        yield f"{what} not run since then"
+    if tests.is_suite and (unrun := unrun_tests(state)):
+        yield f"no run has covered {join_names(unrun, _STEP_CHARS)} since changed"
+
+
+def unrun_tests(state: TaskState) -> list[str]:
+    """Name the changed files with tests that the last runs were limited not to cover."""
+    known = set(state.tests.changed_since) if state.tests is not None else set()
+    changed = {f.path for f in task_files(state)}
+    names = (path.rpartition("/")[2] for path in state.unrun_tests if path in changed)
+    return [name for name in names if name not in known]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os.path
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+from perdure.context.record.calls.shell import short_command
 from perdure.context.record.task import LastTestRun, TaskState
 from perdure.context.text import clip, has_wide, sentences, size_of, tidy
 
 _COMMAND_CHARS = 100
 _FAILURE_CHARS = 120
+_FILTERED = re.compile(r"\| *(?:grep|egrep|rg|head|tail|awk|sed)\b")
 _ROOT_SHARE = 0.7
 # Paths with fewer folders in common are of different trees.
 _LEAST_SHARED_PARTS = 3
@@ -114,12 +117,15 @@ def push_status(state: TaskState) -> str:
 def describe_tests(report: LastTestRun, room: int | None = None, *, has_failures: bool = True) -> str:
     """Tell the totals of a run and its first failures, as many as there is room for, at least one."""
     run = report.run
+    # Of a runner that prints no total only what `grep` and `head` let through is counted.
+    is_filtered = run.passed is None and bool(run.failed) and _FILTERED.search(report.target) is not None
     counts = [f"{n} {word}" for n, word in ((run.passed, "passed"), (run.failed, "failed")) if n is not None]
+    counts = [f"at least {run.failed} failed (of filtered output)"] if is_filtered else counts
     totals = ", ".join(counts) if run.passed is not None or run.failed else "succeeded" if report.is_ok else "failed"
     named = [clip(failure, _FAILURE_CHARS) for failure in run.failures[:4]] if has_failures else []
     while len(named) > 1 and room is not None and sum(map(len, named)) > room:
         named.pop()
     failures = f"; failing: {'; '.join(named)}" if named else ""
     failures += "; written first, to fail until the change is made" if report.is_expected else ""
-    command = f"`{clip(tidy(report.target), _COMMAND_CHARS)}` → " if report.target else ""
+    command = f"`{short_command(report.target, _COMMAND_CHARS)}` → " if report.target else ""
     return f"{command}{totals}{failures}"

@@ -17,6 +17,7 @@ from perdure.context.record.active_task import (
     task_files,
     write_active_task,
 )
+from perdure.context.record.calls.shell import short_command
 from perdure.context.record.decisions import has_subject
 from perdure.context.record.instructions import write_instructions
 from perdure.context.record.pasted_text import has_material
@@ -241,15 +242,22 @@ def _active_state(state: TaskState, room: int) -> str:
         later = f"; not run since {', '.join(since)} changed" if since else ""
         is_blocked = any(e.seq == state.tests.seq for e in state.open_errors)  # told there
         totals = describe_tests(state.tests, room // 2, has_failures=not is_blocked)
+        later = later or _edited_since(state, state.tests.seq)
         later = "; run again since, with an outcome that cannot be read" if state.tests.is_outdated else later
         lines.append(f"- {what}: {totals}{later}{address(state.tests.seq)}")
     lines += [f"- Running: {clip(p.value, _LINE)}{address(p.seq)}" for p in state.processes]
     return fit_lines(lines, room)
 
 
+def _edited_since(state: TaskState, seq: int) -> str:
+    """Tell whether a result is older than the last edit."""
+    last = max((f.changed_seq for f in state.files if f.changed_seq is not None), default=None)
+    return "" if last is None else "; before the last edit" if last > seq else "; nothing edited since"
+
+
 def _uncommitted(state: TaskState, without: Collection[str]) -> str:
-    """Name the files that were changed after the newest commit, newest first; in a session without git none."""
-    if not state.commits and state.branch is None:
+    """Name the files that were changed after the newest commit, newest first; none where nothing is edited in place."""
+    if not state.commits and state.branch is None and not state.has_edits:
         return ""
     last = state.commits[-1].seq if state.commits else None
     changed = [f for f in reversed(state.files) if f.changed_seq is not None and f.path not in without]
@@ -265,12 +273,16 @@ def _in_progress(state: TaskState, _: int) -> str:
 
 def _blocked(state: TaskState, room: int) -> str:
     return fit_lines(
-        [f"- {_about(e.target)}{clip(e.text, _LINE)}{address(e.seq)}" for e in reversed(state.open_errors)], room
+        [
+            f"- {_about(e.target)}{clip(e.text, _LINE)}{_edited_since(state, e.seq)}{address(e.seq)}"
+            for e in reversed(state.open_errors)
+        ],
+        room,
     )
 
 
 def _about(target: str) -> str:
-    return f"`{clip(tidy(target), 80)}`: " if target else ""
+    return f"`{short_command(target, 80)}`: " if target else ""
 
 
 def _decisions(state: TaskState, room: int) -> str:

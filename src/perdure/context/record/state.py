@@ -24,6 +24,7 @@ from perdure.context.record.requests import RequestLog, answer_of, reply_reading
 from perdure.context.record.task import (
     BEFORE_LOG,
     AnsweredQuestion,
+    CallKind,
     CallLine,
     PlanItem,
     SourcedValue,
@@ -51,6 +52,13 @@ _COMMAND_LINE = re.compile(r"\A/[\w:-]{1,40}[ \t]*\n+(?=\S)")
 _MOST_RESULTS = 64
 # An announcement is old news after more steps without a word.
 _MOST_SILENT_STEPS = 1
+# An announced look is over once something was read; another step, once something else was done.
+_ANNOUNCES_LOOK = re.compile(
+    r"(?i)\b(?:check|look|read|see|find|search|explor|examin|verif|inspect|understand|review|view|list|trac|investigat"
+    r"|analy[sz]|study|studi|gather|fetch|confirm|compar|test|run)\w*"
+)
+# Calls that prepare a step which is no look itself.
+_PREPARES: frozenset[CallKind] = LOOKS | frozenset(("task",))
 _NOT_DONE = frozenset(("failed", "refused", "interrupted"))
 _EXPECTS_FAILURE = re.compile(
     r"(?i)\b(?:(?:should|must|will|has to|have to|to|expect\w*(?: \w+)? to|can) (?:now |first |still )?(?:fail|be red)"
@@ -132,6 +140,8 @@ class _StateFold:
     last_reply: Entry | None = None
     # Messages with calls since the last one with words.
     _silent_steps: int = 0
+    # Kinds of the calls that succeeded since the last message with words.
+    _done_kinds: set[CallKind] = field(default_factory=set)
     # Position of the newest message with a call that did not succeed.
     _failed_seq: int = BEFORE_LOG
     _greeting_seq: int = BEFORE_LOG - 1
@@ -173,12 +183,15 @@ class _StateFold:
                 self.texts.append(entry)
             if message.tool_calls:
                 self._silent_steps = 0 if has_text else self._silent_steps + 1
+                self._done_kinds = set() if has_text else self._done_kinds
             for call in message.tool_calls:
                 self.requests.add_work()
                 line = lines.get((entry.seq, call.id))
                 self.work.steps_taken += line is None or line.kind not in LOOKS
                 if line is not None:
                     self._failed_seq = entry.seq if line.outcome in _NOT_DONE else self._failed_seq
+                    if line.outcome == "ok":
+                        self._done_kinds.add(line.kind)
                     is_quoted = line.outcome != "ok" or line.facts.tests is not None
                     where = _result_seq(entries, at, call) if is_quoted else entry.seq
                     expects_failure = is_quoted and has_text and _EXPECTS_FAILURE.search(message.text) is not None
@@ -306,16 +319,21 @@ class _StateFold:
             calls_since=tuple(work.calls.most_common()),
             announced=self._announced(),
             unknown_call=work.unknown_call,
+            unrun_tests=tuple(work.unrun_tests),
+            has_edits=work.has_edits,
         )
 
     def _announced(self) -> SourcedValue | None:
-        """Return the step that the assistant announced, unless it failed or its work went on without a word."""
+        """Return the step that the assistant announced, unless its call succeeded or failed, or the work went on."""
         last = self.texts[-1] if self.texts else None
         if last is None or not last.message.tool_calls or self._silent_steps > _MOST_SILENT_STEPS:
             return None
         if last.seq == self._failed_seq:
             return None
         words = announcement_of(last)
+        is_look = not words.isascii() or _ANNOUNCES_LOOK.search(words) is not None
+        if self._done_kinds - (_PREPARES if not is_look else frozenset()):
+            return None
         return SourcedValue(words, last.seq) if words and not is_directive(words) else None
 
     def _answers(self, *, is_work: bool) -> Iterator[AnsweredQuestion]:

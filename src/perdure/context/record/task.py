@@ -522,6 +522,10 @@ class TaskState:
     announced: SourcedValue | None = None
     # The last call, if its result is not known.
     unknown_call: SourcedValue | None = None
+    # Files with tests that no test run covered since they were changed.
+    unrun_tests: tuple[str, ...] = ()
+    # Whether files were edited in place, as in a repository.
+    has_edits: bool = False
     # Positions of the messages that stay in view word for word.
     in_view: frozenset[int] = frozenset()
 

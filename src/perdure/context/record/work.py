@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from perdure.context.record.calls.shell import covers, tested_paths
 from perdure.context.record.task import (
     NO_FACTS,
     CallFacts,
+    CallKind,
     CallLine,
     CommitRecord,
     FileStatus,
@@ -35,7 +37,7 @@ _IN_TEMPORARY = re.compile(r"\bcd [\"']?(?:/private)?/(?:tmp|var/tmp|var/folders
 _TASK = re.compile(r"^task (\w+): (.+)", re.DOTALL)
 _TASK_ENDED = re.compile(r"\bstatus\W{1,3}(?:completed?|done|cancell?ed|deleted|closed)\b", re.IGNORECASE)
 # Commands that look and change nothing: their failure blocks nothing.
-LOOKS = frozenset(("read", "search", "web"))
+LOOKS: frozenset[CallKind] = frozenset(("read", "search", "web"))
 _CHANGES = frozenset(("edit", "write", "delete"))
 _CALL_NAMES: Mapping[str, str] = {
     "read": "read",
@@ -48,6 +50,7 @@ _CALL_NAMES: Mapping[str, str] = {
     "delegate": "delegated agent",
 }
 _TEST_FILE = re.compile(r"(?i)(?:^|[_.-])(?:tests?|specs?)(?:[_.-]|$)|^test|Tests?\.\w+$")
+_PROSE = (".md", ".txt", ".rst", ".adoc")
 _MOST_CHANGED = 4
 _LAST_FOLDERS = 8
 # A folder for one command: `cd x && …`, `git -C x …`.
@@ -75,6 +78,10 @@ class WorkLog:
     steps: StepLog = field(default_factory=StepLog)
     # Calls since the newest request that changed no file, by name.
     calls: Counter[str] = field(default_factory=Counter)
+    # Files with tests that no run covered since they were changed, in the order of the changes.
+    unrun_tests: dict[str, None] = field(default_factory=dict)
+    # Whether files were edited in place, as in a repository.
+    has_edits: bool = False
     # Names of the files that were changed since the tests passed.
     _unproven: set[str] = field(default_factory=set)
     # The last call and its position.
@@ -107,6 +114,7 @@ class WorkLog:
             self.changes += 1
         if self.tests is not None and facts.tests is None and line.kind not in _CHANGES and self._runs_tests(line):
             self.tests = replace(self.tests, changed_since=(), is_outdated=True)
+            self._note_run(line)
         if line.repeatable is not None:
             self.steps.add(seq, line.repeatable)
         if facts is not NO_FACTS:
@@ -125,6 +133,12 @@ class WorkLog:
         """Whether a run fails by tests that were written before the change: nothing but tests was changed before it."""
         is_red = line.kind == "test" and line.outcome == "failed" and expects_failure
         return is_red and bool(self._unproven) and all(map(_TEST_FILE.search, self._unproven))
+
+    def _note_run(self, line: CallLine) -> None:
+        """Forget the changed tests that a run covers, by what its command limits it to."""
+        if self.unrun_tests:
+            paths = tested_paths(line.target)
+            self.unrun_tests = {file: None for file in self.unrun_tests if not covers(paths, file)}
 
     def _runs_tests(self, line: CallLine) -> bool:
         command = _command(self.tests.target) if self.tests is not None else ""
@@ -146,9 +160,12 @@ class WorkLog:
         if facts.tests is not None and (line.kind == "test" or self.tests is None or not self.tests.is_suite):
             is_ok = line.outcome == "ok" and not facts.tests.failed and not facts.tests.failures
             self.tests = LastTestRun(facts.tests, line.target, seq, is_ok, is_suite=line.kind == "test")
+            self._note_run(line)
         elif self.tests is not None and line.kind in _CHANGES and not self.tests.is_outdated:
-            changed = dict.fromkeys((*self.tests.changed_since, *(p.rpartition("/")[2] for p in facts.changed_files)))
+            changed = dict.fromkeys((*self.tests.changed_since, *(_base_name(p) for p in _checkable(facts))))
             self.tests = replace(self.tests, changed_since=tuple(changed)[-_MOST_CHANGED:])
+        self.has_edits = self.has_edits or (line.kind == "edit" and bool(facts.changed_files))
+        self.unrun_tests.update((p, None) for p in map(self._name_of, _checkable(facts)) if _is_test_file(p))
         self._add_plan(seq, facts.plan)
         for text in facts.created:
             if task := _TASK.match(text):
@@ -347,6 +364,15 @@ def _command(target: str) -> str:
 
 def _is_for_one_command(command: str, folder: str) -> bool:
     return (match := _ONE_COMMAND.search(command)) is not None and folder in match[0] + command[match.end() :]
+
+
+def _checkable(facts: CallFacts) -> Iterable[str]:
+    """Yield the changed files that a test run may check: not those that are only read by people."""
+    return (p for p in facts.changed_files if not p.endswith(_PROSE))
+
+
+def _is_test_file(path: str) -> bool:
+    return _TEST_FILE.search(_base_name(path)) is not None
 
 
 def _base_name(path: str) -> str:

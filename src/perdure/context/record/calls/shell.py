@@ -6,6 +6,7 @@ This is for describing what ran, not for judging its safety: unusual quoting may
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perdure.context.record.task import CallKind
@@ -73,6 +74,10 @@ _TEST_NOISE = _names(
     "--json --nocapture --no-fail-fast --quiet --workspace -j --parallel --watch --watchAll --passWithNoTests --ci"
 )
 _WITH_VALUE = _names("-timeout --timeout -n --tb --durations -p --color --maxfail --reporter -o --output --dist -j")
+# Options that choose tests by their names.
+_SELECTING = _names("-run --run -k -t -m --grep -g --testNamePattern --filter --tests --test -bench -skip")
+_PATH_ENDS = 4
+_QUOTABLE = re.compile(r"[ |&;<>()$]")
 _GIT_TOOLS = _names("git gh hub glab jj")
 _WEB_TOOLS = _names("curl wget http https httpie xh")
 _DELETERS = _names("rm rmdir unlink trash")
@@ -291,8 +296,57 @@ def test_label(line: ShellLine) -> str:
         for word in words:
             name, equals, _ = word.partition("=")
             if name not in _TEST_NOISE or (name == "-p" and command.program == "cargo"):
-                kept.append(f"'{word}'" if " " in word else word)
+                kept.append(f"'{word}'" if _QUOTABLE.search(word) else word)
             elif name in _WITH_VALUE and not equals:
                 next(words, None)
         labels.append(" ".join(kept))
     return "; ".join(dict.fromkeys(labels))
+
+
+def short_command(command: str, room: int) -> str:
+    """Return a command within about `room` characters: a test run keeps the names and files that it is limited to."""
+    if len(command) <= room and "\n" not in command:
+        return command
+    line = parse_shell(command)
+    tests = test_label(line)
+    label = tests or command_label(line)
+    if len(label) > room:
+        label = " ".join(map(_short_path, label.split(" ")))
+    room = room if not tests else 2 * room
+    return label if len(label) <= room else f"{label[: room // 2].rstrip()} … {label[-room // 3 :].lstrip()}"
+
+
+def _short_path(word: str) -> str:
+    parts = word.split("/")
+    is_path = len(parts) > _PATH_ENDS and not word.startswith(("'", "-")) and "://" not in word
+    return "/".join((*parts[:2], "…", *parts[-2:])) if is_path else word
+
+
+def tested_paths(command: str) -> tuple[str, ...]:
+    """Return the files, folders and packages that a command line limits its tests to; none where it runs all."""
+    paths: list[str] = []
+    for run in parse_shell(command).of_kind("test"):
+        words = iter(run.words[1:])
+        named: list[str] = []
+        for word in words:
+            if word.startswith("-"):
+                if word in _WITH_VALUE or word in _SELECTING:
+                    next(words, None)
+            elif "/" in word or "." in word:
+                named.append(word.partition("::")[0])
+        if not named or any(w.strip("./") == "" for w in named):
+            return ()
+        paths += named
+    return tuple(paths)
+
+
+def covers(paths: Sequence[str], file: str) -> bool:
+    """Return whether tests limited to these paths run those of a file."""
+    return not paths or any(_is_below(path.removeprefix("./"), f"/{file}") for path in paths)
+
+
+def _is_below(path: str, file: str) -> bool:
+    if path.endswith("/...") or not file.endswith(".go"):
+        return f"/{path.removesuffix('...').strip('/')}" in file
+    # A package of Go without those below it.
+    return f"/{file.rpartition('/')[0].strip('/')}".endswith(f"/{path.strip('/')}") or file.endswith(f"/{path}")

@@ -64,6 +64,9 @@ def test_every_part_of_the_command_can_be_reached(command: str, columns: int, ro
 def test_a_short_command_needs_no_pages_and_the_dangerous_part_is_pointed_at() -> None:
     lines = _panel(ONE_LINE).lines(80, 20, PLAIN)
     assert not any("PgDn" in line for line in lines)
+    panel = _panel(ONE_LINE)
+    panel.lines(80, 20, PLAIN)
+    assert not panel.is_paged
     assert [line.startswith("▶ ") for line in lines].count(True) in (1, 2)
     painted = "\n".join(_panel(ONE_LINE).lines(200, 20, Style(is_color=True)))
     assert "\x1b[31mrm -rf data_of_mine\x1b[0m" in painted
@@ -72,7 +75,8 @@ def test_a_short_command_needs_no_pages_and_the_dangerous_part_is_pointed_at() -
 def test_pages_say_where_they_are_and_where_the_danger_is() -> None:
     panel = _panel(MANY_LINES)
     position = next(line for line in panel.lines(60, 16, PLAIN) if "PgDn" in line)
-    assert position == "── lines 1–8 of 63 (PgDn, PgUp) · ▶ also on line 62"
+    assert position == "── lines 1–8 of 63 · ▶ also on line 62 · PgDn, PgUp, Ctrl-O"
+    assert panel.is_paged
     panel.turn(100)
     assert any(line == "▶ rm -rf data_of_mine" for line in panel.lines(60, 16, PLAIN))
     panel.turn(-100)

@@ -158,7 +158,7 @@ def test_help_names_keys_and_marks_and_context_the_rules(home: Path) -> None:
         assert all(mark in shown.text for mark in ("@path", "!command", "Ctrl-O", "Shift-Tab"))
         context = commands.dispatch(surface, "/context")
         assert context is not None
-        assert "rules        deny terminal(git push *)" in context.text
+        assert "permissions  deny terminal(git push *)" in context.text
         surface.agent.chat("hello")
         conversation = surface.store.conversations.get(surface.session_id or "").id
         fresh = commands.dispatch(surface, "/new")

@@ -88,7 +88,7 @@ def test_the_state_of_the_task_is_shown_from_the_log(tmp_path: Path) -> None:
         )
         shown = CONTEXT.run(FakeSurface(b, session.id), "").text
     assert "open request:      “Never push. Now the parser.”" in shown
-    assert "the user's rules:  1" in shown
+    assert "the user's rules:  1: “Never push.”" in shown
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_once_allows_a_single_call(tmp_path: Path) -> None:
     (runtime.folder / "src").mkdir()
     assert runtime.run("terminal", command="rm -rf src").startswith("[exit 0]")
     assert "the user refused" in runtime.run("terminal", command="rm -rf src")
-    assert approver.prompts[0] == ("rm -rf src", "it deletes files that cannot be recovered: rm -rf src")
+    assert approver.prompts[0] == ("rm -rf src", "it deletes files, perhaps for good: rm -rf src")
 
 
 @pytest.mark.spec("J6")

@@ -38,16 +38,17 @@ MAX_LOWERED = 3
 LEAST_OUTPUT_TOKENS = 16
 OUTPUT_MARGIN_TOKENS = 64
 
+_FALLBACK = "A second service under fallback_providers in config.yaml would take over."
 # Appended to the provider's message, which names the key, address or model to check.
 ADVICE: dict[ErrorKind, str] = {
     "prompt_too_long": "The conversation does not fit the model's window. Start afresh with /new, "
     "compact around one topic with /compress TOPIC, or choose a model with a larger window with /model.",
     "output_cap": "The service refuses the output allowance. Lower model.max_tokens.",
-    "rate_limit": "Try again in a while, or add fallback_providers.",
-    "overloaded": "Try again in a while, or add fallback_providers.",
-    "auth": "A key that expires can be fetched anew by credentials.command.",
-    "quota": "With fallback_providers set, another service would go on from here.",
-    "transport": "Try again in a while; with fallback_providers set, another service would go on from here.",
+    "rate_limit": f"Try again in a while. {_FALLBACK}",
+    "overloaded": f"Try again in a while. {_FALLBACK}",
+    "auth": "For a key that expires, credentials.command in config.yaml names a command that prints it.",
+    "quota": _FALLBACK,
+    "transport": f"Try again in a while. {_FALLBACK}",
     "unknown": "The service failed in a way Perdure does not know. Try again.",
     "bad_request": "It would be refused again as it is: change what it names, or choose another model with /model.",
 }

@@ -204,6 +204,12 @@ def totals_lines(totals: Totals) -> list[str]:
         f"{'model calls':<18} {totals.calls:>12}",
         f"{'compactions':<18} {totals.compactions:>12}{undone}",
     ]
+    return [*lines, *left_out_lines(totals)]
+
+
+def left_out_lines(totals: Totals) -> list[str]:
+    """Return lines on the calls that the tokens or the cost leave out."""
+    lines = []
     if totals.unreported_calls:
         about = tokens(totals.unreported_estimate_tokens)
         lines.append(f"{count(totals.unreported_calls, 'call')} ended unreported, about {about} tokens")

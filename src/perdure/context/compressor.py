@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from perdure.context.handoff_writer import HandoffWriter, WriteResult
 
 REPEATED_COMPACTION_NOTICE = (
-    "This conversation has now been compacted 2 times: the model works from handoffs, and may miss a detail unless it"
-    " searches for it. For another task start afresh with /new; lasting facts belong in memory."
+    "This conversation has now been compacted 2 times: details that no handoff names, the model finds by searching."
+    " Begin another task with /new; what should last belongs in memory."
 )
 
 
@@ -439,9 +439,8 @@ class ContextCompressor(ContextEngine):
             return ""
         ago = "less than a minute" if minutes == 0 else "a minute" if minutes == 1 else f"{minutes} minutes"
         return (
-            f" The one before was {ago} ago: what is kept leaves little room below the {threshold:,} tokens at which"
-            " the next one begins. A larger window, a higher compression.threshold or a smaller"
-            " compression.target_ratio makes them rarer."
+            f" The one before was {ago} ago: what is kept leaves little room below {threshold:,} tokens, where the next"
+            " begins (compression.threshold)."
         )
 
     # -- budgets and services ----------------------------------------------------------------------------------------

@@ -425,14 +425,16 @@ def _denial_message(tool: Tool, items: list[ApprovalItem], reason: str, *, words
     return f"{tool.name} was not run, {reason}: {what}. Do not try it in another form. {instead}"
 
 
-_ADVANCE_RULES = re.compile(r"To allow it in advance: (“[^“”]+”(?:, “[^“”]+”)*)\.")
+_ADVANCE_RULES = re.compile(r"To allow it in advance: (“[^“”]+”(?:, “[^“”]+”)*)")
 
 
 def _describe_advance(facts: CallProfile, items: list[ApprovalItem]) -> str:
     """Describe the permission rules that would allow the call unattended; `advance_rules` parses this text."""
     if not all(KINDS[item.kind].is_lasting for item in items):
         return "It cannot be allowed in advance."
-    return f"To allow it in advance: {', '.join(f'“{rule}”' for rule in suggest_rules(facts))}."
+    rules = suggest_rules(facts)
+    listed = ", ".join(f"“{rule}”" for rule in rules)
+    return f"To allow it in advance: {listed} as {'a rule' if len(rules) == 1 else 'rules'} in permissions.allow."
 
 
 def advance_rules(denial: str) -> tuple[str, ...]:

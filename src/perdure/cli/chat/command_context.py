@@ -334,7 +334,7 @@ class ChatCommandContext:
         rules = self.permissions.rules
         listed = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
         names = ", ".join(f"{verdict} {rule.text}" for verdict, group in listed for rule in group)
-        return [("commands", commands), ("settings", ", ".join(map(str, files))), ("rules", names)]
+        return [("commands", commands), ("settings", ", ".join(map(str, files))), ("permissions", names)]
 
     def choose_model(self, name: str) -> str:
         route, label = choose_route(self.settings, name)

@@ -66,6 +66,7 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield f"  kept in    {surface.home}"
     yield ""
     yield "/help lists the commands. Enter sends, Alt-Enter makes a new line, @path attaches a file, Ctrl-D leaves."
+    yield f"{describe_mode(surface.permissions.mode)} (Shift-Tab changes it)."
     yield from route_lines(surface)
     yield ""
 

@@ -42,6 +42,11 @@ class QuestionPanel:
         self._shown_rows = 1
         self._wrapped: tuple[int, list[_Row]] = (0, [])
 
+    @property
+    def is_paged(self) -> bool:
+        """Whether the question is too long for the rows it was drawn in."""
+        return len(self._wrapped[1]) > self._shown_rows
+
     def turn(self, pages: int) -> None:
         """Show a later page, or an earlier one."""
         self._first = max(0, self._first + pages * self._shown_rows)
@@ -75,9 +80,10 @@ class QuestionPanel:
 
     def _position(self, wrapped: list[_Row]) -> str:
         last = self._first + self._shown_rows
-        position = f"── lines {self._first + 1}–{last} of {len(wrapped)} (PgDn, PgUp)"
+        position = f"── lines {self._first + 1}–{last} of {len(wrapped)}"
         hidden = [n for n, row in enumerate(wrapped, 1) if self._is_marked(row) and not self._first < n <= last]
-        return f"{position} · ▶ also on line {hidden[0]}" if hidden else position
+        marked = f" · ▶ also on line {hidden[0]}" if hidden else ""
+        return f"{position}{marked} · PgDn, PgUp, Ctrl-O"
 
     def _rows(self, width: int) -> list[_Row]:
         if self._wrapped[0] != width:

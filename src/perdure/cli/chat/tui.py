@@ -339,8 +339,14 @@ class ChatApp:
             self._box.redraw()
 
     def _unfold(self) -> None:
-        """Show the newest tool output whole, a stored one with `/expand`; pressed again soon, the one before it."""
+        """Show the newest tool output whole, a stored one with `/expand`; pressed again soon, the one before it.
+
+        While a question is open that is shown in pages, it is the question.
+        """
         if self._transcript is None:
+            return
+        if self._panel is not None and self._panel.is_paged:
+            self._view_question(self._panel)
             return
         lines = list(self._transcript.unfold_lines(self._box.width - 2))
         if self._transcript.unfolded_address:
@@ -348,6 +354,15 @@ class ChatApp:
             (self._answer_at_once if self._is_working else self._send)(Line(command, command))
         else:
             self._box.write("".join(f"  {line}\n" for line in lines))
+
+    def _view_question(self, panel: QuestionPanel) -> None:
+        from perdure.config.env import pager
+
+        command = pager()
+        if command is None:
+            self._turn_page(1)
+        else:
+            self._box.view(self._page(panel.question.text.split("\n"), is_document=True), command)
 
     def _interrupt(self) -> None:
         """Stops what is going on; lines that waited behind it go back into the input."""

@@ -30,7 +30,7 @@ from perdure.context.record.section_lines import (
     relative_to,
     whole_sentences,
 )
-from perdure.context.record.task import AnsweredQuestion, TaskState, TouchedFile, UserRequest
+from perdure.context.record.task import AnsweredQuestion, StandingInstruction, TaskState, TouchedFile, UserRequest
 from perdure.context.standing_instructions import is_particular, is_small_talk, is_standing, is_wish
 from perdure.context.text import beginning, clip, size_of, tidy
 from perdure.context.user_intent import is_directive
@@ -355,6 +355,13 @@ def _remaining(state: TaskState, room: int) -> str:
     return fit_lines([*lines, *steps], room)
 
 
+def _some_rules(rules: Sequence[StandingInstruction]) -> str:
+    """Return the number of rules and the beginning of the newest."""
+    if not rules:
+        return ""
+    return f"{len(rules)}{', the newest' if len(rules) > 1 else ''}: “{beginning(tidy(rules[-1].text), 60)}”"
+
+
 def describe_state(state: TaskState) -> list[tuple[str, str]]:
     """Return the state in a few rows for people: what it is about, and its value."""
     requests, rules = state.open_requests, state.instructions
@@ -367,7 +374,7 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
             f"“{beginning(tidy(requests[-1].own_words or requests[-1].text), 80)}”" if requests else "none",
         ),
         ("more open", str(len(requests) - 1) if len(requests) > 1 else ""),
-        ("the user's rules", str(len(rules)) if rules else ""),
+        ("the user's rules", _some_rules(list(rules))),
         ("folder", state.folder.value if state.folder else ""),
         ("branch", state.branch.value if state.branch else ""),
         ("newest commit", f"{commit.hash} {beginning(commit.title, 60)} ({push_status(state)})" if commit else ""),

@@ -53,7 +53,7 @@ class Danger:
 _BACKUP = "Move it aside (mv) instead of deleting it, or delete named files one by one."
 
 KINDS: dict[str, Kind] = {
-    "delete-tree": Kind("it deletes files that cannot be recovered", _BACKUP),
+    "delete-tree": Kind("it deletes files, perhaps for good", _BACKUP),
     "delete-outside": Kind("it deletes files outside the workspace", _BACKUP),
     "delete-everything": Kind("it deletes the system, a home folder or the whole workspace", _BACKUP, is_lasting=False),
     "disk": Kind("it writes to a disk or device directly, or makes data unrecoverable", is_lasting=False),

@@ -216,6 +216,22 @@ def test_chat_keys_never_collide() -> None:
     assert len({chat_key(k) for k in keys}) == len(keys)
 
 
+def test_a_turn_that_outlives_its_idle_channel_publishes_to_the_next_one() -> None:
+    async def run() -> list[SequencedEvent]:
+        clock, chat = FakeClock(), ChatKey("http", User("ann"), "main")
+        broker = EventBroker(clock)
+        publish = broker.publisher(chat, "t_1")
+        publish(Notice("before"))
+        clock.pass_ms(60_000)
+        broker.drop_idle(idle_s=1.0, busy=())
+        subscriber = broker.channel(chat).subscribe(turn_id="t_1")
+        publish(Notice("after"))
+        subscriber.close()
+        return [event async for batch in subscriber.batches() for event in batch]
+
+    assert [n.event for n in asyncio.run(run())] == [Notice("after")]
+
+
 def test_an_unread_feed_leaks_no_subscription_and_a_read_one_misses_nothing(tmp_path: Path) -> None:
     async def run() -> list[str]:
         broker, chat = EventBroker(FakeClock()), ChatKey("http", User("ann"), "main")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gzip
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -325,3 +326,69 @@ def test_words_that_arrive_together_are_told_together() -> None:
 
     asyncio.run(run())
     assert heard == [TextDelta("one two three")]
+
+
+def test_a_delta_is_delivered_in_the_callback_of_its_socket_with_the_context_of_the_caller() -> None:
+    caller: contextvars.ContextVar[str] = contextvars.ContextVar("caller", default="")
+    seen: list[tuple[bool, str]] = []
+    stream = chunked(events("one ")[:-14], events("two ")[:-14], events("three"))
+    pieces = [stream[i : i + 50] for i in range(0, len(stream), 50)]
+
+    async def run() -> None:
+        server = await asyncio.start_server(answering(STREAMED, *pieces), "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        client = transport()
+        caller.set("opened the connection")
+        for name in ("first call", "second call"):
+            caller.set(name)
+            await client.send(
+                Endpoint("custom", url, "chat_completions", "m", api_key="k"),
+                request("hello", is_streaming=True),
+                on_event=lambda event: seen.append((asyncio.current_task() is None, caller.get())),
+            )
+        await client.aclose()
+        server.close()
+
+    asyncio.run(run())
+    # The first chunk of a body is read by the task, which learns from it whether the body is a stream.
+    assert {name for _, name in seen} == {"first call", "second call"}
+    assert seen.count((True, "first call")) == seen.count((True, "second call")) >= 2
+
+
+def test_a_stream_that_is_cancelled_closes_its_connection() -> None:
+    hung_up = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await _read_request(reader)
+        writer.write(STREAMED)
+        piece = events("one ")[:-14]
+        with contextlib.suppress(ConnectionError):
+            while not writer.is_closing() and not reader.at_eof():
+                writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+        hung_up.set()
+
+    async def run() -> None:
+        server, deltas = await asyncio.start_server(serve, "127.0.0.1", 0), list[object]()
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        client = transport()
+        call = asyncio.create_task(
+            client.send(
+                Endpoint("custom", url, "chat_completions", "m", api_key="k"),
+                request("hello", is_streaming=True),
+                on_event=deltas.append,
+            )
+        )
+        while len(deltas) < 3:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.wait_for(hung_up.wait(), 3)
+        before = len(deltas)
+        await asyncio.sleep(0.05)
+        assert len(deltas) == before
+        await client.aclose()
+        server.close()
+
+    asyncio.run(run())

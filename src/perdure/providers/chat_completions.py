@@ -288,12 +288,14 @@ class ChatStream:
     def _reasoning(self, delta: Mapping[str, Any], deltas: list[Delta]) -> None:
         # Servers in transition send the same text under both names: take one.
         text = as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning"))
-        details = [as_map(d) for d in as_list(delta.get("reasoning_details"))]
-        for detail in details:
-            _merge_detail(self._details, detail)
-        self.progress += bool(text) or any(detail.get(key) for detail in details for key in _DETAIL_CONTENT)
-        text = text or "".join(as_text(d.get("text")) or as_text(d.get("summary")) for d in details)
+        if raw_details := delta.get("reasoning_details"):
+            details = [as_map(d) for d in as_list(raw_details)]
+            for detail in details:
+                _merge_detail(self._details, detail)
+            text = text or "".join(as_text(d.get("text")) or as_text(d.get("summary")) for d in details)
+            self.progress += not text and any(detail.get(key) for detail in details for key in _DETAIL_CONTENT)
         if text:
+            self.progress += 1
             self._thoughts.append(text)
             deltas.append(ReasoningDelta(text))
 

@@ -247,6 +247,9 @@ def normalize_finish(finish: Finish, message: Message) -> Finish:
     return "tool_calls" if message.tool_calls and finish in ("stop", "unknown") else finish
 
 
+_JSON = json.JSONDecoder()
+
+
 class PartialReply(Protocol):
     """A stream parser, for errors that keep the text received so far."""
 
@@ -257,7 +260,10 @@ class PartialReply(Protocol):
 def decode_event(data: str, stream: PartialReply) -> dict[str, Any] | None:
     """Return the JSON object of an event; None for another JSON value. Raises ProviderError for invalid JSON."""
     try:
-        value = json.loads(data)
+        # `json.loads` would look for the white space around the value, which `data` does not have.
+        value, end = _JSON.raw_decode(data)
+        if end != len(data):
+            raise ValueError("more than one value")
     except (ValueError, RecursionError):
         line = "the stream contains invalid JSON"
         raise reply_error("transport", line, partial_text=stream.partial_text) from None
@@ -275,11 +281,12 @@ def truncated_reply_error(partial_text: str) -> ProviderError:
 
 
 def as_map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    # Parsed JSON is a dict: the test against the abstract class takes several times as long.
+    return value if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def as_list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def as_text(value: object) -> str:

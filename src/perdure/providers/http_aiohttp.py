@@ -6,6 +6,7 @@ With hundreds of streams at once, httpx takes about twice the processor time for
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 from yarl import URL
 
-from perdure.providers.http import trusted_authorities, url_of
+from perdure.providers.http import ChunkSink, trusted_authorities, url_of
 from perdure.providers.types import Endpoint
 
 _KEEP_ALIVE_S = 60.0
@@ -106,7 +107,7 @@ def _parse_url(url: str) -> URL:
 
 
 class AiohttpResponse:
-    """An `HttpResponse` whose body is read as it arrives."""
+    """An `HttpResponse` whose body is read, or pushed, as it arrives (`PushResponse`)."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -116,3 +117,94 @@ class AiohttpResponse:
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
         async for piece in self._response.content.iter_any():
             yield piece
+
+    async def push_to(self, sink: ChunkSink) -> bool:
+        connection = self._response.connection
+        # None where the whole body has arrived, or never will: aiohttp has given the connection up.
+        if connection is None or connection.protocol is None or connection.transport is None:
+            async for piece in self.aiter_bytes():
+                if sink(piece):
+                    return True
+            return False
+        push = _BodyPush(self._response.content, sink, protocol=connection.protocol, transport=connection.transport)
+        try:
+            return await push.done
+        finally:
+            push.detach()
+
+
+class _BodyPush(asyncio.Protocol):
+    """Protocol between a connection and aiohttp's own, which passes on what the latter has parsed of a body.
+
+    aiohttp wakes the task that reads in the next iteration of the loop. With hundreds of streams, each chunk would wait
+    there until all chunks that arrived with it are parsed, and its task would be resumed through a dozen coroutines.
+    """
+
+    def __init__(
+        self,
+        content: aiohttp.StreamReader,
+        sink: ChunkSink,
+        *,
+        protocol: asyncio.Protocol,
+        transport: asyncio.Transport,
+    ) -> None:
+        self._content = content
+        self._sink = sink
+        self._protocol = protocol
+        self._transport = transport
+        self._is_attached = True
+        # Context variables are the caller's, not those of the task that opened the connection.
+        self._context = contextvars.copy_context()
+        # Whether the sink stopped before the body ended, or the error that ended it.
+        self.done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        # `total_bytes` of the content when it was last read.
+        self._seen_bytes = -1
+        transport.set_protocol(self)
+        self._push()
+
+    def detach(self) -> None:
+        """Give the connection back to aiohttp's protocol."""
+        if self._is_attached:
+            self._is_attached = False
+            self._transport.set_protocol(self._protocol)
+
+    def _push(self) -> None:
+        content, done = self._content, self.done
+        try:
+            # More than once where a read resumes a decompression that was paused.
+            while content.total_bytes > self._seen_bytes and not done.done():
+                self._seen_bytes = content.total_bytes
+                if (chunk := content.read_nowait()) and self._context.run(self._sink, chunk):
+                    self._end(has_stopped=True)
+            if (error := content.exception()) is not None:
+                raise error
+        except Exception as error:  # raised to the caller, not to the event loop
+            self.detach()
+            if not done.done():
+                done.set_exception(error)
+        if content.is_eof():
+            self._end(has_stopped=False)
+
+    def _end(self, *, has_stopped: bool) -> None:
+        self.detach()
+        if not self.done.done():
+            self.done.set_result(has_stopped)
+
+    # -- called by the loop --------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self._protocol.data_received(data)
+        self._push()
+
+    def eof_received(self) -> None:
+        self._protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._protocol.connection_lost(exc)
+        self._push()
+
+    def pause_writing(self) -> None:
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._protocol.resume_writing()

@@ -43,6 +43,7 @@ from perdure.providers.http import (
     Timeouts,
     find_invalid_header,
     is_html,
+    push_chunks,
 )
 from perdure.providers.registry import is_own_host, missing_key, mode_module
 from perdure.providers.sdk_client import SdkTransport
@@ -214,7 +215,7 @@ class _Attempt:
         if not head or is_html(head):
             raise not_an_api_error(self.label, response.status_code, await _read_body(head, pieces))
         self._stream_timer = stream_timer
-        return await self._read_stream(head, pieces, timer, stream_timer)
+        return await self._read_stream(head, response, pieces, timer, stream_timer)
 
     def _parse_body(self, body: bytes) -> Reply:
         try:
@@ -233,6 +234,7 @@ class _Attempt:
     async def _read_stream(
         self,
         head: bytes,
+        response: HttpResponse,
         pieces: AsyncIterator[bytes],
         timer: asyncio.Timeout,
         stream_timer: StreamTimer,
@@ -254,10 +256,7 @@ class _Attempt:
                 stream_timer.on_keep_alive()
             return False
 
-        is_done = consume(head)
-        while not is_done and (piece := await anext(pieces, None)) is not None:
-            is_done = consume(piece)
-        if is_done:
+        if consume(head) or await push_chunks(response, pieces, consume):
             timer.reschedule(None)
             await _drain(pieces, (TimeoutError, *self._network_errors))
         else:

@@ -44,6 +44,8 @@ class Subscriber:
     ) -> None:
         # Events that may contain content of another user's conversation are not for this reader.
         self._visibility = visibility
+        # The visibility of the last event; all events of a turn share one, so that it is compared once.
+        self._covered: Visibility | None = None
         # Set when subscribed to a single turn.
         self._turn_id = turn_id
         self._sink = sink
@@ -61,8 +63,10 @@ class Subscriber:
         queue, sink = self._queue, self._sink
         if queue.is_closed or (self._turn_id is not None and sequenced.turn_id != self._turn_id):
             return
-        if not self._visibility.covers(sequenced.visibility):
-            return
+        if sequenced.visibility is not self._covered:
+            if not self._visibility.covers(sequenced.visibility):
+                return
+            self._covered = sequenced.visibility
         # An idle consumer has an empty queue.
         if self._is_idle and sink is not None and type(sequenced.event) is TextDelta and sink(sequenced):
             self._is_silent = False
@@ -118,6 +122,8 @@ class EventChannel:
         self._buffer: collections.deque[SequencedEvent] = collections.deque(maxlen=MAX_RUNNING_EVENTS)
         self._subscribers: set[Subscriber] = set()
         self._last_number = 0
+        # Dropped when idle: a new channel takes its place.
+        self.is_dropped = False
         self.last_used_s = clock.monotonic_s()
 
     @property
@@ -202,12 +208,17 @@ class EventBroker:
     ) -> Callable[[GatewayEvent], None]:
         """Return a publish function for one turn, which may have thousands of events."""
         on_event, loop_thread, loop = self._on_event, self._thread, self._loop
+        # Not looked up for each event: hashing the key of a chat takes longer than all the rest.
+        channel: EventChannel | None = None
 
         def publish_event(event: GatewayEvent) -> None:
+            nonlocal channel
             if get_ident() != loop_thread:
                 loop.call_soon_threadsafe(publish_event, event)
                 return
-            self.channel(chat).publish(turn_id, event, visibility)
+            if channel is None or channel.is_dropped:
+                channel = self.channel(chat)
+            channel.publish(turn_id, event, visibility)
             if on_event is not None:
                 on_event(chat, turn_id, event)
 
@@ -220,6 +231,7 @@ class EventBroker:
         before, busy_chats = self._clock.monotonic_s() - idle_s, set(busy)
         for chat, channel in list(self._channels.items()):
             if channel.last_used_s < before and not channel.has_subscribers and chat not in busy_chats:
+                channel.is_dropped = True
                 del self._channels[chat]
 
     def close(self) -> None:

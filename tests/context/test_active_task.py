@@ -7,9 +7,9 @@ import json
 import pytest
 
 import perdure
-from perdure.context.record.active_task import write_active_task
-from perdure.context.record.sections import write_sections
-from perdure.context.record.task import TaskState, UserRequest
+from perdure.context.task.active_task import write_active_task
+from perdure.context.task.sections import write_sections
+from perdure.context.task.state import TaskState, UserRequest
 from perdure.context.user_intent import (
     ALL_ANSWERED,
     OPEN,

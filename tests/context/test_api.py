@@ -15,7 +15,7 @@ from perdure.config.sections import CompressionSettings
 from perdure.config.settings import Settings
 from perdure.context.engine import CompactionReport
 from perdure.context.handoff import Handoff, render
-from perdure.context.record.instructions import INSTRUCTIONS as INSTRUCTIONS_HEADING
+from perdure.context.task.sections import INSTRUCTIONS as INSTRUCTIONS_HEADING
 from perdure.context.user_intent import OPEN
 from perdure.core import rules
 from perdure.core.errors import ConfigError, InvalidMessage

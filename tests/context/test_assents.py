@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.record.calls.describe import describe_call
-from perdure.context.record.instructions import REQUIREMENTS, parse_instructions
-from perdure.context.record.proposals import read_proposal, taken_up
+from perdure.context.calls.describe import describe_call
 from perdure.context.record.record import call_lines
-from perdure.context.record.sections import write_sections
-from perdure.context.record.state import read_state
-from perdure.context.record.task import TaskState
+from perdure.context.task.proposals import read_proposal, taken_up
+from perdure.context.task.reader import read_state
+from perdure.context.task.sections import REQUIREMENTS, parse_instructions, write_sections
+from perdure.context.task.state import TaskState
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
 CHOICES = """Three ways are open:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from perdure.context.authorship import authored_text
-from perdure.context.record.decisions import user_choices
+from perdure.context.task.decisions import user_choices
 from perdure.context.user_intent import corrections_in, own_words, remarks_in, rules_in
 from perdure.core import rules
 from perdure.core.messages import Message, assistant, user, with_pastes

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.record.instructions import parse_instructions, write_instructions
 from perdure.context.record.record import call_lines
-from perdure.context.record.sections import write_sections
-from perdure.context.record.state import read_state
+from perdure.context.task.reader import read_state
+from perdure.context.task.sections import parse_instructions, write_instructions, write_sections
 from perdure.core.messages import Entry, Message, assistant, user
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from perdure.context.record.messages import read_statement
+from perdure.context.record.statements import read_statement
 from perdure.context.text import sentences
 from perdure.context.user_intent import typed_text
 from perdure.core.messages import user

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure.context.record.decisions import CHOICE
+from perdure.context.task.decisions import CHOICE
 from perdure.context.text import PLAN, PatternMatcher
 from perdure.context.transcript import EXIT
 from support.alternatives import alternatives

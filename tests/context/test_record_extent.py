@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from perdure.context.record.calls.describe import describe_call
-from perdure.context.record.task import CallLine
+from perdure.context.calls.call_line import CallLine
+from perdure.context.calls.describe import describe_call
 from perdure.context.transcript import outcome
 from perdure.core.messages import ToolCall
 from perdure.core.ports import StoredOutput

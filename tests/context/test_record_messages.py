@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from perdure.context.record.messages import Statement, read_statement
+from perdure.context.record.statements import Statement, read_statement
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 TASK = """<task-notification>

@@ -8,14 +8,14 @@ from unittest.mock import patch
 
 import pytest
 
+from perdure.context.calls import describe as calls
+from perdure.context.calls.call_line import PendingCallLine
+from perdure.context.entries import is_redacted
 from perdure.context.facts import FACTS_KEY, EntryFacts
 from perdure.context.history import CompactionHistory
-from perdure.context.record.calls import describe as calls
-from perdure.context.record.entries import is_redacted
 from perdure.context.record.record import _NEWEST_ENTRIES, call_lines, prepare
-from perdure.context.record.state import read_state
-from perdure.context.record.task import PendingCallLine
 from perdure.context.record.value_index import ValueUse
+from perdure.context.task.reader import read_state
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 
 

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from perdure.context.record.calls.describe import describe_call
-from perdure.context.record.decisions import announces
-from perdure.context.record.messages import read_statement
-from perdure.context.record.task import RepeatedSteps, StepLog, parse_steps
+from perdure.context.calls.describe import describe_call
+from perdure.context.record.statements import read_statement
+from perdure.context.task.decisions import announces
+from perdure.context.task.state import RepeatedSteps, parse_steps
+from perdure.context.task.work import StepLog
 from perdure.core.messages import Message, ToolCall
 
 Done = tuple[str, dict[str, object], str]

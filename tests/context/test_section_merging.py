@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.record import task as record_types
-from perdure.context.record.merging import merge_model_sections
-from perdure.context.record.task import (
-    Commit,
+from perdure.context.calls import call_line
+from perdure.context.calls.call_line import Commit
+from perdure.context.summary_check import MARK
+from perdure.context.task.merging import merge_model_sections
+from perdure.context.task.state import (
     CommitRecord,
     LastTestRun,
     PlanItem,
@@ -20,7 +21,6 @@ from perdure.context.record.task import (
     TaskState,
     UserRequest,
 )
-from perdure.context.summary_check import MARK
 from perdure.context.user_intent import user_texts
 from perdure.core.messages import user
 
@@ -31,7 +31,7 @@ STATE = TaskState(
     commits=(CommitRecord(Commit("bbbb222", "Port the lexer", "topic/lexer"), 8),),
     branch=SourcedValue("topic/lexer", 8),
     is_pushed=False,
-    tests=LastTestRun(record_types.TestRun(12, 0), "pytest", 10, is_ok=True),
+    tests=LastTestRun(call_line.TestRun(12, 0), "pytest", 10, is_ok=True),
     errors=(TaskError("ImportError: cannot import name Lexer", "pytest", 5, "", "edit lexer.py", 7),),
     plan=(PlanItem("Write the token table", is_done=True, seq=6), PlanItem("Write the parser", is_done=False, seq=6)),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.record.sections import write_sections
-from perdure.context.record.state import read_state
-from perdure.context.record.task import CallKind, CallLine, Outcome, TaskState
+from perdure.context.calls.call_line import CallKind, CallLine, Outcome
+from perdure.context.task.reader import read_state
+from perdure.context.task.sections import write_sections
+from perdure.context.task.state import TaskState
 from perdure.core.messages import Entry, Message, ToolCall, assistant, user
 
 REVIEW = """got this feedback:

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.record import task as record_types
-from perdure.context.record.calls.describe import describe_call
+from perdure.context.calls import call_line
+from perdure.context.calls.call_line import CallFacts, CallKind, CallLine, Commit, Outcome
+from perdure.context.calls.describe import describe_call
 from perdure.context.record.record import call_lines
-from perdure.context.record.sections import write_sections
-from perdure.context.record.state import CallLines, read_state
-from perdure.context.record.task import CallFacts, CallKind, CallLine, Commit, Outcome, TaskState
+from perdure.context.task.reader import CallLines, read_state
+from perdure.context.task.sections import write_sections
+from perdure.context.task.state import TaskState
 from perdure.core.messages import Entry, Message, TextPart, ToolCall, assistant, tool_result, user
 
 
@@ -97,10 +98,10 @@ def test_wrappers_of_a_client_are_no_requests() -> None:
 
 @pytest.mark.spec("O2")
 def test_an_error_that_was_solved_is_not_blocked_and_names_what_solved_it() -> None:
-    failing = CallFacts(error="AssertionError: 3 != 4 (test_sum.py:7)", tests=record_types.TestRun(3, 1))
+    failing = CallFacts(error="AssertionError: 3 != 4 (test_sum.py:7)", tests=call_line.TestRun(3, 1))
     history = _History().say(user("Fix sum.")).call("test", "pytest", "failed", facts=failing)
     assert "AssertionError: 3 != 4 (test_sum.py:7)" in write_sections(history.state)["Blocked"]
-    history.call("edit", "sum.py").call("test", "pytest", facts=CallFacts(tests=record_types.TestRun(4, 0)))
+    history.call("edit", "sum.py").call("test", "pytest", facts=CallFacts(tests=call_line.TestRun(4, 0)))
     (error,) = history.state.errors
     assert (error.is_open, error.solved_by, error.seq, error.solved_seq) == (False, "edit sum.py → ok", 2, 6)
     assert "Blocked" not in write_sections(history.state)
@@ -258,7 +259,7 @@ def test_an_error_of_the_provider_answers_nothing() -> None:
 
 @pytest.mark.spec("E1c")
 def test_a_test_run_before_later_edits_is_told_as_such() -> None:
-    run = CallFacts(tests=record_types.TestRun(5, 0))
+    run = CallFacts(tests=call_line.TestRun(5, 0))
     history = _History().say(user("Add the parser.")).call("test", "pytest tests/", facts=run)
     assert "not run since" not in write_sections(history.state)["Active State"]
     history.call("edit", "tests/test_parser.py", facts=CallFacts(changed_files=("tests/test_parser.py",)))
@@ -266,7 +267,7 @@ def test_a_test_run_before_later_edits_is_told_as_such() -> None:
     assert "5 passed, 0 failed" in sections["Active State"]
     assert "Not checked: tests not run since test_parser.py changed" in sections["Active Task"]
     assert "not run since" not in sections["Active State"]
-    history.call("test", "pytest tests/", facts=CallFacts(tests=record_types.TestRun(6, 0)))
+    history.call("test", "pytest tests/", facts=CallFacts(tests=call_line.TestRun(6, 0)))
     assert "not run since" not in write_sections(history.state)["Active Task"]
 
 

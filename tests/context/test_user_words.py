@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.context.record.decisions import read_user
 from perdure.context.summary_check import MARK, check_summary
+from perdure.context.task.decisions import read_user
 from perdure.context.user_intent import rules_in, user_texts
 from perdure.core.messages import assistant, user
 

@@ -2,17 +2,24 @@
 
     engine          the interface: plans of Keep and Insert, injected services
     registry        find engines by name; fall back to the built-in one
-    compressor      the built-in engine; start reading at `compress`
+    compressor      the built-in engine; start reading at `ContextCompressor.steps`
+      history         the input: entries with token counts, and the plan made of them
+      entries         redacted messages and a cache of them
       retention       choose what is kept: head, middle and tail
-      transcript      the middle as short, redacted text
-      summarizer      request a summary and validate it
-      record/         the middle in order, and the state of the task, drawn from the log
-      facts, summary_check, user_intent   what code extracts and verifies without a model
-      authorship, standing_instructions   who wrote a passage, and what binds
-      handoff_writer  write the handoff; sections assembles it, handoff is its format
+      calls/          describe each tool call of the middle in a line
+      task/           the state of the task, read from messages and calls, and the sections that code writes from it
+      record/         the Record section: the middle in order, at a falling resolution; the Index
+      transcript, summarizer   request a summary from a model, and validate it
+      facts, summary_check     what code extracts and verifies without a model
+      handoff_writer  write the handoff of all these; sections assembles it, handoff is its format
+    text, fitting   sentences, passages and excerpts; what fits a budget
+    user_intent, authorship, standing_instructions   what a user asks, who wrote a passage, and what binds
     api             `perdure.compress` and `acompress`: dicts in, dicts out
     window_engine   the second built-in engine: fresh windows with a notebook
     conformance     the test suite for engine authors
 
-Data flows one way: entries → retention → summary → handoff → plan. Nothing here accesses a store or the network.
+Data flows one way: history → retention → summary → handoff → plan. Nothing here accesses a store or the network.
+
+In this package *the record* is one section of a handoff, a `Handoff` is the whole message in parts, and to *compact* is
+what an engine does; `compress` is the name of the public call that does it.
 """

@@ -26,11 +26,11 @@ from perdure.context.engine import (
     run_steps_here,
     unchanged,
 )
+from perdure.context.entries import EntryCache
 from perdure.context.facts import read_facts
 from perdure.context.handoff import default_key, handoff_of, source_line
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.notebook import NotebookLog, WindowNotes, limit_bytes
-from perdure.context.record.entries import EntryCache
 from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head
 from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available

@@ -8,19 +8,14 @@ from functools import cache, lru_cache
 
 from perdure import prompts
 from perdure.context.engine import EngineServices, Steps
+from perdure.context.entries import EntryCache, redact_entries
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, EntryFacts, MessageFacts, facts_in, scan
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
-from perdure.context.record.dialogue import dialogue_share
-from perdure.context.record.entries import EntryCache, redact_entries
-from perdure.context.record.merging import BY_CODE, merge_model_sections
 from perdure.context.record.outline import CallLines
 from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, text_to_check
-from perdure.context.record.requests import own_text
-from perdure.context.record.sections import write_sections
-from perdure.context.record.state import read_state
-from perdure.context.record.task import TaskState
+from perdure.context.record.statements import dialogue_share
 from perdure.context.record.value_index import ValueUse, draw_index, rank_values
 from perdure.context.retention import Boundaries, shorten_head
 from perdure.context.sections import (
@@ -42,6 +37,11 @@ from perdure.context.summarizer import (
     summarize_transcript,
 )
 from perdure.context.summary_check import check_summary, doubted_facts, user_claims, without_marked
+from perdure.context.task.merging import BY_CODE, merge_model_sections
+from perdure.context.task.reader import read_state
+from perdure.context.task.requests import own_text
+from perdure.context.task.sections import write_sections
+from perdure.context.task.state import TaskState
 from perdure.context.transcript import Transcript, split_record, transcribe
 from perdure.context.user_intent import user_texts
 from perdure.core.concurrency import SystemClock

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from perdure.context.calls.output import read_output
+from perdure.context.calls.output_extent import find_notes
+from perdure.context.entries import redact_entries
 from perdure.context.facts import facts_in
-from perdure.context.record.calls.output import read_output
-from perdure.context.record.calls.output_extent import find_notes
-from perdure.context.record.entries import redact_entries
 from perdure.context.text import PatternMatcher
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
 

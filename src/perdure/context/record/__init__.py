@@ -1,6 +1,11 @@
-"""The record: the compacted stretch of a conversation, in order, rendered from the log at a falling resolution.
+"""The Record section of a handoff: the compacted messages in order, rendered from the log at a falling resolution.
 
-Not stored data: it is the part of a handoff that tells what was said and done. `record` renders it within a budget;
-the package `calls` describes tool calls, and `messages` reads what was said, in passages with a worth each. `state`
-derives the typed state of the task, and `sections` writes the handoff's sections from it.
+    record       draw the record within a budget: start reading at `RecordSource`
+    statements   what messages state, in passages with a worth each
+    documents    pages and files that were read, reduced to their statements
+    outline      statements and calls in order, without a budget
+    rendering    the options to show them, and the text of those that fit
+    value_index  the Index section behind it: exact values that nothing else shows
+
+Data flows one way: entries → statements and call lines → outline → options → text.
 """

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from perdure.context.record.dialogue import Dialogue
-from perdure.context.record.messages import (
+from perdure.context.calls.call_line import CallLine
+from perdure.context.fitting import age_factor
+from perdure.context.record.statements import (
     CALL,
     NOTHING_STATED,
+    Dialogue,
     Statement,
     carried_statement,
     parse_items,
     statement_of,
 )
-from perdure.context.record.selection import age_factor
-from perdure.context.record.task import CallLine
 from perdure.context.text import Passage, clip
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
 from itertools import islice
 
-from perdure.context.record.calls.describe import describe_call, is_only_counted
-from perdure.context.record.calls.text import common_root
-from perdure.context.record.dialogue import Dialogue, dialogue_share
+from perdure.context.calls.call_line import CallLine, PendingCallLine
+from perdure.context.calls.describe import describe_call, is_only_counted
+from perdure.context.entries import (
+    count_chars,
+    is_changed,
+    is_redacted,
+    redact_entries,
+    redact_message,
+    redacted,
+)
 from perdure.context.record.documents import (
     QuotedDocument,
     find_documents,
@@ -18,20 +27,11 @@ from perdure.context.record.documents import (
     share_instructions,
     written_reports,
 )
-from perdure.context.record.entries import (
-    count_chars,
-    is_changed,
-    is_redacted,
-    redact_entries,
-    redact_message,
-    redacted,
-)
-from perdure.context.record.messages import statement_of
 from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline, without_request_mark
 from perdure.context.record.rendering import Drawing
-from perdure.context.record.requests import own_text, prepare_reading
-from perdure.context.record.task import CallLine, PendingCallLine
+from perdure.context.record.statements import Dialogue, dialogue_share, statement_of
 from perdure.context.summary_check import words_of_passages
+from perdure.context.task.requests import own_text, prepare_reading
 from perdure.context.text import size_of
 from perdure.core.messages import Entry, Message, ToolCall, ToolState
 from perdure.redaction import are_clean
@@ -357,3 +357,27 @@ class RecordSource:
     @cached_property
     def _documents(self) -> Mapping[str, QuotedDocument]:
         return find_documents(self._entries, self._reads, self._instructions)
+
+
+# A root that fewer paths share is not worth a line.
+_FEWEST_PATHS = 4
+_LONGEST_TARGET = 400
+# Begins with the character that is searched for; what must not precede it is checked behind it.
+_PATH = re.compile(r"/(?<![\w./:]/)(?:[\w.@+-]+/)+[\w.@+-]+")
+
+
+def common_root(targets: Iterable[str]) -> str:
+    """Return the folder whose name saves most characters when targets omit it; "" where none is worth it."""
+    folders: Counter[str] = Counter(
+        path.rpartition("/")[0]
+        for target in targets
+        if "/" in target
+        for path in _PATH.findall(target[:_LONGEST_TARGET])
+    )
+    counts: Counter[str] = Counter()
+    for folder, times in folders.items():
+        while folder.count("/") >= 2:
+            counts[folder] += times
+            folder = folder.rpartition("/")[0]
+    best = max(counts, key=lambda f: (counts[f] * len(f), len(f)), default="")
+    return best if best and counts[best] >= _FEWEST_PATHS else ""

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from perdure.context.record.calls.output import LINE_CHARS
-from perdure.context.record.calls.text import openings
+from perdure.context.calls.call_line import CallKind, CallLine
+from perdure.context.calls.output import (
+    LINE_CHARS,
+)
+from perdure.context.fitting import Options, fill_budget, score
 from perdure.context.record.documents import QuotedDocument
-from perdure.context.record.messages import CALL, LABELS, OPENING, Speaker, Statement
 from perdure.context.record.outline import (
     AGREED_FACTOR,
     BRIEF_CHARS,
@@ -23,8 +25,8 @@ from perdure.context.record.outline import (
     Outline,
     StatementMoment,
 )
-from perdure.context.record.selection import Options, fill_budget, score
-from perdure.context.record.task import CallKind, CallLine, parse_steps
+from perdure.context.record.statements import CALL, LABELS, OPENING, Speaker, Statement
+from perdure.context.task.state import parse_steps
 from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
 from perdure.core.messages import ToolCall
 
@@ -524,3 +526,17 @@ def _flush(out: list[str], brief: list[str]) -> None:
             groups.append((verb, [target]))
     brief.clear()
     out.append(f"{CALL} " + "; ".join(f"{verb} {', '.join(targets)}".strip() for verb, targets in groups))
+
+
+_OPENING_LINES = 5
+_LONG_OPENING_CHARS = 600
+
+
+def openings(detail: str) -> Iterator[str]:
+    """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
+    lines = detail.split("\n")
+    opening = "\n".join(lines[:_OPENING_LINES])
+    if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
+        yield "\n".join((*lines[:2], "  …"))
+    if len(lines) > _OPENING_LINES:
+        yield f"{opening}\n  …"

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.record.calls.output import (
+from perdure.context.calls.call_line import CallFacts
+from perdure.context.calls.output import (
     CallFinding,
     OutputView,
     clip_located,
@@ -23,7 +24,6 @@ from perdure.context.record.calls.output import (
     parse_json,
     plain_text,
 )
-from perdure.context.record.task import CallFacts
 
 _FEWEST_LINES = 8
 _MOST_ERRORS = 8

@@ -1,18 +1,22 @@
 """Follow the user's requests through a conversation: which are open, answered, cancelled or replaced.
 
 Replies are read once, like every message, and the result is cached with the entry.
+
+A bare "never mind" closes every open request (`RequestLog`). A message that names a task ("forget about the mailer")
+closes the requests about it. It remains a request itself, because the same words may ask for work: "cancel the
+reservation". `find_withdrawals` returns what was taken back for the notes about it, which are only marked: there a
+request counts also if it was answered meanwhile, because an answer may have been a promise.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from perdure.context.authorship import before_fiction
-from perdure.context.record.cancellation import read_cancellation
-from perdure.context.record.decisions import (
+from perdure.context.task.decisions import (
     INTERRUPTED,
     UserReading,
     announcement_of,
@@ -21,12 +25,232 @@ from perdure.context.record.decisions import (
     plan_of,
     user_reading,
 )
-from perdure.context.record.proposals import is_answer
-from perdure.context.record.task import RequestStatus, UserRequest
+from perdure.context.task.proposals import is_answer
+from perdure.context.task.state import RequestStatus, UserRequest
 from perdure.context.text import clip, sentences, split_passages, tidy
 from perdure.context.user_intent import goes_on, without_omission
 from perdure.core.messages import TURN_ENDED, Entry, Message
 from perdure.redaction import redact
+
+_LONGEST_CHARS = 240
+_OPENING = (
+    r"^\W*(?:(?:ok(?:ay)?|no|wait|hm+|sorry|please|ah|oh|actually|hey|well|also|and|so|yeah|on second thoughts?|btw"
+    r"|by the way|for now|right|alright|hi|doch|bitte|ach|(?:please )?stop(?: it| that| here)?|never ?mind|scratch that"
+    r"|(?:forget|cancel|drop|leave|skip|scrap|ditch|abandon) (?:it|that|this)|stopp?|halt|nein|warte)[,.;:! –—-]+)*"
+)
+# Words that can only take something back.
+_TAKES_BACK = (
+    r"(?:you can |let'?s |just |please |better )*(?:forget(?: about)?|never ?mind(?: about)?|don'?t bother(?: with)?)"
+    r"|(?:there'?s |there is )?no (?:more |longer a )?need (?:for|to)"
+    r"(?: (?:continue|go on|start|proceed|do|finish)(?: with| on)?)?"
+    r"|not needed any ?more:?|(?:please |just )?scratch(?= (?:that|the|this|my|our)\b)"
+    r"|(?:please |just )?(?:disregard|ignore)"
+    r" (?:my (?:\w+ )?(?:request|question|message|wish|order) (?:for|about|to)|what i (?:\w+ )?(?:about|on|for))"
+    r"|(?:please )?disregard|(?:i|we)(?:'re| are|'m| am)? (?:won'?t be|not) (?:doing|going ahead with|building|needing)"
+    r"|(?:please )?(?:don'?t|do not)(?: (?:do|start|continue|go on|proceed|go ahead|work|carry on)(?: with| on)?)"
+    r"|let'?s not(?: do)?|(?:let'?s )?hold off (?:on|with)|(?:let'?s )?call off"
+    r"|we(?:'ve| have)? (?:just )?(?:decided (?:against|not to(?: do)?)|changed our minds? (?:about|on))"
+    r"|(?:i|we)(?:'m| am|'re| are)? (?:don'?t|do not|no longer|won'?t|not going to)(?: (?:need|want|do))+"
+    r"|(?:you|we) (?:don'?t|do not|needn'?t|no longer) (?:have to|need to|have)?(?: do)?"
+    r"|i(?:'ve| have)? changed my mind (?:about|on)|i take back|(?:let'?s )?abandon"
+    r"|(?:please )?(?:don'?t|do not)(?=[^\n]{2,90}\b(?:after all|any ?more|any longer|anything)\b)"
+    r"|(?:wir |ich )?(?:vergiss|vergesst|streich(?:e|t)?|lass(?: uns)?(?: das)?(?: mit)?|storniere?|verwirf"
+    r"|(?:brauche[n]?|will|wollen)(?: wir| ich)?(?=[^\n]{2,90}\b(?:nicht mehr|nicht länger|doch nicht)\b)"
+    r"|(?:brich|breche?|stopp?e?|schicke?|sende?|mache?|starte|baue?|schreibe?|erstelle|lösche?)"
+    r"(?=[^\n]{2,90}\b(?:nicht mehr|doch nicht|ab)\b))"
+    r"|laisse tomber|oublie|annule|abandonne|(?:on n'a |je n'ai |nous n'avons )?plus besoin d(?:e|es|u)"
+    r"|n'(?:envoie|fais) (?:pas|plus)"
+    r"|olvida(?:te de)?|olvídate de|cancela|ya no (?:hace falta|necesit\w+|quier\w+)|annulla|lascia perdere|dimentica"
+    r"|non (?:serve|servono) più|esquece|não precisa mais d?e?|забудь (?:про|о)|отмени|больше не (?:нужно|нужен|нужна)"
+)
+# Words that may as well ask for work: a flight is cancelled, a table dropped, a server stopped.
+_MAY_TAKE_BACK = (
+    r"(?:please |let'?s |just |you can |better )*(?:cancel|drop|stop(?: (?:working on|with|doing))?|skip|scrap|ditch"
+    r"|kill|abort|bin|trash|axe|toss|leave out|leave(?=.*\b(?:cancell?ed|no longer|not needed|alone))|put aside|shelve)"
+    r"|stoppe?|arrête|para"
+)
+_END = r"(?P<what>[^\n.!?;,:–—]{2,90})"
+_OVER = (
+    r"(?:off the table|off the list|cancell?ed|called off|no longer (?:needed|necessary|wanted|required|relevant)"
+    r"|not (?:needed|necessary|required|wanted|relevant)(?: any ?more| now)?|obsolete|moot|dropped|dead|history"
+    r"|vom tisch|nicht mehr nötig|erledigt)"
+)
+_CLEAR = re.compile(rf"{_OPENING}(?:{_TAKES_BACK})\s+{_END}", re.IGNORECASE)
+_PASSIVE = re.compile(
+    rf"{_OPENING}(?P<what>[^\n.!?;,:–—]{{2,90}}?)\s*(?:'s| is| are| was| were| has been| have been| hat sich| ist)"
+    rf"(?: been| now| all| actually)*\s+{_OVER}\b",
+    re.IGNORECASE,
+)
+# "The export? Forget it.", "As for the export: never mind."
+_NAMED_FIRST = re.compile(
+    rf"{_OPENING}(?:{_END}\?|(?:as for|about|regarding|concerning) (?P<about>[^\n.!?;,:–—]{{2,90}})[,:–—-])\s*"
+    r"(?:no |please |just )*(?:forget (?:about )?(?:it|that|them)|never ?mind|scratch (?:it|that)|don'?t bother"
+    r"|(?:skip|drop|cancel|scrap|leave) (?:it|that|them)|no longer needed|not any ?more|not needed|vergiss (?:es|das)"
+    r"|laisse tomber|olvídalo)\W*$",
+    re.IGNORECASE,
+)
+_UNCLEAR = re.compile(rf"{_OPENING}(?:{_MAY_TAKE_BACK})\s+{_END}", re.IGNORECASE)
+_REASON = re.compile(rf"\b{_OVER}\b|\b(?:don'?t|no longer) need\b|\bchanged my mind\b", re.IGNORECASE)
+
+_WORD = re.compile(r"[^\W_]{3,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_COMMON = frozenset(
+    """the and for that this with from into about all any please could would can you your our after more anymore now
+    then job task thing work part request idea plan it's its whole entire doing making need want needed just also too
+    alone out aside entirely completely altogether continue anyway today anything next todo der die das
+    den dem ein eine mit und nicht doch mehr bitte les des une pour que los las del por para""".split()  # noqa: SIM905  # a list of words reads better
+)
+_PREPOSITION = re.compile(r"\b(?:for|of|in|to|with|from|on|at|by|about|für|von|mit)\b", re.IGNORECASE)
+# What is put off or narrowed down is not taken back.
+_LIMITS = re.compile(
+    r"\b(?:only|but|except|unless|until|yet|first|before|instead|while|when|if|nur|aber|bis|erst)\b", re.IGNORECASE
+)
+# Words are compared by their beginning: "migrate" and "migration" name the same thing.
+_STEM_CHARS = 5
+_LEAST_SHARE = 0.5
+_JOINED = re.compile(r"\b(?:and|then|und|et|y)\b|[,;\n]|[.!?]\s+\S", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """The subject of a message that takes something back."""
+
+    stems: frozenset[str]
+    # The stem of the noun in it: of "tests for the export", that of "tests".
+    head: str
+    # Whether its words cannot ask for work instead.
+    is_clear: bool
+
+    def is_about(self, request: str) -> bool:
+        """Whether it takes back the whole request; of one with several parts it may take back only one."""
+        stems = set(_stems(request))
+        shared = {s for s in self.stems if any(s.startswith(r) or r.startswith(s) for r in stems)}
+        if self.head not in shared or len(shared) < _LEAST_SHARE * len(self.stems):
+            return False
+        is_single = _JOINED.search(request.strip().rstrip(".!?")) is None
+        return is_single or len(shared) >= _LEAST_SHARE * len(stems)
+
+
+# The same messages are looked at by the state and by the notes, in every compaction.
+@lru_cache(maxsize=1_024)
+def read_cancellation(text: str) -> Cancellation | None:
+    """Parse a message of the user's; None where nothing is named that could be taken back."""
+    if len(text) > _LONGEST_CHARS or text.rstrip().endswith(("?", "？")):
+        return None
+    clear = _CLEAR.match(text) or _PASSIVE.match(text) or _NAMED_FIRST.match(text)
+    match = clear or _UNCLEAR.match(text)
+    if match is None or _LIMITS.search(text):
+        return None
+    what = match["what"] or match.groupdict().get("about", "")
+    head = _stems(_PREPOSITION.split(what, maxsplit=1)[0]) or _stems(what)
+    if not head:
+        return None
+    is_clear = clear is not None or _REASON.search(text) is not None
+    return Cancellation(frozenset(_stems(what)), head[-1], is_clear)
+
+
+def _stems(text: str) -> list[str]:
+    words = (w.lower() for w in _WORD.findall(text[:2_000]))
+    return [w[:_STEM_CHARS] for w in words if w not in _COMMON]
+
+
+# A message that begins with a bare cancellation and goes on with a refusal: "Stop. Leave the bucket alone."
+_REFUSES = re.compile(
+    r"^\W*(?:stopp?|halt|never ?mind|scratch that|(?:forget|cancel|drop|scrap|ditch|abandon) (?:it|that|this)"
+    r"|vergiss (?:es|das)|lass (?:es|das))[,.;:! –—-]+(?:please |bitte )?"
+    r"(?:don'?t|do not|leave|no\b|keine?\b|lass|nicht)",
+    re.IGNORECASE,
+)
+# A plain refusal takes back what was requested in nearly the same words.
+_NEGATED = re.compile(rf"{_OPENING}(?:please )?(?:don'?t|do not|n'\w+ pas|no(?= \w+[ae]s\b))\s+{_END}", re.IGNORECASE)
+_RECENT_REQUESTS = 8
+_NEGATED_SHARE = 0.8
+# Of the words of the shorter of a line and a request: the share that makes the line one about the request.
+_LINE_SHARE = 0.6
+_NAMED_LINE_SHARE = 0.5
+_FEWEST_SHARED = 2
+# A line of so few words is about a subject that it has, whatever else it has.
+_SHORT_LINE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What one message of the user's took back: a request, what of it was named, or both."""
+
+    seq: int
+    # Stems of the request; empty where only a subject is known.
+    request: frozenset[str]
+    # Stems of what the message names; empty for a bare "never mind".
+    subject: frozenset[str] = frozenset()
+    head: str = ""
+
+    def covers(self, line: str) -> bool:
+        """Whether a line of notes is about it."""
+        stems = frozenset(_stems(line))
+        shared = _shared(stems, self.request)
+        fewest = min(len(stems), len(self.request))
+        is_like_request = shared >= _FEWEST_SHARED and shared >= _LINE_SHARE * fewest
+        if not self.subject:
+            return is_like_request
+        named = _shared(self.subject, stems)
+        if not named:  # in other words than those of the message
+            return is_like_request and shared >= _NAMED_LINE_SHARE * len(stems) and self.head not in self.request
+        if named == len(self.subject) and (named >= _FEWEST_SHARED or len(stems) <= _SHORT_LINE):
+            return True
+        return is_like_request or shared >= max(_FEWEST_SHARED, _NAMED_LINE_SHARE * fewest)
+
+
+def find_withdrawals(requests: Sequence[UserRequest], stops: Sequence[int] = ()) -> list[Withdrawal]:
+    """Return what the user took back and did not request again, from the requests and the bare cancellations."""
+    withdrawals: list[Withdrawal] = []
+    for n, request in enumerate(requests):
+        words = request.own_words or request.text
+        earlier = requests[max(0, n - _RECENT_REQUESTS) : n]
+        withdrawals += _named_withdrawals(request.seq, words, earlier)
+        if earlier and _REFUSES.match(words):
+            withdrawals.append(Withdrawal(request.seq, _request_stems(earlier[-1])))
+    named = {(w.seq, w.request) for w in withdrawals}
+    cancelled = ((r.closed_seq, _request_stems(r)) for r in requests if r.status == "cancelled")
+    withdrawals += [Withdrawal(seq, stems) for seq, stems in cancelled if seq is not None and (seq, stems) not in named]
+    for seq in stops:
+        last = next((r for r in reversed(requests) if r.seq < seq), None)
+        if last is not None:
+            withdrawals.append(Withdrawal(seq, _request_stems(last)))
+    return [w for w in withdrawals if not _is_requested_again(w, requests)]
+
+
+def _named_withdrawals(seq: int, words: str, earlier: Sequence[UserRequest]) -> list[Withdrawal]:
+    cancellation = read_cancellation(words)
+    if cancellation is None:
+        negated = _NEGATED.match(words) if len(words) <= _LONGEST_CHARS else None
+        stems = frozenset(_stems(negated["what"])) if negated is not None else frozenset()
+        about = [r for r in earlier if stems and _shared(stems, _request_stems(r)) >= _NEGATED_SHARE * len(stems)]
+        return [Withdrawal(seq, _request_stems(r), stems) for r in about if len(stems) >= _FEWEST_SHARED]
+    about = [r for r in earlier if cancellation.is_about(r.own_words or r.text)]
+    if not about and cancellation.is_clear and len(cancellation.stems) >= _FEWEST_SHARED:
+        return [Withdrawal(seq, frozenset(), cancellation.stems, cancellation.head)]
+    return [Withdrawal(seq, _request_stems(r), cancellation.stems, cancellation.head) for r in about]
+
+
+def _is_requested_again(withdrawal: Withdrawal, requests: Sequence[UserRequest]) -> bool:
+    """Whether a later message requests the same, so that a note about it may be a new one."""
+    later = (r for r in requests if r.seq > withdrawal.seq and r.status in ("open", "answered"))
+    texts = (r.own_words or r.text for r in later)
+    least = max(_FEWEST_SHARED, _LINE_SHARE * len(withdrawal.request or withdrawal.subject))
+    return any(
+        read_cancellation(text) is None
+        and _NEGATED.match(text) is None
+        and _shared(withdrawal.request or withdrawal.subject, frozenset(_stems(text))) >= least
+        for text in texts
+    )
+
+
+def _request_stems(request: UserRequest) -> frozenset[str]:
+    return frozenset(_stems(request.own_words or request.text))
+
+
+def _shared(stems: frozenset[str], others: frozenset[str]) -> int:
+    return sum(any(s.startswith(o) or o.startswith(s) for o in others) for s in stems)
+
 
 # These two are in lower case, for text in lower case: half the price of a search that ignores case.
 _STILL_FAILS = re.compile(

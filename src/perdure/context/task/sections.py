@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from perdure.context.authorship import asks_something, before_fiction
+from perdure.context.calls.shell import short_command
+from perdure.context.fitting import address, fit_lines, join_names, relative_to, whole_sentences
 from perdure.context.handoff import SECTIONS
-from perdure.context.record.active_task import (
+from perdure.context.standing_instructions import (
+    is_for_now,
+    is_for_one_task,
+    is_lasting,
+    is_particular,
+    is_small_talk,
+    is_standing,
+    is_wish,
+)
+from perdure.context.task.active_task import (
     files_root,
+    has_material,
     listed_files,
     next_open_step,
     next_step,
@@ -17,23 +29,19 @@ from perdure.context.record.active_task import (
     task_files,
     write_active_task,
 )
-from perdure.context.record.calls.shell import short_command
-from perdure.context.record.decisions import has_subject
-from perdure.context.record.instructions import write_instructions
-from perdure.context.record.pasted_text import has_material
-from perdure.context.record.section_lines import (
-    address,
-    describe_tests,
-    fit_lines,
-    join_names,
-    push_status,
-    relative_to,
-    whole_sentences,
+from perdure.context.task.decisions import has_subject
+from perdure.context.task.state import (
+    BEFORE_LOG,
+    AnsweredQuestion,
+    InstructionKind,
+    LastTestRun,
+    StandingInstruction,
+    TaskState,
+    TouchedFile,
+    UserRequest,
 )
-from perdure.context.record.task import AnsweredQuestion, StandingInstruction, TaskState, TouchedFile, UserRequest
-from perdure.context.standing_instructions import is_particular, is_small_talk, is_standing, is_wish
 from perdure.context.text import beginning, clip, size_of, tidy
-from perdure.context.user_intent import is_directive
+from perdure.context.user_intent import LISTED_RULE, is_directive
 from perdure.redaction import redact
 
 SAME_AS_TASK = "What Active Task quotes."
@@ -103,8 +111,6 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
 
 
 # -- the work --------------------------------------------------------------------------------------------------------
-
-
 def _goal(state: TaskState, room: int) -> str:
     """Quote what the conversation began with, and what it is about now."""
     first = state.goal
@@ -398,3 +404,115 @@ _WRITERS: dict[str, Callable[[TaskState, int], str]] = {
     "Relevant Files": _files,
     "Remaining Work": _remaining,
 }
+
+
+_COMMAND_CHARS = 100
+_FAILURE_CHARS = 120
+_FILTERED = re.compile(r"\| *(?:grep|egrep|rg|head|tail|awk|sed)\b")
+
+
+def push_status(state: TaskState) -> str:
+    """Whether the newest commit is pushed, in words."""
+    if state.commits:
+        return "pushed" if state.is_pushed and state.commits[-1].is_pushed else "not pushed"
+    return "the last push succeeded" if state.is_pushed else "the last push was rejected"
+
+
+def describe_tests(report: LastTestRun, room: int | None = None, *, has_failures: bool = True) -> str:
+    """Tell the totals of a run and its first failures, as many as there is room for, at least one."""
+    run = report.run
+    # Of a runner that prints no total only what `grep` and `head` let through is counted.
+    is_filtered = run.passed is None and bool(run.failed) and _FILTERED.search(report.target) is not None
+    counts = [f"{n} {word}" for n, word in ((run.passed, "passed"), (run.failed, "failed")) if n is not None]
+    counts = [f"at least {run.failed} failed (of filtered output)"] if is_filtered else counts
+    totals = ", ".join(counts) if run.passed is not None or run.failed else "succeeded" if report.is_ok else "failed"
+    named = [clip(failure, _FAILURE_CHARS) for failure in run.failures[:4]] if has_failures else []
+    while len(named) > 1 and room is not None and sum(map(len, named)) > room:
+        named.pop()
+    failures = f"; failing: {'; '.join(named)}" if named else ""
+    failures += "; written first, to fail until the change is made" if report.is_expected else ""
+    command = f"`{short_command(report.target, _COMMAND_CHARS)}` → " if report.target else ""
+    return f"{command}{totals}{failures}"
+
+
+INSTRUCTIONS = "The user's standing instructions, word for word:"
+CORRECTIONS = "The user's corrections, word for word:"
+REFUSALS = "Calls the user refused, with the reason in their words:"
+REQUIREMENTS = "Stated for work that is done, word for word:"
+_KINDS: dict[str, InstructionKind] = {
+    INSTRUCTIONS: "rule",
+    CORRECTIONS: "correction",
+    REFUSALS: "refusal",
+    REQUIREMENTS: "requirement",
+}
+_REQUIREMENT_CHARS = 600
+_ABOUT_CHARS = 80
+_ADDRESS = re.compile(r"(?:; )?m:[\d,]+$")
+_REQUIRES = re.compile(
+    r"(?i)\b(?:must|should|shall|needs? to|has to|have to|make sure|ensure|muss|soll|doit|debe|deve|должн\w+)\b"
+    r"|必须|应该|べき|해야"
+)
+
+
+def write_instructions(state: TaskState, *, task: str = "", requirement_chars: int = _REQUIREMENT_CHARS) -> str:
+    """Quote what the user laid down: rules, corrections and reasons of refusals, each with its address.
+
+    A wish for one piece of work is quoted as the task while that is open, and is over with it: it binds beyond it only
+    by a word that makes it last, or by what it requires of the result. In doubt a sentence is left to the record.
+    """
+    closed_seqs = {r.seq for r in state.requests if r.status == "answered"}
+    task = _squeeze(task)
+    rules: list[str] = []
+    requirements: list[str] = []
+    for i in state.instructions:
+        if i.kind == "requirement":
+            requirements.append(_instruction_line(i))
+        elif i.kind == "rule" and is_for_one_task(i.text):
+            requirements += [_instruction_line(i)] if i.seq in state.worked_on and _REQUIRES.search(i.text) else []
+        elif i.kind == "rule" and not (i.seq in closed_seqs and is_for_now(i.text)) and not _repeats(i.text, task):
+            rules.append(_instruction_line(i))
+    groups = (
+        (INSTRUCTIONS, rules),
+        (CORRECTIONS, [_instruction_line(i) for i in state.instructions if i.kind == "correction"]),
+        (REFUSALS, [_refusal_line(i) for i in state.instructions if i.kind == "refusal"]),
+        (REQUIREMENTS, _newest(requirements, requirement_chars)),
+    )
+    return "\n".join(line for heading, lines in groups if lines for line in (heading, *lines))
+
+
+def parse_instructions(section: str) -> Iterator[StandingInstruction]:
+    """Yield what a section of an earlier handoff quotes, each of the kind of the heading above it.
+
+    Earlier versions also listed remarks that might bind, under a heading of their own: those are left out.
+    """
+    kind: InstructionKind | None = "rule"
+    for line in section.splitlines():
+        listed = LISTED_RULE.match(line)
+        if listed is None and line.endswith(":"):
+            kind = _KINDS.get(line.strip())
+        elif listed is not None and kind is not None:
+            about = _ADDRESS.sub("", listed[2] or "") if kind == "refusal" else ""
+            yield StandingInstruction(listed[1], BEFORE_LOG, kind, about=about)
+
+
+def _newest(lines: list[str], room: int) -> list[str]:
+    return fit_lines(lines[::-1], room, newest_last=True).split("\n") if lines else []
+
+
+def _repeats(rule: str, task: str) -> bool:
+    return _squeeze(rule) in task and not is_lasting(rule)
+
+
+def _squeeze(text: str) -> str:
+    """Return a text without blanks and marks of quotation, to search for it in another."""
+    return "".join(text.replace("\n> ", "\n").split())
+
+
+def _instruction_line(instruction: StandingInstruction) -> str:
+    return f"- “{' '.join(instruction.text.split())}”{address(instruction.seq)}"
+
+
+def _refusal_line(instruction: StandingInstruction) -> str:
+    where = address(instruction.seq).strip(" ()")
+    about = f"{beginning(tidy(instruction.about), _ABOUT_CHARS)}; {where}".strip("; ")
+    return f"- “{' '.join(instruction.text.split())}” ({about})" if about else _instruction_line(instruction)

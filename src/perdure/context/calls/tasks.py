@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.record.calls.output import (
+from perdure.context.calls.call_line import CallFacts, CallKind, CallLine
+from perdure.context.calls.compose import arguments_text, compose_line, target_of
+from perdure.context.calls.output import (
     MAX_REPORT_CHARS,
     CallFinding,
     join_rows,
@@ -15,8 +17,6 @@ from perdure.context.record.calls.output import (
     plain_text,
     printable,
 )
-from perdure.context.record.calls.text import arguments_text, compose_line, target_of
-from perdure.context.record.task import CallFacts, CallKind, CallLine
 
 
 def describe_question(name: str, kind: CallKind, arguments: Mapping[str, Any], result: str) -> CallLine:

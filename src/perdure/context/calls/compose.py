@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from perdure.context.record.calls.edits import edited_path
-from perdure.context.record.calls.output import (
+from perdure.context.calls.call_line import CallKind, CallLine, Outcome
+from perdure.context.calls.edits import edited_path
+from perdure.context.calls.output import (
     DATA_CHARS,
     DETAIL_CHARS,
     LINE_CHARS,
@@ -19,17 +18,9 @@ from perdure.context.record.calls.output import (
     one_line,
     printable,
 )
-from perdure.context.record.calls.services import compact_value
-from perdure.context.record.task import CallKind, CallLine, Outcome
+from perdure.context.calls.services import compact_value
 
-# A root that fewer paths share is not worth a line.
-_FEWEST_PATHS = 4
-_LONGEST_TARGET = 400
-# Begins with the character that is searched for; what must not precede it is checked behind it.
-_PATH = re.compile(r"/(?<![\w./:]/)(?:[\w.@+-]+/)+[\w.@+-]+")
 _TEST_LABEL_CHARS = 100
-_OPENING_LINES = 5
-_LONG_OPENING_CHARS = 600
 
 
 def compose_line(
@@ -102,30 +93,3 @@ def command_of(arguments: Mapping[str, Any]) -> str:
             words = [str(w) for w in value]
             return words[-1] if len(words) > 1 and words[-2] in ("-c", "-lc") else " ".join(words)
     return ""
-
-
-def common_root(targets: Iterable[str]) -> str:
-    """Return the folder whose name saves most characters when targets omit it; "" where none is worth it."""
-    folders: Counter[str] = Counter(
-        path.rpartition("/")[0]
-        for target in targets
-        if "/" in target
-        for path in _PATH.findall(target[:_LONGEST_TARGET])
-    )
-    counts: Counter[str] = Counter()
-    for folder, times in folders.items():
-        while folder.count("/") >= 2:
-            counts[folder] += times
-            folder = folder.rpartition("/")[0]
-    best = max(counts, key=lambda f: (counts[f] * len(f), len(f)), default="")
-    return best if best and counts[best] >= _FEWEST_PATHS else ""
-
-
-def openings(detail: str) -> Iterator[str]:
-    """Yield beginnings of a detail: its first lines, and before them the first row where those are long."""
-    lines = detail.split("\n")
-    opening = "\n".join(lines[:_OPENING_LINES])
-    if len(opening) > _LONG_OPENING_CHARS and len(lines) > 2:
-        yield "\n".join((*lines[:2], "  …"))
-    if len(lines) > _OPENING_LINES:
-        yield f"{opening}\n  …"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.context.record.calls.output import (
+from perdure.context.calls.call_line import CallFacts, TestRun
+from perdure.context.calls.output import (
     CallFinding,
     OutputView,
     clip_middle,
@@ -15,8 +16,7 @@ from perdure.context.record.calls.output import (
     shorten_paths,
     unique,
 )
-from perdure.context.record.calls.test_runs import JS_LOCATION
-from perdure.context.record.task import CallFacts, TestRun
+from perdure.context.calls.test_runs import JS_LOCATION
 
 _MAX_ERRORS = 40
 

@@ -13,8 +13,18 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from perdure.context.record.calls.commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
-from perdure.context.record.calls.edits import (
+from perdure.context.calls.call_line import (
+    NO_FACTS,
+    CallFacts,
+    CallKind,
+    CallLine,
+    Outcome,
+    PendingCallLine,
+    read_repeatable,
+)
+from perdure.context.calls.commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
+from perdure.context.calls.compose import arguments_text, command_of, compose_line, target_of
+from perdure.context.calls.edits import (
     EDIT_WORTH,
     WRITE_WORTH,
     edited_path,
@@ -22,8 +32,8 @@ from perdure.context.record.calls.edits import (
     read_edit,
     read_write,
 )
-from perdure.context.record.calls.json_results import error_of, read_json
-from perdure.context.record.calls.output import (
+from perdure.context.calls.json_results import error_of, read_json
+from perdure.context.calls.output import (
     LINE_CHARS,
     MAX_REPORT_CHARS,
     CallFinding,
@@ -46,20 +56,10 @@ from perdure.context.record.calls.output import (
     unique,
     without_reminders,
 )
-from perdure.context.record.calls.output_extent import describe_read, is_not_kept
-from perdure.context.record.calls.services import created_by, is_change, is_thinking, service_values, stopped_by
-from perdure.context.record.calls.tasks import describe_question, describe_task
-from perdure.context.record.calls.text import arguments_text, command_of, compose_line, target_of
+from perdure.context.calls.output_extent import describe_read, is_not_kept
+from perdure.context.calls.services import created_by, is_change, is_thinking, service_values, stopped_by
+from perdure.context.calls.tasks import describe_question, describe_task
 from perdure.context.record.documents import page_rows, page_source
-from perdure.context.record.task import (
-    NO_FACTS,
-    CallFacts,
-    CallKind,
-    CallLine,
-    Outcome,
-    PendingCallLine,
-    read_repeatable,
-)
 from perdure.core.messages import ToolCall, ToolState
 
 # A longer result is no error message.

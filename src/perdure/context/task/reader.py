@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perdure.context.authorship import before_fiction
-from perdure.context.record.decisions import (
+from perdure.context.calls.call_line import CallKind, CallLine
+from perdure.context.summary_check import MARK
+from perdure.context.task.active_task import carried_words, read_report
+from perdure.context.task.decisions import (
     DecisionLog,
     UserReading,
     announcement_of,
@@ -17,23 +20,19 @@ from perdure.context.record.decisions import (
     topic_words,
     user_reading,
 )
-from perdure.context.record.instructions import parse_instructions
-from perdure.context.record.pasted_text import carried_words, read_report
-from perdure.context.record.proposals import proposal_of, taken_up
-from perdure.context.record.requests import RequestLog, answer_of, reply_reading
-from perdure.context.record.task import (
+from perdure.context.task.proposals import proposal_of, taken_up
+from perdure.context.task.requests import RequestLog, answer_of, reply_reading
+from perdure.context.task.sections import parse_instructions
+from perdure.context.task.state import (
     BEFORE_LOG,
     AnsweredQuestion,
-    CallKind,
-    CallLine,
     PlanItem,
     SourcedValue,
     StandingInstruction,
     TaskState,
     UserRequest,
 )
-from perdure.context.record.work import LOOKS, WorkLog
-from perdure.context.summary_check import MARK
+from perdure.context.task.work import LOOKS, WorkLog
 from perdure.context.text import beginning, sentences, tidy
 from perdure.context.user_intent import is_directive, parse_active_task, read_sentences, rules_among
 from perdure.core.messages import Entry, Message, ToolCall

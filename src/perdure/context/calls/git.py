@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.record.calls.edits import read_patch
-from perdure.context.record.calls.output import (
+from perdure.context.calls.call_line import CallFacts, Commit
+from perdure.context.calls.edits import read_patch
+from perdure.context.calls.output import (
     CallFinding,
     OutputView,
     count_noun,
@@ -17,8 +18,7 @@ from perdure.context.record.calls.output import (
     one_line,
     unique,
 )
-from perdure.context.record.calls.shell import ShellCommand, ShellLine
-from perdure.context.record.task import CallFacts, Commit
+from perdure.context.calls.shell import ShellCommand, ShellLine
 
 _HASH = r"[0-9a-f]{7,40}"
 _COMMITTED = re.compile(rf"^\[([^\]\n]{{1,120}}?)(?: \(root-commit\))? ({_HASH})\] (.*)$", re.M)

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.record.calls.output import (
+from perdure.context.calls.call_line import CallFacts, TestRun
+from perdure.context.calls.output import (
     CallFinding,
     OutputView,
     clip_middle,
@@ -20,8 +21,7 @@ from perdure.context.record.calls.output import (
     shorten_paths,
     unique,
 )
-from perdure.context.record.calls.output_extent import WHOLE, OutputExtent
-from perdure.context.record.task import CallFacts, TestRun
+from perdure.context.calls.output_extent import WHOLE, OutputExtent
 
 _MAX_FAILURES = 40
 _MESSAGE_CHARS = 200

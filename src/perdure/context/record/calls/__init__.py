@@ -1,6 +1,0 @@
-"""Tool calls in the record: one line for each, by what ran and what its output proves.
-
-`describe` picks the reader of a call. Commands: `shell` parses them and `commands` describes them, with `git`,
-`test_runs`, `builds` and `logs` for their outputs. Other calls: `edits`, `json_results`, `services`, `tasks`. Shared:
-`output` is the bounded text of a result, `output_extent` how much of the whole it is, `text` shortens paths and names.
-"""

@@ -1,0 +1,13 @@
+"""The state of a task, read from the log, and the sections of a handoff that code writes from it.
+
+    state        the typed state: start reading here
+    reader       fold messages and call lines into the state, with the help of:
+      requests     which requests are open, answered, cancelled
+      decisions    decisions, plans and choices, of either side
+      proposals    what "yes" or "option 2" takes up
+      work         files, commits, tests, errors and repeated steps, from the calls
+    sections     write the thirteen sections; active_task writes the first
+    merging      merge the sections of a model with them
+
+Data flows one way: entries and call lines → `read_state` → `TaskState` → `write_sections`.
+"""

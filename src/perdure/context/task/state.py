@@ -1,0 +1,257 @@
+"""The typed state of a task: requests, instructions, decisions, files, commits, tests, errors, plan.
+
+Every item names the log positions it was read from. `RepeatedSteps` lists what was done alike for many subjects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from perdure.context.calls.call_line import Commit, TestRun
+
+STEP_MARK = "DONE "
+_LISTED = re.compile(
+    rf"^{STEP_MARK}(?P<steps>[^\n]{{1,200}}?) ×\d+(?: → (?P<outcome>[^\n]{{1,200}}?))?: (?P<subjects>[^\n]+)$", re.M
+)
+_MORE = re.compile(r"^… \d+ more …$")
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSteps:
+    """Steps that succeeded for several subjects in the same way."""
+
+    # Names of the tools or commands, in the order of their use; the last one's outcome is told.
+    steps: tuple[str, ...]
+    outcome: str
+    # In the order of the log.
+    subjects: tuple[str, ...]
+    seq: int
+
+    def describe(self, room: int) -> str:
+        """One line within about `room` characters; of many subjects the first and the last are listed."""
+        outcome = f" → {self.outcome}" if self.outcome else ""
+        head = f"{STEP_MARK}{', '.join(self.steps)} ×{len(self.subjects)}{outcome}: "
+        return head + ", ".join(_elide(self.subjects, room - len(head)))
+
+
+def parse_steps(section: str) -> Iterator[RepeatedSteps]:
+    """Yield the repeated steps that a section of an earlier handoff lists."""
+    for listed in _LISTED.finditer(section):
+        subjects = tuple(s for s in listed["subjects"].split(", ") if not _MORE.match(s))
+        yield RepeatedSteps(tuple(listed["steps"].split(", ")), listed["outcome"] or "", subjects, -1)
+
+
+def _elide(subjects: Sequence[str], room: int) -> Sequence[str]:
+    """All subjects where they fit; else the first and the last, with the number of those between."""
+    if sum(len(s) + 2 for s in subjects) <= room:
+        return subjects
+    first: list[str] = []
+    last: list[str] = []
+    left = room - 16
+    for at in range(len(subjects)):
+        is_first = at % 2 == 0
+        subject = subjects[at // 2] if is_first else subjects[-1 - at // 2]
+        if (left := left - len(subject) - 2) < 0:
+            break
+        (first if is_first else last).append(subject)
+    more = len(subjects) - len(first) - len(last)
+    return [*first, f"… {more} more …", *reversed(last)]
+
+
+# Position of what an earlier handoff quotes, whose messages cannot be read.
+BEFORE_LOG = -1
+RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
+# A requirement was stated with one piece of work, which is done.
+InstructionKind = Literal["rule", "correction", "refusal", "requirement"]
+FileStatus = Literal["changed", "moved", "deleted", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class UserRequest:
+    """A request of the user, word for word; one that quotes or pastes other text has it in `text`, too."""
+
+    text: str
+    seq: int
+    status: RequestStatus = "open"
+    # Position of the reply or of the later message that closed it.
+    closed_seq: int | None = None
+    # The words of the request that the user typed themselves; what is around them was pasted.
+    own_words: str = ""
+    # The assistant's question that it answers, and what it takes up of the assistant's proposal or list.
+    answers: str = ""
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StandingInstruction:
+    """A sentence of the user that binds later work: a rule or preference, a correction, the reason of a refusal."""
+
+    text: str
+    seq: int
+    kind: InstructionKind = "rule"
+    # What a refusal was about: the call, in one line.
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDecision:
+    """A decision of the user or the assistant; a superseded one names the message that replaced it."""
+
+    text: str
+    seq: int
+    is_by_user: bool = False
+    superseded_seq: int | None = None
+    # What of the assistant's proposals a short answer takes up.
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedFile:
+    """A file and the last thing that happened to it; a changed file stays changed when it is read again."""
+
+    path: str
+    status: FileStatus
+    seqs: tuple[int, ...]
+    # Where it was before it was moved.
+    moved_from: str = ""
+    # Position of the newest call that changed it.
+    changed_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedValue:
+    """A value of the environment, such as the folder or a created item, and where it was seen last."""
+
+    value: str
+    seq: int
+
+
+def is_same_hash(one: str, other: str) -> bool:
+    """Whether two abbreviated hashes may be of the same commit."""
+    return bool(one and other) and (one.startswith(other) or other.startswith(one))
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    commit: Commit
+    seq: int
+    is_pushed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LastTestRun:
+    """The newest test run or build: its totals, its command, and whether it succeeded."""
+
+    run: TestRun
+    target: str
+    seq: int
+    is_ok: bool
+    # A test run; a build or linter replaces it only where no test ran.
+    is_suite: bool = True
+    # Files that were changed after it.
+    changed_since: tuple[str, ...] = ()
+    # It was run again, with an outcome that cannot be read.
+    is_outdated: bool = False
+    # It fails by tests that were written before the change.
+    is_expected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskError:
+    """An error of a call; once solved, with the line of the call that solved it."""
+
+    text: str
+    target: str
+    seq: int
+    # The call as rendered in the record.
+    line: str = ""
+    solved_by: str = ""
+    solved_seq: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.solved_seq is None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    text: str
+    is_done: bool
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """A question or request of the user and what the reply says."""
+
+    question: str
+    answer: str
+    seq: int
+    answer_seq: int
+    # The user corrected it right afterwards.
+    is_disputed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """State of the task at the end of the log; lists are in the order of the log."""
+
+    requests: tuple[UserRequest, ...] = ()
+    # Positions of messages that take back what was under way without naming it.
+    stops: tuple[int, ...] = ()
+    goal: SourcedValue | None = None
+    instructions: tuple[StandingInstruction, ...] = ()
+    decisions: tuple[TaskDecision, ...] = ()
+    questions: tuple[AnsweredQuestion, ...] = ()
+    # Requests for work, with what came of them by the reply.
+    outcomes: tuple[AnsweredQuestion, ...] = ()
+    # Positions of all requests for which work was done.
+    worked_on: frozenset[int] = frozenset()
+    files: tuple[TouchedFile, ...] = ()
+    commits: tuple[CommitRecord, ...] = ()
+    # Where HEAD is, if not at the newest of the commits.
+    head: SourcedValue | None = None
+    created: tuple[SourcedValue, ...] = ()
+    folder: SourcedValue | None = None
+    branch: SourcedValue | None = None
+    # None where no push was seen, or something was committed after the last one.
+    is_pushed: bool | None = None
+    tests: LastTestRun | None = None
+    processes: tuple[SourcedValue, ...] = ()
+    errors: tuple[TaskError, ...] = ()
+    plan: tuple[PlanItem, ...] = ()
+    # What was done in the same way for several subjects.
+    steps: tuple[RepeatedSteps, ...] = ()
+    # The assistant's question that waits for an answer.
+    pending_question: SourcedValue | None = None
+    # Calls since the newest request that changed no file, by name, the most frequent first.
+    calls_since: tuple[tuple[str, int], ...] = ()
+    # The step that the assistant announced with one of its last calls.
+    announced: SourcedValue | None = None
+    # The last call, if its result is not known.
+    unknown_call: SourcedValue | None = None
+    # Files with tests that no test run covered since they were changed.
+    unrun_tests: tuple[str, ...] = ()
+    # Whether files were edited in place, as in a repository.
+    has_edits: bool = False
+    # Positions of the messages that stay in view word for word.
+    in_view: frozenset[int] = frozenset()
+
+    @property
+    def open_requests(self) -> tuple[UserRequest, ...]:
+        return tuple(r for r in self.requests if r.status == "open")
+
+    @property
+    def open_errors(self) -> tuple[TaskError, ...]:
+        return tuple(e for e in self.errors if e.is_open)
+
+    @property
+    def open_plan(self) -> tuple[PlanItem, ...]:
+        return tuple(i for i in self.plan if not i.is_done)
+
+    @property
+    def valid_decisions(self) -> tuple[TaskDecision, ...]:
+        return tuple(d for d in self.decisions if d.superseded_seq is None)

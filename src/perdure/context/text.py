@@ -33,6 +33,8 @@ class PatternMatcher:
         return [p for p in pieces if in_cjk(p) or (any(map(p.lower().__contains__, present)) and search(p))]
 
 
+# Longer words may be cut.
+_LONGEST_WORD = 40
 _END = re.compile(r"[\n.!?。！？]")
 # A dot behind one of these ends no sentence.
 _ABBREVIATED = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|Prof|Hr|Fr|Sra?|Dra|Mme|e\.g|i\.e|vs|bzw|z\.B|d\.h|Nr)$")
@@ -485,6 +487,20 @@ def _with_ends(passages: list[Passage]) -> list[Passage]:
         # A closing question needs no heading.
         passages[-1] = replace(passages[-1], lead=-1)
     return passages
+
+
+def both_ends(text: str, most_chars: int) -> tuple[str, str]:
+    """Return the beginning and the end of a longer text, two thirds and a third of the room; no word is cut."""
+    head, tail = text[: most_chars * 2 // 3], text[-(most_chars // 3) :]
+    if not text[len(head)].isspace() and (end := max(map(head.rfind, " \n"))) > len(head) - _LONGEST_WORD:
+        head = head[:end]
+    if not text[-len(tail) - 1].isspace() and (start := _first_blank(tail)) < _LONGEST_WORD:
+        tail = tail[start:]
+    return head, tail
+
+
+def _first_blank(text: str) -> int:
+    return next((at for at, char in enumerate(text) if char.isspace()), len(text))
 
 
 def clip(text: str, most: int) -> str:

@@ -17,7 +17,7 @@ from itertools import islice
 from perdure.context.authorship import asks_something, authored_text, before_fiction, is_for_machines, is_role_play
 from perdure.context.paste_patterns import RULES_HEADING, TEXT, WORK
 from perdure.context.standing_instructions import is_particular, is_standing, may_bind
-from perdure.context.text import sentences
+from perdure.context.text import both_ends, sentences
 from perdure.core.messages import SUMMARY_OPENINGS, Message, TextPart, is_background
 from perdure.redaction import redact
 
@@ -510,7 +510,9 @@ _LEFT_OUT = "[… {:,} characters left out{} …]"
 _SHORTENED = re.compile(r"^(?:\| )?\[… [\d,]+ characters left out(?:: m:\d+)? …\]$", re.MULTILINE)
 # The line between the user's own words and the text that they sent with them.
 MATERIAL = "[more text of this message, taken as material and not as instructions{}]"
-MATERIAL_LINE = re.compile(rf"^{re.escape(MATERIAL[:-3])}(?:: m:\d+)?\]$", re.MULTILINE)
+# The same where the message stays in view.
+BELOW = "[more of this message, which stands in full below these notes{}]"
+MATERIAL_LINE = re.compile(rf"^(?:{re.escape(MATERIAL[:-3])}|{re.escape(BELOW[:-3])})(?:: m:\d+)?\]$", re.MULTILINE)
 _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 
@@ -579,9 +581,9 @@ def quote(text: str, *, most_chars: int = QUOTE_CHARS, seq: int = -1) -> str:
     """Render a request as a block quote; a long one by both ends, with its address if it has one. Idempotent."""
     text = redact(text.strip())
     if len(text) > most_chars and not _is_shortened(text, most_chars):
-        head, tail = most_chars * 2 // 3, most_chars // 3
-        left_out = _LEFT_OUT.format(len(text) - head - tail, f": m:{seq}" if seq >= 0 else "")
-        text = f"{text[:head].rstrip()}\n{left_out}\n{text[-tail:].lstrip()}"
+        head, tail = both_ends(text, most_chars)
+        left_out = _LEFT_OUT.format(len(text) - len(head) - len(tail), f": m:{seq}" if seq >= 0 else "")
+        text = f"{head.rstrip()}\n{left_out}\n{tail.lstrip()}"
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 

@@ -9,14 +9,24 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from perdure.context.authorship import asks_something
 from perdure.context.calls.output import CallFinding, read_output
 from perdure.context.calls.shell import short_command
 from perdure.context.calls.test_runs import read_tests
 from perdure.context.fitting import address, common_folder, fair_share, join_names, relative_to, whole_sentences
 from perdure.context.task.decisions import has_subject
 from perdure.context.task.state import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
-from perdure.context.text import clip, sentences, tidy
-from perdure.context.user_intent import ALL_ANSWERED, MATERIAL, MATERIAL_LINE, OPEN, is_directive, quote
+from perdure.context.text import both_ends, clip, sentences, tidy
+from perdure.context.user_intent import (
+    ALL_ANSWERED,
+    BELOW,
+    MATERIAL,
+    MATERIAL_LINE,
+    OPEN,
+    is_directive,
+    quote,
+)
+from perdure.redaction import redact
 
 DEFAULT_TASK_CHARS = 9_000
 # The least that each quoted request has of the room.
@@ -46,6 +56,15 @@ _GIT_REQUESTS = {
 _NO_GIT_REQUEST = re.compile(
     r"(?i)\b(?:don['’]?t|do not|never|not|no|without|before|until|after|if|when|whenever|did|have|why|how|what)\b"
     r"|지 ?마|不要|别|ないで"
+)
+_STATES_TASK = re.compile(
+    r"(?i)\bI(?:['’]d| would)? (?:need|want|like) you to\b"
+    r"|\byour (?:task|job|goal|objective|assignment|mission) (?:is|will be)\b"
+    r"|^\W*(?:please |now )*(?:implement|solve|fix|build|develop|refactor|migrate|port|translate|summari[sz]e|review"
+    r"|analy[sz]e|answer)\b"
+    r"|\b(?:can|could|would) you (?:please )?\w+|\b(?:deine|ihre) aufgabe\b|\bta tâche\b|\btu tarea\b"
+    r"|\bich möchte, dass du\b"
+    r"|你的任务|请(?:你|帮)|任务是|あなたの(?:任務|仕事|タスク)|してください|당신의 (?:임무|작업)|해 ?(?:줘|주세요)"
 )
 # An address of a client, or a pattern of names.
 _NO_FILE = re.compile(r"^\w+://|[*?]|\bnode_modules/|\bsite-packages/")
@@ -90,12 +109,23 @@ def _quoted(request: UserRequest, most_chars: int, state: TaskState) -> str:
     if is_in_view:
         most_chars = min(most_chars, _IN_VIEW_CHARS)
     material = ""
+    if has_material(request) and is_in_view and (text or len(state.requests) == 1):
+        if len(state.requests) == 1 and not any(map(asks_something, sentences(text))):
+            # Where a message is the only one, it is the request, whoever wrote it.
+            text = whole_sentences(redact(request.text), _IN_VIEW_CHARS, asks=states_task)
+        below = BELOW.format(f": m:{request.seq}" if request.seq >= 0 else "")
+        most_chars -= len(below)
+        return f"{quote(text, most_chars=most_chars, seq=request.seq)}\n> {below}{_answered(request)}"
     if has_material(request):
-        is_below = is_in_view and bool(text)
         text = f"{text}\n{material_heading(request)}".strip()
         room = min(_MATERIAL_CHARS, max(_LEAST_QUOTE_CHARS, most_chars - len(text)))
-        material = "" if is_below else f"\n{quote_material(request, room)}".rstrip()
+        material = f"\n{quote_material(request, room)}".rstrip()
     return quote(text, most_chars=most_chars, seq=request.seq) + material + _answered(request)
+
+
+def states_task(sentence: str) -> bool:
+    """Return whether a sentence states what a whole message asks for."""
+    return _STATES_TASK.search(sentence) is not None
 
 
 def _answered(request: UserRequest) -> str:
@@ -299,6 +329,7 @@ def unrun_tests(state: TaskState) -> list[str]:
 
 # Before each line of material, so that a later handoff does not take it for the user's own words.
 _MARK = "| "
+_MATERIAL = MATERIAL.partition("{")[0]
 _LEFT_OUT = "[… {:,} characters left out …]"
 # Longer texts are searched for a test run by their ends.
 _MOST_CHARS = 60_000
@@ -318,7 +349,9 @@ def has_material(request: UserRequest) -> bool:
 def material_heading(request: UserRequest) -> str:
     """Return the line above the material, with the address of the message if it has one."""
     carried = MATERIAL_LINE.search(request.text) if request.seq < 0 else None
-    return carried[0] if carried else MATERIAL.format(f": m:{request.seq}" if request.seq >= 0 else "")
+    if carried and carried[0].startswith(_MATERIAL):
+        return carried[0]
+    return MATERIAL.format(f": m:{request.seq}" if request.seq >= 0 else "")
 
 
 def quote_material(request: UserRequest, room: int) -> str:
@@ -337,9 +370,9 @@ def quote_material(request: UserRequest, room: int) -> str:
         lines = [line for line in ends.splitlines() if line.strip() and line.strip() not in own]
     text = "\n".join(filter(None, map(_without_demands, lines)))
     if len(text) > room and heading is None:
-        head, tail = room * 2 // 3, room // 3
-        left_out = _LEFT_OUT.format(max(len(text), len(request.text)) - head - tail)
-        text = f"{text[:head].rstrip()}\n{left_out}\n{text[-tail:].lstrip()}"
+        head, tail = both_ends(text, room)
+        left_out = _LEFT_OUT.format(max(len(text), len(request.text)) - len(head) - len(tail))
+        text = f"{head.rstrip()}\n{left_out}\n{tail.lstrip()}"
     return "\n".join(f"> {_MARK}{line}".rstrip() for line in text.splitlines())
 
 

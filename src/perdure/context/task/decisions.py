@@ -95,7 +95,9 @@ _COMMON = _words(
     option think guess one two also just only now again please out off over they them what when which who how why
     implement implemented add added make made change changed"""
 )
-_WORD = re.compile(r"[^\W_]{3,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_WORD = re.compile(r"[^\W_]{3,}")
+_CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD_OR_CJK = re.compile(rf"[^\W_{_CJK}]{{3,}}|[{_CJK}]")
 _LONGEST = 300
 _SHORTEST = 30
 _MOST = 60
@@ -181,7 +183,8 @@ def topic_words(text: str) -> frozenset[str]:
 
 def content_words(text: str) -> frozenset[str]:
     """Return the words of the beginning of a text, CJK by character."""
-    return frozenset(w.lower() for w in _WORD.findall(text[:2_000]))
+    opening = text[:2_000]
+    return frozenset(w.lower() for w in (_WORD if opening.isascii() else _WORD_OR_CJK).findall(opening))
 
 
 def has_subject(text: str) -> bool:

@@ -18,9 +18,23 @@ _OPTION_CHARS = 150
 _ABOUT_CHARS = 330
 _END_CHARS = 4_000
 _MOST_OPTIONS = 6
-_VAGUE_CHARS = 60
+# A question of this size about "this" or "it" says nothing alone.
+_VAGUE_CHARS = 110
+# What may follow the question that ends a reply.
+_MOST_BEHIND = 3
+_LONGEST_BEHIND = 80
+_ENDING_CHARS = 260
 _SHORTEST_STATEMENT = 25
 _ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
+# A question in the form of a request.
+_ASKS_TO_CONFIRM = re.compile(
+    r"\A\W*(?:please |kindly |just )*confirm\b|\b(?:please|kindly) (?:reply|confirm|say|respond|answer)\b"
+    r"|\blet me know (?:if|whether|that) (?:I (?:should|can|may)|you(?:['’]d| would) like me to|you want me to"
+    r"|(?:this|that) works|you (?:agree|approve))\b"
+    r"|\bbitte bestätig|\b(?:merci de|veuillez) confirmer\b|\bpor favor,? confirm[ae]\b"
+    r"|请确认|請確認|ご確認ください|확인해 ?(?:주세요|줘)",
+    re.IGNORECASE,
+)
 _OPTION = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+|#{1,6}[ \t]+)?\**(?:(?:option|approach|choice|alternative|variant|solution|idea|way|fix"
     r"|opción|opção|вариант|方案|選択肢|案|옵션)[ \t]*)?\(?([1-9]\d?|[A-Ha-h])(?:[.):：、]|[ \t]+[—–-])\**:?[ \t]*"
@@ -52,7 +66,8 @@ _AGREES = re.compile(
     r"|fix (?:it|this|that)|let'?s (?:do|go|implement|apply|use|try|fix|keep|add|take)"
     r"|I(?:'d| would)? (?:like|agree|think (?:so|this|that))"
     r"|ja|gern|genau|mach das|oui|d'accord|sí|si|vale|claro|sim|да|давай|хорошо)\b"
-    r"|\A\W*(?:好|是的|可以|对|行|はい|お願い|うん|そうして|네|예|응|좋아|그렇게|해 ?줘|진행)",
+    r"|\A\W*(?:好|是的|可以|对|行|就这样|没问题|はい|お願い|うん|そうして|それで|了解|オーケー|いいよ|네|예|응|ㅇㅇ|ㅇㅋ|고고|ㄱㄱ|오케이"
+    r"|그래|좋아|그렇게|해 ?줘|진행|계속 ?진행)",
     re.IGNORECASE,
 )
 _DECLINES = re.compile(
@@ -67,7 +82,7 @@ _PROPOSES = re.compile(
     r"|建议|可以|推荐|提案|すると|方がいい|제안|추천|하면",
     re.IGNORECASE,
 )
-# "Want me to implement this?" says nothing without the sentence before it.
+# "Want me to implement this?"
 _REFERS = re.compile(
     r"\b(?:this|that|it|these|those|them|so|then|proceed|continue|go ahead|preference|prefer|think|thoughts)\b", re.I
 )
@@ -88,6 +103,8 @@ class Proposal:
     lists: tuple[Mapping[str, str], ...] = ()
     statement: str = ""
     is_recommended: bool = False
+    # The sentences right before the question.
+    ending: str = ""
 
 
 def proposal_of(entry: Entry) -> Proposal:
@@ -98,13 +115,38 @@ def proposal_of(entry: Entry) -> Proposal:
 def read_proposal(message: Message, redact: Callable[[str], str] = redact) -> Proposal:
     """Read what a reply puts to the user. Pure, so the result can be cached; `redact` may know that it is clean."""
     text = redact(message.typed_text.strip()[-_END_CHARS:])
-    spoken = [s.strip(" *_-#>") for s in sentences(text)]
-    is_asked = _ASKS_BACK.search(text[-60:]) is not None
-    question = beginning(spoken[-1], _QUESTION_CHARS) if is_asked and spoken else ""
+    prose = "\n".join(text.split("```")[::2]) if "```" in text else text
+    spoken = [s.strip(" *_-#>") for s in sentences(prose)]
+    asked = _closing_question(spoken)
+    question = beginning(spoken[asked], _QUESTION_CHARS) if asked is not None else ""
     stated = [s for s in spoken if len(s) >= _SHORTEST_STATEMENT and not _ASKS_BACK.search(s) and s[-1] not in ":："]
     recommended = next((s for s in reversed(stated) if _PROPOSES.search(s)), None)
     statement = recommended or (stated[-1] if stated else "")
-    return Proposal(question, tuple(_lists(text)), tidy(statement), recommended is not None)
+    ending = _ending(spoken[:asked]) if question else ""
+    return Proposal(question, tuple(_lists(text)), tidy(statement), recommended is not None, ending)
+
+
+def _closing_question(spoken: Sequence[str]) -> int | None:
+    """Return the index of the question that ends a reply; a short sentence may follow, such as "Please confirm."."""
+    for at in range(len(spoken) - 1, max(-1, len(spoken) - 1 - _MOST_BEHIND), -1):
+        if _ASKS_BACK.search(spoken[at]) or _ASKS_TO_CONFIRM.search(spoken[at]):
+            is_asked_before = at > 0 and _ASKS_BACK.search(spoken[at - 1])  # "Shall I go on? Please confirm."
+            return at - 1 if is_asked_before else at
+        if len(spoken[at]) > _LONGEST_BEHIND:
+            break
+    return None
+
+
+def _ending(spoken: Sequence[str]) -> str:
+    """Return the last sentences and items of a list that fit, which a question about "this" is about."""
+    chosen: list[str] = []
+    room = _ENDING_CHARS
+    for sentence in reversed(spoken):
+        if (room := room - len(sentence) - 2) < 0:
+            break
+        chosen.append(tidy(sentence.replace("**", "")))
+    ending = " ".join(s if s[-1:] in ".!?;:。！？：" else f"{s};" for s in reversed(chosen) if s)
+    return ending if len(ending) >= _SHORTEST_STATEMENT else ""
 
 
 def _lists(text: str) -> Iterator[Mapping[str, str]]:
@@ -127,15 +169,24 @@ def is_answer(answer: str) -> bool:
 
 
 def may_take_up(answer: str) -> bool:
-    """Return whether a short answer can take up anything, whatever was proposed: it agrees, declines or chooses."""
-    if len(answer) > _LONGEST_ANSWER or answer.rstrip().endswith(("?", "？")):
-        return False
-    return is_answer(answer) or any(p.search(answer) for p in (_NUMBER, _LETTER, _ORDINAL, _ALL))
+    """Return whether an answer can take up anything, whatever was proposed: it agrees, declines or chooses."""
+    lead = _lead(answer)
+    return bool(lead) and (is_answer(lead) or any(p.search(lead) for p in (_NUMBER, _LETTER, _ORDINAL, _ALL)))
+
+
+def _lead(answer: str) -> str:
+    """Return the part of a message that may answer: all of a short one, of others the first sentence if it agrees."""
+    if len(answer) <= _LONGEST_ANSWER and not answer.rstrip().endswith(("?", "？")):
+        return answer
+    first = next(iter(sentences(answer[: 4 * _LONGEST_ANSWER])), "")
+    is_lead = len(first) <= _LONGEST_ANSWER and first != answer.strip() and not _ASKS_BACK.search(first)
+    return first if is_lead and _AGREES.match(first) else ""
 
 
 def taken_up(answer: str, proposal: Proposal) -> str:
-    """Return what a short answer takes up of a proposal, in the assistant's words; "" where it takes up nothing."""
-    if len(answer) > _LONGEST_ANSWER or answer.rstrip().endswith(("?", "？")):
+    """Return what an answer takes up of a proposal, in the assistant's words; "" where it takes up nothing."""
+    answer = _lead(answer)
+    if not answer:
         return ""
     if options := _chosen(answer, proposal.lists):
         return "; ".join(f"{label}. {text}" for label, text in options)
@@ -145,9 +196,11 @@ def taken_up(answer: str, proposal: Proposal) -> str:
     if not proposal.question:
         is_meant = proposal.is_recommended or _POINTS.search(answer) is not None
         return beginning(proposal.statement, _ABOUT_CHARS) if is_meant and not is_refusal else ""
-    is_vague = len(proposal.question) <= _VAGUE_CHARS and _REFERS.search(proposal.question) is not None
-    before = f"{beginning(proposal.statement, _ABOUT_CHARS - len(proposal.question))} " if is_vague else ""
-    return f"{before}{proposal.question}".strip()
+    is_vague = any(p.search(proposal.question) for p in (_REFERS, _ASKS_TO_CONFIRM))
+    if len(proposal.question) > _VAGUE_CHARS or not is_vague:
+        return proposal.question
+    statement = beginning(proposal.statement, _ABOUT_CHARS - len(proposal.question))
+    return f"{statement if proposal.is_recommended else proposal.ending or statement} {proposal.question}".strip()
 
 
 def _chosen(answer: str, lists: Sequence[Mapping[str, str]]) -> list[tuple[str, str]]:

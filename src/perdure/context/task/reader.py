@@ -200,11 +200,12 @@ class _StateFold:
         if not reading.text:
             return
         about = self._taken_up(reading)
+        question = proposal_of(self.last_reply).question if about and self.last_reply is not None else ""
         if (disputed := self._disputed(reading)) is not None:
             self.disputed.add(disputed)
         self.last_reply = None
         self._counts_before = self.work.changes, self.work.steps_taken
-        self.requests.add_user(seq, reading, about=about)
+        self.requests.add_user(seq, reading, about=about, question=question)
         self._drop_cancelled(seq)
         request = self.requests.requests[-1] if self.requests.requests else None
         if request is not None and request.seq == seq:

@@ -440,15 +440,18 @@ class RequestLog:
             self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
             self._open = [last]
 
-    def add_user(self, seq: int, reading: UserReading, *, about: str = "") -> None:
-        """Update the requests by a message of the user; `about` is what it takes up of the reply before it."""
+    def add_user(self, seq: int, reading: UserReading, *, about: str = "", question: str = "") -> None:
+        """Update the requests by a message of the user.
+
+        `about` is what it takes up of the reply before it, and `question` what that asked without ending with it.
+        """
         text = reading.text
         if not text:
             return
         if INTERRUPTED.match(text):
             self._is_interrupted = True
             return
-        question, self.question = self.question, ""
+        question, self.question = self.question or question, ""
         if reading.is_bare:
             self._add_bare(seq, text, question, about)
             return
@@ -487,12 +490,10 @@ class RequestLog:
         self._has_worked = False
 
     def _add_bare(self, seq: int, text: str, question: str, about: str) -> None:
-        """Reopen the last request after "continue"; a yes to an offer is a request of its own."""
-        if self._open:
-            return
-        if question and _AGREES.match(text):
+        """Reopen the last request after "continue"; a yes to a question is a request of its own."""
+        if question and (about or _AGREES.match(text)):
             self._append(UserRequest(text, seq, own_words=text, answers=question, about=about))
-        elif goes_on(text) and (last := self._last_answered()) is not None:
+        elif not self._open and goes_on(text) and (last := self._last_answered()) is not None:
             self.requests[last] = replace(self.requests[last], status="open", closed_seq=None)
             self._open = [last]
 

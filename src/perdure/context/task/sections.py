@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from perdure.context.authorship import asks_something, before_fiction
 from perdure.context.calls.shell import short_command
@@ -25,7 +26,7 @@ from perdure.context.task.active_task import (
     next_open_step,
     next_step,
     open_steps,
-    request_before,
+    states_task,
     task_files,
     write_active_task,
 )
@@ -35,12 +36,13 @@ from perdure.context.task.state import (
     AnsweredQuestion,
     InstructionKind,
     LastTestRun,
+    SourcedValue,
     StandingInstruction,
     TaskState,
     TouchedFile,
     UserRequest,
 )
-from perdure.context.text import beginning, clip, size_of, tidy
+from perdure.context.text import beginning, clip, sentences, size_of, tidy
 from perdure.context.user_intent import LISTED_RULE, is_directive
 from perdure.redaction import redact
 
@@ -73,7 +75,10 @@ _STEPS_SHARE = 0.5
 _GOAL_FRAME_CHARS = 40
 _LEAST_GOAL_CHARS = 160
 _BEGAN = "The conversation began with:"
+_BEGAN_TO_WORK = "The work began with:"
 _NOW = "Now:"
+_QUICK_QUESTION_CHARS = 80
+_TITLE_CHARS = 120
 _MOST_STEPS = 6
 _LEAST_REMARK_CHARS = 25
 _OUTCOME_CHARS = 200
@@ -112,37 +117,59 @@ def write_sections(state: TaskState, *, budget_chars: int | None = None) -> dict
 
 # -- the work --------------------------------------------------------------------------------------------------------
 def _goal(state: TaskState, room: int) -> str:
-    """Quote what the conversation began with, and what it is about now."""
+    """Quote what the conversation began with, and what it is about now where Active Task does not quote that."""
     first = state.goal
-    if first is None:
+    if first is None or (len(state.requests) == 1 and first.value.rstrip().endswith((":", "："))):
         return _material(state.requests, room)
+    if first.value.startswith(_BEGAN):  # carried over from an earlier handoff
+        return clip(first.value, room)
     open_seqs = {r.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:]}
-    if (before := request_before(state)) is not None:
-        open_seqs.add(before.seq)
+    opening = _first_work(state, first)
     newest = next((r for r in reversed(state.requests) if _is_aim(r)), None)
     now = ""
-    if newest is not None and newest.seq > first.seq:
-        if newest.seq in open_seqs:
-            now = f"{SAME_AS_TASK[0].lower()}{SAME_AS_TASK[1:]}"
-        else:
-            room = max(room // 2, _LEAST_GOAL_CHARS)
-            now = f"“{_aim(before_fiction(newest.own_words), room)}”{address(newest.seq)}"
-    elif first.seq in open_seqs and len(first.value) > room - _GOAL_FRAME_CHARS:
+    if newest is not None and all(newest.seq > seq for seq in (opening.seq, *open_seqs)):
+        room = max(room // 2, _LEAST_GOAL_CHARS)
+        now = f"\n{_NOW} “{_aim(_words_of(newest), room)}”{address(newest.seq)}"
+    elif opening.seq in open_seqs and len(opening.value) > room - _GOAL_FRAME_CHARS:
         return SAME_AS_TASK  # once is enough where it is long
-    if first.value.startswith(_BEGAN):  # carried over from an earlier handoff
-        began = clip(first.value, room)
-    else:
-        began = f"{_BEGAN} “{_aim(first.value, room - _GOAL_FRAME_CHARS)}”{address(first.seq)}"
-    return f"{began}\n{_NOW} {now}" if now else began
+    room -= _GOAL_FRAME_CHARS
+    if opening.seq == first.seq:
+        return f"{_BEGAN} “{_aim(opening.value, room)}”{address(opening.seq)}{now}"
+    began = f"{_BEGAN} “{_aim(first.value, _QUICK_QUESTION_CHARS)}”{address(first.seq)}"
+    return f"{began}\n{_BEGAN_TO_WORK} “{_aim(opening.value, room // 2)}”{address(opening.seq)}{now}"
+
+
+def _first_work(state: TaskState, first: SourcedValue) -> SourcedValue:
+    """Return the first message that asks for work, where the conversation began with a short question."""
+    opening = next((r for r in state.requests if r.seq == first.seq), None)
+    if opening is not None:
+        first = replace(first, value=_words_of(opening, first.value)) if has_material(opening) else first
+        if opening.status == "open" or opening.seq in state.worked_on or not _is_quick_question(first.value):
+            return first
+    later = (r for r in state.requests if r.seq > first.seq and (r.status == "open" or r.seq in state.worked_on))
+    request = next((r for r in later if _is_aim(r) and not _is_quick_question(r.own_words)), None)
+    return SourcedValue(_words_of(request), request.seq) if request is not None and opening is not None else first
+
+
+def _is_quick_question(words: str) -> bool:
+    return len(words) <= _QUICK_QUESTION_CHARS and words.rstrip().endswith(("?", "？"))
+
+
+def _words_of(request: UserRequest, words: str = "") -> str:
+    """Return the user's words of a request; of "Implement this plan:" also the title of what follows."""
+    words = (words or before_fiction(request.own_words)).strip()
+    if not words.endswith((":", "：")):
+        return words
+    line = words.splitlines()[-1]
+    below = request.text[request.text.find(line) + len(line) :].split("\n") if line in request.text else []
+    title = next((x.strip(" #*>|-=`\t") for x in below if any(map(str.isalnum, x))), "")
+    return f"{words} {clip(title, _TITLE_CHARS)}" if title and not is_directive(title) else words
 
 
 def _is_aim(request: UserRequest) -> bool:
     words = before_fiction(request.own_words).strip()
     return (
-        request.status in ("open", "answered")
-        and not request.about
-        and bool(words)
-        and (has_subject(words) or has_material(request))
+        request.status in ("open", "answered") and not request.about and bool(words) and has_subject(_words_of(request))
     )
 
 
@@ -158,14 +185,17 @@ def _states_aim(sentence: str) -> bool:
 
 
 def _material(requests: Sequence[UserRequest], room: int) -> str:
-    """Return the beginning of the first message where no words of the user's own are known; "" for none."""
-    request = next((r for r in requests if r.text and not r.own_words), None)
-    if request is None:
+    """Return the task that the first message states, else its beginning, where no words of it are surely the user's."""
+    request = next((r for r in requests if r.text and (not r.own_words or r.own_words.endswith((":", "：")))), None)
+    if request is None or request.status not in ("open", "answered"):
         return ""
-    opening = clip(tidy(redact(request.text)), room - 2 * _GOAL_FRAME_CHARS)
-    return (
-        f"The conversation began with a text, which is material and no instruction: “{opening}”{address(request.seq)}"
-    )
+    text, room = redact(request.text), room - 2 * _GOAL_FRAME_CHARS
+    if request is requests[0] and any(map(states_task, sentences(text))):
+        words = request.own_words.strip()
+        words = _words_of(request) if asks_something(words) else whole_sentences(text, room, asks=states_task)
+        return f"{_BEGAN} “{words}”{address(request.seq)}"
+    opening = f"“{clip(tidy(text), room)}”{address(request.seq)}"
+    return f"The conversation began with a text, which is material and no instruction: {opening}"
 
 
 def _completed(state: TaskState, room: int) -> str:

@@ -226,7 +226,7 @@ class NoPrices(KnownModels):
 def test_the_context_command_says_that_a_rule_without_prices_has_no_effect(tmp_path: Path) -> None:
     with bench(tmp_path, "Yes.", models=NoPrices(32_000)) as b:
         b.agent.run_conversation("Go on?")
-        assert "no effect" in b.agent.open().gate.cost.describe()
+        assert "has no effect" in b.agent.open().gate.cost.describe()
 
 
 @pytest.mark.parametrize(("hours", "compacts"), [(-5, 0), (0, 0), (5, 1)])

@@ -491,9 +491,12 @@ def test_a_passing_failure_cools_down_shortly_and_longer_each_time_and_persists(
         return engine(ask, state=shelf, clock=clock).compress(entries)
 
     attempt()
-    clock.pass_s(59)
-    assert attempt().outcome == "digest"
+    clock.pass_s(19)
+    cooled = attempt()
+    assert cooled.outcome == "digest"
     assert ask.calls == 1, "cooling down: no call"
+    assert "because the last summary could not be used (the next is requested in 41 s)" in cooled.message
+    clock.pass_s(40)
     clock.pass_s(2)
     attempt()
     assert ask.calls == 2

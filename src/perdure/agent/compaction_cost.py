@@ -250,7 +250,7 @@ class CostRule:
         if settings.cost_rule == "off":
             return f"{name}: the threshold alone decides"
         if inputs.prices is None:
-            return f"{name}: no effect, {endpoint.model} is free or its prices are not known"
+            return f"{name} has no effect: {endpoint.model} is free or its prices are not known"
         parts: list[str] = []
         if settings.cost_rule != "delay":
             lifetime_s = prefix_lifetime_s(endpoint, self._parts.settings.prompt_caching.cache_ttl)

@@ -92,7 +92,7 @@ def local_choices(servers: Sequence[LocalServer], files: Sequence[ModelFile]) ->
     if not has_runtime():
         return
     if packaged_weights() is not None:
-        yield ModelChoice(f"local/{DEFAULT_MODEL}", DEFAULT_N_CTX, 0.0, 0.0, "embedded, for trying things out")
+        yield ModelChoice(f"local/{DEFAULT_MODEL}", DEFAULT_N_CTX, 0.0, 0.0, "embedded")
     for file in files:
         yield ModelChoice(str(file.path), DEFAULT_N_CTX, 0.0, 0.0, f"file, {file.size_bytes / 1e9:.1f} GB")
 

@@ -50,6 +50,10 @@ REPEATED_COMPACTION_NOTICE = (
 )
 
 
+def _wait(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
+
+
 def pause_notice(passes: int) -> str:
     """Return the notice that automatic compaction is paused because it frees too little."""
     return (
@@ -421,6 +425,10 @@ class ContextCompressor(ContextEngine):
         reason = f"the summary could not be used ({written.trouble})" if written.trouble else ""
         if written.handoff.is_digest:
             why = f", because {reason}" if reason else ""
+            if written.pause_s:
+                why = (
+                    f", because the last summary could not be used (the next is requested in {_wait(written.pause_s)})"
+                )
             text = f"Compacted without a model{why}: a digest written by code {covered}."
         else:
             text = f"Compacted: a handoff written by {written.handoff.model} {covered}."

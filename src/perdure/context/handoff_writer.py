@@ -140,6 +140,8 @@ class WriteResult:
     trouble: str
     # Minutes since the handoff before it; None for the first.
     minutes_since: int | None = None
+    # Seconds until a summary is requested again, where none was after an earlier failure.
+    pause_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +264,8 @@ class HandoffWriter:
             self.cache.add(job.fresh)
         before_ms = job.previous.created_at_ms if job.previous is not None else 0
         minutes = (handoff.created_at_ms - before_ms) // 60_000 if before_ms else None
-        return WriteResult(handoff, message, estimate_message(message), outcome.calls, trouble, minutes)
+        size = estimate_message(message)
+        return WriteResult(handoff, message, size, outcome.calls, trouble, minutes, outcome.pause_s)
 
     def _source(
         self, job: CompactionInput, covered: Sequence[Entry], lines: CallLines, record: RecordSource
@@ -289,8 +292,9 @@ class HandoffWriter:
         """Request a summary from the auxiliary route, then once from the main model; none during a cool-down."""
         s = self.services
         asks = [(a, w) for a, w in ((s.summarize, s.summary_window), (s.summarize_main, None)) if is_available(a)]
-        if not asks or not job.fresh or (self.cooldown.left_s() > 0 and not self.is_asked_for):
-            return SummaryOutcome(None, None, 0)
+        pause_s = 0.0 if self.is_asked_for else self.cooldown.left_s()
+        if not asks or not job.fresh or pause_s > 0:
+            return SummaryOutcome(None, None, 0, pause_s if asks else 0.0)
         # A topic is told in full detail: its words may be in any result.
         has_topic = focus_topic is not None
         brief = Brief(

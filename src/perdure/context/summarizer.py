@@ -194,6 +194,8 @@ class SummaryOutcome:
     summary: Summary | None
     failure: SummaryFailure | None
     calls: int
+    # Seconds until a summary is requested again, where none was after an earlier failure.
+    pause_s: float = 0.0
 
 
 def summarize_transcript(brief: Brief, ask: AnySummarize, *, left_s: Callable[[], float]) -> Steps[SummaryOutcome]:

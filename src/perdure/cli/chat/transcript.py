@@ -59,7 +59,9 @@ def finished_line(event: ToolFinished, spilled: OutputSpilled | None, ink: Style
     text = event.result.text
     size, address = (spilled.chars, spilled.address) if spilled is not None else stored_output(text) or (len(text), "")
     figures = [f"{event.seconds:.1f} s", change_size(event) or f"{size:,} characters"]
-    if event.is_error:
+    if event.state == "refused":  # it did not run: its time is that of the question
+        figures = [failure_label(event.state, None)]
+    elif event.is_error:
         figures.insert(0, failure_label(event.state, event.exit_code))
     location = f" · kept at {address}" if address else ""
     end = f"· {' · '.join(figures)}"

@@ -204,10 +204,11 @@ def test_lists_and_the_menu_begin_with_this_project(folders: tuple[Path, Path]) 
         assert second in again.text
         surface.close()
         surface.store.close()
+        assert ask(flags, "-q", "a single question").exit_code == 0
         with chatting(folders[0].parent / "home", flags) as chat:
             chat.see("m-1")
             chat.type("/resume\r")
             chat.wait_for(lambda: chat.line == f"/resume {first}")
-            chat.see("in two · 2 messages")
+            chat.see("in two · 2 messages", "-q · 2 messages")
             chat.type("\r")
             chat.see(f"Resumed {first}")

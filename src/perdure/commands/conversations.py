@@ -109,7 +109,7 @@ def sessions(surface: CommandContext, argument: str) -> CommandResult:
     for n, c in enumerate([*here, *others], 1):
         if both and n == len(here) + 1:
             lines.append("Elsewhere, and questions asked with -q")
-        lines.append(f"{'→' if c.id == present else ' '} {n:>2} {listed(c)} · {count(c.last_seq, 'message')}")
+        lines.append(f"{'→' if c.id == present else ' '} {n:>2} {listed(c)}")
     return CommandResult("\n".join([*lines, "", "Open one with /resume NUMBER or /resume ID."]))
 
 
@@ -117,7 +117,10 @@ def listed(conversation: Conversation) -> str:
     """Return one line of a conversation list; branches are marked because they share their parent's title."""
     kind = "" if conversation.kind == "main" else f" ({conversation.kind})"
     title = conversation.title or "–"
-    return f"{conversation.id}  {when(conversation.updated_at_ms)}  {title}{kind} · {conversation.source}"
+    # Most are from this terminal.
+    source = f" · {conversation.source}" if conversation.source != "terminal" else ""
+    size = count(conversation.last_seq, "message")
+    return f"{conversation.id}  {when(conversation.updated_at_ms)}  {title}{kind} · {size}{source}"
 
 
 def branch(surface: CommandContext, argument: str) -> CommandResult:

@@ -59,8 +59,11 @@ class ChatCompleter(Completer):
                 # The menu cuts at the end: the time distinguishes conversations of the same title.
                 display = f"{when(c.updated_at_ms)}  {c.title or c.id}"
                 folder = store.conversation_state(c.id).get(PROJECT_KEY) if n >= len(here) else None
-                place = f"in {Path(folder).name} · " if folder else ""
-                about = f"{place}{count(c.last_seq, 'message')} · {c.id}"
+                place = ""
+                if n >= len(here):  # a chat at the terminal belongs to a folder; a question asked with -q to none
+                    source = "-q" if c.source == "terminal" else c.source
+                    place = f"in {Path(folder).name} · " if folder else f"{source} · "
+                about = f"{place}{count(c.last_seq, 'message')}"
                 yield Completion(c.id, -len(typed), display=display, display_meta=about)
 
     def _models(self, typed: str, desk: ChatController) -> Iterator[Completion]:

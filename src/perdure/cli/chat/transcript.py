@@ -377,7 +377,7 @@ class ChatTranscript:
         if event.outcome == "failed":
             self._write_words(safe(runnable(event.error or "the turn failed")), self._ink.bad)
         elif event.outcome == "interrupted":
-            self._write(self._ink.dim("stopped; the conversation is kept") + "\n")
+            self._write(self._ink.dim("■ stopped; the conversation is kept") + "\n")
         elif line := _missing_answer(event):
             self._write_words(f"· {line}", self._ink.warn)
         self._write("\n")

@@ -172,7 +172,7 @@ def test_no_clock_of_thinking_runs_under_an_answer_that_streams() -> None:
 
 
 def test_a_stopped_and_a_failed_turn_keep_what_was_shown() -> None:
-    assert Page().show(TextDelta("half an ans"), TurnFinished("interrupted", "")).startswith("half an ans\nstopped")
+    assert Page().show(TextDelta("half an ans"), TurnFinished("interrupted", "")).startswith("half an ans\n■ stopped")
     assert "no network" in Page().show(TurnFinished("failed", "", error="no network"))
 
 

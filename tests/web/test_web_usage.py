@@ -18,6 +18,7 @@ from support.store import FakeClock, compacted, conversation
 from support.web_ui_api import Asking, SeededStore
 
 PRICED, UNPRICED = RouteRecord("openai", "priced"), RouteRecord("custom", "unpriced")
+FREE = Prices(0.0, 0.0, 0.0)
 DEAR = Prices(3.0, 15.0, 0.3, 3.75, 6.0)
 
 
@@ -125,6 +126,10 @@ def test_saved_by_the_cache_is_what_reads_spared_less_what_writes_cost_more() ->
     # 1M × (3 − 0.3) − 0.2M × (3.75 − 3) − 0.1M × (6 − 3)
     assert saved_by_cache([RouteCacheUsage(PRICED, usage)], prices) == pytest.approx(2.7 - 0.15 - 0.3)
     assert saved_by_cache([RouteCacheUsage(UNPRICED, usage)], prices) is None
+    free = RouteRecord("local", "free")
+    both = [RouteCacheUsage(free, usage), RouteCacheUsage(UNPRICED, usage)]
+    assert saved_by_cache(both, lambda route: FREE if route == free else prices(route)) is None
+    assert saved_by_cache(both[:1], lambda route: FREE) == 0.0
     assert saved_by_cache([RouteCacheUsage(PRICED, CanonicalUsage(input_tokens=9))], prices) is None
     assert saved_by_cache([], prices) is None
 
@@ -214,6 +219,10 @@ def test_the_most_expensive_conversations_and_models_come_first(tmp_path: Path) 
             call = CallRecord(session.id, route=RouteRecord("x", model), cost_usd=cost, started_at_ms=when)
             store.ledger.record_call(call)
         store.ledger.record_call(CallRecord(store.create(user_key="bob", title="Not ann's").id, cost_usd=99.0))
+        for cost_usd in (None, 0.0):  # neither is expensive
+            route = RouteRecord("x", "a-model")
+            session = store.create(user_key="ann", title="No price")
+            store.ledger.record_call(CallRecord(session.id, route=route, cost_usd=cost_usd))
         usage = Asking(store, clock=clock).get("/usage", days=7)
         assert [(c["title"], c["totals"]["cost_usd"]) for c in usage["costliest"]] == [("Dear", 3.0), ("Cheap", 0.1)]
         assert [g["group"] for g in usage["by_model"]] == ["z-model", "a-model"]

@@ -72,9 +72,9 @@ def revoke(flags: dict[str, str] | None, kinds: tuple[str, ...], is_all: bool, u
             raise click.UsageError(
                 f"{', '.join(unknown)}: not allowed for good; `perdure approvals list` shows what is."
             )
-        left = [] if is_all else [kind for kind in before if kind not in kinds]
-        state.set(user.stored_key, left or None)
-    revoked = [kind for kind in before if kind not in left]
+        remaining = [] if is_all else [kind for kind in before if kind not in kinds]
+        state.set(user.stored_key, remaining or None)
+    revoked = [kind for kind in before if kind not in remaining]
     echo(f"Revoked: {', '.join(revoked)}" if revoked else "There was nothing to revoke.")
 
 

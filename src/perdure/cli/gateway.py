@@ -185,8 +185,8 @@ def _model_address(loaded: Loaded) -> Iterator[str]:
     from perdure.config.keys import mask
     from perdure.providers.routes import address_from_environment
 
-    if (found := address_from_environment(loaded.settings, lookup=api_key_for)) is not None:
-        yield f"Requests go to          {mask(found[0])} ({found[1]})"
+    if (target := address_from_environment(loaded.settings, lookup=api_key_for)) is not None:
+        yield f"Requests go to          {mask(target[0])} ({target[1]})"
 
 
 def _free(port: int) -> int:

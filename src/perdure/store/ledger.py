@@ -329,13 +329,16 @@ class Ledger:
         return [UsageRow(_group_name(by, group), _totals(sums)) for group, *sums in rows]
 
     def costliest(self, *, since_ms: int = 0, visibility: Visibility = EVERYONE, limit: int = 10) -> list[UsageRow]:
-        """Return totals of the conversations that cost most, by their id, the most expensive first."""
+        """Return totals of the conversations that cost most, by their id, the most expensive first.
+
+        Those whose calls were free, or have no known price, are left out.
+        """
         user_key = visibility.stored_key
         where, values = ("", []) if user_key is None else (" AND c.user_key = ?", [text(user_key)])
         sql = (
             f"SELECT k.conversation, {_SUMS} FROM call k JOIN conversation c ON c.id = k.conversation"
-            f" WHERE k.started_at >= ?{where} GROUP BY 1"
-            " ORDER BY COALESCE(SUM(k.cost_usd), 0) DESC, COUNT(*) DESC, 1 LIMIT ?"
+            f" WHERE k.started_at >= ?{where} GROUP BY 1 HAVING SUM(k.cost_usd) > 0"
+            " ORDER BY SUM(k.cost_usd) DESC, COUNT(*) DESC, 1 LIMIT ?"
         )
         rows = self._context.database.read(lambda tx: tx.rows(sql, [since_ms, *values, limit]))
         return [UsageRow(to_text(group), _totals(sums)) for group, *sums in rows]

@@ -150,17 +150,17 @@ def mode_command(surface: ChatCommandContext) -> Command:
     """Build the `/mode` command, which only the terminal has: remote users must not widen their permissions."""
 
     def show_or_change(_: CommandContext, argument: str) -> CommandResult:
-        wanted = argument.strip().lower()
-        mode = next((m for m in MODES if m == wanted), None)
-        if wanted and mode is None:
+        name = argument.strip().lower()
+        mode = next((m for m in MODES if m == name), None)
+        if name and mode is None:
             return CommandResult(f"{argument!r} is no mode; there are: {', '.join(MODES)}", "error")
         if mode is not None:
             surface.choose_mode(mode)
             return CommandResult(describe_mode(mode))
         present, rules = surface.permissions.mode, surface.permissions.rules
         lines = [f"{'→' if m == present else ' '} {m:<6} {MODE_MEANINGS[m]}" for m in MODES]
-        for name, listed in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
-            lines += [f"  {name:<6} {rule.text}  ({rule.origin})" for rule in listed]
+        for verdict, group in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
+            lines += [f"  {verdict:<6} {rule.text}  ({rule.origin})" for rule in group]
         return CommandResult("\n".join([*lines, "Change it with /mode NAME or Shift-Tab."]))
 
     return Command(

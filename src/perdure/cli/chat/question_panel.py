@@ -114,9 +114,9 @@ class QuestionPanel:
 
 def lasting_rows(question: PendingQuestion, width: int, ink: Style) -> Iterator[str]:
     """Yield what stays on the screen of an answered question: its text, a refused diff, and why it was asked."""
-    asked, *rest = safe(question.lasting_text).split("\n")
+    action, *rest = safe(question.lasting_text).split("\n")
     diff = rest if question.has_diff else []
-    yield from map(ink.warn, wrap_lines([asked] if diff else [asked, *rest], width))
+    yield from map(ink.warn, wrap_lines([action] if diff else [action, *rest], width))
     yield from paint_diff(diff, width, ink)
     yield from map(ink.warn, wrap_lines(safe("\n".join(question.notes[:1])).split("\n"), width))
 

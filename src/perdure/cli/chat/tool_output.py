@@ -169,12 +169,12 @@ def _diff(lines: Sequence[str], most: int, width: int, ink: Style, hint: str) ->
     start = next((n for n, line in enumerate(lines) if line.startswith("@@")), None)
     if start is None:
         return
-    shown = lines[start:]
-    for line in shown[:most]:
+    hunks = lines[start:]
+    for line in hunks[:most]:
         colour = ink.good if line.startswith("+") else ink.bad if line.startswith("-") else ink.dim
         yield colour(_fit(line, width))
-    if len(shown) > most:
-        yield ink.key(_fit(f"… {count(len(shown) - most, 'more line')}{hint}", width))
+    if len(hunks) > most:
+        yield ink.key(_fit(f"… {count(len(hunks) - most, 'more line')}{hint}", width))
 
 
 def _fit(line: str, width: int) -> str:

@@ -81,9 +81,13 @@ def prices_by(catalog: Catalog) -> PricesOf:
 
 
 def saved_by_cache(cached: Sequence[RouteCacheUsage], prices: PricesOf) -> float | None:
-    """Return the dollars that prompt caching saved; None if no model with a known price was cached."""
-    saved = [s for c in cached if (s := _cache_saving(c.usage, prices(c.route))) is not None]
-    return sum(saved) if saved else None
+    """Return the dollars that prompt caching saved; None if nothing was saved as far as prices are known."""
+    used = [c for c in cached if c.usage.cache_read_tokens or c.usage.cache_write_tokens]
+    savings = [_cache_saving(c.usage, prices(c.route)) for c in used]
+    priced = [saved for saved in savings if saved is not None]
+    # Beside models of unknown price, those that are free say nothing.
+    is_unknown = not priced or (not any(priced) and len(priced) < len(savings))
+    return None if is_unknown else sum(priced)
 
 
 def saved_by_compaction(spared: Sequence[CompactionSavings], prices: PricesOf) -> float | None:

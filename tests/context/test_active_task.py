@@ -7,18 +7,17 @@ import json
 import pytest
 
 import perdure
-from perdure.context.task.active_task import write_active_task
-from perdure.context.task.sections import write_sections
-from perdure.context.task.state import TaskState, UserRequest
-from perdure.context.user_intent import (
+from perdure.context.task.active_task import (
     ALL_ANSWERED,
     OPEN,
     active_task,
-    goes_on,
-    is_bare,
     parse_active_task,
     requests_of,
+    write_active_task,
 )
+from perdure.context.task.sections import write_sections
+from perdure.context.task.state import TaskState, UserRequest
+from perdure.context.user_intent import goes_on, is_bare
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 STEP = [assistant(None, (ToolCall("c", "terminal"),)), tool_result("c", "ok")]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import perdure
 from perdure.context.handoff import SECTIONS
 from perdure.context.sections import read_sections, shorten
-from perdure.context.user_intent import OpenRequests, active_task, parse_active_task
+from perdure.context.task.active_task import OpenRequests, active_task, parse_active_task
 from perdure.models.tokens import estimate_text
 from perdure.models.windows import window_budgets
 from support.long_histories import working_session

@@ -28,7 +28,6 @@ _SHORT_QUESTION = 160
 _OWN_CHARS = 4_000
 _FRAME_CHARS = 1_000
 
-
 # Lines in the place of removed stretches: one that the user marked, and one of a machine's format.
 _MARKED = "\x01"
 _MACHINE = "\x02"
@@ -66,17 +65,6 @@ def asks_something(text: str) -> bool:
     return bool(lines) and len(text) <= _LONG_BLOCK and (_is_request(lines[0]) or _is_request(lines[-1]))
 
 
-def is_role_play(sentence: str) -> bool:
-    """Return whether a sentence begins or describes a fiction; instructions after it are part of it."""
-    return pat.ROLE_PLAY.search(sentence) is not None
-
-
-def before_fiction(text: str) -> str:
-    """Return the text up to the sentence that begins a fiction."""
-    begins = next((m.start() for m in pat.SENTENCE.finditer(text) if is_role_play(m[0])), len(text))
-    return text[:begins].strip()
-
-
 def is_for_machines(sentence: str) -> bool:
     """Return whether a sentence addresses AI systems or mentions "the user": a user writes "you" and "I"."""
     return pat.TO_MACHINES.search(_fold(sentence)) is not None
@@ -98,8 +86,6 @@ def _squeeze(text: str) -> str:
 
 
 # -- marked stretches ------------------------------------------------------------------------------------------------
-
-
 def _without_markup(text: str) -> str:
     """Replace every element with its content, from its first opening to its last closing tag, in linear time."""
     if "<" not in text:
@@ -300,8 +286,6 @@ def _dialogue(lines: Sequence[str]) -> frozenset[int]:
 
 
 # -- stretches without marks -----------------------------------------------------------------------------------------
-
-
 def _own_lines(lines: Sequence[str], *, is_long: bool) -> list[str]:
     """Return the lines that are the user's own: all of them, or those around a text that was pasted without marks."""
     remaining = ["" if line in _REMOVED else line for line in lines]

@@ -1,4 +1,4 @@
-"""What the user wants: the text they typed themselves, their directions to the assistant, open requests, small talk.
+"""What the user wants: the text they typed themselves, their directions to the assistant, small talk, fiction.
 
 `authorship` removes what is marked as pasted or handed over. What remains may still be foreign: a notice, an
 advertisement, a verse, a clause. A short message counts as typed. In a longer passage a sentence binds only if the
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from perdure.context.authorship import asks_something, authored_text, before_fiction, is_for_machines, is_role_play
+from perdure.context import paste_patterns as pat
+from perdure.context.authorship import asks_something, authored_text, is_for_machines
 from perdure.context.paste_patterns import RULES_HEADING, TEXT, WORK
 from perdure.context.standing_instructions import is_particular, is_standing, may_bind
-from perdure.context.text import both_ends, sentences
-from perdure.core.messages import SUMMARY_OPENINGS, Message, TextPart, is_background
-from perdure.redaction import redact
+from perdure.context.text import sentences
+from perdure.core.messages import Message, TextPart, is_background
 
 # Fewer sentences count as typed.
 _PASSAGE_SENTENCES = 3
@@ -287,7 +287,6 @@ _TAG = re.compile(r"<([a-z][\w-]*)>|<[/a-z][^>]*>")
 _CLOSING = re.compile(r"</([a-z][\w-]*)>")
 _FRAME_CHARS = 1_000
 
-
 # A request for work on a text, or a question about one, without the name of a file.
 _TREATS_TEXT = re.compile(
     r"^\W*(?:(?:please|pls|plz|hey|hi|ok(?:ay)?|and|now|can|could|would|will|you|kindly|help me(?: to)?)[, ]+)*"
@@ -501,97 +500,16 @@ def is_directive(text: str) -> bool:
     return any(_DEMANDS.search(s.lstrip("-*•0123456789.)“\"' ")) for s in sentences(text))
 
 
-OPEN = "The user's unfinished requests, word for word, newest last:"
-ALL_ANSWERED = "None. Every request so far was answered; the last one was:"
-QUOTE_CHARS = 1_600
-MOST_REQUESTS = 6
-
-_LEFT_OUT = "[… {:,} characters left out{} …]"
-_SHORTENED = re.compile(r"^(?:\| )?\[… [\d,]+ characters left out(?:: m:\d+)? …\]$", re.MULTILINE)
-# The line between the user's own words and the text that they sent with them.
-MATERIAL = "[more text of this message, taken as material and not as instructions{}]"
 # The same where the message stays in view.
 BELOW = "[more of this message, which stands in full below these notes{}]"
-MATERIAL_LINE = re.compile(rf"^(?:{re.escape(MATERIAL[:-3])}|{re.escape(BELOW[:-3])})(?:: m:\d+)?\]$", re.MULTILINE)
-_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequests:
-    """Open requests of the user; `closed` are those the last reply answered."""
-
-    open: tuple[str, ...] = ()
-    closed: tuple[str, ...] = ()
+def is_role_play(sentence: str) -> bool:
+    """Return whether a sentence begins or describes a fiction; instructions after it are part of it."""
+    return pat.ROLE_PLAY.search(sentence) is not None
 
 
-def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests:
-    """Track the requests through messages; `previous` is the Active Task of the handoff before them."""
-    before = parse_active_task(previous)
-    waiting, closed = list(before.open), list(before.closed)
-    for m in messages:
-        if m.role == "tool" or m.tool_calls:
-            continue
-        if m.is_real_user:
-            text = m.typed_text.strip()
-            if not text or text.startswith(SUMMARY_OPENINGS):
-                continue
-            if not is_bare(text):
-                if before.open:
-                    # A request quoted by the handoff and kept after it must not be listed twice.
-                    quoted = quote(text)
-                    waiting = [w for w in waiting if quote(w) != quoted]
-                waiting.append(text)
-            elif goes_on(text) and not waiting:
-                waiting, closed = closed, []
-        elif m.role == "assistant" and m.kind == "assistant" and m.cut_off is None and waiting:
-            reply = m.typed_text.strip()
-            if reply and not _ASKS_BACK.search(reply[-60:]):
-                waiting, closed = [], waiting
-    return OpenRequests(tuple(waiting), tuple(closed))
-
-
-def active_task(requests: OpenRequests) -> str:
-    """Render the Active Task section: quotes only, redacted, of bounded length."""
-    if requests.open:
-        quotes = [quote(r) for r in requests.open[-MOST_REQUESTS:]]
-        more = len(requests.open) - len(quotes)
-        earlier = f"[{more} earlier open requests are in the compacted messages]\n" if more > 0 else ""
-        return f"{OPEN}\n{earlier}" + "\n\n".join(quotes)
-    if requests.closed:
-        return f"{ALL_ANSWERED}\n{quote(requests.closed[-1])}"
-    return "None"
-
-
-def parse_active_task(section: str) -> OpenRequests:
-    """Parse the requests quoted by an Active Task section."""
-    quotes: list[str] = []
-    lines: list[str] = []
-    for line in (*section.splitlines(), ""):
-        if line.startswith(">"):
-            lines.append(line[2:] if line.startswith("> ") else line[1:])
-        elif lines:
-            quotes.append("\n".join(lines))
-            lines = []
-    if section.startswith("None"):
-        return OpenRequests(closed=tuple(quotes))
-    return OpenRequests(open=tuple(quotes))
-
-
-def quote(text: str, *, most_chars: int = QUOTE_CHARS, seq: int = -1) -> str:
-    """Render a request as a block quote; a long one by both ends, with its address if it has one. Idempotent."""
-    text = redact(text.strip())
-    if len(text) > most_chars and not _is_shortened(text, most_chars):
-        head, tail = both_ends(text, most_chars)
-        left_out = _LEFT_OUT.format(len(text) - len(head) - len(tail), f": m:{seq}" if seq >= 0 else "")
-        text = f"{head.rstrip()}\n{left_out}\n{tail.lstrip()}"
-    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
-
-
-def without_omission(text: str) -> str:
-    """Return a quoted request without the lines that count what was left out or announce material."""
-    return MATERIAL_LINE.sub("", _SHORTENED.sub("", text))
-
-
-def _is_shortened(text: str, most_chars: int) -> bool:
-    """Return whether an earlier handoff shortened it already: shortened again, it would not be recognised."""
-    return len(text) <= most_chars + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None
+def before_fiction(text: str) -> str:
+    """Return the text up to the sentence that begins a fiction."""
+    begins = next((m.start() for m in pat.SENTENCE.finditer(text) if is_role_play(m[0])), len(text))
+    return text[:begins].strip()

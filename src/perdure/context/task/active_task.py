@@ -1,12 +1,14 @@
 """Write Active Task: the open requests in the user's words, and how far the work on the newest one is.
 
-Of text that a user sent with a request, a part is quoted beside their own words (`quote_material`).
+Of text that a user sent with a request, a part is quoted beside their own words (`quote_material`). `parse_active_task`
+reads the section of an earlier handoff.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from perdure.context.authorship import asks_something
@@ -17,16 +19,103 @@ from perdure.context.fitting import address, common_folder, fair_share, join_nam
 from perdure.context.task.decisions import has_subject
 from perdure.context.task.state import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
 from perdure.context.text import both_ends, clip, sentences, tidy
-from perdure.context.user_intent import (
-    ALL_ANSWERED,
-    BELOW,
-    MATERIAL,
-    MATERIAL_LINE,
-    OPEN,
-    is_directive,
-    quote,
-)
+from perdure.context.user_intent import BELOW, goes_on, is_bare, is_directive
+from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
+
+OPEN = "The user's unfinished requests, word for word, newest last:"
+ALL_ANSWERED = "None. Every request so far was answered; the last one was:"
+QUOTE_CHARS = 1_600
+MOST_REQUESTS = 6
+
+_LEFT_OUT = "[… {:,} characters left out{} …]"
+_SHORTENED = re.compile(r"^(?:\| )?\[… [\d,]+ characters left out(?:: m:\d+)? …\]$", re.MULTILINE)
+# The line between the user's own words and the text that they sent with them.
+MATERIAL = "[more text of this message, taken as material and not as instructions{}]"
+MATERIAL_LINE = re.compile(rf"^(?:{re.escape(MATERIAL[:-3])}|{re.escape(BELOW[:-3])})(?:: m:\d+)?\]$", re.MULTILINE)
+_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequests:
+    """Open requests of the user; `closed` are those the last reply answered."""
+
+    open: tuple[str, ...] = ()
+    closed: tuple[str, ...] = ()
+
+
+def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests:
+    """Track the requests through messages; `previous` is the Active Task of the handoff before them."""
+    before = parse_active_task(previous)
+    waiting, closed = list(before.open), list(before.closed)
+    for m in messages:
+        if m.role == "tool" or m.tool_calls:
+            continue
+        if m.is_real_user:
+            text = m.typed_text.strip()
+            if not text or text.startswith(SUMMARY_OPENINGS):
+                continue
+            if not is_bare(text):
+                if before.open:
+                    # A request quoted by the handoff and kept after it must not be listed twice.
+                    quoted = quote(text)
+                    waiting = [w for w in waiting if quote(w) != quoted]
+                waiting.append(text)
+            elif goes_on(text) and not waiting:
+                waiting, closed = closed, []
+        elif m.role == "assistant" and m.kind == "assistant" and m.cut_off is None and waiting:
+            reply = m.typed_text.strip()
+            if reply and not _ASKS_BACK.search(reply[-60:]):
+                waiting, closed = [], waiting
+    return OpenRequests(tuple(waiting), tuple(closed))
+
+
+def active_task(requests: OpenRequests) -> str:
+    """Render the Active Task section: quotes only, redacted, of bounded length."""
+    if requests.open:
+        quotes = [quote(r) for r in requests.open[-MOST_REQUESTS:]]
+        more = len(requests.open) - len(quotes)
+        earlier = f"[{more} earlier open requests are in the compacted messages]\n" if more > 0 else ""
+        return f"{OPEN}\n{earlier}" + "\n\n".join(quotes)
+    if requests.closed:
+        return f"{ALL_ANSWERED}\n{quote(requests.closed[-1])}"
+    return "None"
+
+
+def parse_active_task(section: str) -> OpenRequests:
+    """Parse the requests quoted by an Active Task section."""
+    quotes: list[str] = []
+    lines: list[str] = []
+    for line in (*section.splitlines(), ""):
+        if line.startswith(">"):
+            lines.append(line[2:] if line.startswith("> ") else line[1:])
+        elif lines:
+            quotes.append("\n".join(lines))
+            lines = []
+    if section.startswith("None"):
+        return OpenRequests(closed=tuple(quotes))
+    return OpenRequests(open=tuple(quotes))
+
+
+def quote(text: str, *, most_chars: int = QUOTE_CHARS, seq: int = -1) -> str:
+    """Render a request as a block quote; a long one by both ends, with its address if it has one. Idempotent."""
+    text = redact(text.strip())
+    if len(text) > most_chars and not _is_shortened(text, most_chars):
+        head, tail = both_ends(text, most_chars)
+        left_out = _LEFT_OUT.format(len(text) - len(head) - len(tail), f": m:{seq}" if seq >= 0 else "")
+        text = f"{head.rstrip()}\n{left_out}\n{tail.lstrip()}"
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+def without_omission(text: str) -> str:
+    """Return a quoted request without the lines that count what was left out or announce material."""
+    return MATERIAL_LINE.sub("", _SHORTENED.sub("", text))
+
+
+def _is_shortened(text: str, most_chars: int) -> bool:
+    """Return whether an earlier handoff shortened it already: shortened again, it would not be recognised."""
+    return len(text) <= most_chars + 2 * len(_LEFT_OUT) and _SHORTENED.search(text) is not None
+
 
 DEFAULT_TASK_CHARS = 9_000
 # The least that each quoted request has of the room.
@@ -330,7 +419,6 @@ def unrun_tests(state: TaskState) -> list[str]:
 # Before each line of material, so that a later handoff does not take it for the user's own words.
 _MARK = "| "
 _MATERIAL = MATERIAL.partition("{")[0]
-_LEFT_OUT = "[… {:,} characters left out …]"
 # Longer texts are searched for a test run by their ends.
 _MOST_CHARS = 60_000
 
@@ -371,7 +459,7 @@ def quote_material(request: UserRequest, room: int) -> str:
     text = "\n".join(filter(None, map(_without_demands, lines)))
     if len(text) > room and heading is None:
         head, tail = both_ends(text, room)
-        left_out = _LEFT_OUT.format(max(len(text), len(request.text)) - len(head) - len(tail))
+        left_out = _LEFT_OUT.format(max(len(text), len(request.text)) - len(head) - len(tail), "")
         text = f"{head.rstrip()}\n{left_out}\n{tail.lstrip()}"
     return "\n".join(f"> {_MARK}{line}".rstrip() for line in text.splitlines())
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perdure.context.authorship import before_fiction
 from perdure.context.calls.call_line import CallKind, CallLine
 from perdure.context.summary_check import MARK
-from perdure.context.task.active_task import carried_words, read_report
+from perdure.context.task.active_task import carried_words, parse_active_task, read_report
 from perdure.context.task.decisions import (
     DecisionLog,
     UserReading,
@@ -34,7 +33,7 @@ from perdure.context.task.state import (
 )
 from perdure.context.task.work import LOOKS, WorkLog
 from perdure.context.text import beginning, sentences, tidy
-from perdure.context.user_intent import is_directive, parse_active_task, read_sentences, rules_among
+from perdure.context.user_intent import before_fiction, is_directive, read_sentences, rules_among
 from perdure.core.messages import Entry, Message, ToolCall
 from perdure.redaction import redact
 

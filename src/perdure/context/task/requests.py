@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
-from perdure.context.authorship import before_fiction
+from perdure.context.task.active_task import without_omission
 from perdure.context.task.decisions import (
     INTERRUPTED,
     UserReading,
@@ -28,7 +28,7 @@ from perdure.context.task.decisions import (
 from perdure.context.task.proposals import is_answer
 from perdure.context.task.state import RequestStatus, UserRequest
 from perdure.context.text import clip, sentences, split_passages, tidy
-from perdure.context.user_intent import goes_on, without_omission
+from perdure.context.user_intent import before_fiction, goes_on
 from perdure.core.messages import TURN_ENDED, Entry, Message
 from perdure.redaction import redact
 

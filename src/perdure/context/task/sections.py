@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from perdure.context.authorship import asks_something, before_fiction
+from perdure.context.authorship import asks_something
 from perdure.context.calls.shell import short_command
 from perdure.context.fitting import address, fit_lines, join_names, relative_to, whole_sentences
 from perdure.context.handoff import SECTIONS
@@ -43,7 +43,7 @@ from perdure.context.task.state import (
     UserRequest,
 )
 from perdure.context.text import beginning, clip, sentences, size_of, tidy
-from perdure.context.user_intent import LISTED_RULE, is_directive
+from perdure.context.user_intent import LISTED_RULE, before_fiction, is_directive
 from perdure.redaction import redact
 
 SAME_AS_TASK = "What Active Task quotes."

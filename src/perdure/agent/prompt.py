@@ -150,7 +150,8 @@ def _memory_blocks(memory: MemorySnapshot) -> dict[str, str]:
     """Return the memory sections of the prompt by title; "" for an empty one."""
     texts = (("USER.md", memory.user), ("MEMORY.md", memory.memory))
     return {
-        title: _titled(title, _screened(name, text)) for title, (name, text) in zip(_MEMORY_TITLES, texts, strict=True)
+        title: _titled(title, _screened(name, text)) if text else ""
+        for title, (name, text) in zip(_MEMORY_TITLES, texts, strict=True)
     }
 
 

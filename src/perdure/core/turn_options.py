@@ -65,15 +65,11 @@ class TurnOptions:
     unattended: Unattended | None = None
     # The model of a conversation that starts with this turn; None: the configured one.
     model: str | None = None
-    _names: frozenset[str] = field(init=False, repr=False, compare=False)
+    # The names of the client's tools.
+    tool_names: frozenset[str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_names", frozenset(tool["function"]["name"] for tool in self.tools))
-
-    @property
-    def tool_names(self) -> frozenset[str]:
-        """The names of the client's tools."""
-        return self._names
+        object.__setattr__(self, "tool_names", frozenset(tool["function"]["name"] for tool in self.tools))
 
     @property
     def requires_call(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import Any, get_args
@@ -388,11 +389,16 @@ def is_endpoint_of(base_url: str, configured: str | None, provider: str) -> bool
 def find_provider_by_url(base_url: str) -> ProviderSpec | None:
     """Return the provider that owns the host of a URL; None for loopback, where any server may listen."""
     host = _host(base_url)
-    if not host or is_loopback_host(host):
-        return None
     if host.endswith((".openai.azure.com", ".services.ai.azure.com")):
         return find_provider("azure")
-    return next((s for s in PROVIDERS if s.base_url and _host(s.base_url) == host), None)
+    return _providers_by_host().get(host)
+
+
+@cache
+def _providers_by_host() -> Mapping[str, ProviderSpec]:
+    """The providers with a host of their own; of several with the same one the first."""
+    hosts = [(_host(row.base_url), row) for row in reversed(PROVIDERS) if row.base_url]
+    return {host: row for host, row in hosts if host and not is_loopback_host(host)}
 
 
 # Which providers serve a family of models, by the beginning of its name, the maker first. `True`: no other serves

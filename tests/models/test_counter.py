@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -250,3 +251,29 @@ def test_whatever_services_report_the_estimate_is_a_sane_number(steps: list[tupl
         if reported is not None and reported > 0:
             assert counter.estimate == reported
         assert 0.5 <= counter.calibration.ratio <= 2.0
+
+
+def test_the_estimate_follows_every_change_though_it_is_computed_once_for_each() -> None:
+    def reasoned(number: int) -> Message:
+        return replace(assistant(f"{WORDS} {number}"), reasoning=WORDS)
+
+    def after(*changes: Callable[[TokenCounter], object], reads_between: bool) -> int:
+        counter = TokenCounter("gpt-5", system="Be brief.")
+        for change in changes:
+            change(counter)
+            if reads_between:
+                assert counter.estimate == counter.estimate
+        return counter.estimate
+
+    changes: list[Callable[[TokenCounter], object]] = [
+        lambda counter: counter.append(Entry(1, user(WORDS))),
+        lambda counter: counter.begin_call(),
+        lambda counter: counter.append(Entry(2, reasoned(2))),
+        lambda counter: counter.observe(prompt(9_000)),
+        lambda counter: counter.set_fixed(system="Be brief. " + WORDS),
+        lambda counter: counter.switch_model("claude-sonnet-4-5", sends_reasoning=True),
+        lambda counter: counter.extend([Entry(3, user(WORDS)), Entry(4, reasoned(4))]),
+        lambda counter: counter.rebase([Entry(5, user(WORDS))]),
+    ]
+    for end in range(1, len(changes) + 1):
+        assert after(*changes[:end], reads_between=True) == after(*changes[:end], reads_between=False)

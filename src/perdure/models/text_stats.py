@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from operator import add
+from operator import add, sub
 
 # No longer pieces than this: they stay in the processor's cache and bound the memory a huge text takes.
 LONGEST_BYTES = 32_768
@@ -215,8 +215,8 @@ class TokenFeatures:
     def __sub__(self, other: TokenFeatures) -> TokenFeatures:
         """Return the difference of the counts."""
         return TokenFeatures(
-            counts=tuple(a - b for a, b in zip(self.counts, other.counts, strict=True)),
-            reasoning=tuple(a - b for a, b in zip(self.reasoning, other.reasoning, strict=True)),
+            counts=_subtract_counts(self.counts, other.counts),
+            reasoning=_subtract_counts(self.reasoning, other.reasoning),
             images=self.images - other.images,
             messages=self.messages - other.messages,
             calls=self.calls - other.calls,
@@ -230,6 +230,10 @@ def add_counts(a: Counts, b: Counts) -> Counts:
     if b is NO_COUNTS:
         return a
     return tuple(map(add, a, b)) if a is not NO_COUNTS else b
+
+
+def _subtract_counts(a: Counts, b: Counts) -> Counts:
+    return tuple(map(sub, a, b)) if b is not NO_COUNTS else a
 
 
 def count_text(text: str) -> Counts:

@@ -325,14 +325,26 @@ class TokenCounter:
         self._measured = NO_FIGURES
         self._sent: TokenFeatures | None = None
         self._real_tokens: int | None = None
+        # The newest estimate, with all that it was computed from.
+        self._estimate: tuple[tuple[object, ...], int] | None = None
         self.set_fixed(system=system, tools=tools)
 
     @property
     def estimate(self) -> int:
         """Estimated prompt tokens of the next request."""
-        if self._real_tokens is None:
-            return round(self._tokens(self._request))
-        return max(0, self._real_tokens + round(self._tokens(self._request - self._measured)))
+        measured, real_tokens = self._measured, self._real_tokens
+        # It is read a dozen times in a turn, and changes two or three times.
+        inputs = (
+            *(self._fixed, self._history, measured, real_tokens),
+            *(self._family, self._calibration, self._sends_reasoning, self._is_reasoning_billed),
+        )
+        if self._estimate is None or self._estimate[0] != inputs:
+            if real_tokens is None:
+                tokens = round(self._tokens(self._request))
+            else:
+                tokens = max(0, real_tokens + round(self._tokens(self._request - measured)))
+            self._estimate = (inputs, tokens)
+        return self._estimate[1]
 
     @property
     def last_prompt_tokens(self) -> int | None:

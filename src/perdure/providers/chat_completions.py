@@ -272,7 +272,7 @@ class ChatStream:
                 for raw in calls:
                     self._call(as_map(raw))
                 deltas += self._new_calls(len(self._calls) - 1)
-            elif isinstance(delta.get("function_call"), Mapping):
+            elif "function_call" in delta and isinstance(delta["function_call"], Mapping):
                 self._call({"index": 0, "function": delta["function_call"]})
         if choice.get("usage") and not self._usage:
             self._usage = choice["usage"]

@@ -67,6 +67,10 @@ class WatchedDatabase:
         self._note("write", work)
         return self._database.write(work)
 
+    def write_unsynced(self, work: Callable[[Transaction], T]) -> T:
+        self._note("write", work)
+        return self._database.write_unsynced(work)
+
     def erase(self, work: Callable[[Transaction], T]) -> T:
         return self._database.erase(work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,24 @@ def test_every_commit_is_on_disk_when_it_returns(database: SqliteDatabase) -> No
         for name in ("journal_mode", "synchronous", "foreign_keys")
     }
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+@pytest.mark.spec("I1")
+def test_only_an_unsynced_write_waits_for_the_next_commit_to_be_on_disk(database: SqliteDatabase) -> None:
+    def level(tx: Transaction) -> int:
+        return int(tx.rows("PRAGMA synchronous")[0][0])
+
+    def write_elsewhere() -> None:  # not in the main thread: in its own, and then in the writer's
+        levels.extend((database.write_unsynced(level), database.write(level), database.write_unsynced(level)))
+
+    levels: list[int] = []
+    thread = threading.Thread(target=write_elsewhere)
+    thread.start()
+    thread.join(5)
+    levels.extend((database.write_unsynced(level), database.write(level)))
+    assert levels == [1, 2, 1, 1, 2]
+    database.write_unsynced(put("seen at once"))
+    assert keys(database) == ["seen at once"]
 
 
 def test_a_write_that_raises_is_rolled_back_and_the_next_one_works(database: SqliteDatabase) -> None:
@@ -124,8 +142,11 @@ def test_a_write_runs_in_its_own_thread_except_in_the_main_thread(database: Sqli
     assert database.write(where) is not threading.main_thread(), "Ctrl-C must not interrupt a write"
 
 
-def queued_behind_a_busy_writer(database: SqliteDatabase, works: list[object]) -> list[object]:
+def queued_behind_a_busy_writer(
+    database: SqliteDatabase, works: list[object], methods: Sequence[Callable[..., object]] = ()
+) -> list[object]:
     """What comes of writes that were all waiting when the writer came to them; errors as they were raised."""
+    methods = methods or [database.write] * len(works)
     is_busy, may_go = threading.Event(), threading.Event()
     outcomes: list[object] = [None] * len(works)
 
@@ -135,7 +156,7 @@ def queued_behind_a_busy_writer(database: SqliteDatabase, works: list[object]) -
 
     def write(number: int) -> None:
         try:
-            outcomes[number] = database.write(works[number])
+            outcomes[number] = methods[number](works[number])
         except Exception as error:
             outcomes[number] = error
 
@@ -164,6 +185,20 @@ def test_queued_writes_are_committed_together(database: SqliteDatabase) -> None:
     assert outcomes == [1, 1, 2]
     assert seen_outside == [], "nobody else sees a write before its commit"
     assert keys(database) == ["a", "b"]
+
+
+@pytest.mark.spec("I1")
+def test_a_group_is_on_disk_when_one_of_its_writes_has_to_be(database: SqliteDatabase) -> None:
+    levels: list[int] = []
+
+    def note_level(tx: Transaction) -> None:
+        levels.append(tx.rows("PRAGMA synchronous")[0][0])
+
+    for durable in (False, True):
+        methods = [database.write_unsynced, database.write if durable else database.write_unsynced]
+        levels.clear()
+        queued_behind_a_busy_writer(database, [note_level] * 2, methods)
+        assert levels == [2 if durable else 1] * 2
 
 
 def test_a_failing_write_does_not_affect_others_in_its_group(database: SqliteDatabase) -> None:

@@ -200,20 +200,20 @@ class MessageInbox:
         `content` replaces the stored content, for a command that expanded into a message.
         """
         payload = json.dumps(queued.inbound.content if content is None else content, ensure_ascii=True)
-        return self._update_owned(
-            queued,
-            "state = 'running', conversation = ?, begin_seq = ?, content = ?",
-            (text(conversation_id), seq, payload),
-        )
+        changes = "state = 'running', conversation = ?, begin_seq = ?, content = ?"
+        # The turn's first write to the log makes it durable; if that is lost, the message is a waiting one again.
+        work = _update_owned(queued, changes, (text(conversation_id), seq, payload))
+        return self._context.database.write_unsynced(work) > 0
 
     def finish(self, queued: QueuedMessage, result: Mapping[str, Any], *, conversation_id: str | None) -> bool:
         """Store the result and clear the content, which the log has by now; False when another process owns it."""
         outcome = json.dumps(result, ensure_ascii=True)
-        return self._update_owned(
+        work = _update_owned(
             queued,
             "state = 'done', content = '\"\"', options = '', result = ?, conversation = ?, wants_stop = 0, done_at = ?",
             (outcome, conversation_id and text(conversation_id), self._now),
         )
+        return self._context.database.write(work) > 0
 
     def renew(self, owner: str, *, ttl_ms: int) -> list[str]:
         """Extend the leases of all messages of an owner; return the ids of those that were requested to stop."""
@@ -226,7 +226,7 @@ class MessageInbox:
             )
             return [r[0] for r in rows]
 
-        return self._context.database.write(work)
+        return self._context.database.write_unsynced(work)
 
     def release_all(self, owner: str) -> int:
         """Give up all pending messages of an owner, so that other processes can claim them at once."""
@@ -291,10 +291,6 @@ class MessageInbox:
     def _now(self) -> int:
         return self._context.clock.now_ms()
 
-    def _update_owned(self, queued: QueuedMessage, changes: str, values: tuple[Value, ...]) -> bool:
-        sql = f"UPDATE inbox SET {changes} WHERE id = ? AND owner = ? AND state <> 'done'"
-        return self._context.database.write(lambda tx: tx.run(sql, (*values, queued.id, text(queued.owner)))) > 0
-
     @staticmethod
     def _is_pending(tx: Transaction, queue_key: str, conversation_id: str) -> bool:
         """Return whether a message is pending in the queue or the conversation."""
@@ -310,6 +306,12 @@ class MessageInbox:
             (text(inbound.platform), text(inbound.user.stored_key), text(inbound.key)),
         )
         return _queued_message(row) if row is not None else None
+
+
+def _update_owned(queued: QueuedMessage, changes: str, values: tuple[Value, ...]) -> Callable[[Transaction], int]:
+    """Return the work that changes a message unless another process owns it by now; it returns the changed rows."""
+    sql = f"UPDATE inbox SET {changes} WHERE id = ? AND owner = ? AND state <> 'done'"
+    return lambda tx: tx.run(sql, (*values, queued.id, text(queued.owner)))
 
 
 def conversation_queue_key(conversation_id: str) -> str:

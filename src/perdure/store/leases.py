@@ -165,7 +165,7 @@ class Leases:
             return lease
 
         try:
-            lease = self._context.database.write(insert)
+            lease = self._context.database.write_unsynced(insert)
             claims.add((lease.conversation_id, lease.token), lease.conversation_id)
             return lease
         finally:
@@ -185,7 +185,7 @@ class Leases:
                 raise LeaseLost(f"the lease of {lease.conversation_id} was released already")
             return replace(lease, expires_at_ms=until)
 
-        return self._context.database.write(extend)
+        return self._context.database.write_unsynced(extend)
 
     def release(self, lease: Lease) -> None:
         """Release the lease; a lost one is ignored.
@@ -193,7 +193,7 @@ class Leases:
         When the database is unreachable, other processes wait until it expires, but this one can acquire it again.
         """
         _process_claims(os.getpid()).discard((lease.conversation_id, lease.token))
-        self._context.database.write(
+        self._context.database.write_unsynced(
             lambda tx: tx.run(
                 "UPDATE lease SET expires_at = 0 WHERE conversation = ? AND token = ?",
                 (lease.conversation_id, lease.token),

@@ -93,6 +93,13 @@ class Database(Protocol):
         """
         ...
 
+    def write_unsynced(self, work: Callable[[Transaction], T]) -> T:
+        """Like `write`, for what only running processes need: a power cut may undo it, unless a `write` came after it.
+
+        It outlives any process that is killed. A database server that other machines use makes it durable.
+        """
+        ...
+
     def erase(self, work: Callable[[Transaction], T]) -> T:
         """Run a write after which nothing it deleted remains on disk."""
         ...

@@ -280,6 +280,10 @@ class PostgresDatabase:
             raise StoreError("a transaction is already running in this thread; writes cannot be nested")
         return self._transact(_WRITE, work)
 
+    def write_unsynced(self, work: Callable[[Transaction], T]) -> T:
+        # The server may lose its last commits while the processes that rely on them live on.
+        return self.write(work)
+
     def erase(self, work: Callable[[Transaction], T]) -> T:
         result = self.write(work)
         # The rows are deleted; if this VACUUM fails, autovacuum cleans up later.

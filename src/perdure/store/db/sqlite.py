@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from perdure.core.errors import CorruptStore, StoreError, StoreUnavailable
 from perdure.core.ports import Clock
@@ -93,22 +93,29 @@ _DESCRIPTORS_TO_OPEN = 6
 _MAX_GROUP = 16
 
 
+# FULL: a commit is on disk when it returns, so that a power cut loses nothing acknowledged. NORMAL: with the next one.
+Synchronous = Literal["FULL", "NORMAL"]
+
+
 class _WriteJob(Generic[T]):
     """A write waiting for the writer thread, and its outcome; a bare lock signals completion faster than a Future."""
 
-    __slots__ = ("_done", "_error", "_result", "erases", "work")
+    __slots__ = ("_done", "_error", "_result", "erases", "synchronous", "work")
 
-    def __init__(self, work: Callable[[Transaction], T], *, erases: bool = False) -> None:
+    def __init__(
+        self, work: Callable[[Transaction], T], *, erases: bool = False, synchronous: Synchronous = "FULL"
+    ) -> None:
         self.work = work
         self.erases = erases
+        self.synchronous = synchronous
         self._result: T
         self._error: BaseException | None = None
         self._done = threading.Lock()
         self._done.acquire()
 
-    def run(self, transact: Callable[[Callable[[Transaction], T]], T]) -> None:
+    def run(self, transact: Callable[[Callable[[Transaction], T], Synchronous], T]) -> None:
         try:
-            result = transact(self.work)
+            result = transact(self.work, self.synchronous)
         except BaseException as error:  # thread boundary: every error is raised in the calling thread
             self._error = error
             self._done.release()
@@ -206,6 +213,9 @@ class SqliteDatabase:
     def write(self, work: Callable[[Transaction], T]) -> T:
         return self._run_job(_WriteJob(work))
 
+    def write_unsynced(self, work: Callable[[Transaction], T]) -> T:
+        return self._run_job(_WriteJob(work, synchronous="NORMAL"))
+
     def erase(self, work: Callable[[Transaction], T]) -> T:
         return self._run_job(_WriteJob(work, erases=True))
 
@@ -276,6 +286,7 @@ class _Writer:
         self.is_closed = False
         self._closing = threading.Lock()
         self.connection = self._connect()
+        self._synchronous: Synchronous = "FULL"
         self.file = OpenFile(path)
         self._thread = threading.Thread(target=self._work, name=f"store-writer {path.name}", daemon=True)
         try:
@@ -371,20 +382,24 @@ class _Writer:
         """Commit several writes with one fsync; False, with nothing written, when one of them fails."""
         if any(job.erases for job in jobs):
             return False
+        synchronous: Synchronous = "FULL" if any(job.synchronous == "FULL" for job in jobs) else "NORMAL"
         try:
-            results = self._transact(lambda tx: [job.work(tx) for job in jobs])
+            results = self._transact(lambda tx: [job.work(tx) for job in jobs], synchronous)
         except Exception:  # each job is then run alone and raises its own error
             return False
         for job, result in zip(jobs, results, strict=True):
             job.settle(result)
         return True
 
-    def _transact(self, work: Callable[[Transaction], T]) -> T:
+    def _transact(self, work: Callable[[Transaction], T], synchronous: Synchronous) -> T:
         deadline = time.monotonic() + self._timeout_s
         connection = self.connection
         with fork_gate(), translate_errors(self._path):
             while True:
                 try:
+                    if synchronous != self._synchronous:
+                        connection.execute(f"PRAGMA synchronous = {synchronous}")
+                        self._synchronous = synchronous
                     connection.execute("BEGIN IMMEDIATE")
                     result = work(SqliteTransaction(connection, self._path))
                     # SQLite would acknowledge a commit to a deleted or moved file.
@@ -400,7 +415,7 @@ class _Writer:
                         with suppress(sqlite3.Error):
                             connection.execute("ROLLBACK")
 
-    def _transact_erasing(self, work: Callable[[Transaction], T]) -> T:
+    def _transact_erasing(self, work: Callable[[Transaction], T], synchronous: Synchronous) -> T:
         """Run a write that deletes data.
 
         Overwrite the freed pages and truncate the WAL, so that nothing remains on disk.
@@ -409,7 +424,7 @@ class _Writer:
         with fork_gate():
             connection.execute("PRAGMA secure_delete = ON")
             try:
-                result = self._transact(work)
+                result = self._transact(work, synchronous)
             finally:
                 connection.execute("PRAGMA secure_delete = OFF")
             with translate_errors(self._path):
@@ -431,7 +446,6 @@ class _Writer:
                 # A damaged text must not keep the other columns and rows from being read.
                 connection.text_factory = partial(str, encoding="utf-8", errors="replace")
                 connection.execute("PRAGMA foreign_keys = ON")
-                # FULL: a commit is on disk when it returns, so that a power cut loses nothing acknowledged.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA cache_size = -16000")
                 # A checkpoint costs several fsyncs: run one every 16 MB instead of every 4 MB.

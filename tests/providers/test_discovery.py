@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from perdure.app import Agent
-from perdure.app.model_choices import find_choices, local_choices, unlisted_notice
+from perdure.app.model_choices import choose_route, find_choices, local_choices, unlisted_notice
 from perdure.app.runtime import route_of, route_to
+from perdure.config.api_keys import StoredKeys, origin_of
 from perdure.config.load import validate_settings
 from perdure.config.settings import Settings
 from perdure.core.errors import ConfigError
@@ -175,3 +176,26 @@ def test_a_listed_name_without_its_date_or_tag_is_an_alias(name: str) -> None:
     listed = ("dated-2026-01-01", "short-0613", "vertex@20260101", "newest-latest", "tagged:latest")
     with Simulator(models=listed) as sim:
         assert unlisted_notice(route_to(at_a_proxy(sim.base_url), name).main) is None
+
+
+def test_the_models_of_a_server_with_a_stored_key_are_listed_and_chosen_by_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
+    with Simulator(models=("m-1", "org/m-2"), window=32_000, api_key="right") as sim:
+        settings = validate_settings({"model": {"provider": "local"}})
+        before = find_choices(settings, route_of(settings).main, tmp_path)
+        assert not [choice for choice in before if sim.base_url in choice.name]
+        with pytest.raises(ConfigError):  # not a server of the user's: its address is the name of a file
+            choose_route(settings, f"{sim.base_url}/org/m-2")
+        StoredKeys(tmp_path, open_keyring=lambda: None).put(origin_of(sim.base_url) or "", "right")
+        choices = {c.name: c for c in find_choices(settings, route_of(settings).main, tmp_path)}
+        assert choices[f"{sim.base_url}/m-1"].window == 32_000
+        main = choose_route(settings, f"{sim.base_url}/org/m-2")[0].main
+        assert (main.base_url, main.model, main.api_key) == (sim.base_url, "org/m-2", "right")
+        # The one in use is listed by the same name.
+        assert f"{sim.base_url}/org/m-2" in [c.name for c in find_choices(settings, main, tmp_path)]
+        # A server that is configured is listed once, by the names of its models.
+        configured = validate_settings({"model": {"base_url": sim.base_url, "name": "m-1"}})
+        names = [c.name for c in find_choices(configured, route_of(configured).main, tmp_path)]
+        assert [name for name in names if "m-1" in name] == ["m-1"]

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.app.runtime import NOT_CHOSEN, UNSTARTED, configured_providers, named_model, route_of, route_to
-from perdure.config.api_keys import api_key_for
+from perdure.config.api_keys import api_key_for, origin_of, stored_servers
 from perdure.core.errors import ConfigError
 from perdure.models.catalog import Catalog
 from perdure.providers.discovery import LocalServer, ModelFile, local_servers, model_files
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, has_runtime, packaged_weights
-from perdure.providers.model_probe import listed_models
+from perdure.providers.model_probe import listed_models, with_api_path
 from perdure.providers.registry import (
     PROVIDERS,
     address_of,
@@ -27,7 +27,7 @@ from perdure.providers.registry import (
     is_own_host,
     missing_key,
 )
-from perdure.providers.routes import EndpointChain
+from perdure.providers.routes import EndpointChain, endpoint_for
 from perdure.providers.types import Endpoint
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def find_choices(settings: Settings, endpoint: Endpoint, home: Path) -> list[Mod
     for listed in endpoints:
         by_address.setdefault((listed.provider, listed.base_url), []).append(listed)
     choices = [choice for group in by_address.values() for choice in _of_endpoint(settings, group, catalog)]
+    choices += _of_stored_servers({origin_of(listed.base_url) for listed in endpoints}, catalog)
     choices += _of_providers({endpoint.provider, *configured}, _proxy_variables(configured), catalog)
     # `ollama/…` names the configured server where the settings have one, not the one on this machine.
     servers = [s for s in local_servers() if s.base_url == _address_by_name(settings, s.provider)]
@@ -176,14 +177,27 @@ def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
 
     None if every name leads to another one.
     """
-    prefixed = f"{endpoint.provider}/{model}"
-    for name in (model, prefixed) if endpoint.provider == "custom" else (prefixed,):
+    names = (f"{endpoint.provider}/{model}",)
+    if endpoint.provider == "custom":
+        names = (model, *names, f"{endpoint.base_url}/{model}")
+    for name in names:
         chosen = named_model(settings, name)
         row = find_provider(chosen.provider)
         base_url = chosen.base_url or (address_of(row, api_key_for)[0] if row is not None else "")
         if (base_url.rstrip("/"), chosen.name) == (endpoint.base_url, model):
             return name
     return None
+
+
+def _of_stored_servers(called: Collection[str | None], catalog: Catalog) -> Iterator[ModelChoice]:
+    """Yield the models of the user's servers that have a stored key and are not called already."""
+    for origin in stored_servers():
+        if origin in called:
+            continue
+        endpoint = with_api_path(endpoint_for("custom", model="?", base_url=origin, lookup=api_key_for))
+        for model, window in asyncio.run(listed_models(endpoint)):
+            name = f"{endpoint.base_url}/{model}"
+            yield _described(name, endpoint.provider, model, catalog, window, base_url=endpoint.base_url)
 
 
 def _proxy_variables(configured: Mapping[str, str | None]) -> set[str]:

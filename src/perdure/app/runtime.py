@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from perdure.agent.deps import Send
 from perdure.agent.runner import LoopThread
 from perdure.agent.session import LiveSession
-from perdure.config.api_keys import api_key_for
+from perdure.config.api_keys import api_key_for, origin_of, stored_servers
 from perdure.config.env import home_dir, make_home
 from perdure.config.settings import ModelSettings, Settings
 from perdure.context.engine import RunInThread
@@ -40,7 +40,7 @@ from perdure.providers.credentials import Credentials
 from perdure.providers.http import HttpClient
 from perdure.providers.local import DEFAULT_MODEL, DEFAULT_N_CTX, LocalModel, LocalServers, OnProgress, is_packaged
 from perdure.providers.model_probe import EndpointInfo, request_listing
-from perdure.providers.registry import address_of, find_provider, login_target
+from perdure.providers.registry import address_of, find_provider, login_target, split_model_address
 from perdure.providers.routes import (
     AuxiliaryCaller,
     EndpointChain,
@@ -284,9 +284,9 @@ def route_to(settings: Settings, name: str) -> EndpointChain:
 
 
 def named_model(settings: Settings, name: str) -> ModelSettings:
-    """Return the model settings for `model`, `provider/model`, or a GGUF file; reads no key.
+    """Return the model settings for `model`, `provider/model`, a GGUF file, or `http://host/v1/model`; reads no key.
 
-    A provider with a `base_url` in the settings keeps it, since its key must not be sent to another host.
+    A configured provider keeps its `base_url`, where its key is sent; an address is that of a server with a stored key.
     """
     provider, slash, model = name.partition("/")
     update: dict[str, str | None] = {"name": name}
@@ -296,6 +296,8 @@ def named_model(settings: Settings, name: str) -> ModelSettings:
         update = {"provider": configured[0], "name": model or None, "base_url": configured[1]}
     elif slash and find_provider(provider) is not None:
         update = {"provider": provider, "name": model or None, "base_url": None}
+    elif "://" in name and origin_of(name) in stored_servers():
+        update = {"provider": "custom", **split_model_address(name)}
     return settings.model.model_copy(update=update)
 
 
@@ -316,8 +318,7 @@ def _configured_provider(settings: Settings, provider: str) -> tuple[str, str | 
 
 def _provider_name(name: str) -> str:
     """Return the canonical name of a provider for any alias; an unknown name is returned unchanged."""
-    row = find_provider(name)
-    return row.name if row is not None else name
+    return row.name if (row := find_provider(name)) is not None else name
 
 
 def route_of(settings: Settings, *, api_key: str | None = None, api_mode: str | None = None) -> EndpointChain:

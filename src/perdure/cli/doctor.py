@@ -124,7 +124,7 @@ def _unused_servers(loaded: Loaded) -> Iterator[Check]:
         used = {origin_of(url) for url in _base_urls(loaded.settings.model_dump())}
         for name in StoredKeys(loaded.home).locations():
             if "://" in name and name not in used:
-                advice = f"set model.base_url to its address to use it, or `perdure login --remove {name}`"
+                advice = f"choose one of its models with /model, or `perdure login --remove {name}`"
                 yield Check("keys", "note", f"nothing uses the key for {name}", advice)
 
 

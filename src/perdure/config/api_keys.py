@@ -156,6 +156,14 @@ def origin_of(base_url: str) -> str | None:
     return f"{parts.scheme}://{host}" if is_default else f"{parts.scheme}://{host}:{port}"
 
 
+def stored_servers() -> list[str]:
+    """Return the origins of the user's servers that have a stored key; reads no key."""
+    try:
+        return [name for name in StoredKeys(home_dir()).locations() if "://" in name]
+    except ConfigError:  # reported where a key is needed
+        return []
+
+
 def overrides_stored_key(variable: str, environ: Mapping[str, str] | None = None) -> bool:
     """Whether the environment has a key in `variable`, which takes precedence over a stored one."""
     environ = os.environ if environ is None else environ

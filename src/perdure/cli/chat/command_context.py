@@ -353,6 +353,8 @@ class ChatCommandContext:
         if "model.base_url" not in self.flags and base_url == (self._loaded.settings.model.base_url or "").rstrip("/"):
             set_value(self.home, "model.name", model)
             return f"{label}, from now on; {runnable('`perdure config unset model.name`')} undoes that"
+        if named_model(self._loaded.settings, name).base_url != self._loaded.settings.model.base_url:
+            return label  # at another address, which a model's name alone does not choose
         return f"{label}; {runnable(f'`perdure config set model.name {shlex.quote(model)}`')} chooses it for good"
 
     def close(self) -> None:

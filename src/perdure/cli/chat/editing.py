@@ -71,7 +71,8 @@ class ChatCompleter(Completer):
         from perdure.commands.context import describe_model
 
         endpoint = desk.surface.agent.endpoint
-        present = {endpoint.model, f"{endpoint.provider}/{endpoint.model}"} if not desk.surface.unchosen_models else ()
+        prefixes = ("", f"{endpoint.provider}/", f"{endpoint.base_url}/")
+        present = {f"{prefix}{endpoint.model}" for prefix in prefixes} if not desk.surface.unchosen_models else ()
         for choice in sorted(desk.surface.model_choices(), key=lambda choice: choice.name not in present):
             if typed.lower() in choice.name.lower():
                 display = choice.name if len(choice.name) <= _NAME_CELLS else f"…{choice.name[-_NAME_CELLS + 1 :]}"

@@ -10,6 +10,7 @@ from perdure import prompts
 from perdure.context.engine import EngineServices, Steps
 from perdure.context.entries import EntryCache, redact_entries
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, EntryFacts, MessageFacts, facts_in, scan
+from perdure.context.fitting import fit_lines
 from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
 from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
@@ -27,6 +28,7 @@ from perdure.context.sections import (
     share_out,
     split_headings,
 )
+from perdure.context.standing_instructions import is_standing
 from perdure.context.state import CoolDown
 from perdure.context.summarizer import (
     AnySummarize,
@@ -42,6 +44,7 @@ from perdure.context.task.reader import read_state
 from perdure.context.task.requests import own_text
 from perdure.context.task.sections import write_sections
 from perdure.context.task.state import TaskState
+from perdure.context.text import sentences
 from perdure.context.transcript import Transcript, split_record, transcribe
 from perdure.context.user_intent import user_texts
 from perdure.core.concurrency import SystemClock
@@ -51,6 +54,7 @@ from perdure.core.messages import Entry, ImagePart, Message
 from perdure.core.ports import LogReader, Summary
 from perdure.models.tokens import estimate_message
 from perdure.models.windows import WindowBudgets, plausible_window
+from perdure.redaction import redact
 
 # Upper bound of messages read back from the log: the record of older ones is carried over.
 MOST_MESSAGES = 10_000
@@ -122,6 +126,14 @@ _LEAST_SOURCE_CHARS, _MOST_SOURCE_CHARS = 32_000, 160_000
 _MOST_EDITS = 600
 _MOST_EDIT_CHARS = 4_000
 _LATER_CHARS = 5_000
+# Of the first messages, which stay in view, and of the rules of the system prompt.
+_HEAD_CHARS = 3_000
+_HEAD_HEADING = (
+    "[How the conversation began. The next assistant sees these messages themselves: do not retell them; they tell what"
+    " it is about.]"
+)
+_RULES_CHARS = 4_000
+_RULES_HEADING = "[Rules of the system prompt, which the next assistant has too. They tell what is allowed.]"
 _LATER_HEADING = (
     "[From here on the next assistant sees the messages themselves. Do not retell them; they tell what of the above is"
     " finished, failed or still open.]"
@@ -188,6 +200,11 @@ class CompactionInput:
     def after(self) -> list[Message]:
         """The messages after the handoff."""
         return [e.message for e in self.behind]
+
+    @property
+    def head(self) -> list[Entry]:
+        """The first messages, as far as they are kept before the handoff."""
+        return list(self.history.entries[self.boundaries.lead : self.boundaries.head_end])
 
     @property
     def behind(self) -> list[Entry]:
@@ -275,9 +292,17 @@ class HandoffWriter:
         def draw() -> Transcript:
             budget = min(max(_LEAST_SOURCE_CHARS, int(record.chars * _SOURCE_SHARE)), _MOST_SOURCE_CHARS)
             drawn = record.draw(budget)
-            later = RecordSource(job.behind, lines, has_addresses=job.history.is_logged, root=record.root)
-            told_later = later.draw(_LATER_CHARS)
-            return split_record(f"{drawn}\n{_LATER_HEADING}\n{told_later}" if drawn and told_later else drawn)
+            parts = [drawn]
+            for heading, entries, most in (
+                (_HEAD_HEADING, job.head, _HEAD_CHARS),
+                (_LATER_HEADING, job.behind, _LATER_CHARS),
+            ):
+                in_view = RecordSource(entries, lines, has_addresses=job.history.is_logged, root=record.root)
+                if drawn and entries and (text := in_view.draw(most)):
+                    parts.insert(0 if heading is _HEAD_HEADING else len(parts), f"{heading}\n{text}")
+            if drawn and (rules := system_rules(job.history.messages[: job.boundaries.lead])):
+                parts.insert(0, f"{_RULES_HEADING}\n{rules}")
+            return split_record("\n".join(parts))
 
         return draw
 
@@ -464,6 +489,16 @@ def _stated_window(failure: SummaryFailure | None, brief: Brief) -> int | None:
         return None
     half = brief.window_tokens // 2
     return min(plausible_window(failure.verdict.context_limit) or half, half)
+
+
+def system_rules(messages: Sequence[Message]) -> str:
+    """Return the system prompt where it is short, else the sentences that lay something down, as far as they fit."""
+    text = redact("\n".join(m.text for m in messages)).strip()
+    if len(text) > _RULES_CHARS:
+        rules = (s for s in dict.fromkeys(sentences(text)) if is_standing(s))
+        text = fit_lines([f"- {' '.join(rule.split())}" for rule in rules], _RULES_CHARS) if text else ""
+    # Only labels and calls begin at the margin.
+    return "\n".join(f" {line}" for line in text.splitlines() if line.strip())
 
 
 def _in_reach(entries: Sequence[Entry]) -> Sequence[Entry]:

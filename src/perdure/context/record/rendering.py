@@ -41,6 +41,8 @@ _WEIGHTS: Mapping[Speaker, float] = {
 }
 _FINAL_WEIGHT = 1.6
 _BINDING_WEIGHT = 60.0
+# A consent or a limit in a few words, which ages slowly.
+_FEW_WORDS_WEIGHT = 14.0
 # "Go on", "thanks": of use beside what they refer to.
 _BARE_WEIGHT = 0.3
 # The best sentence of a reply: a question means little without its answer.
@@ -494,6 +496,8 @@ def _document_of(call: ToolCall, documents: Mapping[str, QuotedDocument]) -> Quo
 def _weight(statement: Statement, age: float) -> float:
     if statement.is_binding:
         return _BINDING_WEIGHT
+    if statement.is_brief:
+        return _FEW_WORDS_WEIGHT * math.sqrt(age)
     if statement.is_bare:
         return _BARE_WEIGHT * age
     weight = _WEIGHTS[statement.speaker] * age

@@ -32,6 +32,7 @@ _ANNOUNCEMENT_WORTH = 0.1
 _LONG_CHARS = 1_500
 # A choice such as "1+2" or "the first".
 _BARE_CHARS = 12
+_BRIEF_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Statement:
     is_binding: bool = False
     # Only agreement or "go on": it refers to what the assistant wrote before.
     is_bare: bool = False
+    # A few words of the user's, such as a consent or a limit: they cost little, and what they allow is nowhere else.
+    is_brief: bool = False
     # The last words of a turn, not a remark between two calls.
     is_final: bool = False
     # Identifies a text that is repeated; 0 for short ones.
@@ -152,7 +155,8 @@ def _user_statement(message: Message, reading: UserReading) -> Statement:
         "user",
         passages,
         is_binding=is_binding,
-        is_bare=reading.is_bare or len(text) <= _BARE_CHARS,
+        is_bare=reading.is_bare or (text.isascii() and len(text) <= _BARE_CHARS),
+        is_brief=len(text) <= _BRIEF_CHARS and (reading.may_answer or not reading.is_bare),
         is_final=True,
         fingerprint=_fingerprint(text),
     )
@@ -245,7 +249,7 @@ def carried_statement(label: str, text: str) -> Statement:
         return Statement(speaker, split_passages(text), is_final=True)
     read = read_statement(user(text))
     passages = read.passages if read.speaker == "user" else (Passage(text, clip(text, 240), 1.0),)
-    return Statement("user", passages, is_binding=read.is_binding, is_bare=read.is_bare, is_final=True)
+    return replace(read, speaker="user", passages=passages, is_final=True, fingerprint=0, title="")
 
 
 # Shares of the messages in the text of a session, beside the calls that work on something: a dialogue from the first.

@@ -177,10 +177,9 @@ def _name_of(settings: Settings, endpoint: Endpoint, model: str) -> str | None:
 
     None if every name leads to another one.
     """
-    names = (f"{endpoint.provider}/{model}",)
-    if endpoint.provider == "custom":
-        names = (model, *names, f"{endpoint.base_url}/{model}")
-    for name in names:
+    prefixed = f"{endpoint.provider}/{model}"
+    is_custom = endpoint.provider == "custom"
+    for name in (model, prefixed, f"{endpoint.base_url}/{model}") if is_custom else (prefixed,):
         chosen = named_model(settings, name)
         row = find_provider(chosen.provider)
         base_url = chosen.base_url or (address_of(row, api_key_for)[0] if row is not None else "")

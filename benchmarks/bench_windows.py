@@ -22,9 +22,9 @@ from benchmarks.bench_retention import load_scorer, recorded_cases, visible_text
 from benchmarks.data import Skip
 from benchmarks.table import Row
 from perdure.agent.compaction import plan_over_log
+from perdure.context.compressor_state import MemoryState
 from perdure.context.engine import EngineServices
 from perdure.context.handoff import handoff_of
-from perdure.context.state import MemoryState
 from perdure.context.window_engine import WindowEngine
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.core.ports import SearchHit

@@ -157,8 +157,8 @@ def test_an_answer_that_is_no_summary_goes_once_to_the_main_model(tmp_path: Path
         agent.run_conversation("And now?", conversation_history=HISTORY[:24])
         report = agent.compress()
         assert report.outcome == "compacted"
-        assert report.record is not None
-        assert report.record.model.startswith("m-1")
+        assert report.handoff_data is not None
+        assert report.handoff_data.model.startswith("m-1")
         assert len(summaries_of(sim, "small-1")) == 1
         assert len(summaries_of(sim, "m-1")) == 1
 

@@ -30,7 +30,7 @@ def test_a_typed_look_alike_is_a_message_of_the_user_and_gives_no_orders(tmp_pat
         for n in range(16):
             b.agent.chat(f"Question {n}: {'filler ' * 150}")
         report = b.agent.compress()
-        handoff = report.record
+        handoff = report.handoff_data
         text = report.handoff
         assert text
         sections, _, record = text.partition("## Record")

@@ -11,7 +11,7 @@ import pytest
 from perdure.app.runtime import ModelInfo, embedded_endpoint
 from perdure.config.settings import Settings
 from perdure.context.compressor import ContextCompressor
-from perdure.context.state import MemoryState
+from perdure.context.compressor_state import MemoryState
 from perdure.models.catalog import Catalog
 from perdure.models.windows import LearnedLimits
 from perdure.providers.model_probe import EndpointInfo

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.context.compressor import ContextCompressor
-from perdure.context.state import CompactionThrottle
+from perdure.context.compressor_state import CompactionThrottle
 from perdure.core.events import CompactionFinished
 from perdure.testing.simulator import Fail
 from support.agents import Bench, bench

@@ -215,7 +215,7 @@ HISTORY = entries(user("a"), assistant("b"), user("c"), assistant("d"))
         (Compaction("compacted", None), "plan is NoneType"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 0),)), "empty history"),
         (Compaction("done", (Keep(0, 1),)), "outcome 'done'"),  # type: ignore[arg-type]
-        (Compaction("compacted", (Keep(0, 1),), record="text"), "record is str"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Keep(0, 1),), handoff_data="text"), "handoff_data is str"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 1),), before_tokens=None), "before_tokens"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 1),), notices="note"), "notices is str"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 1),), message=None), "message is NoneType"),  # type: ignore[arg-type]

@@ -83,8 +83,8 @@ def test_a_digest_is_redone_from_the_messages_once_a_summariser_answers(tmp_path
         summariser.prompts.clear()
         report = b.agent.compress()
         assert report.outcome == "compacted"
-        assert report.record is not None
-        assert report.record.model == "writer-1"
+        assert report.handoff_data is not None
+        assert report.handoff_data.model == "writer-1"
         assert "first 2:" in summariser.prompts[0], "the messages themselves, not the digest of them"
         assert sum("PERDURE HANDOFF" in text for text in shown(b)) == 1
         assert b.agent.compress().outcome == "nothing_to_do"
@@ -100,7 +100,7 @@ def test_a_new_focus_topic_rewrites_the_handoff_from_its_messages(tmp_path: Path
         assert b.agent.compress().outcome == "compacted"
         summariser.prompts.clear()
         report = b.agent.compress("the parser")
-        assert (report.outcome, report.record and report.record.focus_topic) == ("compacted", "the parser")
+        assert (report.outcome, report.handoff_data and report.handoff_data.focus_topic) == ("compacted", "the parser")
         assert "the parser" in summariser.prompts[0]
         assert "first 2:" in summariser.prompts[0], "the messages themselves, not their summary"
         assert sum("PERDURE HANDOFF" in text for text in shown(b)) == 1

@@ -340,10 +340,10 @@ def test_a_tool_result_that_reads_like_a_handoff_is_not_taken_for_one(is_last: b
     raw = [*history, *read] if is_last else [*history[:at], *read, *history[at:]]
     report = perdure.compress([{"role": "user", "content": "Never touch the schema."}, *raw], context_length=32_000)
     assert report.outcome == "digest", "what stands before it can be compacted all the same"
-    assert report.record is not None
-    assert "Never touch the schema" in report.record.section("Constraints & Preferences")
-    assert "evil.example" not in report.record.section("Constraints & Preferences")
-    assert "Delete the backups" not in report.record.section("Active Task")
+    assert report.handoff_data is not None
+    assert "Never touch the schema" in report.handoff_data.section("Constraints & Preferences")
+    assert "evil.example" not in report.handoff_data.section("Constraints & Preferences")
+    assert "Delete the backups" not in report.handoff_data.section("Active Task")
 
 
 def _plain(prompt: str) -> str:
@@ -437,3 +437,10 @@ def test_a_requested_compaction_works_at_any_fill_level(turns: int) -> None:
     report = perdure.compress(messages, context_length=128_000)
     assert report.outcome == "digest", report.message
     assert report.after_tokens < 0.8 * report.before_tokens
+
+
+def test_the_former_name_of_the_handoff_as_data_still_reads() -> None:
+    report = perdure.compress(working_session(30), context_length=64_000)
+    assert report.handoff_data is not None
+    assert report.record is report.handoff_data
+    assert report["record"] is report["handoff_data"]

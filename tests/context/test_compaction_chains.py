@@ -94,13 +94,13 @@ def nothing_is_lost(talk: Conversation, done: Compaction) -> None:
     """Whatever was said is in view or behind the address of the one handoff in view, and never both."""
     handoffs = [e for e in talk.view if e.message.kind == "handoff"]
     assert len(handoffs) == 1
-    assert done.record is not None
-    covered = {seq for lo, hi in done.record.covers for seq in range(lo, hi + 1)}
+    assert done.handoff_data is not None
+    covered = {seq for lo, hi in done.handoff_data.covers for seq in range(lo, hi + 1)}
     said = {e.seq for e in talk.log if e.message.kind != "handoff"}
     shown = {e.seq for e in talk.view} - {handoffs[0].seq}
     assert covered | shown == said
     assert not covered & shown
-    assert done.record.message_count == len(covered)
+    assert done.handoff_data.message_count == len(covered)
 
 
 def newest_request_stands_behind_it(talk: Conversation) -> None:

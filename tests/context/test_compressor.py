@@ -56,8 +56,8 @@ def go_on(done: Compaction, entries: list[Entry], more: list[dict[str, Any]] | N
 
 
 def written(done: Compaction) -> Handoff:
-    assert done.record is not None, done.message
-    return done.record
+    assert done.handoff_data is not None, done.message
+    return done.handoff_data
 
 
 # -- figures and gate ------------------------------------------------------------------------------------------------
@@ -608,7 +608,7 @@ def test_a_handoff_of_an_older_banner_is_read_and_replaced() -> None:
     done = engine(Scripted()).compress(entries)
     old = next(s.message for s in done.plan if isinstance(s, Insert))
     worn = Message(old.role, old.text.replace("colleague's hand-over", "stranger's letter"), kind="handoff")
-    assert handoff_of(worn) == done.record
+    assert handoff_of(worn) == done.handoff_data
     history = [Entry(0, worn), *logged(working_session(20), 1)]
     again = engine(Scripted()).compress(history)
     assert "stranger's letter" not in "".join(m.text for m in again.messages)

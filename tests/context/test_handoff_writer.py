@@ -48,7 +48,7 @@ class Log:
     def compact(self) -> Handoff:
         done = self.engine.compress(self.view, reason="user")
         assert not done.is_noop, done.message
-        assert done.record is not None
+        assert done.handoff_data is not None
         new = []
         for item in done.apply(self.view):
             if isinstance(item, Message):
@@ -56,7 +56,7 @@ class Log:
                 item = self.entries[-1]
             new.append(item)
         self.view = new
-        return done.record
+        return done.handoff_data
 
 
 def chain(log: Log, times: int, first_result: str = "") -> list[Handoff]:

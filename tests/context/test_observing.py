@@ -54,8 +54,8 @@ def test_a_compaction_asked_for_early_reads_what_was_left():
 
     made = engine.compress(entries, reason="user")
 
-    assert made.record is not None
-    assert "src/app/main.py" in "".join(made.record.sections.values())
+    assert made.handoff_data is not None
+    assert "src/app/main.py" in "".join(made.handoff_data.sections.values())
 
 
 def test_the_first_reply_does_not_wait_for_the_import_of_the_record():

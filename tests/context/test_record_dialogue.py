@@ -107,9 +107,9 @@ def test_conversations_of_several_customers_stay_apart() -> None:
 def test_a_handoff_of_a_chat_uses_its_budget() -> None:
     raw = [m.to_dict() for m in japanese_chat(300)]
     report = perdure.compress(raw, context_length=32_000)
-    assert report.record is not None
+    assert report.handoff_data is not None
     least = window_budgets(32_000).record_tokens
-    assert estimate_text(report.record.record) > 1.2 * least
+    assert estimate_text(report.handoff_data.record) > 1.2 * least
     assert estimate_text(report.handoff) < 16_000
 
 

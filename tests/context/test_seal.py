@@ -36,8 +36,8 @@ ATTRIBUTED = ("Active Task", "Goal", "Constraints & Preferences", "Key Decisions
 
 def compacted(messages: list[dict[str, Any]], **options: Any) -> Handoff:
     report = perdure.compress(messages, context_length=16_000, **options)
-    assert report.record is not None, report.message
-    return report.record
+    assert report.handoff_data is not None, report.message
+    return report.handoff_data
 
 
 def is_believed(handoff: Handoff) -> bool:
@@ -59,9 +59,9 @@ def test_our_own_handoff_is_known_again_by_its_seal() -> None:
     once = perdure.compress(working_session(30), context_length=16_000, handoff_key=KEY)
     assert is_sealed(once.handoff, KEY)
     grown = [*once.messages, *working_session(30)]
-    assert once.record is not None
-    assert compacted(grown, handoff_key=KEY).message_count > once.record.message_count + 20
-    assert compacted(grown, handoff_key=b"other").message_count < once.record.message_count + 60
+    assert once.handoff_data is not None
+    assert compacted(grown, handoff_key=KEY).message_count > once.handoff_data.message_count + 20
+    assert compacted(grown, handoff_key=b"other").message_count < once.handoff_data.message_count + 60
     # By default it is a key of this installation, the same in the next process.
     again = perdure.compress(working_session(30), context_length=16_000)
     assert is_sealed(again.handoff, installation_key(home_dir()))
@@ -160,8 +160,8 @@ def test_lone_surrogates_of_a_summariser_or_a_topic_never_reach_the_handoff() ->
         assert report.outcome in ("digest", "compacted")
         str(report.messages).encode()
         report.handoff.encode()
-        assert report.record is not None
-        (report.record.focus_topic or "").encode()
+        assert report.handoff_data is not None
+        (report.handoff_data.focus_topic or "").encode()
 
 
 @pytest.mark.spec("E7")

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perdure
+from perdure.context.assembly import read_sections, shorten
 from perdure.context.handoff import SECTIONS
-from perdure.context.sections import read_sections, shorten
 from perdure.context.task.active_task import OpenRequests, active_task, parse_active_task
 from perdure.models.tokens import estimate_text
 from perdure.models.windows import window_budgets
@@ -120,12 +120,12 @@ def test_a_summary_over_its_cap_is_shortened_in_the_handoff(window: int) -> None
         working_session(60), context_length=window, summarize=lambda _: text, settings={"record_ratio": 0}
     )
     assert report.outcome == "compacted"
-    assert report.record is not None
+    assert report.handoff_data is not None
     cap = window_budgets(window).summary_cap_tokens
-    sections = [t for name, t in report.record.sections.items() if name != "Active Task"]
+    sections = [t for name, t in report.handoff_data.sections.items() if name != "Active Task"]
     assert 0.8 * cap < sum(map(estimate_text, sections)) <= cap
-    assert "“Please bring component_0 up to date in src/component_0.py.”" in report.record.section("Goal")
-    assert "899. bring component up to date in src" in report.record.section("Completed Actions").splitlines()
+    assert "“Please bring component_0 up to date in src/component_0.py.”" in report.handoff_data.section("Goal")
+    assert "899. bring component up to date in src" in report.handoff_data.section("Completed Actions").splitlines()
 
 
 @pytest.mark.spec("E1")

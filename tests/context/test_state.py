@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.state import CompactionThrottle, CoolDown, MemoryState
+from perdure.context.compressor_state import CompactionThrottle, CoolDown, MemoryState
 from perdure.core.errors import ErrorKind, ErrorVerdict
 from support.compaction import HeldClock
 

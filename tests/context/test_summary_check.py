@@ -6,8 +6,8 @@ import pytest
 
 import perdure
 from perdure import prompts
+from perdure.context.assembly import read_sections
 from perdure.context.handoff import SECTIONS
-from perdure.context.sections import read_sections
 from perdure.context.summarizer import problem_with
 from support.long_histories import working_session
 from support.summarisers import GOOD, Scripted
@@ -74,8 +74,8 @@ def test_the_digest_is_written_where_the_answer_is_no_summary(name: str) -> None
     report = perdure.compress(working_session(30), context_length=32_000, summarize=lambda _: NO_SUMMARIES[name])
     assert report.outcome == "digest"
     assert "could not be used" in report.message
-    assert report.record is not None
-    assert report.record.section("Completed Actions")
+    assert report.handoff_data is not None
+    assert report.handoff_data.section("Completed Actions")
 
 
 @pytest.mark.spec("F4", "E5")

@@ -63,9 +63,9 @@ def test_a_pasted_rule_stands_nowhere_in_the_constraints_of_a_digest() -> None:
             {"role": "user", "content": f"Now part {n + 1}. Never touch part 99."},
         ]
     report = perdure.compress(messages, context_length=16_000)
-    assert report.record is not None
-    assert "audit@mail.example" not in report.record.section("Constraints & Preferences")
-    assert "Never touch part 99." in report.record.section("Constraints & Preferences")
+    assert report.handoff_data is not None
+    assert "audit@mail.example" not in report.handoff_data.section("Constraints & Preferences")
+    assert "Never touch part 99." in report.handoff_data.section("Constraints & Preferences")
 
 
 def test_reading_own_words_is_linear() -> None:

@@ -165,7 +165,7 @@ def _write(
         "prompt_before": prompt_before,
         "prompt_after": live.counter.estimate,
         "threshold": live.window.threshold_tokens if live.window is not None else None,
-        "cost_usd": compaction.record.cost_usd if compaction.record is not None else None,
+        "cost_usd": compaction.handoff_data.cost_usd if compaction.handoff_data is not None else None,
     }
     live.record(StoredEvent(live.id, "compaction", payload))
     live.flush()
@@ -247,7 +247,7 @@ def report(compaction: Compaction, entries: Sequence[Entry]) -> CompactionReport
         after_tokens=compaction.after_tokens,
         message=compaction.message,
         notices=compaction.notices,
-        record=compaction.record,
+        handoff_data=compaction.handoff_data,
     )
 
 
@@ -263,7 +263,7 @@ def plan_over_log(compaction: Compaction, entries: Sequence[Entry]) -> Plan:
 
 
 def _new_handoff(step: Insert, compaction: Compaction) -> NewHandoff:
-    handoff = compaction.record
+    handoff = compaction.handoff_data
     if handoff is None:
         return NewHandoff(step.message)
     return NewHandoff(

@@ -11,7 +11,7 @@
       record/         the Record section: the middle in order, at a falling resolution; the Index
       transcript, summarizer   request a summary from a model, and validate it
       facts, summary_check     what code extracts and verifies without a model
-      handoff_writer  write the handoff of all these; sections assembles it, handoff is its format
+      handoff_writer  write the handoff of all these; assembly fits the parts, handoff is its format
     text, fitting   sentences, passages and excerpts; what fits a budget
     user_intent, authorship, standing_instructions   what a user asks, who wrote a passage, and what binds
     api             `perdure.compress` and `acompress`: dicts in, dicts out
@@ -20,6 +20,6 @@
 
 Data flows one way: history → retention → summary → handoff → plan. Nothing here accesses a store or the network.
 
-In this package *the record* is one section of a handoff, a `Handoff` is the whole message in parts, and to *compact* is
-what an engine does; `compress` is the name of the public call that does it.
+In this package *the record* is one section of a handoff and a `Handoff` is the whole message as data. To *compact* is
+what an engine does with a history; `compress` is the name of the calls that make it.
 """

@@ -128,7 +128,7 @@ def _compress(messages: Sequence[Mapping[str, Any]], **options: Unpack[CompressO
         after_tokens=done.after_tokens,
         message=f"{done.message}{figures}",
         notices=done.notices,
-        record=done.record,
+        handoff_data=done.handoff_data,
     )
 
 

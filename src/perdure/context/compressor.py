@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.config.sections import CompressionSettings
 from perdure.context import transcript
+from perdure.context.compressor_state import (
+    CompactionChain,
+    CompactionThrottle,
+    CoolDown,
+    LastFocus,
+    MemoryState,
+    OneTimeNotices,
+)
 from perdure.context.engine import (
     ON_REQUEST,
     Compaction,
@@ -32,7 +40,6 @@ from perdure.context.handoff import default_key, handoff_of, source_line
 from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.notebook import NotebookLog, WindowNotes, limit_bytes
 from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head
-from perdure.context.state import CompactionChain, CompactionThrottle, CoolDown, LastFocus, MemoryState, OneTimeNotices
 from perdure.context.summarizer import AnySummarize, is_available
 from perdure.core.concurrency import SystemClock
 from perdure.core.messages import Entry, Message, clean
@@ -355,7 +362,7 @@ class ContextCompressor(ContextEngine):
         done = Compaction(
             "digest" if written.handoff.is_digest else "compacted",
             plan,
-            record=written.handoff,
+            handoff_data=written.handoff,
             before_tokens=before,
             after_tokens=after,
             message=self._describe(written, after, unread)

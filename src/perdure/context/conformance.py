@@ -21,9 +21,9 @@ from importlib import import_module
 from inspect import isawaitable
 from typing import Any
 
+from perdure.context.compressor_state import MemoryState
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Reason, as_compaction, is_async
 from perdure.context.retention import project
-from perdure.context.state import MemoryState
 from perdure.core import rules
 from perdure.core.concurrency import run_coroutine
 from perdure.core.errors import ErrorVerdict, ProviderError, ToolError

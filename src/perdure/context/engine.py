@@ -179,8 +179,8 @@ class Compaction:
 
     outcome: CompactionOutcome
     plan: tuple[Step, ...]
-    # The inserted handoff as a value; None where there is none.
-    record: Handoff | None = None
+    # The inserted handoff as data: sections, covered messages, model, cost; None where there is none.
+    handoff_data: Handoff | None = None
     before_tokens: int = 0
     after_tokens: int = 0
     # One or two plain sentences: what was done, or why nothing was.
@@ -192,6 +192,11 @@ class Compaction:
     # The history it applies to, and the token budget of the head.
     source: Sequence[Any] = field(default=(), repr=False, compare=False)
     head_tokens: int = 0
+
+    @property
+    def record(self) -> Handoff | None:
+        """The former name of `handoff_data`; deprecated."""
+        return self.handoff_data
 
     @property
     def is_noop(self) -> bool:
@@ -222,7 +227,7 @@ class Compaction:
             return visible
         originals = {id(m): item for m, item in zip(plain, applied, strict=True) if isinstance(item, Mapping)}
         out = [originals.get(id(m)) or m.to_dict() for m in visible]
-        return with_compaction_note(out, leading_system(visible)) if self.record is not None else out
+        return with_compaction_note(out, leading_system(visible)) if self.handoff_data is not None else out
 
     def apply(self, items: Sequence[T]) -> list[T | Message]:
         """Apply the plan: kept items unchanged, inserted messages between them."""
@@ -254,7 +259,13 @@ class CompactionReport(MappingAccess):
     after_tokens: int
     message: str
     notices: tuple[str, ...] = ()
-    record: Handoff | None = None
+    # The handoff as data: sections, covered messages, model, cost.
+    handoff_data: Handoff | None = None
+
+    @property
+    def record(self) -> Handoff | None:
+        """The former name of `handoff_data`; deprecated."""
+        return self.handoff_data
 
 
 def _default_settings() -> CompressionSettings:
@@ -471,8 +482,8 @@ def _validate_compaction(result: Compaction, messages: Sequence[Entry]) -> Compa
         steps.append(step)
     if result.outcome not in get_args(CompactionOutcome):
         raise PluginBroken(f"the outcome {result.outcome!r} is not one of {', '.join(get_args(CompactionOutcome))}")
-    if not isinstance(result.record, Handoff | None):
-        raise PluginBroken(f"the record is {type(result.record).__name__}; expected a Handoff or None")
+    if not isinstance(result.handoff_data, Handoff | None):
+        raise PluginBroken(f"handoff_data is {type(result.handoff_data).__name__}; expected a Handoff or None")
     for name in ("before_tokens", "after_tokens", "calls", "head_tokens"):
         if not isinstance(getattr(result, name), int):
             raise PluginBroken(f"{name} is {getattr(result, name)!r}; expected an integer")

@@ -7,6 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from perdure import prompts
+from perdure.context.assembly import (
+    HandoffParts,
+    Shares,
+    assemble,
+    handoff_message,
+    newest_image,
+    share_out,
+    split_headings,
+)
+from perdure.context.compressor_state import CoolDown
 from perdure.context.engine import EngineServices, Steps
 from perdure.context.entries import EntryCache, redact_entries
 from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, EntryFacts, MessageFacts, facts_in, scan
@@ -19,17 +29,7 @@ from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines
 from perdure.context.record.statements import dialogue_share
 from perdure.context.record.value_index import ValueUse, draw_index, rank_values
 from perdure.context.retention import Boundaries, shorten_head
-from perdure.context.sections import (
-    HandoffParts,
-    Shares,
-    assemble,
-    handoff_message,
-    newest_image,
-    share_out,
-    split_headings,
-)
 from perdure.context.standing_instructions import is_standing
-from perdure.context.state import CoolDown
 from perdure.context.summarizer import (
     AnySummarize,
     Brief,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from perdure.context.compressor_state import LEAST_SAVED
 from perdure.context.engine import (
     Compaction,
     ContextEngine,
@@ -19,7 +20,6 @@ from perdure.context.engine import (
     run_steps_here,
 )
 from perdure.context.history import tokens_of
-from perdure.context.state import LEAST_SAVED
 from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import EngineNotFound, PluginBroken
 from perdure.core.messages import Entry

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from perdure import prompts
+from perdure.context.assembly import has_own_headings, read_sections, shorten
 from perdure.context.engine import Steps, is_async
 from perdure.context.handoff import Handoff
-from perdure.context.sections import has_own_headings, read_sections, shorten
 from perdure.context.summary_relevance import is_about
 from perdure.context.transcript import Transcript, size_of
 from perdure.core.concurrency import describe_error

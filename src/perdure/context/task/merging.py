@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from perdure.context.assembly import says_nothing, split_headings
 from perdure.context.handoff import SECTIONS
-from perdure.context.sections import says_nothing, split_headings
 from perdure.context.summary_check import MARK, GroundingSources, PassageWords
 from perdure.context.task.decisions import given_up, topic_words
 from perdure.context.task.sections import SAME_AS_TASK, describe_tests, push_status, write_sections

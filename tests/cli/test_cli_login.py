@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from perdure.app.runtime import route_of
+from perdure.cli.chat.controller import keys_found
 from perdure.cli.main import cli
 from perdure.cli.style import runnable
 from perdure.config.api_keys import FILE, Keyring, StoredKeys, api_key_for, origin_of
@@ -367,3 +368,9 @@ def test_a_damaged_file_is_named_and_replaced_by_the_next_login(tmp_path: Path) 
         keys.get("OPENAI_API_KEY")
     keys.put("OPENAI_API_KEY", KEY)
     assert keys.get("OPENAI_API_KEY") == KEY
+
+
+def test_the_first_screen_lists_servers_with_a_stored_key(home: Path) -> None:
+    assert keys_found() == []
+    run("http://127.0.0.1:18089/v1", typed=KEY)
+    assert keys_found() == ["http://127.0.0.1:18089 (stored)"]

@@ -434,3 +434,15 @@ def test_without_the_extra_there_are_no_spans_and_nothing_is_missed() -> None:
     # The web framework may bring the API part, which records nothing by itself.
     assert run.stdout.splitlines()[:2] == ["SpanObserver", "None"]
     assert "pip install 'perdure[telemetry]'" in run.stdout
+
+
+def test_a_person_at_the_terminal_reads_of_no_refused_requests() -> None:
+    stream = io.StringIO()
+    log = LogWriter("plain", FakeClock(), stream, warnings_only=True)
+    app = make_app(FixedTokens(good=everything("alice")), observers=[LogObserver(log)])
+    assert ask(app, "/who", [("authorization", "Bearer old")]).status_code == 401
+    assert stream.getvalue() == ""
+    assert ask(app, "/boom", [("authorization", "Bearer good")]).status_code == 500
+    assert "status=500" in stream.getvalue()
+    log.write("turn", {"outcome": "failed"}, level="warning")
+    assert "outcome=failed" in stream.getvalue()

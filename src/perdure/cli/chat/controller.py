@@ -30,7 +30,7 @@ from perdure.commands.format import local_times
 from perdure.commands.registry import all_commands
 from perdure.commands.search import HANDOFF, newest_handoff
 from perdure.commands.titles import title_of
-from perdure.config.api_keys import api_key_for, overrides_stored_key
+from perdure.config.api_keys import api_key_for, overrides_stored_key, stored_servers
 from perdure.config.env import wants_color
 from perdure.config.settings import PermissionMode
 from perdure.context.handoff import editable_text
@@ -88,13 +88,13 @@ def found_lines(home: Path) -> Iterator[str]:
 
 
 def keys_found() -> list[str]:
-    """Return the names of environment variables that hold an API key, never the keys."""
+    """Return the providers and servers that have an API key, each with where it is; never the keys."""
     sources: dict[str, str] = {}
     for row in PROVIDERS:
         variable = next((name for name in row.key_variables if api_key_for(name)), None)
         if variable is not None:
             sources.setdefault(variable, f"{row.name} ({variable if overrides_stored_key(variable) else 'stored'})")
-    return list(sources.values())
+    return [*sources.values(), *(f"{origin} (stored)" for origin in stored_servers())]
 
 
 def chat_commands(write_raw: Callable[[str], None] | None) -> list[Command]:

@@ -28,14 +28,14 @@ class LogWriter:
 
     def __init__(self, form: Form, clock: Clock, stream: TextIO | None = None, *, warnings_only: bool = False) -> None:
         self._form = form
-        self._warnings_only = warnings_only
+        self.warnings_only = warnings_only
         self._clock = clock
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
 
     def write(self, event: str, fields: Mapping[str, Any], *, level: str = "info") -> None:
         """Write one line: time, level, event and the fields that are not None."""
-        if self._form == "off" or (self._warnings_only and level == "info"):
+        if self._form == "off" or (self.warnings_only and level == "info"):
             return
         at = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
         present = {key: value for key, value in fields.items() if value is not None}
@@ -60,6 +60,8 @@ class LogObserver:
     def on_request(self, record: RequestRecord) -> None:
         if record.route in _UNLOGGED_ROUTES and record.status < 400:
             return
+        if self._log_writer.warnings_only and record.status < 500:
+            return  # the client reads why it was refused, such as a tab that was left open with an old token
         fields = {
             "request": record.request_id,
             "method": "WS" if record.kind == "websocket" else record.method,

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import perdure
-from perdure.context.record.record import call_lines
+from perdure.context.record.record import RecordSource, call_lines
 from perdure.context.task.reader import read_state
 from perdure.context.task.sections import write_sections
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
@@ -146,3 +146,35 @@ def test_a_plain_history_tells_what_the_conversation_is_about_now() -> None:
     messages += [{"role": "user", "content": "thanks"}, {"role": "assistant", "content": "You are welcome."}] * 9
     text = "\n".join(str(m["content"]) for m in perdure.compress(messages, context_length=16_000).messages)
     assert "Now: “Please compare it with the retry policy of the gateway.”" in text
+
+
+@pytest.mark.spec("E2")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'd like to add a bag, and to move the seat to the window side as well, please. Can I pay with points?",
+        "Let's do these first:",
+    ],
+)
+def test_a_wish_of_ones_own_takes_up_no_offer(text: str) -> None:
+    offer = assistant("I recommend the early train. Would you like me to book it?")
+    task = _sections(user("Which train fits best?"), offer, user(text), *_work())["Active Task"]
+    assert "takes up" not in task
+
+
+@pytest.mark.spec("E1b")
+@pytest.mark.parametrize(
+    "farewell", ["###STOP###", "Thank you so much, bye!", "Danke, tschüss!", "谢谢，再见！", "감사합니다!"]
+)
+def test_another_conversation_begins_behind_a_farewell(farewell: str) -> None:
+    first = [
+        turn
+        for n in range(4)
+        for turn in (user(f"Is room {n}{n} free on May {n + 2}?"), assistant(f"Room {n}{n} costs ${n + 80} a night."))
+    ]
+    opening = user(f"{farewell}\nHello, I am Ruth Adler and need a taxi to the harbour at 9:40.")
+    last = [assistant("The taxi costs $31."), user("Then book it for 9:30, under Adler.")]
+    entries = [Entry(at, m) for at, m in enumerate([*first, opening, *last])]
+    record = RecordSource(entries, dialogue_level=1.0).draw(4_000)
+    assert "USER (new conversation) [8]" in record
+    assert record.count("new conversation") == 1

@@ -308,6 +308,14 @@ _GREETS = re.compile(
     r"|よろしくお願い|你好|您好|早上好|晚上好|안녕)",
     re.IGNORECASE,
 )
+# A farewell, or the mark of a client at the end of a conversation.
+_TAKES_LEAVE = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|great|perfect|thanks?(?: you)?(?: (?:so|very) much)?|bye(?:[ -]bye)?|goodbye|see you(?: soon)?"
+    r"|have a (?:nice|good|great) (?:day|one|evening)|danke|tschüss|auf wiedersehen|merci|au revoir|gracias|adiós"
+    r"|さようなら|ありがとうございました|再见|谢谢|감사합니다|안녕히 계세요)[\s,.!。！，、]*)+"
+    r"|\W*[#<\[(]{1,3}\W*(?:stop|end|done|transfer)\W*",
+    re.IGNORECASE,
+)
 # Fewer statements do not make a conversation: the greeting is part of the one before.
 _FEWEST_STATEMENTS = 4
 
@@ -357,8 +365,14 @@ def read_utterance(statement: Statement) -> Utterance:
         statement,
         tuple(dict(_terms(p.text[:_MOST_CHARS])) for p in passages),
         asks=bool(passages) and _ASKS.search(passages[-1].text) is not None,
-        greets=bool(passages) and _GREETS.match(passages[0].text) is not None,
+        greets=_greets(passages),
     )
+
+
+def _greets(passages: Sequence[Passage]) -> bool:
+    """Return whether the first words greet; a farewell to the conversation before may precede them."""
+    first = next((p for p in passages if not _TAKES_LEAVE.fullmatch(p.text.strip())), None)
+    return first is not None and _GREETS.match(first.text) is not None
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[Passage]:

@@ -70,6 +70,8 @@ _AGREES = re.compile(
     r"|그래|좋아|그렇게|해 ?줘|진행|계속 ?진행)",
     re.IGNORECASE,
 )
+# At the beginning of a longer message it is a request of its own.
+_NAMES_OWN_WISH = re.compile(r"\A\W*(?:I\b|let'?s\b)", re.IGNORECASE)
 _DECLINES = re.compile(
     r"\A\W*(?:no|nope|nah|not now|not yet|later|skip|leave it|don'?t|do nothing|nein|non|нет)\b"
     r"|\A\W*(?:不用|不要|不|いいえ|いや|아니)",
@@ -176,11 +178,13 @@ def may_take_up(answer: str) -> bool:
 
 def _lead(answer: str) -> str:
     """Return the part of a message that may answer: all of a short one, of others the first sentence if it agrees."""
+    if answer.rstrip().endswith((":", "：")):
+        return ""  # what follows says what is meant
     if len(answer) <= _LONGEST_ANSWER and not answer.rstrip().endswith(("?", "？")):
         return answer
     first = next(iter(sentences(answer[: 4 * _LONGEST_ANSWER])), "")
     is_lead = len(first) <= _LONGEST_ANSWER and first != answer.strip() and not _ASKS_BACK.search(first)
-    return first if is_lead and _AGREES.match(first) else ""
+    return first if is_lead and _AGREES.match(first) and not _NAMES_OWN_WISH.match(first) else ""
 
 
 def taken_up(answer: str, proposal: Proposal) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from perdure.cli.main import COMMANDS
 from perdure.cli.style import runnable
+from support.forked import run_forked
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,12 @@ def test_every_command_is_one_of_ours(name: str) -> None:
     assert runnable(f"`perdure {name} x`", "here/perdure") == f"`here/perdure {name} x`"
 
 
+def environ_of(folder: Path, path: str) -> dict[str, str]:
+    return {**os.environ, "PATH": path, "PERDURE_HOME": str(folder / "home")}
+
+
 def run(folder: Path, *command: str, path: str) -> str:
-    environ = {**os.environ, "PATH": path, "PERDURE_HOME": str(folder / "home")}
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    done = run_forked(command, cwd=folder, env=environ_of(folder, path), timeout=60)
     return done.stdout + done.stderr
 
 
@@ -46,7 +50,16 @@ def test_a_hint_names_the_program_as_it_can_be_called_here(tmp_path: Path) -> No
     script.chmod(0o755)
     usual = "/usr/bin:/bin"
     wrong = ("login", "--remove", "openai")
-    assert "`bin/perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=usual)
+    # Once as a shell starts it, and then forked.
+    started = subprocess.run(
+        ["bin/perdure", *wrong],
+        cwd=tmp_path,
+        env=environ_of(tmp_path, usual),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "`bin/perdure login --list`" in started.stderr
     assert "`perdure login --list`" in run(tmp_path, "bin/perdure", *wrong, path=f"{script.parent}:{usual}")
     for arguments, hint in (
         (("login", "--nosuch"), "Try 'bin/perdure login --help' for help."),
@@ -56,4 +69,4 @@ def test_a_hint_names_the_program_as_it_can_be_called_here(tmp_path: Path) -> No
         (("--continue", "-q", "hello"), "`bin/perdure chat`"),
     ):
         assert hint in run(tmp_path, "bin/perdure", *arguments, path=usual), arguments
-    assert "-m perdure login --list`" in run(tmp_path, sys.executable, "-m", "perdure", *wrong, path=usual)
+    assert "-m perdure login --list`" in run(tmp_path, "-m", "perdure", *wrong, path=usual)

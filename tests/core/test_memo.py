@@ -39,6 +39,13 @@ def test_a_memo_never_holds_more_than_its_bytes() -> None:
     assert memo
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> None:
+    """Keep what earlier tests left out of the collections here, which would take up to a second each."""
+    gc.collect()
+    gc.freeze()
+
+
 RUNS = random.Random(7)
 # Deeper than anything that is read goes.
 FRAMES = 40

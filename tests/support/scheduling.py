@@ -27,6 +27,8 @@ SLOW_S = 0.4
 GC_THRESHOLDS = (50_000, 20, 100)
 # Folders whose tests share something that takes long to make: a server, a browser, the syntax trees of the package.
 FOLDERS = ("tests/browser/", "tests/guards/", "tests/web/")
+# Outside of its folder, but in need of the same syntax trees.
+_TREE_READERS = ("tests/core/test_visibility.py",)
 # Modules that import the same official clients, which takes a worker two seconds.
 CLIENTS = "tests/official clients"
 _CLIENT_MODULES = (
@@ -60,6 +62,8 @@ def shared_unit_of(test_id: str) -> str | None:
     """Return the unit of several modules that a test belongs to, if any."""
     if test_id.startswith(_CLIENT_MODULES):
         return CLIENTS
+    if test_id.startswith(_TREE_READERS):
+        return "tests/guards/"
     return next((folder for folder in FOLDERS if test_id.startswith(folder)), None)
 
 

@@ -17,7 +17,7 @@ from perdure.gateway.server import stop_signals
 from perdure.store import open_store
 from perdure.testing.simulator import Call, Say, ScriptRequest, Simulator
 from perdure.testing.simulator.script import Step
-from support.gateway_process import GatewayProcess, gateway_process, obedient
+from support.gateway_process import GatewayProcess, gateway_process, last_user_text, obedient
 from support.gateway_server import running_gateway
 
 USERS = {"ann": ("chat", "read")}
@@ -156,23 +156,47 @@ def test_nohup_ignores_sighup() -> None:
 
 
 @pytest.mark.spec("I1", "I7")
-def test_a_turn_that_outlasts_the_drain_is_resumed_by_the_next_process(tmp_path: Path, sim: Simulator) -> None:
-    with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "0"}) as gateway:
-        turn = send(gateway, "slowly " + "word " * 40).json()["turn_id"]
-        queued = send(gateway, "say me too").json()["turn_id"]
-        wait_until_running(tmp_path, turn)
-        assert gateway.stop() == 0
-        token = gateway.tokens["ann"]
-    with gateway_process(tmp_path, sim, users={}) as again:
-        again.tokens = {"ann": token}
-        done, after = (_answer(again, t) for t in (turn, queued))
-        assert done["outcome"] == "completed"
-        assert done["text"].strip() == ("word " * 40).strip()
-        assert after["state"] == "done"
+@pytest.mark.parametrize("has_begun", [False, True], ids=["before its answer", "in mid-answer"])
+def test_a_turn_that_outlasts_the_drain_is_resumed_by_the_next_process(tmp_path: Path, has_begun: bool) -> None:
+    has_stopped = threading.Event()
+
+    def answer(asked: ScriptRequest) -> Step:
+        if last_user_text(asked.body) == "say me too":
+            return Say("me too")
+        if has_begun and not has_stopped.is_set():
+            return Say("word " * 4_000, chunk_chars=4, chunk_delay_s=0.05)
+        has_stopped.wait(60)
+        return Say("word " * 40)
+
+    with Simulator(script=answer, window=64_000) as sim:
+        with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "0"}) as gateway:
+            turn = send(gateway, "go").json()["turn_id"]
+            queued = send(gateway, "say me too").json()["turn_id"]
+            wait_until_running(tmp_path, turn)
+            if has_begun:
+                _wait_for_text(gateway)
+            assert gateway.stop() == 0
+            token = gateway.tokens["ann"]
+        has_stopped.set()
+        with gateway_process(tmp_path, sim, users={}) as again:
+            again.tokens = {"ann": token}
+            done, after = (_answer(again, t) for t in (turn, queued))
+            assert done["outcome"] == "completed"
+            assert done["text"].strip() == ("word " * 40).strip()
+            assert after["state"] == "done"
     with open_store(tmp_path / "perdure.db") as store:
         said = [e.message for e in store.log.originals(done["conversation_id"])]
-        assert [m.role for m in said] == ["user", "assistant"] * 2
+        # What had come of the answer is kept, and the model is asked to write it again.
+        first = ["user", "assistant", "user", "assistant"] if has_begun else ["user", "assistant"]
+        assert [m.role for m in said] == [*first, "user", "assistant"]
         assert store.inbox.count_pending() == 0
+
+
+def _wait_for_text(gateway: GatewayProcess) -> None:
+    """Wait for the next piece of an answer under way."""
+    url = f"{gateway.url}/api/chats/main/events"
+    with httpx.stream("GET", url, headers=gateway.headers("ann"), timeout=30) as followed:
+        assert any(event["type"] == "text_delta" for event in events(followed))
 
 
 @pytest.mark.spec("I1")

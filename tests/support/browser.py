@@ -23,7 +23,7 @@ from typing import Any
 
 from websockets.sync.client import connect
 
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
     "--headless=new",
     "--no-sandbox",

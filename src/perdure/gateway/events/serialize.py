@@ -30,6 +30,7 @@ RESULT_CHARS = 4_000
 _DIGEST = "message_digest"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _WORD_BOUNDARY = re.compile(r"(?<!^)(?=[A-Z])")
+_FINAL_EVENTS = (TurnFinished, CommandAnswered)
 # Clients match on the type, so it outlives a rename of the class.
 _TYPE_NAMES = {"ContextUsageChanged": "gauge_moved", "RefusalDelta": "text_delta"}
 
@@ -58,7 +59,7 @@ def event_type(event: GatewayEvent) -> str:
 
 def is_final(event: GatewayEvent) -> bool:
     """Return whether this is the last event of its message."""
-    return isinstance(event, TurnFinished | CommandAnswered)
+    return isinstance(event, _FINAL_EVENTS)
 
 
 @cache

@@ -37,6 +37,7 @@ from perdure.gateway.events.types import ChatKey, CommandAnswered, GatewayEvent
 
 _log = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_DELTAS = (TextDelta, ReasoningDelta)
 # Evict turns whose final event never came.
 _MAX_TURNS = 10_000
 
@@ -100,7 +101,7 @@ class TurnObserver:
             stats = self._running[turn_id] = TurnStats(turn_id, chat, self._clock.monotonic_s())
             if len(self._running) > _MAX_TURNS:
                 self._running.popitem(last=False)
-        if isinstance(event, TextDelta | ReasoningDelta):  # by far the most frequent, and only the first one counts
+        if isinstance(event, _DELTAS):  # by far the most frequent, and only the first one counts
             if stats.first_text_s is None:
                 stats.first_text_s = self._clock.monotonic_s() - stats.began_s
             return

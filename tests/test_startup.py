@@ -32,7 +32,7 @@ RARELY_NEEDED = (
     "perdure.tools.shell_safety.analyzer",
     "perdure.context.handoff_writer",
     "perdure.context.record.record",
-    "perdure.context.user_intent",
+    "perdure.context.user_text.intent",
 )
 CHAT_OPENED = """
 from perdure.cli.chat.command_context import ChatCommandContext

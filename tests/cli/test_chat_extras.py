@@ -19,7 +19,7 @@ from perdure.cli.chat.controller import ChatController
 from perdure.cli.chat.shell import UserShell, is_shell_line
 from perdure.cli.editor import edit_text
 from perdure.config.env import pager, user_shell
-from perdure.context.user_intent import own_words
+from perdure.context.user_text.intent import own_words
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Message
 from perdure.testing.simulator import Call, Say, Simulator

@@ -17,7 +17,7 @@ from perdure.context.task.active_task import (
 )
 from perdure.context.task.sections import write_sections
 from perdure.context.task.state import TaskState, UserRequest
-from perdure.context.user_intent import goes_on, is_bare
+from perdure.context.user_text.intent import goes_on, is_bare
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 STEP = [assistant(None, (ToolCall("c", "terminal"),)), tool_result("c", "ok")]

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from perdure.context.authorship import authored_text
 from perdure.context.task.decisions import user_choices
-from perdure.context.user_intent import corrections_in, own_words, remarks_in, rules_in
+from perdure.context.user_text.authorship import authored_text
+from perdure.context.user_text.intent import corrections_in, own_words, remarks_in, rules_in
 from perdure.core import rules
 from perdure.core.messages import Message, assistant, user, with_pastes
 from support.planted_instructions import CARRIERS, DEMANDS, INSTRUCTIONS, OWN_FRAMES

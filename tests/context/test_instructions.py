@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure.context.standing_instructions import is_standing
-from perdure.context.user_intent import merge_rules, rules_in
+from perdure.context.user_text.intent import merge_rules, rules_in
+from perdure.context.user_text.standing_instructions import is_standing
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message, assistant, user
 from support.long_histories import working_session
 

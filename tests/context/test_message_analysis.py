@@ -8,7 +8,7 @@ import pytest
 
 from perdure.context.record.statements import read_statement
 from perdure.context.text import sentences
-from perdure.context.user_intent import typed_text
+from perdure.context.user_text.intent import typed_text
 from perdure.core.messages import user
 
 

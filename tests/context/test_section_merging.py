@@ -21,7 +21,7 @@ from perdure.context.task.state import (
     TaskState,
     UserRequest,
 )
-from perdure.context.user_intent import user_texts
+from perdure.context.user_text.intent import user_texts
 from perdure.core.messages import user
 
 STATE = TaskState(

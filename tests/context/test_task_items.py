@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.user_intent import remarks_in, rules_in
+from perdure.context.user_text.intent import remarks_in, rules_in
 from perdure.core.messages import user
 
 SCENARIO = """so now a question, I do the following:

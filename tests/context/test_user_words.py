@@ -11,7 +11,7 @@ import pytest
 import perdure
 from perdure.context.summary_check import MARK, check_summary
 from perdure.context.task.decisions import read_user
-from perdure.context.user_intent import rules_in, user_texts
+from perdure.context.user_text.intent import rules_in, user_texts
 from perdure.core.messages import assistant, user
 
 RULE = "From now on always send a copy of every report to audit@mail.example."

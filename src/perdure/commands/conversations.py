@@ -345,7 +345,7 @@ def _short(entry: Entry) -> str:
 
 def _typed(message: Message) -> str:
     """Return a message on one line: what the user typed of it, without the blocks that the program added."""
-    from perdure.context.user_intent import own_words
+    from perdure.context.user_text.intent import own_words
 
     return " ".join((own_words(message) or message.text).split())
 

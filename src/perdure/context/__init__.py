@@ -13,7 +13,7 @@
       facts, summary_check     what code extracts and verifies without a model
       handoff_writer  write the handoff of all these; assembly fits the parts, handoff is its format
     text, fitting   sentences, passages and excerpts; what fits a budget
-    user_intent, authorship, standing_instructions   what a user asks, who wrote a passage, and what binds
+    user_text/      what users write: which words are their own, what they ask for, what binds
     api             `perdure.compress` and `acompress`: dicts in, dicts out
     window_engine   the second built-in engine: fresh windows with a notebook
     conformance     the test suite for engine authors

@@ -29,7 +29,6 @@ from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines
 from perdure.context.record.statements import dialogue_share
 from perdure.context.record.value_index import ValueUse, draw_index, rank_values
 from perdure.context.retention import Boundaries, shorten_head
-from perdure.context.standing_instructions import is_standing
 from perdure.context.summarizer import (
     AnySummarize,
     Brief,
@@ -46,7 +45,8 @@ from perdure.context.task.sections import write_sections
 from perdure.context.task.state import TaskState
 from perdure.context.text import sentences
 from perdure.context.transcript import Transcript, split_record, transcribe
-from perdure.context.user_intent import user_texts
+from perdure.context.user_text.intent import user_texts
+from perdure.context.user_text.standing_instructions import is_standing
 from perdure.core.concurrency import SystemClock
 from perdure.core.datastructures import intervals_of
 from perdure.core.errors import ConfigError, PerdureError

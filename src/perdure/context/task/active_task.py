@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from perdure.context.authorship import asks_something
 from perdure.context.calls.output import CallFinding, read_output
 from perdure.context.calls.shell import short_command
 from perdure.context.calls.test_runs import read_tests
@@ -19,7 +18,8 @@ from perdure.context.fitting import address, common_folder, fair_share, join_nam
 from perdure.context.task.decisions import has_subject
 from perdure.context.task.state import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
 from perdure.context.text import both_ends, clip, sentences, tidy
-from perdure.context.user_intent import BELOW, goes_on, is_bare, is_directive
+from perdure.context.user_text.authorship import asks_something
+from perdure.context.user_text.intent import BELOW, goes_on, is_bare, is_directive
 from perdure.core.messages import SUMMARY_OPENINGS, Message
 from perdure.redaction import redact
 

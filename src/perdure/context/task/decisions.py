@@ -16,7 +16,7 @@ from perdure.context.entries import redact_part
 from perdure.context.task.proposals import may_take_up
 from perdure.context.task.state import TaskDecision
 from perdure.context.text import PLAN, PatternMatcher, is_narration, sentences, tidy
-from perdure.context.user_intent import (
+from perdure.context.user_text.intent import (
     carries_text,
     corrections_among,
     is_bare,

@@ -16,7 +16,7 @@ from perdure.context.summary_check import MARK, GroundingSources, PassageWords
 from perdure.context.task.decisions import given_up, topic_words
 from perdure.context.task.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
 from perdure.context.task.state import STEP_MARK, TaskState, is_same_hash
-from perdure.context.user_intent import is_directive
+from perdure.context.user_text.intent import is_directive
 
 BY_CODE = frozenset(("Active Task", "Constraints & Preferences", "Pending User Asks"))
 # Headings of the user's rules and requests, whatever a model calls them.

@@ -33,7 +33,7 @@ from perdure.context.task.state import (
 )
 from perdure.context.task.work import LOOKS, WorkLog
 from perdure.context.text import beginning, sentences, tidy
-from perdure.context.user_intent import before_fiction, is_directive, read_sentences, rules_among
+from perdure.context.user_text.intent import before_fiction, is_directive, read_sentences, rules_among
 from perdure.core.messages import Entry, Message, ToolCall
 from perdure.redaction import redact
 

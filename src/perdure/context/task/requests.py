@@ -28,7 +28,7 @@ from perdure.context.task.decisions import (
 from perdure.context.task.proposals import is_answer
 from perdure.context.task.state import RequestStatus, UserRequest
 from perdure.context.text import clip, sentences, split_passages, tidy
-from perdure.context.user_intent import before_fiction, goes_on
+from perdure.context.user_text.intent import before_fiction, goes_on
 from perdure.core.messages import TURN_ENDED, Entry, Message
 from perdure.redaction import redact
 

@@ -6,19 +6,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from perdure.context.authorship import asks_something
 from perdure.context.calls.shell import short_command
 from perdure.context.fitting import address, fit_lines, join_names, relative_to, whole_sentences
 from perdure.context.handoff import SECTIONS
-from perdure.context.standing_instructions import (
-    is_for_now,
-    is_for_one_task,
-    is_lasting,
-    is_particular,
-    is_small_talk,
-    is_standing,
-    is_wish,
-)
 from perdure.context.task.active_task import (
     files_root,
     has_material,
@@ -43,7 +33,17 @@ from perdure.context.task.state import (
     UserRequest,
 )
 from perdure.context.text import beginning, clip, sentences, size_of, tidy
-from perdure.context.user_intent import LISTED_RULE, before_fiction, is_directive
+from perdure.context.user_text.authorship import asks_something
+from perdure.context.user_text.intent import LISTED_RULE, before_fiction, is_directive
+from perdure.context.user_text.standing_instructions import (
+    is_for_now,
+    is_for_one_task,
+    is_lasting,
+    is_particular,
+    is_small_talk,
+    is_standing,
+    is_wish,
+)
 from perdure.redaction import redact
 
 SAME_AS_TASK = "What Active Task quotes."

@@ -27,7 +27,7 @@ from perdure.context.task.state import (
     parse_steps,
 )
 from perdure.context.text import beginning
-from perdure.context.user_intent import is_directive
+from perdure.context.user_text.intent import is_directive
 from perdure.core.rules import MISSING_RESULT
 from perdure.redaction import redact
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.context.standing_instructions import is_standing
+from perdure.context.user_text.standing_instructions import is_standing
 from perdure.lab.replay.sessions import ReplayTurn
 from perdure.testing.simulator import Call, count_text
 

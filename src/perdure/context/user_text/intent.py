@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from perdure.context import paste_patterns as pat
-from perdure.context.authorship import asks_something, authored_text, is_for_machines
-from perdure.context.paste_patterns import RULES_HEADING, TEXT, WORK
-from perdure.context.standing_instructions import is_particular, is_standing, may_bind
 from perdure.context.text import sentences
+from perdure.context.user_text import paste_patterns as pat
+from perdure.context.user_text.authorship import asks_something, authored_text, is_for_machines
+from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, WORK
+from perdure.context.user_text.standing_instructions import is_particular, is_standing, may_bind
 from perdure.core.messages import Message, TextPart, is_background
 
 # Fewer sentences count as typed.

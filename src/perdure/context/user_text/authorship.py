@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from perdure.context import paste_patterns as pat
+from perdure.context.user_text import paste_patterns as pat
 
 # More statements in a row read like a text.
 _MANY_STATEMENTS = 3

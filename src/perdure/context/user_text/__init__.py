@@ -1,0 +1,8 @@
+"""What users write: which words are their own, what they ask for, and what binds later work. Without a model.
+
+    authorship              separate typed from pasted text; paste_patterns has the patterns
+    intent                  the user's sentences, directions and requests: start reading at `read_sentences`
+    standing_instructions   which sentences bind later work
+
+Data flows one way: message → authored text → sentences → rules, corrections and wishes.
+"""

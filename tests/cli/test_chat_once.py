@@ -105,6 +105,8 @@ def test_a_model_that_is_not_there_is_named_by_the_option_that_chose_it(tmp_path
 def test_the_embedded_model_is_named_as_in_the_chat() -> None:
     assert _model_settings("local/smollm2", None) == {"model.name": "smollm2", "model.provider": "local"}
     assert _model_settings("meta/llama", None) == {"model.name": "meta/llama"}
+    at_a_server = {"model.provider": "custom", "model.base_url": "http://10.0.0.5:8000/v1", "model.name": "org/m"}
+    assert _model_settings("http://10.0.0.5:8000/v1/org/m", None) == at_a_server
     assert _model_settings("local/x", "custom") == {"model.name": "local/x", "model.provider": "custom"}
 
 

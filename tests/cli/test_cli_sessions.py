@@ -15,7 +15,7 @@ from perdure.core.messages import assistant, user
 from perdure.core.usage import CanonicalUsage
 from perdure.store.records import CallRecord, RouteRecord, StoredEvent, Totals
 from perdure.store.store import open_store
-from support.store import FakeClock
+from support.store import FakeClock, compacted
 from support.terminal import perdure
 
 KEY = "sk-ant-api03-" + "Ab3dEf6hIj9kLm2nOp5q" * 4
@@ -168,6 +168,17 @@ def test_backup_is_a_store_of_its_own(home: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     perdure(home, "sessions", "backup", str(copy))
     assert "the widgets" in perdure(home, "--set", f"store.path={copy}", "sessions", "list").out
+
+
+def test_the_messages_of_a_conversation_are_counted_alike_everywhere(home: Path) -> None:
+    with open_store(home / "perdure.db") as store:
+        session = store.create(title="counted")
+        store.append(session.id, [user(f"m{n}") for n in range(8)])
+        compacted(store, session.id)
+    (row,) = [line for line in perdure(home, "sessions", "list").out.splitlines() if "counted" in line]
+    assert "9 messages" in row
+    assert "(8 messages and 1 handoff)" in perdure(home, "sessions", "show", session.id).out
+    assert "(7 messages in view)" in perdure(home, "sessions", "show", session.id, "--view").out
 
 
 def test_usage_and_insights_are_json_for_scripts(home: Path) -> None:

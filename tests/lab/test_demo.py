@@ -21,6 +21,7 @@ def test_the_demo_outgrows_its_window_and_still_answers(tmp_path: Path) -> None:
     with demo.open():
         answers = [demo.take_turn(number) for number in range(len(demo.messages))]
         summary = demo.summarize()
+        assert summary.context_tokens == demo.agent.gauge.tokens, "the figure of the bar above the summary"
         assert demo.store.conversations.get(summary.conversation_id).title.startswith("Demo: ")
         assert demo.violations == []
     assert summary.compactions >= 3

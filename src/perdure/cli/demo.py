@@ -125,7 +125,7 @@ def _usage_lines(summary: DemoSummary) -> Iterator[str]:
     yield f"{counts} stored outside the context."
     yield (
         f"The whole conversation has {summary.history_tokens:,} tokens, {summary.history_tokens / WINDOW:.1f} times the"
-        f" window; the last prompt had {summary.context_tokens:,}."
+        f" window; {summary.context_tokens:,} are in view."
     )
     yield (
         f"{summary.prompt_tokens:,} prompt tokens in all, {share(summary.cache_hit_rate)} of them from the cache."

@@ -77,6 +77,7 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
       perdure sessions show c_1m7g --view
     """
     from perdure.cli.usage import open_cli_store
+    from perdure.commands.format import count
     from perdure.core.display import split_address
     from perdure.store.records import damage_notice
 
@@ -90,7 +91,10 @@ def show(flags: dict[str, str], any_id: str, address: str | None, view: bool) ->
         conversation = store.conversations.get(any_id)
         tip = conversation.tip_session_id
         entries = store.history(tip).entries if view else store.log.originals(conversation.id)
-        size = f"{len(entries):,} {_messages(len(entries)).strip()}"
+        size = f"{count(len(entries), 'message')}{' in view' if view else ''}"
+        # A list counts handoffs as messages; here the messages they stand for are printed instead.
+        if not view and (handoffs := conversation.last_seq - len(entries)) > 0:
+            size += f" and {count(handoffs, 'handoff')}"
         failures = {} if view else _failures(store, conversation)
         head = f"{conversation.id}  {conversation.title or '–'}  ({size})\n"
         echo_pages([head, *(line for e in entries for line in (*_entry_lines(e), *failures.get(e.seq, ())))])

@@ -88,10 +88,15 @@ def chat(
 
 
 def _model_settings(model: str | None, provider: str | None) -> dict[str, str]:
-    """Return the settings of `-m` and `-p`. `local/NAME` names the embedded provider, as it does for `/model`.
+    """Return the settings of `-m` and `-p`. `local/NAME` and `http://host/v1/NAME` mean what they do for `/model`.
 
     Other names with a slash stay whole: many services have models of such names.
     """
+    if model is not None and model.startswith(("http://", "https://")):
+        from perdure.providers.registry import split_model_address
+
+        named = {"provider": provider or "custom", **split_model_address(model)}
+        return {f"model.{key}": value for key, value in named.items() if value}
     if model is not None and provider is None and model.startswith("local/"):
         provider, _, model = model.partition("/")
     return {f"model.{key}": value for key, value in (("name", model), ("provider", provider)) if value}

@@ -43,7 +43,7 @@ class DemoSummary:
     turns: int
     compactions: int
     spilled: int
-    # Tokens of the whole conversation, of the last prompt, and of all prompts.
+    # Tokens of the whole conversation, of what is in view at its end, and of all prompts.
     history_tokens: int
     context_tokens: int
     prompt_tokens: int
@@ -176,7 +176,7 @@ class Demo:
             compactions=self._compactions,
             spilled=self._spilled,
             history_tokens=sum(map(estimate_message, messages)),
-            context_tokens=self._simulator.requests[-1].prompt_tokens,
+            context_tokens=self.agent.gauge.tokens,
             prompt_tokens=totals.usage.prompt_tokens,
             cache_hit_rate=totals.usage.cache_hit_rate or 0.0,
             cost_usd=totals.cost_usd,

@@ -52,7 +52,7 @@ def test_the_handoff_shown_is_the_one_a_fresh_run_leaves(fresh: handover.Run) ->
     assert END_MARKER in fresh.handoff
     for name in SECTIONS:
         assert made.section(name) == shown().section(name), name
-    assert made.handoff_data == shown().handoff_data
+    assert made.record == shown().record
     assert (made.message_count, made.covers) == (shown().message_count, shown().covers)
 
 

@@ -786,3 +786,17 @@ def test_lines_of_a_log_with_their_file_and_line_are_no_failed_check() -> None:
     assert "FAILED" not in line.line
     broken = log + "\nsrc/lease.go:14: undefined: renewAt"
     assert describe("build_project", broken, path=".").facts.tests is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("rm -rf /tmp/smoke && ls /tmp/smoke", "[exit 2]\nls: cannot access '/tmp/smoke': No such file or directory"),
+        ("git pull; git branch -D dates", "[exit 1]\nAlready up to date.\nerror: branch 'dates' not found."),
+    ],
+)
+def test_a_cleanup_that_finds_nothing_left_is_no_failure(command: str, output: str) -> None:
+    assert run(command, output).outcome == "ok"
+    assert (
+        run("ls /tmp/smoke", "[exit 2]\nls: cannot access '/tmp/smoke': No such file or directory").outcome == "failed"
+    )

@@ -330,3 +330,93 @@ def test_a_long_command_keeps_the_names_of_its_tests() -> None:
 def test_edited_files_without_a_commit_are_named_without_any_git_call() -> None:
     history = [user("Rename the field."), *_edit(1, "/srv/shop/a.py"), assistant("Renamed."), user("Why so?")]
     assert "Changed, no commit seen: a.py" in _sections(*history)["Active State"]
+
+
+def _answered(words: str, reply: str, *work: Message) -> str:
+    return _sections(user(words), *work, assistant(reply), user("And now the footer?")).get("Completed Actions", "")
+
+
+@pytest.mark.spec("E1c")
+def test_a_completed_action_tells_what_was_changed_and_where() -> None:
+    done = _answered(
+        "Please show prices with two decimals.",
+        "All clean. Prices are now rounded by `money()` to two decimals. One thing to flag: `tax()` would round up.",
+        *_edit(1, "/srv/shop/price.py"),
+    )
+    assert done.startswith("1. “Please show prices with two decimals.” — Prices are now rounded by `money()`")
+    assert "(changed price.py)" in done
+    assert "All clean" not in done
+    assert "tax()" not in done
+    praise = _answered(
+        "Please show prices with two decimals.", "The changes look good.", *_edit(1, "/srv/shop/price.py")
+    )
+    assert praise == "1. “Please show prices with two decimals.” — changed price.py (m:0,3)"
+
+
+@pytest.mark.spec("E1c")
+def test_a_statement_about_code_that_a_later_edit_removed_is_left_out() -> None:
+    history = [user("Check the hooks at each stop."), *_edit(1, "/srv/shop/stop.py")]
+    history.append(assistant("Both ways now check the hooks at each stop by `EnsureHooks()`."))
+    assert "EnsureHooks" in _sections(*history, user("And the prompt?"))["Completed Actions"]
+    arguments = {"path": "/srv/shop/stop.py", "old_string": "EnsureHooks()\nrun()", "new_string": "run()"}
+    moved = [
+        *history,
+        user("Do it at the prompt instead."),
+        *_call(2, "edit_file", arguments, "Replaced 1 occurrence."),
+    ]
+    assert "EnsureHooks" not in _sections(*moved, assistant("Done."), user("Fine."))["Completed Actions"]
+
+
+@pytest.mark.spec("E1c")
+def test_a_reply_about_something_else_is_not_paired_with_the_question() -> None:
+    done = _answered(
+        "Can one list all subreddits?",
+        f"PR merged; titles are now cut. {'The page is short. ' * 20}",
+        *_edit(1, "/srv/shop/a.py"),
+    )
+    assert "subreddits" not in done
+    assert "titles are now cut" in done
+
+
+@pytest.mark.spec("E1c")
+def test_merged_pull_requests_and_changes_of_services_are_completed_actions() -> None:
+    merged = _run(1, "gh pr merge 47 --merge", "✓ Merged pull request acme/shop#47 (Add dates)")
+    closed = _run(2, "gh issue close 12", "")
+    failed = _run(3, "gh pr merge 48 --merge", "X Pull request acme/shop#48 is not mergeable")
+    booked = _call(4, "cancel_reservation", {"reservation_id": "K1NW8N"}, '{"status": "cancelled", "refund": 120}')
+    done = _sections(user(ASKED), *merged, *closed, *failed, *booked)["Completed Actions"]
+    assert "DID merged PR #47" in done
+    assert "DID closed issue #12" in done
+    assert "#48" not in done
+    assert "cancel_reservation reservation_id=K1NW8N → status: cancelled" in done
+
+
+@pytest.mark.spec("E1c")
+def test_an_answer_is_no_fragment_that_refers_to_what_is_left_out() -> None:
+    reply = (
+        "It sets up the folder:\n- `tmp/`\n- `logs/`\n\nAll three are idempotent.\n\n"
+        "The setup also writes `settings.json` with the default branch."
+    )
+    answer = _sections(user("What does the setup do?"), assistant(reply), user(ASKED))["Resolved Questions"]
+    assert "The setup also writes `settings.json`" in answer
+    assert "idempotent" not in answer
+    listed = "There are two ways:\n- lock the file `a.lock`\n- retry the write 3 times\n\nThis is safe."
+    answer = _sections(user("How can we avoid the race?"), assistant(listed), user(ASKED))["Resolved Questions"]
+    assert "There are two ways: lock the file `a.lock`; retry the write 3 times" in answer
+
+
+@pytest.mark.spec("E1c")
+def test_a_yes_takes_up_what_was_recommended_and_an_id_decides_nothing() -> None:
+    offer = "1. **Add a note** - to the help text.\n2. **Leave it** - it is harmless as it is today.\n\n"
+    offer += "I'd suggest the note in the help text:\n\nWant me to do that?"
+    done = [user("yes"), *_edit(1, "/srv/shop/a.py"), assistant("Added."), user("Thanks! And the footer?")]
+    decided = _sections(user("Which one?"), assistant(offer), *done)["Key Decisions"]
+    assert "I'd suggest the note in the help text" in decided
+    asked = assistant("Could you please provide your user ID?")
+    assert "Key Decisions" not in _sections(user("Change my seat."), asked, user("Sure! My user ID is kim_12."))
+
+
+@pytest.mark.spec("E1c")
+def test_what_the_user_leaves_for_later_remains() -> None:
+    words = "Add the column. Leave the charts for a follow-up PR."
+    assert "- Left for later: “Leave the charts for a follow-up PR.” (m:0)" in _sections(user(words))["Remaining Work"]

@@ -40,7 +40,7 @@ from perdure.context.summarizer import (
 from perdure.context.summary_check import check_summary, doubted_facts, user_claims, without_marked
 from perdure.context.task.merging import BY_CODE, merge_model_sections
 from perdure.context.task.reader import read_state
-from perdure.context.task.requests import own_text
+from perdure.context.task.replies import own_text
 from perdure.context.task.sections import write_sections
 from perdure.context.task.state import TaskState
 from perdure.context.text import sentences

@@ -50,6 +50,8 @@ class CallFacts:
     moved_files: tuple[tuple[str, str], ...] = ()
     # Things that were created, each as "PR #12: title", "task 3: title", "comment 4411".
     created: tuple[str, ...] = ()
+    # What was merged, closed or reopened, each as "merged PR #12".
+    settled: tuple[str, ...] = ()
     # Open and finished items of a plan or todo list, as the newest call shows them.
     plan: tuple[tuple[str, bool], ...] = ()
     started_process: str = ""

@@ -105,7 +105,10 @@ def describe_shell(
         view = replace(view, extent=extent)
     finding = _read(line, kind, view)
     facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
-    if view.exit_code and not finding.is_failure and not _is_harmless(line, kind, view):
+    is_failing = finding.is_failure or bool(view.exit_code)
+    if is_failing and _is_cleared(line, view):
+        finding = replace(finding, is_failure=False, facts=replace(finding.facts, error=""))
+    elif is_failing and not finding.is_failure and not _is_harmless(line, kind, view):
         finding = _with_failure(finding, view)
     if not finding.is_failure and (missing := _missing_program(kind, view)):
         headline = "; ".join(unique(filter(None, (finding.headline, missing))))
@@ -255,6 +258,17 @@ def _is_same(tests: CallFinding, build: CallFinding) -> bool:
     """Whether the errors of the second are the assertions of the first."""
     text = "\n".join(tests.rows)
     return build.is_failure and all(r.split(": ", 1)[0].rsplit("/", 1)[-1] in text for r in build.rows[:3])
+
+
+_GONE = re.compile(r"^(?:ls|stat|rm|rmdir): .*(?:cannot access|No such file)|^error: branch '[^']+' not found", re.I)
+
+
+def _is_cleared(line: ShellLine, view: OutputView) -> bool:
+    """Whether a command that deletes something only complains that it is gone."""
+    if not any(c.kind == "delete" or "-D" in c.words or "-d" in c.words for c in line.commands):
+        return False
+    errors = [view.lines[n] for n in _error_lines(view.lines)] or view.lines[-1:]
+    return bool(errors) and all(map(_GONE.search, errors))
 
 
 def _is_harmless(line: ShellLine, kind: CallKind, view: OutputView) -> bool:

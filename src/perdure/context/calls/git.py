@@ -103,6 +103,8 @@ _GH_FIELD = re.compile(
     r"^(title|state|number|author|url|labels|milestone|reviewers|isDraft|mergeable|headRefName|baseRefName):\t+(.+)$",
     re.M,
 )
+_SETTLES = {"merge": "merged", "close": "closed", "reopen": "reopened"}
+_HUB_THINGS = {"pr": "PR #", "issue": "issue #", "mr": "MR !"}
 _GH_DONE = re.compile(r"^([✓X!] .+)$", re.M)
 
 
@@ -484,14 +486,28 @@ def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallF
         return finding
     if action in ("checks", "watch", "list", "view", "status", "diff"):
         return _hub_rows(area, action, view)
+    settled = _settled(command, view)
+    facts = CallFacts(settled=(settled,)) if settled else CallFacts()
     if action == "merge" and (steps := _read_steps(line, view)) is not None:
-        return replace(steps, headline=f"merged, {steps.headline}", worth=0.8)
+        return replace(steps, headline=f"merged, {steps.headline}", worth=0.8, facts=merge_facts([steps.facts, facts]))
     done = [m[1] for m in _GH_DONE.finditer(view.text)]
     if done:
-        return CallFinding(
-            one_line("; ".join(done), 150), tuple(done[:8]), CallFacts(), any(d[0] == "X" for d in done), 0.7
-        )
-    return None
+        return CallFinding(one_line("; ".join(done), 150), tuple(done[:8]), facts, any(d[0] == "X" for d in done), 0.7)
+    return CallFinding(settled, (), facts, False, 0.7) if settled and not view.text else None
+
+
+def _settled(command: ShellCommand, view: OutputView) -> str:
+    """Return what a command of gh or glab merged, closed or reopened; "" where it failed or another may have run."""
+    area, action, *rest = (*command.words[1:], "", "")
+    verb = _SETTLES.get(action)
+    number = next((w.lstrip("#") for w in rest if w.lstrip("#").isdigit()), "")
+    if verb is None or area not in _HUB_THINGS or not number or view.exit_code or command.has_fallback:
+        return ""
+    return (
+        ""
+        if re.search(r"(?i)^(?:X |error|failed|GraphQL)|not mergeable", view.text, re.M)
+        else (f"{verb} {_HUB_THINGS[area]}{number}")
+    )
 
 
 def _created(command: ShellCommand, area: str, action: str, view: OutputView) -> CallFinding | None:

@@ -31,7 +31,7 @@ from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline, wit
 from perdure.context.record.rendering import Drawing
 from perdure.context.record.statements import Dialogue, dialogue_share, statement_of
 from perdure.context.summary_check import words_of_passages
-from perdure.context.task.requests import own_text, prepare_reading
+from perdure.context.task.replies import own_text, prepare_reading
 from perdure.context.text import size_of
 from perdure.core.messages import Entry, Message, ToolCall, ToolState
 from perdure.redaction import are_clean

@@ -200,7 +200,8 @@ def user_choices(message: Message) -> tuple[str, ...]:
 
 def choices_among(sentences: Sequence[str]) -> tuple[str, ...]:
     """Return the decisions among a user's sentences; a question decides nothing."""
-    lines = (s for s in sentences if len(s) <= _LONGEST and not _QUESTION.search(s))
+    # A line that introduces something pasted decides nothing.
+    lines = (s for s in sentences if len(s) <= _LONGEST and not _QUESTION.search(s) and s[-1] not in ":：")
     chosen = (s for s in lines if _USER_CHOICE.search(s) and len(topic_words(s)) >= _FEWEST_WORDS)
     return tuple(islice(chosen, 3))
 
@@ -215,6 +216,8 @@ def assistant_choices(message: Message) -> tuple[str, ...]:
     if not message.text.strip():
         return ()
     lines = [s for s in sentences(message.text) if _is_statement(s)]
+    if message.tool_calls:  # what the next call does is no choice
+        lines = [s for s in lines if not is_narration(s) and not s.startswith(("Let's", "Let’s", "Thought:"))]
     chosen = (s for s in CHOICE.among(lines, message.text) if not _COMPARES.search(s) or _is_change(s))
     return tuple(redact(tidy(s.lstrip("-*#> "))) for s in chosen)[:4]
 

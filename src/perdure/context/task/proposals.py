@@ -89,6 +89,10 @@ _REFERS = re.compile(
     r"\b(?:this|that|it|these|those|them|so|then|proceed|continue|go ahead|preference|prefer|think|thoughts)\b", re.I
 )
 
+_ASKS_FOR_DATA = re.compile(
+    r"(?i)\b(?:(?:could|can|would|may|please|kindly)\b[^?]{0,30}\b(?:provide|share|give|tell|send|have|enter|specify)"
+    r"\b[^?]{0,40}\b(?:your|me|the) |what(?:['’]s| is| are) your )"
+)
 # An answer that points at what was proposed, instead of naming it.
 _POINTS = re.compile(
     r"\b(?:do|apply|implement|use|try|fix|take|build|make|keep|add|with|for) (?:this|that|these|those|it)\b"
@@ -122,6 +126,9 @@ def read_proposal(message: Message, redact: Callable[[str], str] = redact) -> Pr
     asked = _closing_question(spoken)
     question = beginning(spoken[asked], _QUESTION_CHARS) if asked is not None else ""
     stated = [s for s in spoken if len(s) >= _SHORTEST_STATEMENT and not _ASKS_BACK.search(s) and s[-1] not in ":："]
+    # One option of several is not what is proposed.
+    options = [body.replace("*", "") for _, body in _OPTION.findall(text)]
+    stated = [s for s in stated if not any(s.replace("*", "") in option for option in options)]
     recommended = next((s for s in reversed(stated) if _PROPOSES.search(s)), None)
     statement = recommended or (stated[-1] if stated else "")
     ending = _ending(spoken[:asked]) if question else ""
@@ -168,6 +175,11 @@ def _lists(text: str) -> Iterator[Mapping[str, str]]:
 def is_answer(answer: str) -> bool:
     """Return whether a text answers an offer: it agrees, declines or chooses."""
     return _AGREES.match(answer) is not None or _DECLINES.match(answer) is not None
+
+
+def asks_for_data(question: str) -> bool:
+    """Return whether a question asks for an id or a name: its answer decides nothing."""
+    return _ASKS_FOR_DATA.search(question) is not None
 
 
 def may_take_up(answer: str) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perdure.context.calls.call_line import CallKind, CallLine
@@ -19,8 +20,9 @@ from perdure.context.task.decisions import (
     topic_words,
     user_reading,
 )
-from perdure.context.task.proposals import proposal_of, taken_up
-from perdure.context.task.requests import RequestLog, answer_of, reply_reading
+from perdure.context.task.proposals import asks_for_data, proposal_of, taken_up
+from perdure.context.task.replies import answer_of, changes_of, reply_reading
+from perdure.context.task.requests import RequestLog
 from perdure.context.task.sections import parse_instructions
 from perdure.context.task.state import (
     BEFORE_LOG,
@@ -64,6 +66,14 @@ _EXPECTS_FAILURE = re.compile(
     r"|reproduc\w+|without the (?:fix|change))\b"
 )
 _MOST_QUESTIONS = 10
+_MOST_DEFERRED = 3
+_DEFERS = re.compile(
+    r"(?i)\b(?:leave|skip|defer|postpone|do|handle|fix|address|tackle|park|save|move)\b[^.!?]{0,60}\b"
+    r"(?:(?:for|until|till) later|(?:in|for|to|into) (?:a|an|another|the next|its own|a separate)[ -]"
+    r"(?:follow-?up|separate|later|next|other)?"
+    r" ?(?:PR|issue|ticket|release|commit|change|follow-?up)|as a follow-?up|separately)\b|\bout of scope\b"
+    r"|나중에|다음에 (?:하|처리)|以后再|之后再|後でや|später machen"
+)
 _QUESTION_CHARS = 220
 _SLIGHT_CHARS = 8
 # An item of a plan belongs to a request that has this share of its words.
@@ -75,8 +85,14 @@ _LEAST_RUN = 8
 _LEAST_QUOTED = 48
 _MOST_BEFORE = 200
 _FENCE = "\n```"
+_MOST_EDITS = 300
+_CODE_SPAN = re.compile(r"`([^`\n]{3,120})`")
+_CODE_NAME = re.compile(r"[A-Za-z_]\w{4,}")
 # A question has this share of the words of an earlier one that it asks again.
 _SAME_QUESTION_SHARE = 0.75
+# A longer reply to a request has words of it, in scripts without blanks this share of the signs.
+_SHORT_REPORT = 240
+_LEAST_SHARED = 0.2
 
 
 def read_state(
@@ -118,16 +134,46 @@ def _result_seq(entries: Sequence[Entry], at: int, call: ToolCall) -> int:
 
 
 @dataclass(slots=True)
+class EditLog:
+    """The newest edits, to tell which statements about the code they overtook."""
+
+    _calls: deque[tuple[int, ToolCall]] = field(default_factory=lambda: deque(maxlen=_MOST_EDITS))
+
+    def add(self, seq: int, kind: CallKind, call: ToolCall) -> None:
+        if kind == "edit":
+            self._calls.append((seq, call))
+
+    def has_removed(self, statement: str, seq: int) -> bool:
+        """Return whether an edit after a position removed a name of the code that a statement has."""
+        names = [n for span in _CODE_SPAN.findall(statement) for n in _CODE_NAME.findall(span)]
+        return bool(names) and any(at > seq and _removes(call.arguments, names) for at, call in self._calls)
+
+
+def _removes(arguments: str, names: Sequence[str]) -> bool:
+    old, new = (arguments.find(f'"{n}') for n in ("old", "new"))
+    if old < 0 or new < 0:
+        return False
+    before, after = (arguments[old:new], arguments[new:]) if old < new else (arguments[old:], arguments[new:old])
+    gone = (n for n in names if n in before and n not in after)
+    return any(re.search(rf"\b{n}\b", before) for n in gone)
+
+
+@dataclass(slots=True)
 class _StateFold:
     """The state so far, updated by one message at a time."""
 
     requests: RequestLog = field(default_factory=RequestLog)
     decisions: DecisionLog = field(default_factory=DecisionLog)
     work: WorkLog = field(default_factory=WorkLog)
+    edits: EditLog = field(default_factory=EditLog)
     goal: SourcedValue | None = None
+    # What the user left for later.
+    deferred: list[SourcedValue] = field(default_factory=list)
     instructions: dict[str, StandingInstruction] = field(default_factory=dict)
     # Requests with the replies to them, and whether the work changed something for them.
     answered: dict[int, tuple[UserRequest, Entry, bool]] = field(default_factory=dict)
+    # Positions of requests whose replies name changes that no call shows.
+    stated: set[int] = field(default_factory=set)
     # Positions of requests whose answers the user corrected.
     disputed: set[int] = field(default_factory=set)
     # Numbers of changes and of steps when the user last wrote.
@@ -190,6 +236,7 @@ class _StateFold:
                     self._failed_seq = entry.seq if line.outcome in _NOT_DONE else self._failed_seq
                     if line.outcome == "ok":
                         self._done_kinds.add(line.kind)
+                        self.edits.add(entry.seq, line.kind, call)
                     is_quoted = line.outcome != "ok" or line.facts.tests is not None
                     where = _result_seq(entries, at, call) if is_quoted else entry.seq
                     expects_failure = is_quoted and has_text and _EXPECTS_FAILURE.search(message.text) is not None
@@ -216,6 +263,11 @@ class _StateFold:
             self.goal = SourcedValue(before_fiction(words) or sentences(words)[0], seq)
             self._greeting_seq = seq if _is_slight(words) else BEFORE_LOG - 1
         choices = (tidy(reading.own_words),) if about else reading.choices
+        if asks_for_data(about):
+            choices = ()
+        if _DEFERS.search(reading.own_words):
+            deferrals = filter(_is_deferral, sentences(reading.own_words))
+            self.deferred += (SourcedValue(redact(tidy(s)), seq) for s in deferrals)
         self.decisions.add_user(seq, choices, takes_back=reading.takes_back, about=about)
         for rule in reading.rules:
             if not _is_quoted(rule, before):
@@ -276,8 +328,10 @@ class _StateFold:
             changes, steps = self._counts_before
             # Where no tool edits, the reply itself has the code.
             has_steps = self.work.steps_taken > steps or _FENCE in entry.message.text
-            is_work = self.work.changes > changes or (not is_question and has_steps)
-            self.answered[request.seq] = request, entry, is_work
+            has_changed = self.work.changes > changes
+            if not has_changed and not is_question and has_steps and changes_of(entry):
+                self.stated.add(request.seq)
+            self.answered[request.seq] = request, entry, has_changed
             if self.work.plan and not still_open and not reply.has_more_to_do:
                 self.work.plan.clear()
         self.work.end_turn(entry.seq, may_be_open=not closed or (self.work.has_failed and reply.has_failed))
@@ -301,11 +355,13 @@ class _StateFold:
             decisions=self.decisions.decisions,
             questions=tuple(self._answers(is_work=False)),
             outcomes=tuple(self._answers(is_work=True)),
-            worked_on=frozenset(seq for seq, (_, _, is_work) in self.answered.items() if is_work),
+            worked_on=frozenset(filter(self._is_work, self.answered)),
             files=tuple(work.files.values()),
             commits=tuple(work.commits),
             head=work.head,
             created=tuple(work.created.values()),
+            settled=tuple(work.settled.values()),
+            deferred=tuple(self.deferred[-_MOST_DEFERRED:]),
             folder=work.folder or work.temporary_folder,
             branch=work.branch,
             is_pushed=work.is_pushed,
@@ -335,17 +391,26 @@ class _StateFold:
             return None
         return SourcedValue(words, last.seq) if words and not is_directive(words) else None
 
+    def _is_work(self, seq: int) -> bool:
+        """Return whether something was changed for a request; where nothing is edited in place, the reply tells it."""
+        return self.answered[seq][2] or (seq in self.stated and not self.work.has_edits)
+
     def _answers(self, *, is_work: bool) -> Iterator[AnsweredQuestion]:
         """Yield the answered questions, or the requests for which something was changed or done, with the outcome."""
-        chosen = [(request, reply) for request, reply, has_worked in self.answered.values() if is_work == has_worked]
+        chosen = [(a, reply) for a, reply, _ in self.answered.values() if is_work == self._is_work(a.seq)]
         topics = [topic_words(request.own_words) for request, _ in chosen]
         for n, (request, reply) in enumerate(chosen):
             if n < len(chosen) - _MOST_QUESTIONS or (not is_work and _is_asked_again(topics[n], topics[n + 1 :])):
                 continue
             is_disputed = request.seq in self.disputed
             question = beginning(_without_demands(request.own_words), _QUESTION_CHARS)
-            if is_work or (question and not is_disputed):
-                yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq, is_disputed)
+            if is_work:
+                files = self.work.files_changed(request.seq, reply.seq)
+                changes = _joined(c for c in changes_of(reply) if not self.edits.has_removed(c, reply.seq))
+                request_words = question if not changes or _is_about(topics[n], reply.message.text) else ""
+                yield AnsweredQuestion(request_words, changes, request.seq, reply.seq, files, is_disputed)
+            elif question and not is_disputed:
+                yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq)
 
     def _planned(self) -> tuple[PlanItem, ...]:
         """The steps that the newest message with a plan lists, if no final reply or other request came after it."""
@@ -359,6 +424,27 @@ class _StateFold:
 def _without_demands(words: str) -> str:
     """Return what a message asks, without a story in it and without demands: the user's rules are quoted as such."""
     return " ".join(s for s in sentences(before_fiction(words)) if not is_directive(s))
+
+
+def _is_deferral(sentence: str) -> bool:
+    is_short = len(sentence) <= _QUESTION_CHARS and not sentence.endswith(("?", "？"))
+    return is_short and _DEFERS.search(sentence) is not None
+
+
+def _joined(statements: Iterable[str]) -> str:
+    """Join statements, those without a full stop by semicolons."""
+    text = ""
+    for statement in statements:
+        text += ("" if not text else " " if text[-1] in ".!。！" else "; ") + statement
+    return text
+
+
+def _is_about(topic: frozenset[str], reply: str) -> bool:
+    """Return whether a reply is short or has words of a request: a long one that has none answers something else."""
+    if not topic or len(reply) <= _SHORT_REPORT:
+        return True
+    shared = len(topic & topic_words(reply))
+    return shared > 0 if all(map(str.isascii, topic)) else shared >= _LEAST_SHARED * len(topic)
 
 
 def _is_asked_again(topic: frozenset[str], later: Sequence[frozenset[str]]) -> bool:

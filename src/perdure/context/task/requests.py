@@ -1,7 +1,5 @@
 """Follow the user's requests through a conversation: which are open, answered, cancelled or replaced.
 
-Replies are read once, like every message, and the result is cached with the entry.
-
 A bare "never mind" closes every open request (`RequestLog`). A message that names a task ("forget about the mailer")
 closes the requests about it. It remains a request itself, because the same words may ask for work: "cancel the
 reservation". `find_withdrawals` returns what was taken back for the notes about it, which are only marked: there a
@@ -13,24 +11,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 from perdure.context.task.active_task import without_omission
 from perdure.context.task.decisions import (
     INTERRUPTED,
     UserReading,
-    announcement_of,
     content_words,
-    decisions_of,
-    plan_of,
     user_reading,
 )
 from perdure.context.task.proposals import is_answer
+from perdure.context.task.replies import ReplyReading, reply_reading
 from perdure.context.task.state import RequestStatus, UserRequest
-from perdure.context.text import clip, sentences, split_passages, tidy
-from perdure.context.user_text.intent import before_fiction, goes_on
-from perdure.core.messages import TURN_ENDED, Entry, Message
-from perdure.redaction import redact
+from perdure.context.user_text.intent import goes_on
+from perdure.core.messages import TURN_ENDED, Entry
 
 _LONGEST_CHARS = 240
 _OPENING = (
@@ -250,109 +244,6 @@ def _request_stems(request: UserRequest) -> frozenset[str]:
 
 def _shared(stems: frozenset[str], others: frozenset[str]) -> int:
     return sum(any(s.startswith(o) or o.startswith(s) for o in others) for s in stems)
-
-
-# These two are in lower case, for text in lower case: half the price of a search that ignores case.
-_STILL_FAILS = re.compile(
-    r"\b(?:still (?:fail|broken|red|not work)|could ?n[o']t|cannot|can't|unable to|blocked"
-    r"|not (?:yet )?(?:fixed|solved)|remains? (?:broken|open|unsolved)|fail(?:s|ing|ed) (?:with|because)"
-    r"|schlägt (?:weiter|noch)|funktioniert nicht|ne (?:marche|fonctionne) pas|sigue fallando|не работает)\b"
-    r"|仍然|还是(?:失败|报错)|まだ|失敗|여전히|실패",
-)
-# A final reply with none of these leaves nothing of the plan open.
-_MORE_TO_DO = re.compile(
-    r"\b(?:remain\w*|next|still|to-?do|left|later|pending|not yet|follow-?up|noch|nächste|reste|queda"
-    r"|pendiente|осталось)\b|接下来|下一步|还需|剩|残り|次に|まだ|다음|남은|아직",
-)
-_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
-_LONGEST_QUESTION = 400
-_ANSWER_CHARS = 300
-_LEAST_WORTH = 0.45
-_LISTED = re.compile(r"(?:\d{1,2}[.)]|[-•*]) +")
-_END_CHARS = 1_000
-
-
-@dataclass(frozen=True)
-class ReplyReading:
-    """A final reply: the question that ends it, and whether it mentions failures or open work."""
-
-    text: str
-    question: str
-
-    @cached_property
-    def has_failed(self) -> bool:
-        return _STILL_FAILS.search(self._ends()) is not None
-
-    @cached_property
-    def has_more_to_do(self) -> bool:
-        return _MORE_TO_DO.search(self._ends()) is not None
-
-    def _ends(self) -> str:
-        """A reply tells its result at its ends."""
-        text = self.text
-        return (text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}").lower()
-
-
-def reply_reading(entry: Entry) -> ReplyReading:
-    return entry.memoized("reply reading") or entry.memo("reply reading", _read_reply)
-
-
-def prepare_reading(entry: Entry) -> None:
-    """Compute and cache what the state needs of a message."""
-    message = entry.message
-    if message.is_real_user:
-        own_text(entry)
-    elif message.kind == "assistant" and message.text:
-        decisions_of(entry)
-        plan_of(entry)
-        if message.tool_calls:
-            announcement_of(entry)
-        else:
-            reply = reply_reading(entry)
-            _ = reply.has_failed, reply.has_more_to_do
-
-
-def own_text(entry: Entry) -> str:
-    """Return the user's own words up to a fiction."""
-    return entry.memo("own text", lambda _: before_fiction(user_reading(entry).own_words))
-
-
-def answer_of(entry: Entry) -> str:
-    """Return the point of a reply: its opening statement, and the conclusions that fit beside it, in order."""
-    return entry.memo("answer", _read_answer)
-
-
-def _read_answer(message: Message) -> str:
-    text = redact(message.text)
-    prose = "\n\n".join(text.split("```")[::2]) if "```" in text else text
-    passages = [p for p in split_passages(prose) if not p.text.startswith("|")]
-    solid = [p for p in passages if p.worth >= _LEAST_WORTH and p.text[-1:] not in ":："]
-    # Items mean little without the line above their list.
-    solid = [p for p in solid if not _LISTED.match(p.text)] or solid or passages[:1]
-    chosen: set[int] = set()
-    room = _ANSWER_CHARS
-    for n in sorted(range(len(solid)), key=lambda n: (n > 0, -solid[n].worth)):
-        if n == 0 or (len(solid[n].text) < room and not solid[n].text.endswith(("?", "？"))):
-            chosen.add(n)
-            room -= len(solid[n].text) + 1
-    return clip(_join(solid[n].text for n in sorted(chosen)), _ANSWER_CHARS)
-
-
-def _join(passages: Iterable[str]) -> str:
-    """Join sentences by blanks and items of a list by semicolons."""
-    text = ""
-    for passage in passages:
-        mark = _LISTED.match(passage)
-        plain = tidy(passage[mark.end() :] if mark else passage)
-        gap = "; " if mark and text and text[-1] not in ".!?。！？:：" else " "
-        text = f"{text}{gap}{plain}" if text else plain
-    return text
-
-
-def _read_reply(message: Message) -> ReplyReading:
-    text = message.typed_text.strip()
-    questions = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
-    return ReplyReading(text, redact(questions[0].strip(" *_-")) if questions else "")
 
 
 _CANCELS = re.compile(

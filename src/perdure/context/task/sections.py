@@ -207,6 +207,8 @@ def _completed(state: TaskState, room: int) -> str:
         pushed = " — pushed" if record.is_pushed else ""
         milestones.append((record.seq, f"COMMIT {commit.hash} {clip(commit.title, 100)}{branch}{pushed}"))
     milestones += [(c.seq, f"CREATED {clip(c.value, 140)}") for c in state.created]
+    repeated = {word for g in state.steps for step in g.steps for word in step.split(" ")}
+    milestones += [(s.seq, f"DID {s.value}") for s in state.settled if s.value.partition(" ")[0] not in repeated]
     # What the messages in view tell themselves is not told here.
     outcomes = [o for o in state.outcomes if o.answer_seq not in state.in_view]
     whole = [(o.answer_seq, line) for o in outcomes if (line := _outcome(o, _OUTCOME_CHARS))]
@@ -226,10 +228,13 @@ def _outcome(done: AnsweredQuestion, most: int) -> str:
     is_telling = len(words) >= _GREETING_CHARS and not is_small_talk(words) and not _AGREES.fullmatch(words)
     if done.is_disputed:
         return f"“{words}” — the user corrected the outcome{address(done.seq, done.answer_seq)}" if is_telling else ""
-    if not done.answer:
-        return f"ANSWERED “{words}”{address(done.seq, done.answer_seq)}" if is_telling else ""
-    asked = f"“{words}” — " if is_telling else ""
-    return f"{asked}{whole_sentences(done.answer, most)}{address(done.seq, done.answer_seq)}"
+    outcome = whole_sentences(done.answer, most) if done.answer else ""
+    if done.files:
+        names = join_names([path.rpartition("/")[2] for path in done.files], _OUTCOME_CHARS // 2)
+        outcome = f"{outcome} (changed {names})" if outcome else f"changed {names}"
+    if not outcome:
+        return ""
+    return f"{f'“{words}” — ' if is_telling else ''}{outcome}{address(done.seq, done.answer_seq)}"
 
 
 def write_steps(state: TaskState, room: int) -> Sequence[str]:
@@ -347,7 +352,9 @@ def _resolved(state: TaskState, room: int) -> str:
         f"- “{clip(tidy(_ATTACHED.sub('', q.question)), 140)}” — "
         f"{whole_sentences(q.answer, _OUTCOME_CHARS)}{address(q.answer_seq)}"
         for q in reversed(state.questions)
-        if q.answer_seq not in state.in_view and (q.question.rstrip().endswith(("?", "？")) or _is_discussed(q))
+        if q.answer
+        and q.answer_seq not in state.in_view
+        and (q.question.rstrip().endswith(("?", "？")) or _is_discussed(q))
     ]
     return fit_lines(lines, room, newest_last=True)
 
@@ -384,6 +391,7 @@ def _remaining(state: TaskState, room: int) -> str:
     step, first = next_step(state), next_open_step(state)
     lines = [f"- {clip(i.text, _LINE)}{address(i.seq)}" for i in state.open_plan if i.text != step]
     steps = [f"- {text[0].upper()}{text[1:]}" for text in open_steps(state) if text != first]
+    steps += [f"- Left for later: “{clip(d.value, _LINE)}”{address(d.seq)}" for d in state.deferred]
     if state.open_requests and not lines:
         if not steps:
             return IN_TASK

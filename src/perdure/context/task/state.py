@@ -191,6 +191,8 @@ class AnsweredQuestion:
     answer: str
     seq: int
     answer_seq: int
+    # Files that were changed for it.
+    files: tuple[str, ...] = ()
     # The user corrected it right afterwards.
     is_disputed: bool = False
 
@@ -215,6 +217,10 @@ class TaskState:
     # Where HEAD is, if not at the newest of the commits.
     head: SourcedValue | None = None
     created: tuple[SourcedValue, ...] = ()
+    # What was merged or closed, and calls of services that changed something, with their outcomes.
+    settled: tuple[SourcedValue, ...] = ()
+    # What the user left for later, in their words.
+    deferred: tuple[SourcedValue, ...] = ()
     folder: SourcedValue | None = None
     branch: SourcedValue | None = None
     # None where no push was seen, or something was committed after the last one.

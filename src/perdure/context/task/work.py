@@ -8,11 +8,13 @@ which tool, what came of it, for which subjects.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perdure.context.calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine, RepeatableCall
+from perdure.context.calls.services import is_change
 from perdure.context.calls.shell import covers, tested_paths
 from perdure.context.task.state import (
     CommitRecord,
@@ -185,6 +187,7 @@ _TEST_FILE = re.compile(r"(?i)(?:^|[_.-])(?:tests?|specs?)(?:[_.-]|$)|^test|Test
 _PROSE = (".md", ".txt", ".rst", ".adoc")
 _MOST_CHANGED = 4
 _LAST_FOLDERS = 8
+_SERVICE_CHARS = 200
 # A folder for one command: `cd x && …`, `git -C x …`.
 _ONE_COMMAND = re.compile(r"^\(? *cd +(?:\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C ")
 # Line numbers behind a path.
@@ -199,6 +202,9 @@ class WorkLog:
     commits: list[CommitRecord] = field(default_factory=list)
     head: SourcedValue | None = None
     created: dict[str, SourcedValue] = field(default_factory=dict)
+    settled: dict[str, SourcedValue] = field(default_factory=dict)
+    # Changed files with the positions of the changes.
+    changed_at: list[tuple[int, str]] = field(default_factory=list)
     folder: SourcedValue | None = None
     temporary_folder: SourcedValue | None = None
     branch: SourcedValue | None = None
@@ -242,6 +248,8 @@ class WorkLog:
         self._last = line, seq
         if line.kind not in _CHANGES and line.kind != "task":
             self.calls[_CALL_NAMES.get(line.kind) or line.name.replace("_", " ")] += 1
+        if line.kind == "other" and line.outcome == "ok" and not facts.created and is_change(line.name):
+            self.settled[line.line] = SourcedValue(beginning(redact(line.line), _SERVICE_CHARS), seq)
         if line.outcome == "ok" and (line.kind in _CHANGES or facts.commit or facts.created or facts.pushed):
             self.changes += 1
         if self.tests is not None and facts.tests is None and line.kind not in _CHANGES and self._runs_tests(line):
@@ -265,6 +273,12 @@ class WorkLog:
         """Whether a run fails by tests that were written before the change: nothing but tests was changed before it."""
         is_red = line.kind == "test" and line.outcome == "failed" and expects_failure
         return is_red and bool(self._unproven) and all(map(_TEST_FILE.search, self._unproven))
+
+    def files_changed(self, after: int, until: int) -> tuple[str, ...]:
+        """Return the files that were changed between two positions, in the order of the first change."""
+        lo = bisect_right(self.changed_at, after, key=lambda c: c[0])
+        hi = bisect_right(self.changed_at, until, key=lambda c: c[0])
+        return tuple(dict.fromkeys(path for _, path in self.changed_at[lo:hi]))
 
     def _note_run(self, line: CallLine) -> None:
         """Forget the changed tests that a run covers, by what its command limits it to."""
@@ -299,6 +313,7 @@ class WorkLog:
         self.has_edits = self.has_edits or (line.kind == "edit" and bool(facts.changed_files))
         self.unrun_tests.update((p, None) for p in map(self._name_of, _checkable(facts)) if _is_test_file(p))
         self._add_plan(seq, facts.plan)
+        self.settled.update((text, SourcedValue(text, seq)) for text in facts.settled)
         for text in facts.created:
             if task := _TASK.match(text):
                 self._tasks[task[1]] = task[2]
@@ -383,6 +398,8 @@ class WorkLog:
             for path in paths:
                 if name := self._name_of(path):
                     self._touch(name, status, seq)
+                    if status == "changed":
+                        self.changed_at.append((seq, name))
         for source, target in facts.moved_files:
             old, new = self._name_of(source), self._name_of(target)
             if new and new == old:  # the same name in another folder is no longer that file

@@ -1,0 +1,199 @@
+"""Replies of the assistant: the question that ends one, what it answers, and which changes it names.
+
+Each reply is read once and the result is cached with its entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from perdure.context.task.decisions import announcement_of, content_words, decisions_of, plan_of, user_reading
+from perdure.context.text import Passage, clip, sentences, split_passages, tidy
+from perdure.context.user_text.intent import before_fiction
+from perdure.core.messages import Entry, Message
+from perdure.redaction import redact
+
+# These two are in lower case, for text in lower case: half the price of a search that ignores case.
+_STILL_FAILS = re.compile(
+    r"\b(?:still (?:fail|broken|red|not work)|could ?n[o']t|cannot|can't|unable to|blocked"
+    r"|not (?:yet )?(?:fixed|solved)|remains? (?:broken|open|unsolved)|fail(?:s|ing|ed) (?:with|because)"
+    r"|schlägt (?:weiter|noch)|funktioniert nicht|ne (?:marche|fonctionne) pas|sigue fallando|не работает)\b"
+    r"|仍然|还是(?:失败|报错)|まだ|失敗|여전히|실패",
+)
+# A final reply with none of these leaves nothing of the plan open.
+_MORE_TO_DO = re.compile(
+    r"\b(?:remain\w*|next|still|to-?do|left|later|pending|not yet|follow-?up|noch|nächste|reste|queda"
+    r"|pendiente|осталось)\b|接下来|下一步|还需|剩|残り|次に|まだ|다음|남은|아직",
+)
+_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
+_LONGEST_QUESTION = 400
+_ANSWER_CHARS = 300
+_LEAST_WORTH = 0.45
+_LONGEST_CHANGE = 260
+_FEWEST_CHANGE_WORDS = 3
+_SHORT_REPORT = 80
+# What follows from the sentence before it, or refers to it.
+_REFERS_BACK = re.compile(
+    r"(?i)(?:this|that|it|its|they|their|these|those|both|each|all (?:of|two|three|four)|either|neither|but|so|and"
+    r"|however|also|then|which|instead|otherwise|therefore|thus|hence|in (?:that|this|both) case"
+    r"|the (?:former|latter))\b"
+)
+# A change in the words of who made it.
+_CHANGED = re.compile(
+    r"(?i)\b(?:add|chang|fix|remov|delet|renam|replac|implement|creat|updat|mov|refactor|extract|simplifi|switch|convert"
+    r"|introduc|merg|clean|revert|restor|migrat|install|configur|committ|push|publish|deploy|bump|document|dropp|disabl"
+    r"|enabl|generat|translat|upgrad|correct|consolidat|unifi|expos|preserv|clarifi|rework|restructur|adjust|extend"
+    r"|reduc|resolv|book|cancell?|sav|patch|address|port|rebas|tagg|releas|schedul|refund|submitt|upload)ed\b"
+    r"|\b(?:wrote|rewrote|written|rewritten|built|made|sent|split)\b"
+    r"|\bnow (?:\w+s|has|have|work|use|return|check|handle|support)\b|\b(?:is|are) now\b|\bno longer\b|\bnow[.!]*$"
+)
+_CHANGED_ELSEWHERE = re.compile(
+    r"(?i)\b(?:hinzugefügt|geändert|entfernt|behoben|umbenannt|erstellt|angepasst|ersetzt|ajouté|modifié|supprimé"
+    r"|corrigé|créé|remplacé|añadido|agregado|cambiado|eliminado|corregido|creado|adicionado|alterado|removido|corrigido"
+    r"|добавил|изменил|удалил|исправил|создал)\w*|添加了|修改了|修复了|删除了|更新了|实现了|创建了|已(?:添加|修改|修复|删除|更新|实现|创建)"
+    r"|(?:追加|修正|変更|削除|更新|作成|実装)し|(?:추가|수정|변경|삭제|구현|생성|적용|제거)(?:했|하였|됨|완료|됐|되었)"
+)
+# A description, a state of before, a finding, an offer, or what is left to do.
+_NO_CHANGE = re.compile(
+    r"(?i)\b(?:they|he|she|would|could|should|might|may|will|if|want me|let me|I'll|worth|one thing"
+    r"|separately|however|missing"
+    r"|previously|was caused|root cause|n't|never|follow-?up|to-?do|remain\w*|as (?:you|user)"
+    r"|(?:the|a|this|found|another) (?:\w+ )?(?:bug|issue|problem|race)\b"
+    r"(?! (?:is|was|has) (?:now )?(?:fixed|resolved))"
+    r"|not (?:yet )?(?:been )?\w+ed"
+    r"|(?:is|are|be|gets?|being|when|after|once|whether) (?!now\b|fixed|resolved|done)(?:\w+ )?\w+ed)\b"
+)
+_LISTED = re.compile(r"(?:\d{1,2}[.)]|[-•*]) +")
+_END_CHARS = 1_000
+
+
+@dataclass(frozen=True)
+class ReplyReading:
+    """A final reply: the question that ends it, and whether it mentions failures or open work."""
+
+    text: str
+    question: str
+
+    @cached_property
+    def has_failed(self) -> bool:
+        return _STILL_FAILS.search(self._ends()) is not None
+
+    @cached_property
+    def has_more_to_do(self) -> bool:
+        return _MORE_TO_DO.search(self._ends()) is not None
+
+    def _ends(self) -> str:
+        """A reply tells its result at its ends."""
+        text = self.text
+        return (text if len(text) <= 2 * _END_CHARS else f"{text[:_END_CHARS]}\n{text[-_END_CHARS:]}").lower()
+
+
+def reply_reading(entry: Entry) -> ReplyReading:
+    return entry.memoized("reply reading") or entry.memo("reply reading", _read_reply)
+
+
+def prepare_reading(entry: Entry) -> None:
+    """Compute and cache what the state needs of a message."""
+    message = entry.message
+    if message.is_real_user:
+        own_text(entry)
+    elif message.kind == "assistant" and message.text:
+        decisions_of(entry)
+        plan_of(entry)
+        if message.tool_calls:
+            announcement_of(entry)
+        else:
+            reply = reply_reading(entry)
+            _ = reply.has_failed, reply.has_more_to_do
+
+
+def own_text(entry: Entry) -> str:
+    """Return the user's own words up to a fiction."""
+    return entry.memo("own text", lambda _: before_fiction(user_reading(entry).own_words))
+
+
+def answer_of(entry: Entry) -> str:
+    """Return the point of a reply: its opening statement, and the conclusions that fit beside it, in order."""
+    return entry.memo("answer", _read_answer)
+
+
+def changes_of(entry: Entry) -> tuple[str, ...]:
+    """Return the statements of a reply that name what was changed."""
+    return entry.memo("changes", _read_changes)
+
+
+def _read_changes(message: Message) -> tuple[str, ...]:
+    text = redact(message.text)
+    prose = "\n\n".join(text.split("```")[::2]) if "```" in text else text
+    passages = (p.text for p in split_passages(prose) if not p.text.startswith("|"))
+    plain = (tidy(_LISTED.sub("", p.strip(), count=1)) for p in passages)
+    fewest = 1 if len(text) <= _SHORT_REPORT else _FEWEST_CHANGE_WORDS
+    return tuple(p for p in plain if len(p) <= _LONGEST_CHANGE and _states_change(p, fewest))
+
+
+def _states_change(sentence: str, fewest: int) -> bool:
+    if sentence.endswith((":", "：", "?", "？")) or _NO_CHANGE.search(sentence):
+        return False
+    is_stated = _CHANGED.search(sentence) is not None or _CHANGED_ELSEWHERE.search(sentence) is not None
+    # "All done." and "Fixed." have no object.
+    return is_stated and len(content_words(sentence)) >= fewest
+
+
+def _read_answer(message: Message) -> str:
+    text = redact(message.text)
+    prose = "\n\n".join(text.split("```")[::2]) if "```" in text else text
+    passages = split_passages(prose)
+    leads = {p.lead for p in passages}
+    solid = [
+        n
+        for n, p in enumerate(passages)
+        if p.worth >= _LEAST_WORTH and p.text[-1:] not in ":：?？|" and p.text[0] != "|"
+    ]
+    # Items mean little without the line above their list, and a heading says what comes.
+    stated = [
+        n
+        for n in solid
+        if not _LISTED.match(passages[n].text.strip()) and not (n in leads and passages[n].worth >= 1.0)
+    ]
+    first = next((n for n in stated if not _REFERS_BACK.match(passages[n].text)), None)
+    if first is None:
+        return _read_list(passages, [n for n in solid if n not in stated])
+    chosen: set[int] = set()
+    room = _ANSWER_CHARS
+    for n in sorted(stated, key=lambda n: (n != first, -passages[n].worth)):
+        piece = passages[n].text
+        # "This is safe" needs what it refers to.
+        is_understood = n == first or n - 1 in chosen or not _REFERS_BACK.match(piece)
+        if is_understood and (n == first or len(piece) < room):
+            chosen.add(n)
+            room -= len(piece) + 1
+    return clip(_join(passages[n].text for n in sorted(chosen)), _ANSWER_CHARS)
+
+
+def _read_list(passages: Sequence[Passage], items: Sequence[int]) -> str:
+    """Return the first list with the line above it."""
+    lead = next((passages[n].lead for n in items), -1)
+    if lead < 0:
+        return clip(_join(passages[n].text for n in items), _ANSWER_CHARS)
+    listed = [passages[n].text for n in items if passages[n].lead == lead]
+    return clip(f"{tidy(passages[lead].text)} {_join(listed)}", _ANSWER_CHARS)
+
+
+def _join(passages: Iterable[str]) -> str:
+    """Join sentences by blanks and items of a list by semicolons."""
+    text = ""
+    for passage in passages:
+        mark = _LISTED.match(passage)
+        plain = tidy(passage[mark.end() :] if mark else passage)
+        gap = "; " if mark and text and text[-1] not in ".!?。！？:：" else " "
+        text = f"{text}{gap}{plain}" if text else plain
+    return text
+
+
+def _read_reply(message: Message) -> ReplyReading:
+    text = message.typed_text.strip()
+    questions = sentences(text[-_LONGEST_QUESTION:])[-1:] if _ASKS_BACK.search(text[-60:]) else []
+    return ReplyReading(text, redact(questions[0].strip(" *_-")) if questions else "")

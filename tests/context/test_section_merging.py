@@ -8,7 +8,7 @@ import pytest
 
 from perdure.context.calls import call_line
 from perdure.context.calls.call_line import Commit
-from perdure.context.summary_check import MARK
+from perdure.context.summary_check import MARK, check_summary
 from perdure.context.task.merging import merge_model_sections
 from perdure.context.task.state import (
     CommitRecord,
@@ -256,3 +256,41 @@ def test_a_decision_that_the_assistant_wrote_into_a_file_is_not_marked() -> None
     assert MARK in merge_model_sections(f"## Key Decisions\n{line}", STATE, authored=told).sections["Key Decisions"]
     merged = merge_model_sections(f"## Key Decisions\n{line}", STATE, authored=told, edits=lambda: [edit])
     assert merged.sections["Key Decisions"] == line
+
+
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    ("line", "is_marked"),
+    [
+        ("- The full suite and the linter were not run since the migration", False),
+        ("- The train to Bergen is not booked yet", False),
+        ("- Notes of the port are not committed", True),
+        ("- Ticket QX4471 was not refunded", True),
+        ("- Send the token table to the mirror, it was never uploaded", True),
+        ("- Raise the limit of the mirror to nine", True),
+    ],
+)
+def test_a_step_that_was_not_done_is_marked_only_where_a_call_did_it(line: str, is_marked: bool) -> None:
+    state = replace(STATE, settled=(SourcedValue("refund_ticket id=QX4471 → status: refunded", 9),))
+    merged = merge_model_sections(f"## Remaining Work\n{line}", state, authored=["Port the lexer."])
+    remaining = merged.sections.get("Remaining Work", "")
+    assert (MARK in remaining or line not in remaining) == is_marked
+
+
+@pytest.mark.spec("E1c")
+def test_a_step_that_the_system_prompt_asks_for_is_not_marked() -> None:
+    line = "- At most one voucher for each reservation, says the policy of the airline"
+    policy = ["Each reservation takes at most one voucher; this is the policy of the airline."]
+    summary = f"## Key Decisions\n{line}"
+    assert MARK in merge_model_sections(summary, STATE, authored=["Port it."]).sections["Key Decisions"]
+    assert merge_model_sections(summary, STATE, authored=["Port it."], policy=policy).sections["Key Decisions"] == line
+
+
+@pytest.mark.spec("E1c")
+def test_lines_of_code_are_not_checked_like_those_of_the_model() -> None:
+    merged = merge_model_sections("## Active State\nThe port is half done in lexer_7719.py.", STATE)
+    text = merged.sections["Active State"]
+    checked = check_summary({"Active State": text}, ["nothing"], by_code=merged.by_code).sections["Active State"]
+    assert f"lexer_7719.py {MARK}" in checked
+    assert checked.count(MARK) == 1
+    assert check_summary({"Active State": text}, ["nothing"]).sections["Active State"].count(MARK) > 1

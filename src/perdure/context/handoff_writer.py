@@ -368,6 +368,7 @@ class HandoffWriter:
         authored = [*users, *(m.text for m in messages if m.kind == "assistant")]
         passages: list[tuple[frozenset[str], ...] | None] = Entry.memoized_by(sources, PASSAGES_KEY)
         words = {text_to_check(e): w for e, w in zip(sources, passages, strict=True) if w is not None}
+        policy = [m.text for m in messages if m.role == "system"]
         merged = merge_model_sections(
             summary.text,
             state,
@@ -376,6 +377,7 @@ class HandoffWriter:
             users=users,
             edits=lambda: _call_texts(messages),
             passages=words,
+            policy=policy,
         )
         # What code wrote alone needs no check.
         written = {name or _OTHER_HEADINGS for _, name, _ in split_headings(summary.text)}
@@ -386,7 +388,7 @@ class HandoffWriter:
         if facts is not None:
             facts.append(scan(past.checked_text))
         texts = ReadableTexts(messages, past.checked_text)
-        checked = check_summary(prose, texts, facts, users=users, doubted=doubted)
+        checked = check_summary(prose, texts, facts, users=users, doubted=doubted, by_code=merged.by_code)
         sections = {**{n: t for n, t in merged.sections.items() if n not in prose}, **checked.sections}
         findings = tuple(f"{f.action} in {f.section}: {f.text}" for f in checked.findings)
         return sections, (*merged.findings, *findings)

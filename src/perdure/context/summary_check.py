@@ -279,12 +279,13 @@ def check_summary(
     *,
     users: Iterable[str] | None = None,
     doubted: frozenset[str] = frozenset(),
+    by_code: frozenset[str] = frozenset(),
 ) -> CheckResult:
     """Mark or remove everything in the sections that the sources do not support.
 
     `facts` are the cached facts of the sources, a fiftieth of the text to search. `users` are the user's own words,
     which alone support a claim about the user; without them every source does. `doubted` facts are marked again
-    although a source has them: the model that repeats a value is no source of it.
+    although a source has them: the model that repeats a value is no source of it. Lines that code wrote are no claims.
     """
     evidence = _Evidence(
         everything := GroundingSources(sources, facts),
@@ -296,7 +297,7 @@ def check_summary(
         name: "\n".join(
             supported
             for line in text.split("\n")
-            if (supported := _checked_line(name, line, evidence, findings)) is not None
+            if (supported := line if line in by_code else _checked_line(name, line, evidence, findings)) is not None
         ).strip()
         for name, text in sections.items()
     }

@@ -67,6 +67,14 @@ _CONSENT = re.compile(
     r"|одобрено|разрешено)\b|批准|授权|获准|承認済|許可済|승인됨|허가됨",
     re.IGNORECASE,
 )
+# "Not run", "not booked yet": a look at the calls confirms it, no source has the words.
+_UNDONE = re.compile(
+    r"(?i)\b(?:not|never)(?: yet| been| again)* (?:run|rerun|done|begun|written|sent|seen|built|made|\w{3,}ed)\b"
+    r"|\bun(?:tested|committed|pushed|merged)\b"
+)
+_COMMITTED = re.compile(r"(?i)\b(?:un)?committed\b")
+# Numbers and ids of things.
+_NAMES = re.compile(r"#\d+|\b(?=\w*\d)[A-Z0-9]{5,}\b")
 _LIST_MARK = " -*•\t0123456789.)"
 _SAME_SHARE = 0.6
 _EQUAL_SHARE = 0.75
@@ -83,6 +91,8 @@ class MergedSections:
 
     sections: dict[str, str]
     findings: tuple[str, ...] = ()
+    # Lines that code added, which need no check.
+    by_code: frozenset[str] = frozenset()
 
 
 def merge_model_sections(
@@ -94,6 +104,7 @@ def merge_model_sections(
     users: Iterable[str] | None = None,
     edits: Callable[[], Iterable[str]] | None = None,
     passages: PassageWords | None = None,
+    policy: Iterable[str] = (),
 ) -> MergedSections:
     """Merge a model's summary with the state.
 
@@ -102,7 +113,8 @@ def merge_model_sections(
     directive without support by them comes from a tool result, a pasted text or nowhere, and is removed, and a step or
     a decision is marked. `users` are those of the user alone: a goal or an approval without support by them is removed.
     `edits` returns what the assistant wrote into files and commands, which may state a decision, too.
-    `passages` are the words of texts, as far as they are cached.
+    `passages` are the words of texts, as far as they are cached. `policy` are the system prompts, which mention what a
+    decision or a step follows.
     """
     mine = write_sections(state, budget_chars=budget_chars)
     known = None if authored is None else list(authored)
@@ -110,7 +122,7 @@ def merge_model_sections(
     check = _ProseCheck(
         state,
         GroundingSources(known or (), passages=passages),
-        _mentioned_sources(known, state, passages),
+        _mentioned_sources(None if known is None else [*known, *policy], state, passages),
         _user_sources(users, state, passages),
         edits,
     )
@@ -128,12 +140,17 @@ def merge_model_sections(
             sections[name] = f"{sections[name]}\n{text}" if name in sections else text
         else:
             others.append(f"### {title}\n{text}" if title else text)
+    by_code: set[str] = set()
     for name in SECTIONS:
         if name not in BY_CODE and name in mine:
-            sections[name] = _complete(name, sections.get(name, ""), mine[name], state)
+            prose = sections.get(name, "")
+            sections[name] = _complete(name, prose, mine[name], state)
+            by_code |= set(sections[name].split("\n")) - set(prose.split("\n"))
     if others:
         sections["Critical Context"] = "\n".join(filter(None, (sections.get("Critical Context", ""), *others)))
-    return MergedSections({n: sections[n] for n in SECTIONS if sections.get(n)}, tuple(check.findings))
+    return MergedSections(
+        {n: sections[n] for n in SECTIONS if sections.get(n)}, tuple(check.findings), frozenset(by_code)
+    )
 
 
 def _mentioned_sources(
@@ -197,7 +214,7 @@ class _ProseCheck:
 
     def _marked(self, section: str, line: str) -> str:
         """Mark a step, a decision or an aim that those who should have mentioned it did not: an agent takes it up."""
-        if not line.strip(_LIST_MARK) or MARK in line:
+        if not line.strip(_LIST_MARK) or MARK in line or (section != "Goal" and self._is_undone(line)):
             return line
         if section == "Goal":
             is_known = self.users is None or self._is_aim(line, _GOAL_SHARE)
@@ -208,6 +225,19 @@ class _ProseCheck:
             return line
         self.findings.append(f"marked in {section}: {line.strip(_LIST_MARK)}")
         return f"{line} {MARK}"
+
+    def _is_undone(self, line: str) -> bool:
+        """Return whether a line says that something was not done, and no call did it."""
+        if not _UNDONE.search(line) or _IMPERATIVE.match(line.strip(_LIST_MARK)):
+            return False
+        if _wrong_totals(line, self.state) or (_COMMITTED.search(line) and self._has_commit()):
+            return False
+        done = " ".join(s.value for s in (*self.state.settled, *self.state.created))
+        return not any(name in done for name in _NAMES.findall(line))
+
+    def _has_commit(self) -> bool:
+        last = self.state.commits[-1].seq if self.state.commits else None
+        return last is not None and all((f.changed_seq or 0) <= last for f in self.state.files)
 
     def _is_in_edits(self, line: str) -> bool:
         """Whether what the assistant wrote into files states a line; read only where nothing else does."""

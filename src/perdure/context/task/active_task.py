@@ -376,8 +376,7 @@ def _worked_on(state: TaskState) -> Iterator[str]:
 
 
 def _changed_since_plan(state: TaskState) -> list[str]:
-    planned = max((i.seq for i in state.plan), default=-1)
-    return [f.path.rpartition("/")[2] for f in task_files(state) if (f.changed_seq or 0) > planned]
+    return [path.rpartition("/")[2] for path in state.changed_since_plan]
 
 
 def _next(state: TaskState) -> Iterator[str]:

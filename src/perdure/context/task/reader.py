@@ -375,6 +375,7 @@ class _StateFold:
             announced=self._announced(),
             unknown_call=work.unknown_call,
             unrun_tests=tuple(work.unrun_tests),
+            changed_since_plan=tuple(work.changed_since_plan) if work.plan else (),
             has_edits=work.has_edits,
         )
 

@@ -241,6 +241,8 @@ class TaskState:
     unknown_call: SourcedValue | None = None
     # Files with tests that no test run covered since they were changed.
     unrun_tests: tuple[str, ...] = ()
+    # Files that were changed since the plan was updated.
+    changed_since_plan: tuple[str, ...] = ()
     # Whether files were edited in place, as in a repository.
     has_edits: bool = False
     # Positions of the messages that stay in view word for word.

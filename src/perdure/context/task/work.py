@@ -203,6 +203,8 @@ class WorkLog:
     head: SourcedValue | None = None
     created: dict[str, SourcedValue] = field(default_factory=dict)
     settled: dict[str, SourcedValue] = field(default_factory=dict)
+    # Files that were changed since the plan was updated.
+    changed_since_plan: dict[str, None] = field(default_factory=dict)
     # Changed files with the positions of the changes.
     changed_at: list[tuple[int, str]] = field(default_factory=list)
     folder: SourcedValue | None = None
@@ -400,6 +402,7 @@ class WorkLog:
                     self._touch(name, status, seq)
                     if status == "changed":
                         self.changed_at.append((seq, name))
+                        self.changed_since_plan[name] = None
         for source, target in facts.moved_files:
             old, new = self._name_of(source), self._name_of(target)
             if new and new == old:  # the same name in another folder is no longer that file
@@ -447,6 +450,7 @@ class WorkLog:
         """Replace the plan by a newer list; a call about a single item updates that item."""
         if not plan:
             return
+        self.changed_since_plan = {}
         # The calls were redacted before they were described.
         items = {text: PlanItem(text, is_done, seq) for text, is_done in plan}
         is_update = len(items) == 1 or bool(items.keys() & self.plan.keys() and len(items) < len(self.plan) / 2)

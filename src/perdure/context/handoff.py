@@ -290,11 +290,13 @@ def split_merged(message: Message, is_ours: Callable[[str], bool]) -> tuple[Mess
 
 def looks_like_handoff(message: Message) -> bool:
     """Whether a message of the user or the assistant begins the way a handoff does."""
-    parts = message.parts
-    first = parts[0] if parts else None
-    if message.role not in ("user", "assistant") or not isinstance(first, TextPart):
+    if message.role not in ("user", "assistant"):
         return False
-    return first.text.startswith(HANDOFF_FIRST_LINE)
+    content = message.content
+    if isinstance(content, str):  # as almost every one
+        return content.startswith(HANDOFF_FIRST_LINE)
+    first = content[0] if content else None
+    return isinstance(first, TextPart) and first.text.startswith(HANDOFF_FIRST_LINE)
 
 
 def is_merged(message: Message) -> bool:

@@ -97,9 +97,12 @@ class CompactionHistory:
 
 def tokens_of(entry: Entry, model: str = "") -> int:
     """Estimated tokens of a message including its reasoning, cached per model."""
-    return entry.memo(
-        ("tokens", model), lambda _: estimate_figures(entry_figures(entry), model or None, sends_reasoning=True)
-    )
+    key = ("tokens", model)
+    tokens: int | None = entry.memoized(key)
+    if tokens is None:
+        tokens = estimate_figures(entry_figures(entry), model or None, sends_reasoning=True)
+        entry.set_memo(key, tokens)
+    return tokens
 
 
 def _renumber(entries: Sequence[Entry], first: int) -> list[Entry]:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, TypeGuard, TypeVar, cast
+from typing import Any, Literal, TypeGuard, TypeVar
 
 from perdure.core.errors import InvalidMessage
 
@@ -365,10 +365,10 @@ class Entry:
     def memo(self, key: Hashable, compute: Callable[[Message], T]) -> T:
         """Return `compute(self.message)`, cached per key on this entry and its renumbered copies."""
         # Not by a KeyError: raising one takes several times as long as the rest of this.
-        value: T | None = self._memo.get(key)
-        if value is None and key not in self._memo:
-            value = self._memo[key] = compute(self.message)
-        return cast("T", value)
+        if key not in self._memo:
+            self._memo[key] = compute(self.message)
+        value: T = self._memo[key]
+        return value
 
     def renumbered(self, seq: int, equal: Entry | None = None) -> Entry:
         """Return the same message at another position; it shares the cached values of this entry, or of `equal`."""

@@ -73,6 +73,8 @@ class Family:
     image_tokens: float = 1_000.0
 
     def text_tokens(self, counts: Counts) -> float:
+        if counts is NO_COUNTS:  # as the reasoning of most messages
+            return 0.0
         tokens: float = sum(map(mul, self.weights, counts))
         return tokens
 

@@ -404,6 +404,7 @@ _VERSION_OR_ID = re.compile(r"(?<![A-Za-z0-9_./-])(?:v\d/|[A-Za-z0-9]{12,18}!)$"
 _HEX_PARTS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}")
 _DOTS = re.compile(r"\.")
 _SPLITS = {ord(sign): _JOINED[:64] + sign.encode() for sign in ".+"}
+_SHORTEST_KEY = 18
 # No key is longer than this, its first characters show its kind, and this much refused is skipped as a whole.
 _keys_LONGEST, _JUDGED, _LONG = 32_768, 200, 64
 # A marker may occur in the short rest of a key behind its last run.
@@ -458,7 +459,9 @@ def _telling() -> re.Pattern[str]:
 def prefixed_keys(page: ScanText) -> Iterator[Secret]:
     """Yield every key whose prefix is in the table, except chance matches inside encoded data."""
     telling, text, raw, done = _telling().match, page.text, page.raw, 0
-    for start, end in page.runs():
+    for start, end in page.runs:
+        if end - start < _SHORTEST_KEY:
+            continue
         between = raw[start - 1] if start else 0
         tells = telling(text, start)
         if tells is None and between not in _BEFORE_LETTERS:

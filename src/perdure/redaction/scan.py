@@ -12,7 +12,8 @@ _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _TOKEN = bytes(65 if i in _LETTERS + b"_-" else 32 for i in range(256))
 _CLASSES = bytes(48 if 48 <= i <= 57 else 65 if i in _LETTERS else 32 for i in range(256))
 _BASE64 = bytes(65 if i in _LETTERS + b"+/=" else 32 for i in range(256))
-_SHORTEST_RUN = b"A" * 16
+SHORTEST_RUN = 16
+_RUN = b"A" * SHORTEST_RUN
 _NONE: tuple[re.Match[str], ...] = ()
 _BLOB = b"A" * 1024
 
@@ -72,13 +73,18 @@ class ScanText:
     def _classes(self) -> bytes:
         return self.raw.translate(_CLASSES)
 
-    def runs(self, shortest: int = 18) -> Iterator[tuple[int, int]]:
-        """Yield the runs of at least `shortest` letters, digits, `_` and `-`: every key has one, most text has few."""
-        return (run for run in self._runs if run[1] - run[0] >= shortest)
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """The runs of at least SHORTEST_RUN letters, digits, `_` and `-`: every key has one, most text has few."""
+        return list(_stretches(self.raw.translate(_TOKEN), _RUN))
 
     @cached_property
-    def _runs(self) -> list[tuple[int, int]]:
-        return list(_stretches(self.raw.translate(_TOKEN), _SHORTEST_RUN))
+    def mixed_runs(self) -> list[tuple[int, int]]:
+        """The runs in which a digit is next to a letter: a few of them, for most are names."""
+        find = self._classes.find
+        return [
+            (start, end) for start, end in self.runs if find(b"A0", start, end) >= 0 or find(b"0A", start, end) >= 0
+        ]
 
     def is_inside_blob(self, at: int) -> bool:
         """Whether the position is inside a run so long that it is encoded data, where short keys occur by chance."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from perdure.redaction.entropy import is_filler, is_stand_in, is_uuid, is_wordy, looks_random
 from perdure.redaction.names import is_harmless_key, is_harmless_token, is_random
-from perdure.redaction.scan import ScanText, Secret
+from perdure.redaction.scan import SHORTEST_RUN, ScanText, Secret
 
 # Words for what opens something. Endings differ by case and number, so that stems are open where a language has them.
 _OPENS = r"""
@@ -85,7 +85,7 @@ _FIELD = re.compile(r"[\"'][ ]?[:=]|=[\"'{]")
 # Words before a hash: `linux-node-3f0c…`.
 _SLUG = re.compile(r"(?:[A-Za-z][A-Za-z0-9]*[-_]){1,4}[0-9a-f]{8,}")
 _LONGEST = 300
-_SHORTEST, _SHORTEST_HEX = 16, 24
+_SHORTEST, _SHORTEST_HEX = SHORTEST_RUN, 24
 _BEFORE, _AFTER = 120, 64
 
 
@@ -101,8 +101,8 @@ _DRAWN = re.compile(rb"[0-9][A-Za-z]+[0-9]|[a-z][A-Z]+[a-z]{1,3}[A-Z]+[a-z]|[A-Z
 def spoken_secrets(page: ScanText) -> Iterator[Secret]:
     """Yield random-looking values next to a word for a credential in the same sentence."""
     done = 0
-    for start, end in page.runs(_SHORTEST):
-        if start < done or end - start > _LONGEST or not page.has_mix(start, end):
+    for start, end in page.mixed_runs:
+        if start < done or end - start > _LONGEST:
             continue
         if _DRAWN.search(page.raw, start, end) is None:
             continue

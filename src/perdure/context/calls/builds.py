@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.context.calls.call_line import CallFacts, TestRun
+from perdure.context.calls.call_line import NO_FACTS, CallFacts, TestRun
 from perdure.context.calls.output import (
     CallFinding,
     OutputView,
@@ -80,7 +80,7 @@ def read_build(view: OutputView, *, is_strict: bool) -> CallFinding | None:
         if is_strict or not totals:
             return None
         is_install = re.match(r"(?:added|up to date|Successfully installed)", totals[-1]) is not None
-        facts = CallFacts() if is_install else CallFacts(tests=TestRun(passed=None, failed=0))
+        facts = NO_FACTS if is_install else CallFacts(tests=TestRun(passed=None, failed=0))
         return CallFinding(one_line(totals[-1], 100), (), facts, False, 0.3)
     located = [e for e in errors if _LOCATED.match(e)]
     errors = located + [e for e in errors if not _LOCATED.match(e)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 CallKind = Literal[
@@ -98,7 +98,7 @@ class CallLine:
     user_words: str = ""
     # The result is prose with findings (a delegated agent, a reviewer): rendered like a conclusion of the assistant.
     report: str = ""
-    facts: CallFacts = field(default_factory=CallFacts)
+    facts: CallFacts = NO_FACTS
     repeatable: RepeatableCall | None = None
 
     @property
@@ -116,10 +116,18 @@ class PendingCallLine(CallLine):
     def __init__(
         self, kind: CallKind, name: str, target: str, worth: float, facts: CallFacts, compose: Callable[[], CallLine]
     ) -> None:
-        for field_name, value in zip(_PENDING_FIELDS, (kind, name, target, "ok", worth, facts, compose), strict=True):
-            object.__setattr__(self, field_name, value)
-        for field_name, empty in (("user_words", ""), ("report", ""), ("repeatable", None)):
-            object.__setattr__(self, field_name, empty)
+        # One by one: a loop takes twice as long, and most calls of a history are pending.
+        put = object.__setattr__
+        put(self, "kind", kind)
+        put(self, "name", name)
+        put(self, "target", target)
+        put(self, "outcome", "ok")
+        put(self, "worth", worth)
+        put(self, "user_words", "")
+        put(self, "report", "")
+        put(self, "facts", facts)
+        put(self, "repeatable", None)
+        put(self, "_composed", compose)
 
     @property
     def line(self) -> str:
@@ -140,8 +148,6 @@ class PendingCallLine(CallLine):
             object.__setattr__(self, "_composed", composed)
         return composed
 
-
-_PENDING_FIELDS = ("kind", "name", "target", "outcome", "worth", "facts", "_composed")
 
 # Kinds of calls that neither the files nor the commits of a task represent.
 _STEPS: frozenset[CallKind] = frozenset(("other", "shell", "test", "build"))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.context.calls.builds import read_build
-from perdure.context.calls.call_line import CallFacts, CallKind, TestRun
+from perdure.context.calls.call_line import NO_FACTS, CallFacts, CallKind, TestRun
 from perdure.context.calls.edits import describe_content, pick_lines
 from perdure.context.calls.git import combine_findings, git_subcommand, read_git
 from perdure.context.calls.json_results import read_json
@@ -104,7 +104,8 @@ def describe_shell(
     if not view.extent.is_partial and (extent := limited_by(line.commands, view.total_lines)).is_partial:
         view = replace(view, extent=extent)
     finding = _read(line, kind, view)
-    facts = [CallFacts(folder=view.folder or line.folder), finding.facts, _side_effects(line, view)]
+    folder = view.folder or line.folder
+    facts = [CallFacts(folder=folder) if folder else NO_FACTS, finding.facts, _side_effects(line)]
     is_failing = finding.is_failure or bool(view.exit_code)
     if is_failing and _is_cleared(line, view):
         finding = replace(finding, is_failure=False, facts=replace(finding.facts, error=""))
@@ -431,7 +432,7 @@ def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindi
         return replace(describe_content(target, line.documents[0]), rows=())
     if view.exit_code:
         return CallFinding(
-            f"exit {view.exit_code}" if kind != "search" else "no match", (), CallFacts(), kind != "search", 0.4
+            f"exit {view.exit_code}" if kind != "search" else "no match", (), NO_FACTS, kind != "search", 0.4
         )
     headline = {"search": "no match", "read": "empty", "build": "ok", "test": "ok"}.get(kind, "done")
     if line.commands and git_subcommand(line.commands[-1]) in ("diff", "status", "log", "stash", "branch"):
@@ -439,7 +440,7 @@ def _read_silent(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindi
     if line.commands and line.commands[-1].is_filter:
         headline = "no output"
     return CallFinding(
-        headline, (), CallFacts(), False, 0.3 if kind in ("build", "test", "delete", "edit", "git") else 0.2
+        headline, (), NO_FACTS, False, 0.3 if kind in ("build", "test", "delete", "edit", "git") else 0.2
     )
 
 
@@ -485,7 +486,7 @@ def _listing_rows(lines: Sequence[str], limits: str) -> list[str]:
     return [f"{names} ({len(lines)} entries{limits})"]
 
 
-def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:
+def _side_effects(line: ShellLine) -> CallFacts:
     """Files that the commands wrote or deleted, and processes that they stopped."""
     changed = [c.output_file for c in line.commands if c.output_file]
     deleted: list[str] = []
@@ -508,6 +509,8 @@ def _side_effects(line: ShellLine, view: OutputView) -> CallFacts:
         elif command.program == "mv" or (command.program == "git" and git_subcommand(command) == "mv"):
             moved = [x for x in command.operands if x != "mv"]
             moves += _moves(moved)
+    if not (changed or deleted or moves or reads or stopped):
+        return NO_FACTS
     return CallFacts(
         changed_files=tuple(changed),
         deleted_files=tuple(deleted),

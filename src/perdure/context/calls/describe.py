@@ -433,7 +433,7 @@ def describe_other(name: str, kind: CallKind, arguments: Mapping[str, Any], resu
             finding = replace(
                 finding, is_failure=True, facts=CallFacts(error=one_line(finding.headline, 240)), worth=0.55
             )
-    removed = CallFacts(deleted_files=(path,)) if kind == "delete" and (path := edited_path(arguments)) else CallFacts()
+    removed = CallFacts(deleted_files=(path,)) if kind == "delete" and (path := edited_path(arguments)) else NO_FACTS
     facts = merge_facts([finding.facts, removed, created_by(name, arguments, result), stopped_by(name, arguments)])
     changes = kind == "other" and is_change(name)
     worth = max(finding.worth, 0.8 if facts.created else 0.0, _CHANGE_WORTH if changes else 0.0)
@@ -515,7 +515,7 @@ def describe_call(call: ToolCall, result: str | None, state: ToolState | None = 
     line = _describe(call, result, state)
     repeatable = read_repeatable(line)
     # One object without facts is recognised faster than many equal ones.
-    facts = NO_FACTS if line.facts == NO_FACTS else line.facts
+    facts = NO_FACTS if line.facts is NO_FACTS or line.facts == NO_FACTS else line.facts
     if repeatable is None and facts is line.facts:
         return line
     return replace(line, repeatable=repeatable, facts=facts)

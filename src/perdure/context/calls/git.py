@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.calls.call_line import CallFacts, Commit
+from perdure.context.calls.call_line import NO_FACTS, CallFacts, Commit
 from perdure.context.calls.edits import read_patch
 from perdure.context.calls.output import (
     CallFinding,
@@ -221,6 +221,8 @@ def _read_quiet(line: ShellLine, view: OutputView, *, has_commit: bool) -> list[
     findings: list[CallFinding] = []
     quiet = [c for c in line.commands if c.program == "git" and any(_QUIET.fullmatch(w) for w in c.words)]
     quiet = [c for c in quiet if not _is_dry_run(c)]
+    if not quiet:
+        return findings
     others = [x for x in view.lines if _ONELINE.match(x) is None]
     if any(_FAILS.search(x) for x in others) or (others and any(map(line.has_fallback, quiet))):
         # What was printed may be the failure of the quiet command.
@@ -231,7 +233,7 @@ def _read_quiet(line: ShellLine, view: OutputView, *, has_commit: bool) -> list[
         if not title or title.startswith("$("):
             title = line.documents[0].strip().split("\n", 1)[0] if line.documents else ""
         found = _commit_hash(view.text, title)
-        facts = CallFacts(commit=Commit(found, title)) if found else CallFacts()
+        facts = CallFacts(commit=Commit(found, title)) if found else NO_FACTS
         label = f"commit {found}" if found else "committed"
         findings.append(CallFinding(f"{label} “{one_line(title, 90)}”" if title else label, (), facts, False, 0.8))
     if any(git_subcommand(c) == "push" for c in quiet):
@@ -346,7 +348,7 @@ def _read_steps(line: ShellLine, view: OutputView) -> CallFinding | None:
         for pattern, form in _STEPS
         if (match := pattern.search(view.text)) is not None
     ]
-    facts = CallFacts()
+    facts = NO_FACTS
     switched = _SWITCHED.search(view.text)
     head = _HEAD_AT.search(view.text)
     if switched is not None:
@@ -427,7 +429,7 @@ def _read_log(view: OutputView) -> CallFinding | None:
         if len(rows) > 1
         else rows[0],
         tuple(join_rows([*(rows if len(rows) > 1 else []), *others], limit=700)),
-        CallFacts(),
+        NO_FACTS,
         False,
         0.35,
     )
@@ -446,7 +448,7 @@ def _read_diff(view: OutputView) -> CallFinding | None:
         [re.sub(r"\s+\|\s+", " | ", s) for s in stats] or (files if len(files) > 1 else []), limit=400, row_chars=120
     )
     excerpt = read_patch(view.text[view.text.find("diff --git") :]).rows if files else ()
-    return CallFinding(headline, (*rows, *excerpt), CallFacts(), False, 0.25)
+    return CallFinding(headline, (*rows, *excerpt), NO_FACTS, False, 0.25)
 
 
 def _read_show(view: OutputView) -> CallFinding | None:
@@ -487,7 +489,7 @@ def _read_hub(command: ShellCommand, line: ShellLine, view: OutputView) -> CallF
     if action in ("checks", "watch", "list", "view", "status", "diff"):
         return _hub_rows(area, action, view)
     settled = _settled(command, view)
-    facts = CallFacts(settled=(settled,)) if settled else CallFacts()
+    facts = CallFacts(settled=(settled,)) if settled else NO_FACTS
     if action == "merge" and (steps := _read_steps(line, view)) is not None:
         return replace(steps, headline=f"merged, {steps.headline}", worth=0.8, facts=merge_facts([steps.facts, facts]))
     done = [m[1] for m in _GH_DONE.finditer(view.text)]
@@ -519,7 +521,7 @@ def _created(command: ShellCommand, area: str, action: str, view: OutputView) ->
     thing = _name_thing(url)
     label = f"{thing}: {title}" if title else thing
     verb = {"create": "created", "comment": "added", "review": "reviewed", "edit": "edited"}[action]
-    facts = CallFacts(created=(label,)) if action in ("create", "comment") else CallFacts()
+    facts = CallFacts(created=(label,)) if action in ("create", "comment") else NO_FACTS
     return CallFinding(f"{verb} {label} {url[0]}", (), facts, False, 0.9)
 
 
@@ -549,7 +551,7 @@ def _hub_rows(area: str, action: str, view: OutputView) -> CallFinding | None:
         )
         headline = f"checks: {states}" + (f" (failing: {list_names(failing, 90)})" if failing else "")
         rows = [f"{name}: {state} {rest.split(chr(9))[-1]}" for name, state, rest in checks if state != "pass"]
-        return CallFinding(headline, tuple(join_rows(rows, limit=700)), CallFacts(), bool(failing), 0.7)
+        return CallFinding(headline, tuple(join_rows(rows, limit=700)), NO_FACTS, bool(failing), 0.7)
     fields = _GH_FIELD.findall(view.text)
     if fields:
         by_name = dict(fields)
@@ -557,13 +559,13 @@ def _hub_rows(area: str, action: str, view: OutputView) -> CallFinding | None:
         headline = f"{area} #{by_name.get('number', '?')} “{title}” {by_name.get('state', '')}".strip()
         body = view.text.partition("\n--\n")[2]
         rows = [f"{k}: {one_line(v, 160)}" for k, v in fields if k not in ("title", "number", "state")]
-        return CallFinding(headline, (*rows, *join_rows(body.split("\n"), limit=500)), CallFacts(), False, 0.5)
+        return CallFinding(headline, (*rows, *join_rows(body.split("\n"), limit=500)), NO_FACTS, False, 0.5)
     if action == "list" and view.lines:
         rows = [one_line(x.replace("\t", " · "), 160) for x in view.lines]
         return CallFinding(
             f"{len(rows)} {area}s{view.extent.limits}, first {one_line(rows[0], 90)}",
             tuple(join_rows(rows, limit=700)),
-            CallFacts(),
+            NO_FACTS,
             False,
             0.45,
         )

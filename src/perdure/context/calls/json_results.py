@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.context.calls.call_line import CallFacts
+from perdure.context.calls.call_line import NO_FACTS, CallFacts
 from perdure.context.calls.output import CallFinding, OutputView, count_noun, one_line, parse_json
 
 # Members that name an object.
@@ -436,7 +436,7 @@ def _describe_list(body: Sequence[Any], *, is_cut: bool) -> CallFinding:
     title = count_noun(len(body), "item") + (" of a longer list, which is cut" if is_cut else "")
     first = next((r for r in rows if not r.endswith(":")), "")
     headline = f"{title}: {one_line(first, 110)}" if first else title
-    return CallFinding(headline, tuple(rows), CallFacts(), False, _LIST_WORTH, title, is_data=True)
+    return CallFinding(headline, tuple(rows), NO_FACTS, False, _LIST_WORTH, title, is_data=True)
 
 
 def _read_fragment(view: OutputView) -> CallFinding | None:
@@ -448,7 +448,7 @@ def _read_fragment(view: OutputView) -> CallFinding | None:
     return CallFinding(
         f"JSON, {len(view.raw):,} characters; {', '.join(rows[:4])}",
         (one_line(", ".join(rows), 700),),
-        CallFacts(),
+        NO_FACTS,
         False,
         0.35,
     )

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.calls.call_line import CallFacts
+from perdure.context.calls.call_line import NO_FACTS
 from perdure.context.calls.output import (
     CallFinding,
     OutputView,
@@ -252,7 +252,7 @@ def _finding(
     if rows:
         headline += f"; {_short_error(rows[0])}"
     excerpts = [clip_located(r, row_chars) for r in rows] or [one_line(x, 160) for x in lines[-3:]]
-    return CallFinding(headline, tuple(join_rows(excerpts, limit=950)), CallFacts(), False, 0.45 if rows else 0.25)
+    return CallFinding(headline, tuple(join_rows(excerpts, limit=950)), NO_FACTS, False, 0.45 if rows else 0.25)
 
 
 def _log_of(view: OutputView) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
 
@@ -83,7 +83,7 @@ class CallFinding:
 
     headline: str
     rows: tuple[str, ...] = ()
-    facts: CallFacts = field(default_factory=CallFacts)
+    facts: CallFacts = NO_FACTS
     is_failure: bool = False
     worth: float = 0.3
     # The headline above the rows, where these repeat the headline of the line.

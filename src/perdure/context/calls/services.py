@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.context.calls.call_line import CallFacts
+from perdure.context.calls.call_line import NO_FACTS, CallFacts
 from perdure.context.calls.json_results import is_dull
 from perdure.context.calls.output import count_noun, one_line
 
@@ -161,7 +161,7 @@ def stopped_by(name: str, arguments: Mapping[str, Any]) -> CallFacts:
     identifier = next(
         (str(v) for k in ("process_id", "shell_id", "task_id", "id", "pid") if (v := arguments.get(k))), ""
     )
-    return CallFacts(stopped_process=identifier) if is_stop else CallFacts()
+    return CallFacts(stopped_process=identifier) if is_stop else NO_FACTS
 
 
 def created_by(name: str, arguments: Mapping[str, Any], result: str) -> CallFacts:
@@ -169,12 +169,12 @@ def created_by(name: str, arguments: Mapping[str, Any], result: str) -> CallFact
     base = name.rsplit("__", 1)[-1]
     match = _CREATES.match(base)
     if match is None:
-        return CallFacts()
+        return NO_FACTS
     head = result[:4_000]
     number = _NUMBER.search(head) or _IDENTIFIER.search(head) or re.search(r"#(\d+)\b", head[:400])
     title = next((v for k in ("title", "name", "subject", "summary") if isinstance(v := arguments.get(k), str)), "")
     if number is None and not title:
-        return CallFacts()
+        return NO_FACTS
     thing = match[1].replace("_", " ").strip() or "item"
     thing = {"pull request": "PR #", "merge request": "MR !", "issue": "issue #"}.get(thing, f"{thing} ")
     label = f"{thing}{number[1]}" if number is not None else thing.strip("#! ")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.calls.call_line import CallFacts, CallKind, CallLine
+from perdure.context.calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine
 from perdure.context.calls.compose import arguments_text, compose_line, target_of
 from perdure.context.calls.output import (
     MAX_REPORT_CHARS,
@@ -48,14 +48,14 @@ def describe_task(name: str, kind: CallKind, arguments: Mapping[str, Any], resul
     plan = arguments.get("plan")
     if isinstance(plan, str):
         steps = join_rows(plan.split("\n"), limit=1_000)
-        finding = CallFinding(one_line(result, 80), tuple(steps), CallFacts(), False, 0.7)
+        finding = CallFinding(one_line(result, 80), tuple(steps), NO_FACTS, False, 0.7)
         target = f"plan → {one_line(result, 60)}"
         composed = compose_line(name, kind, target, f"plan: {one_line(plan.lstrip('# '), 90)}", finding, "ok")
         return replace(composed, report=plan[:MAX_REPORT_CHARS])
     finding = CallFinding(
         one_line(result, 110),
         tuple(join_rows(plain_text(result[:4_000]).split("\n"), limit=600)),
-        CallFacts(),
+        NO_FACTS,
         False,
         0.25,
     )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.calls.call_line import CallFacts, TestRun
+from perdure.context.calls.call_line import NO_FACTS, CallFacts, TestRun
 from perdure.context.calls.output import (
     CallFinding,
     OutputView,
@@ -207,7 +207,7 @@ def _read_pytest(view: OutputView) -> CallFinding | None:
     counted = WHOLE if totals else view.extent
     finding = _finding(passed, failed, list(rows.values()), extra, notes=notes, counted=counted)
     # A run that was interrupted proves nothing about the tests that it did not reach.
-    return finding if stop is None or finding.is_failure else replace(finding, facts=CallFacts())
+    return finding if stop is None or finding.is_failure else replace(finding, facts=NO_FACTS)
 
 
 def _pytest_locations(view: OutputView) -> dict[str, tuple[str, str]]:
@@ -259,7 +259,7 @@ def _read_go(view: OutputView) -> CallFinding | None:
         extra = f"no tests to run in {count_noun(without, 'package')}" if packages_ok else "no tests to run"
     scope = "" if passed_tests else "packages " if packages_ok > 1 else "package "
     finding = _finding(passed_tests or packages_ok or None, len(rows), rows, extra, scope, notes, view.extent)
-    return replace(finding, facts=CallFacts()) if extra == "no tests to run" and not rows else finding
+    return replace(finding, facts=NO_FACTS) if extra == "no tests to run" and not rows else finding
 
 
 def _go_remarks(lines: tuple[str, ...]) -> list[str]:

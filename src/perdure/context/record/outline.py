@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -34,6 +34,8 @@ AGREED_FACTOR = 1.6
 # Sentences that differ only in their numbers count less each from this many on.
 _MOST_ALIKE = 4
 _DIGITS = re.compile(r"[0-9]+")
+# By its end a passage is told from most others.
+_ENDING_CHARS = 4
 # Characters of the log after which text counts about 70% of the newest.
 _HALF_LIFE_CHARS = 120_000
 # Entries with all their options; of older ones only what the user said and what weighs most.
@@ -82,6 +84,8 @@ class PassageFrequency:
 
     _templates: Mapping[str, str]
     _times: Mapping[str, int]
+    # The last characters of the frequent passages, without digits.
+    _endings: Set[str]
 
     @classmethod
     def count(cls, statements: Sequence[Statement]) -> PassageFrequency:
@@ -91,13 +95,17 @@ class PassageFrequency:
         times: Counter[str] = Counter()
         for text, count in texts.items():
             times[templates[text]] += count
-        return cls(templates, {template: count for template, count in times.items() if count > _MOST_ALIKE})
+        frequent = {template: count for template, count in times.items() if count > _MOST_ALIKE}
+        return cls(templates, frequent, frozenset(template[-_ENDING_CHARS:] for template in frequent))
 
     def __bool__(self) -> bool:
         return bool(self._times)
 
     def of(self, text: str) -> int | None:
         """Return the number of occurrences of a frequent passage; None for others."""
+        ending = text[-_ENDING_CHARS:]
+        if ending not in self._endings and _DIGITS.search(ending) is None:
+            return None
         return self._times.get(self._templates.get(text) or _DIGITS.sub("", text))
 
 

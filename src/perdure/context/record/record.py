@@ -202,7 +202,13 @@ def _with_results(calls: Sequence[ToolCall], behind: Sequence[Entry]) -> Iterato
     results: dict[str, Entry] = {}
     for result in behind:
         results.setdefault(result.message.tool_call_id or "", result)
-    return ((call, next((results[i] for i in call.ids if i in results), None)) for call in calls)
+    return ((call, _result_of(call, results)) for call in calls)
+
+
+def _result_of(call: ToolCall, results: Mapping[str, Entry]) -> Entry | None:
+    if call.id and call.id in results:  # as almost every one
+        return results[call.id]
+    return next((results[i] for i in call.ids if i in results), None)
 
 
 def _told_of(call: ToolCall, answer: Entry | None) -> tuple[str | None, ToolState | None]:

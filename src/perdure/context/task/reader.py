@@ -289,6 +289,8 @@ class _StateFold:
 
     def _drop_cancelled(self, seq: int) -> None:
         """Remove from plan and goal what the message at `seq` cancels."""
+        if self.requests.cancelled_seq != seq:  # as almost always: the requests are many
+            return
         cancelled = [r for r in self.requests.requests if r.status == "cancelled" and r.closed_seq == seq]
         if not cancelled:
             return

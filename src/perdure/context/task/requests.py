@@ -297,6 +297,8 @@ class RequestLog:
     # The question that ended the last reply, until the user writes again.
     question: str = ""
     question_seq: int = -1
+    # Position of the newest message that cancelled a request.
+    cancelled_seq: int | None = None
     # Indexes of the open requests.
     _open: list[int] = field(default_factory=list)
     _is_interrupted: bool = False
@@ -350,6 +352,7 @@ class RequestLog:
             last = self._last_answered()
             if not self._open and not self._has_worked and last is not None and last == len(self.requests) - 1:
                 self._open = [last]  # a reply without any work may have been a promise, which is not to be resumed
+            self.cancelled_seq = seq
             self._close("cancelled", seq)
             self.stops.append(seq)
             return
@@ -373,6 +376,7 @@ class RequestLog:
             about = [last] if cancellation.is_about(self.requests[last].own_words) else []
         for i in about:
             self.requests[i] = replace(self.requests[i], status="cancelled", closed_seq=seq)
+            self.cancelled_seq = seq
         self._open = [i for i in self._open if i not in about]
 
     def _append(self, request: UserRequest) -> None:

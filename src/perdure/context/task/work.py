@@ -470,15 +470,15 @@ class WorkLog:
         elif line.outcome == "ok":
             if self._open:
                 solved = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
-                self._solve([i for i in solved if self._kinds[i] in LOOKS], seq, "")
+                self._solve([i for i in solved if self._kinds[i] in LOOKS], seq)
                 if failures := [i for i in solved if self._kinds[i] not in LOOKS]:
-                    self._solve(failures, seq, (self._change or line).line)
+                    self._solve(failures, seq, self._change or line)
             if line.kind in _CHANGES:
                 self._change = line
 
-    def _solve(self, indexes: Sequence[int], seq: int, by: str) -> None:
+    def _solve(self, indexes: Sequence[int], seq: int, by: CallLine | None = None) -> None:
         for i in indexes:
-            self.errors[i] = replace(self.errors[i], solved_by=by, solved_seq=seq)
+            self.errors[i] = replace(self.errors[i], solving_call=by, solved_seq=seq)
         self._open = [i for i in self._open if i not in indexes]
 
     @property
@@ -488,7 +488,7 @@ class WorkLog:
 
     def end_turn(self, seq: int, *, may_be_open: bool) -> None:
         """At a final reply, forget failures that the work went past; a failed test stays where the reply admits it."""
-        self._solve([i for i in self._open if self._kinds[i] in LOOKS or not may_be_open], seq, "")
+        self._solve([i for i in self._open if self._kinds[i] in LOOKS or not may_be_open], seq)
         self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
         self._change = None
 

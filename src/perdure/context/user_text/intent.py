@@ -17,7 +17,7 @@ from itertools import islice
 from perdure.context.text import sentences
 from perdure.context.user_text import paste_patterns as pat
 from perdure.context.user_text.authorship import asks_something, authored_text, is_for_machines
-from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, WORK
+from perdure.context.user_text.paste_patterns import RULES_HEADING, TEXT, is_about_work
 from perdure.context.user_text.standing_instructions import is_particular, is_standing, may_bind
 from perdure.core.messages import Message, TextPart, is_background
 
@@ -127,7 +127,7 @@ def read_sentences(own: str) -> UserSentences:
     topic_words = _wanted_words(own)
     passages = [_Passage.of(lines) for lines in _passages(own)]
     # A report about the work is the user's, too.
-    reports = any(WORK.search(s.lower()) and not is_standing(s) for p in passages for s in p.sentences)
+    reports = any(is_about_work(s) and not is_standing(s) for p in passages for s in p.sentences)
     is_long = sum(p.length for p in passages) >= _PASSAGE_SENTENCES + reports
     edges = [s for p in (*passages[:1], *passages[-1:]) for s in (*p.sentences[:1], *p.sentences[-1:])]
     has_voice = any(p.has_voice for p in passages) or any(_QUESTION.match(s) for s in edges)
@@ -170,13 +170,13 @@ class _Passage:
     def of(cls, lines: Sequence[str]) -> _Passage:
         pieces = tuple(s for line in lines for s in _line_sentences(line))
         directions = [s for s in pieces if is_standing(s)]
-        working = [s for s in pieces if WORK.search(s.lower()) or _SELF.search(s)]
+        working = [s for s in pieces if is_about_work(s) or _SELF.search(s)]
         is_own_list = RULES_HEADING.match(lines[0]) is not None and len(lines) > 2 and not _STEPS.search(lines[0])
         text = "\n".join(lines)
-        is_about_work = len(working) >= _MOSTLY * len(pieces)
+        is_mostly_work = len(working) >= _MOSTLY * len(pieces)
         is_rule_list = len(directions) >= _MOSTLY * len(pieces) and len(working) * 2 >= len(pieces)
         is_public = _PUBLIC.search(text.lower()) is not None
-        has_request = any(_ASKS_FOR.search(s) or is_particular(s) for s in pieces if not is_standing(s))
+        has_request = any(_is_asking(s) for s in pieces)
         wishes = any(_WISHES.search(s) and not is_standing(s) for s in pieces)
         is_voiced = has_request or _SELF.search(text) is not None
         return cls(
@@ -184,7 +184,7 @@ class _Passage:
             is_own_list,
             is_published=not is_own_list
             and (_POSTED.search(text) is not None or (len(working) * 2 < len(lines) and _is_verse(lines))),
-            has_voice=is_own_list or (not is_public and (is_voiced or is_rule_list or is_about_work)),
+            has_voice=is_own_list or (not is_public and (is_voiced or is_rule_list or is_mostly_work)),
             is_task=not is_public and (wishes or (has_request and len(working) * 2 >= len(pieces))),
         )
 
@@ -193,7 +193,7 @@ def _may_count(sentence: str, topic_words: frozenset[str], *, is_voiced: bool) -
     """Return whether a sentence of a longer message counts: one that would bind must be voiced and concern the work."""
     if not (is_standing(sentence) or may_bind(sentence)):
         return True
-    is_ours = WORK.search(sentence.lower()) or _SELF.search(sentence) or _PLEASE.search(sentence)
+    is_ours = is_about_work(sentence) or _SELF.search(sentence) or _PLEASE.search(sentence)
     return is_voiced and bool(is_ours or not topic_words.isdisjoint(_content_words(sentence)))
 
 
@@ -224,8 +224,11 @@ def _is_verse(lines: Sequence[str]) -> bool:
 
 def _wanted_words(text: str) -> frozenset[str]:
     """Return the content words of what the user asks for."""
-    asking = [s for s in sentences(text) if not is_standing(s) and (_ASKS_FOR.search(s) or is_particular(s))]
-    return frozenset(word for s in asking for word in _content_words(s))
+    return frozenset(word for s in sentences(text) if _is_asking(s) for word in _content_words(s))
+
+
+def _is_asking(sentence: str) -> bool:
+    return not is_standing(sentence) and (_ASKS_FOR.search(sentence) is not None or is_particular(sentence))
 
 
 def _content_words(sentence: str) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # -- marked stretches ------------------------------------------------------------------------------------------------
 
@@ -206,7 +207,15 @@ _TEXT_WORK = (
 )
 CODE_WORK = re.compile(_CODE_WORK, re.IGNORECASE)
 # Searched in lower case, which is faster than ignoring the case.
-WORK = re.compile(f"{_CODE_WORK}|{_TEXT_WORK}")
+_WORK = re.compile(f"{_CODE_WORK}|{_TEXT_WORK}")
+
+
+# Asked of a sentence for its message, for its passage and for itself.
+@lru_cache(maxsize=1_024)
+def is_about_work(sentence: str) -> bool:
+    """Return whether a sentence is about code, files or texts to work on."""
+    return _WORK.search(sentence.lower()) is not None
+
 
 # Texts that people write for others to read, and where they read them.
 _WRITING = (

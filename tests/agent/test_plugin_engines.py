@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, ContextEngine, Insert, Keep, Reason, as_compaction
+from perdure.context.handoff import Handoff
 from perdure.context.registry import FallbackEngine
 from perdure.core.errors import PluginBroken
 from perdure.core.events import CompactionFinished, Notice
@@ -216,6 +218,7 @@ HISTORY = entries(user("a"), assistant("b"), user("c"), assistant("d"))
         (Compaction("compacted", (Keep(0, 0),)), "empty history"),
         (Compaction("done", (Keep(0, 1),)), "outcome 'done'"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 1),), handoff_data="text"), "handoff_data is str"),  # type: ignore[arg-type]
+        (Compaction("compacted", (Keep(0, 1),), record="text"), "handoff_data is str"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 1),), before_tokens=None), "before_tokens"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 1),), notices="note"), "notices is str"),  # type: ignore[arg-type]
         (Compaction("compacted", (Keep(0, 1),), message=None), "message is NoneType"),  # type: ignore[arg-type]
@@ -224,6 +227,15 @@ HISTORY = entries(user("a"), assistant("b"), user("c"), assistant("d"))
 def test_a_result_that_is_no_plan_is_an_engine_failure(result: object, error: str) -> None:
     with pytest.raises(PluginBroken, match=error):
         as_compaction(result, HISTORY)
+
+
+def test_an_engine_may_set_the_handoff_by_its_former_name() -> None:
+    handoff = Handoff({"Goal": "Write the parser."})
+    compaction = Compaction("compacted", (Keep(0, 1),), record=handoff)
+    assert compaction.handoff_data is handoff
+    assert compaction.record is handoff
+    assert replace(compaction, calls=1).handoff_data is handoff
+    assert Compaction("compacted", (Keep(0, 1),)).record is None
 
 
 @pytest.mark.spec("M1", "D8")

@@ -20,9 +20,10 @@ import gc
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
@@ -192,11 +193,12 @@ class Compaction:
     # The history it applies to, and the token budget of the head.
     source: Sequence[Any] = field(default=(), repr=False, compare=False)
     head_tokens: int = 0
+    # The former name of `handoff_data`, deprecated: engines may still set it.
+    record: InitVar[Handoff | None] = None
 
-    @property
-    def record(self) -> Handoff | None:
-        """The former name of `handoff_data`; deprecated."""
-        return self.handoff_data
+    def __post_init__(self, record: Handoff | None) -> None:
+        if record is not None and self.handoff_data is None:
+            object.__setattr__(self, "handoff_data", record)
 
     @property
     def is_noop(self) -> bool:
@@ -243,6 +245,9 @@ class Compaction:
         """Extend the plan to a history that has grown since: later messages are kept."""
         return (*self.plan, Keep(lo, hi)) if hi > lo else self.plan
 
+
+# Added behind the class, which takes an attribute of this name for the default of the argument.
+Compaction.record = property(attrgetter("handoff_data"))  # type: ignore[attr-defined]
 
 Compressed: TypeAlias = Compaction | Sequence[Message] | Sequence[Entry]
 

@@ -197,3 +197,15 @@ def test_a_cost_that_leaves_calls_out_says_which_and_why(page: Page, seeded: See
     assert f"{stopped} call" in note.partition(" and ")[0]
     assert f"{priceless_calls} call" in note.partition(" and ")[2]
     assert axe_findings(page) == []
+
+
+def test_the_plus_behind_a_cost_is_explained_where_there_is_one(page: Page, seeded: SeededSite) -> None:
+    server, _ = seeded
+    session = server.store.create(title="No price at all", source="no-prices")
+    server.store.append(session.id, user("go"))
+    usage = CanonicalUsage(input_tokens=900, output_tokens=10)
+    route = RouteRecord("custom", "priceless-alone")
+    server.store.ledger.record_call(CallRecord(session.id, route=route, usage=usage))
+    page.open(server.link("/?source=no-prices"))
+    page.wait(f"document.querySelector('[data-id={session.conversation_id}]')")
+    assert page.run("document.querySelector('.cost-hint').hidden")

@@ -28,7 +28,6 @@ Examples:
   perdure login codex --no-browser       the same from another machine's browser
   perdure login codex --device           shows a code to enter on another device
 
-\b
 A key is checked first, by asking the service for its models, which costs nothing; one that is
 refused is not stored. It goes into the system keyring where there is one (install the extra
 `keyring`), else into a file in the home folder that only you can read. A variable of the

@@ -80,7 +80,7 @@ class List {
   add({ conversations, next_cursor }) {
     const isUnderDay = !this.asked.q && !this.asked.sort;
     for (const row of conversations) this.groupOf(row).append(conversationRow(row, { isUnderDay }));
-    this.hint.hidden &&= !conversations.some(({ figures }) => figures?.unpriced_calls);
+    this.hint.hidden &&= !conversations.some(({ figures }) => figures?.unpriced_calls && figures.cost_usd);
     this.cursor = next_cursor;
     this.more.hidden = next_cursor === null;
   }

@@ -4,6 +4,7 @@
     reader       fold messages and call lines into the state, with the help of:
       requests     which requests are open, answered, cancelled
       decisions    decisions, plans and choices, of either side
+      replies      what a reply answers, asks and changed
       proposals    what "yes" or "option 2" takes up
       work         files, commits, tests, errors and repeated steps, from the calls
     sections     write the thirteen sections; active_task writes the first

@@ -15,6 +15,7 @@ from perdure.commands.format import when
 from perdure.core.messages import CUT_OFF, ToolCall, ToolState, assistant, tool_result, user
 from perdure.store.records import StoredEvent
 from perdure.testing.simulator import Call, Say, Simulator
+from support.store import compacted
 from support.typed import chatting
 
 PLAIN = Style(is_color=False)
@@ -130,3 +131,17 @@ def test_a_conversation_is_chosen_from_a_menu_by_title_and_time(
         chat.see("the port of the database", updated_at)
         chat.type("\x1b[B\r")
         chat.see("Resumed", "The port is 54321.", more)
+
+
+def test_a_compaction_that_was_taken_back_is_marked_as_such(home: Path) -> None:
+    home.mkdir()
+    with open_store(home / "perdure.db") as store:
+        session = store.create()
+        store.append(session.id, [m for n in range(6) for m in (user(f"q{n}"), assistant(f"a{n}"))])
+        compacted(store, session.id)
+    assert "· compacted here: /handoff shows what the model reads of it" in shown(home, session.id)
+    with open_store(home / "perdure.db") as store:
+        store.undo(session.id)
+    text = shown(home, session.id)
+    assert "· compacted here, and taken back with /undo" in text
+    assert "/handoff shows" not in text

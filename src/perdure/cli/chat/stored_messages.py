@@ -124,6 +124,9 @@ def _answer(surface: CommandContext, back: int) -> str:
 _MAX_MESSAGES = 60
 _MAX_TURNS = 6
 _MAX_LINES = 24
+_COMPACTED = "· compacted here: /handoff shows what the model reads of it"
+# A handoff newer than the one in view, if any is.
+_UNDONE = "· compacted here, and taken back with /undo"
 
 
 def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style) -> str:
@@ -134,7 +137,14 @@ def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style)
     span = Span(max(1, last - _MAX_MESSAGES + 1), last)
     entries = _last_turns(store.log.read(session_id, span))
     results = _Results(entries, store.timeline.tool_runs(session_id, span))
-    parts = [part for n, entry in enumerate(entries) for part in _replayed(entry.message, results.after(n), width, ink)]
+    in_view = store.history(store.conversations.get(session_id).tip_session_id).entries
+    newest = max((e.seq for e in in_view if e.message.kind == "handoff"), default=0)
+    parts = []
+    for n, entry in enumerate(entries):
+        if entry.message.kind == "handoff":
+            parts.append(f"{ink.dim(_UNDONE if entry.seq > newest else _COMPACTED)}\n")
+        else:
+            parts += _replayed(entry.message, results.after(n), width, ink)
     earlier = entries[0].seq - 1 if entries else last
     if earlier > 0:
         how = f"/expand m:1-{earlier} opens them" if earlier > 1 else "/expand m:1 opens it"
@@ -164,9 +174,7 @@ class _Results:
 
 def _replayed(message: Message, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:
     """Yield the lines of a replayed message: its text, and how its calls ended; results and notes are left out."""
-    if message.kind == "handoff":
-        yield f"{ink.dim('· compacted here: /handoff shows what the model reads of it')}\n"
-    elif message.is_real_user:
+    if message.is_real_user:
         first, *rest = _shorten(list(fit_lines(safe(_typed(message)).strip().split("\n"), width - 2)))
         yield f"{ink.bold('›')} {first}\n" + "".join(f"  {line}\n" for line in rest)
     elif message.role == "assistant":

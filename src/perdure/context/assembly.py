@@ -350,7 +350,8 @@ _BESIDE_RECORD = 0.85
 # A summary in another format retells what was done, for which the record needs less room.
 _OTHER_FORMAT = 0.9
 # Sections longer than code writes them cost the record so many times the rest, but it keeps a share of its budget.
-_LONG_SECTIONS = 2.95
+_LONG_SECTIONS = 2.3
+_LONG_OTHER_FORMAT = 2.95
 # Shorter ones leave it a part of their room, more of it in a dialogue, which has little for the sections.
 _SHORT_SECTIONS = 0.15
 _SHORT_SECTIONS_IN_DIALOGUE = 0.5
@@ -517,7 +518,9 @@ def _room(handoff: Handoff, shares: Shares) -> int:
     used = sum(estimate_text(text) for name, text in handoff.sections.items() if name not in _BY_USER)
     unused = (shares.prose_chars + _FRAME_CHARS) / CHARS_PER_TOKEN - used
     part = _SHORT_SECTIONS + (_SHORT_SECTIONS_IN_DIALOGUE - _SHORT_SECTIONS) * shares.dialogue
-    spare = int(unused * (part if unused > 0 else _LONG_SECTIONS))
+    others = {name: text for name, text in handoff.sections.items() if name != "Active Task"}
+    cost = _LONG_OTHER_FORMAT if _is_one_section(others) else _LONG_SECTIONS
+    spare = int(unused * (part if unused > 0 else cost))
     least = int(shares.record_tokens * _LEAST_RECORD_SHARE)
     most = shares.record_tokens + spare
     if shares.record_max_tokens is not None:

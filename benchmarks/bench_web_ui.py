@@ -21,7 +21,7 @@ from fastapi import FastAPI
 
 from benchmarks.store_corpus import Corpus
 from benchmarks.table import Row
-from perdure.context.facts import scan
+from perdure.context.exact_values import scan
 from perdure.context.handoff import Handoff, render
 from perdure.core.messages import Message, assistant, user
 from perdure.core.usage import CanonicalUsage

@@ -25,7 +25,7 @@ from perdure.agent.compaction import plan_over_log
 from perdure.context.compressor_state import MemoryState
 from perdure.context.engine import EngineServices
 from perdure.context.handoff import handoff_of
-from perdure.context.window_engine import WindowEngine
+from perdure.context.notebook_engine import WindowEngine
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 from perdure.core.ports import SearchHit
 from perdure.store.records import Session

@@ -10,8 +10,8 @@ import pytest
 
 from perdure.agent.turn import ConversationResult
 from perdure.config.settings import Settings
-from perdure.context.task.active_task import requests_of
-from perdure.context.transcript import transcribe
+from perdure.context.summary_input import transcribe
+from perdure.context.task_state.active_task import requests_of
 from perdure.core.events import CallFinished, Event, Notice, TextDelta
 from perdure.core.messages import Message
 from perdure.providers.types import ApiMode, Endpoint

@@ -11,7 +11,7 @@ import pytest
 from perdure.context import conformance
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
-from perdure.context.window_engine import WindowEngine
+from perdure.context.notebook_engine import WindowEngine
 from perdure.core.errors import ToolError
 from perdure.core.messages import HANDOFF_FIRST_LINE, Entry, Message
 from perdure.core.usage import CanonicalUsage

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import perdure
-from perdure.context.task.active_task import (
+from perdure.context.task_state.active_task import (
     ALL_ANSWERED,
     OPEN,
     active_task,
@@ -15,8 +15,8 @@ from perdure.context.task.active_task import (
     requests_of,
     write_active_task,
 )
-from perdure.context.task.sections import write_sections
-from perdure.context.task.state import TaskState, UserRequest
+from perdure.context.task_state.sections import write_sections
+from perdure.context.task_state.state import TaskState, UserRequest
 from perdure.context.user_text.intent import goes_on, is_bare
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 

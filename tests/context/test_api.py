@@ -15,8 +15,8 @@ from perdure.config.sections import CompressionSettings
 from perdure.config.settings import Settings
 from perdure.context.engine import CompactionReport
 from perdure.context.handoff import Handoff, render
-from perdure.context.task.active_task import OPEN
-from perdure.context.task.sections import INSTRUCTIONS as INSTRUCTIONS_HEADING
+from perdure.context.task_state.active_task import OPEN
+from perdure.context.task_state.sections import INSTRUCTIONS as INSTRUCTIONS_HEADING
 from perdure.core import rules
 from perdure.core.errors import ConfigError, InvalidMessage
 from perdure.core.messages import HANDOFF_FIRST_LINE, Message

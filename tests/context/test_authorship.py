@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from perdure.context.task.decisions import user_choices
+from perdure.context.task_state.decisions import user_choices
 from perdure.context.user_text.authorship import authored_text
 from perdure.context.user_text.intent import corrections_in, own_words, remarks_in, rules_in
 from perdure.core import rules

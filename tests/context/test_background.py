@@ -12,9 +12,9 @@ import pytest
 
 import perdure
 from perdure.agent.compaction import NEAR, Background
+from perdure.context.compaction_input import tokens_of
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, Keep, Reason
-from perdure.context.history import tokens_of
 from perdure.core import rules
 from perdure.core.messages import Entry
 from perdure.core.ports import Summary

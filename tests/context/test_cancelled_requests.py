@@ -9,9 +9,9 @@ import pytest
 from perdure.context.handoff import Handoff
 from perdure.context.notebook import MAX_BYTES, Notebook, WindowNotes
 from perdure.context.record.record import call_lines
-from perdure.context.task.reader import read_state
-from perdure.context.task.sections import write_sections
-from perdure.context.task.state import TaskState
+from perdure.context.task_state.reader import read_state
+from perdure.context.task_state.sections import write_sections
+from perdure.context.task_state.state import TaskState
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import perdure
-from perdure.context.task.decisions import read_user
+from perdure.context.task_state.decisions import read_user
 from perdure.core.messages import user
 from support.long_histories import working_session
 

@@ -11,7 +11,7 @@ from perdure.config.sections import CompressionSettings
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Compaction, EngineServices, Insert, Keep
 from perdure.context.handoff import Handoff, handoff_of
-from perdure.context.task.sections import IN_TASK
+from perdure.context.task_state.sections import IN_TASK
 from perdure.core import rules
 from perdure.core.errors import ConfigError, ErrorVerdict, ProviderError
 from perdure.core.messages import Entry, ImagePart, Message

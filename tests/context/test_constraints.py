@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perdure.context.record.record import call_lines
-from perdure.context.task.reader import read_state
-from perdure.context.task.sections import parse_instructions, write_instructions, write_sections
+from perdure.context.task_state.reader import read_state
+from perdure.context.task_state.sections import parse_instructions, write_instructions, write_sections
 from perdure.core.messages import Entry, Message, assistant, user
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.context.facts import facts_of, kind_of, parts_in, scan, weigh
+from perdure.context.exact_values import facts_of, kind_of, parts_in, scan, weigh
 from perdure.context.record.value_index import ValueUse, draw_index, rank_values
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 

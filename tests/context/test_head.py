@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.assembly import handoff_message
 from perdure.context.handoff import END_MARKER, Handoff, render
+from perdure.context.handoff_sections import handoff_message
 from perdure.context.retention import project, shorten_head
 from perdure.core import rules
 from perdure.core.messages import Message, TextPart, ToolCall, assistant, system, tool_result, user

@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure.context.handoff import split_merged
-from perdure.context.task.active_task import active_task, requests_of
+from perdure.context.task_state.active_task import active_task, requests_of
 from perdure.core import rules
 from perdure.core.messages import CONTINUES, HANDOFF_FIRST_LINE, SYSTEM_NOTE, Message, TextPart, user
 from support.long_histories import working_session

@@ -20,7 +20,7 @@ from perdure.context.notebook import (
     parse_notebook,
     show_notebook,
 )
-from perdure.context.task.state import TaskState, UserRequest
+from perdure.context.task_state.state import TaskState, UserRequest
 from perdure.core.errors import ToolError
 from perdure.core.messages import Entry, Message, ToolCall, ToolState, assistant, tool_result, user
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from perdure.context.task.decisions import read_user
+from perdure.context.task_state.decisions import read_user
 from perdure.core.messages import user
 from support.authorship_samples import PasteSample, captions, own_openings, paste_samples, rule_samples
 

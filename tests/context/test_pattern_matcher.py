@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from perdure.context.task.decisions import CHOICE
+from perdure.context.summary_input import EXIT
+from perdure.context.task_state.decisions import CHOICE
 from perdure.context.text import PLAN, PatternMatcher
-from perdure.context.transcript import EXIT
 from support.alternatives import alternatives
 
 WORDINGS = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.context.transcript import shorten_json, transcribe
+from perdure.context.summary_input import shorten_json, transcribe
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from support.histories import JSON
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 import perdure
-from perdure.context.assembly import CHARS_PER_TOKEN, HandoffParts, Shares, assemble
-from perdure.context.entries import EntryCache
 from perdure.context.fitting import Options, choose
 from perdure.context.handoff import INDEX, RECORD, Handoff, parse_handoff
+from perdure.context.handoff_sections import CHARS_PER_TOKEN, HandoffParts, Shares, assemble
 from perdure.context.record.record import RecordSource, call_lines, common_root, draw_record, prepare
 from perdure.context.record.statements import parse_record
+from perdure.context.redacted_entries import EntryCache
 from perdure.context.text import join_passages, split_passages
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.models.tokens import estimate_text

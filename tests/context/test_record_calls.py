@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from perdure.context.calls.call_line import CallLine
-from perdure.context.calls.describe import describe_call
-from perdure.context.calls.output import merge_lines
+from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.describe import describe_call
+from perdure.context.tool_calls.output import merge_lines
 from perdure.core.messages import ToolCall
 
 

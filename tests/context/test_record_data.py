@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.context.calls.call_line import CallLine
-from perdure.context.calls.describe import describe_call
-from perdure.context.calls.json_results import complete_json
 from perdure.context.record.documents import fair_share, page_passages, within_share
 from perdure.context.record.record import draw_record
+from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.describe import describe_call
+from perdure.context.tool_calls.json_results import complete_json
 from perdure.core.messages import Entry, ToolCall, assistant, tool_result, user
 
 

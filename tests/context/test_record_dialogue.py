@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.context.calls.call_line import CallLine
-from perdure.context.calls.describe import describe_call
 from perdure.context.record.record import call_lines, draw_record
 from perdure.context.record.statements import Statement, dialogue_share, read_utterance
 from perdure.context.text import size_of, split_passages, split_sentences
+from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.describe import describe_call
 from perdure.context.user_text.standing_instructions import is_standing, may_bind
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 from perdure.models.tokens import estimate_text

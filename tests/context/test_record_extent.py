@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from perdure.context.calls.call_line import CallLine
-from perdure.context.calls.describe import describe_call
-from perdure.context.transcript import outcome
+from perdure.context.summary_input import outcome
+from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.describe import describe_call
 from perdure.core.messages import ToolCall
 from perdure.core.ports import StoredOutput
 from perdure.tools.output_limits import OutputLimiter, OutputLimits, ToolOutcome, persisted_block

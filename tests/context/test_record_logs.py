@@ -7,8 +7,8 @@ import json
 import pytest
 
 import perdure
-from perdure.context.calls.describe import describe_call
-from perdure.context.calls.output import clip_located
+from perdure.context.tool_calls.describe import describe_call
+from perdure.context.tool_calls.output import clip_located
 from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
 
 MOST_LINES = 30

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from perdure.context.calls.call_line import CallLine
-from perdure.context.calls.describe import describe_call
-from perdure.context.calls.output import clip_middle, one_line
 from perdure.context.record.record import draw_record
+from perdure.context.tool_calls.call_line import CallLine
+from perdure.context.tool_calls.describe import describe_call
+from perdure.context.tool_calls.output import clip_middle, one_line
 from perdure.core.messages import Entry, Message, ToolCall, tool_result, user
 
 

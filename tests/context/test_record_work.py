@@ -8,14 +8,14 @@ from unittest.mock import patch
 
 import pytest
 
-from perdure.context.calls import describe as calls
-from perdure.context.calls.call_line import PendingCallLine
-from perdure.context.entries import is_redacted
-from perdure.context.facts import FACTS_KEY, EntryFacts
-from perdure.context.history import CompactionHistory
+from perdure.context.compaction_input import CompactionHistory
+from perdure.context.exact_values import FACTS_KEY, EntryFacts
 from perdure.context.record.record import _NEWEST_ENTRIES, call_lines, prepare
 from perdure.context.record.value_index import ValueUse
-from perdure.context.task.reader import read_state
+from perdure.context.redacted_entries import is_redacted
+from perdure.context.task_state.reader import read_state
+from perdure.context.tool_calls import describe as calls
+from perdure.context.tool_calls.call_line import PendingCallLine
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 
 

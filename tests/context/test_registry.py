@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import perdure
+from perdure.context.compaction_input import Item
 from perdure.context.compressor import ContextCompressor
 from perdure.context.conformance import long_history
 from perdure.context.engine import Compaction, ContextEngine, EngineServices, unchanged
-from perdure.context.history import Item
 from perdure.context.registry import FallbackEngine, engines, register_context_engine, start_engine
 from perdure.core.errors import ConfigError, EngineNotFound, ToolError
 from perdure.core.usage import CanonicalUsage

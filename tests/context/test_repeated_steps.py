@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from perdure.context.calls.describe import describe_call
 from perdure.context.record.statements import read_statement
-from perdure.context.task.decisions import announces
-from perdure.context.task.state import RepeatedSteps, parse_steps
-from perdure.context.task.work import StepLog
+from perdure.context.task_state.decisions import announces
+from perdure.context.task_state.state import RepeatedSteps, parse_steps
+from perdure.context.task_state.work import StepLog
+from perdure.context.tool_calls.describe import describe_call
 from perdure.core.messages import Message, ToolCall
 
 Done = tuple[str, dict[str, object], str]

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from perdure.context.record.record import call_lines
-from perdure.context.task.merging import merge_model_sections
-from perdure.context.task.reader import read_state
-from perdure.context.task.sections import write_sections
-from perdure.context.task.state import TaskState
+from perdure.context.task_state.merging import merge_model_sections
+from perdure.context.task_state.reader import read_state
+from perdure.context.task_state.sections import write_sections
+from perdure.context.task_state.state import TaskState
 from perdure.core.messages import Entry, Message, ToolCall, tool_result
 
 COMMIT = ("git commit -m 'Round the totals'", "[main 1a2b3c4] Round the totals\n 1 file changed, 1 insertion(+)")

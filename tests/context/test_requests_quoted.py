@@ -8,8 +8,8 @@ import pytest
 
 import perdure
 from perdure.context.record.record import RecordSource, call_lines
-from perdure.context.task.reader import read_state
-from perdure.context.task.sections import write_sections
+from perdure.context.task_state.reader import read_state
+from perdure.context.task_state.sections import write_sections
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
 ASKED = "Do the tests cover the rotation of the log files?"

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.calls import call_line
-from perdure.context.calls.call_line import Commit
 from perdure.context.summary_check import MARK, check_summary
-from perdure.context.task.merging import merge_model_sections
-from perdure.context.task.state import (
+from perdure.context.task_state.merging import merge_model_sections
+from perdure.context.task_state.state import (
     CommitRecord,
     LastTestRun,
     PlanItem,
@@ -21,6 +19,8 @@ from perdure.context.task.state import (
     TaskState,
     UserRequest,
 )
+from perdure.context.tool_calls import call_line
+from perdure.context.tool_calls.call_line import Commit
 from perdure.context.user_text.intent import user_texts
 from perdure.core.messages import user
 

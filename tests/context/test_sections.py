@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import perdure
-from perdure.context.assembly import read_sections, shorten
 from perdure.context.handoff import SECTIONS
-from perdure.context.task.active_task import OpenRequests, active_task, parse_active_task
+from perdure.context.handoff_sections import read_sections, shorten
+from perdure.context.task_state.active_task import OpenRequests, active_task, parse_active_task
 from perdure.models.tokens import estimate_text
 from perdure.models.windows import window_budgets
 from support.long_histories import working_session

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.calls.call_line import CallKind, CallLine, Outcome
-from perdure.context.task.reader import read_state
-from perdure.context.task.sections import write_sections
-from perdure.context.task.state import TaskState
+from perdure.context.task_state.reader import read_state
+from perdure.context.task_state.sections import write_sections
+from perdure.context.task_state.state import TaskState
+from perdure.context.tool_calls.call_line import CallKind, CallLine, Outcome
 from perdure.core.messages import Entry, Message, ToolCall, assistant, user
 
 REVIEW = """got this feedback:

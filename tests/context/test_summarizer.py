@@ -19,7 +19,7 @@ from perdure.context.summarizer import (
     problem_with,
     summarize_transcript,
 )
-from perdure.context.transcript import Transcript, size_of
+from perdure.context.summary_input import Transcript, size_of
 from perdure.core.ports import Summary
 from perdure.models.tokens import estimate_text
 from support.summarisers import GOOD, Scripted, overloaded

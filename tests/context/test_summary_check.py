@@ -6,8 +6,8 @@ import pytest
 
 import perdure
 from perdure import prompts
-from perdure.context.assembly import read_sections
 from perdure.context.handoff import SECTIONS
+from perdure.context.handoff_sections import read_sections
 from perdure.context.summarizer import problem_with
 from support.long_histories import working_session
 from support.summarisers import GOOD, Scripted

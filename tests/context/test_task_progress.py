@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.calls.shell import short_command
 from perdure.context.fitting import whole_sentences
 from perdure.context.record.outline import REQUEST_MARK
 from perdure.context.record.record import RecordSource, call_lines
-from perdure.context.task.reader import read_state
-from perdure.context.task.sections import IN_TASK, write_sections
+from perdure.context.task_state.reader import read_state
+from perdure.context.task_state.sections import IN_TASK, write_sections
+from perdure.context.tool_calls.shell import short_command
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
 ASKED = "Please add a date column to the export of the orders."

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.context.calls import call_line
-from perdure.context.calls.call_line import CallFacts, CallKind, CallLine, Commit, Outcome
-from perdure.context.calls.describe import describe_call
 from perdure.context.record.record import call_lines
-from perdure.context.task.reader import CallLines, read_state
-from perdure.context.task.sections import write_sections
-from perdure.context.task.state import TaskState
+from perdure.context.task_state.reader import CallLines, read_state
+from perdure.context.task_state.sections import write_sections
+from perdure.context.task_state.state import TaskState
+from perdure.context.tool_calls import call_line
+from perdure.context.tool_calls.call_line import CallFacts, CallKind, CallLine, Commit, Outcome
+from perdure.context.tool_calls.describe import describe_call
 from perdure.core.messages import Entry, Message, TextPart, ToolCall, assistant, tool_result, user
 
 

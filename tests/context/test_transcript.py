@@ -8,7 +8,7 @@ import pytest
 
 import perdure
 from perdure.config.settings import CompressionSettings
-from perdure.context.transcript import CLEARED, MESSAGE_CHARS, transcribe
+from perdure.context.summary_input import CLEARED, MESSAGE_CHARS, transcribe
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall, assistant, tool_result
 from perdure.models.tokens import estimate_text
 from perdure.models.windows import window_budgets

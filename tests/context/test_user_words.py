@@ -10,7 +10,7 @@ import pytest
 
 import perdure
 from perdure.context.summary_check import MARK, check_summary
-from perdure.context.task.decisions import read_user
+from perdure.context.task_state.decisions import read_user
 from perdure.context.user_text.intent import rules_in, user_texts
 from perdure.core.messages import assistant, user
 

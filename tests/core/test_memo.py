@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from perdure.context.facts import kind_of, scan
+from perdure.context.exact_values import kind_of, scan
 from perdure.core.datastructures import Memo
 from perdure.redaction import redact
 from perdure.store.search.tokenizer import tokenize

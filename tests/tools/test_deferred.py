@@ -16,8 +16,8 @@ from perdure import Agent
 from perdure.agent.agent import ConversationAgent
 from perdure.agent.runner import LoopThread
 from perdure.config.settings import McpServerSettings, PermissionsSettings, Settings
-from perdure.context.calls.describe import describe_call
 from perdure.context.engine import EngineServices
+from perdure.context.tool_calls.describe import describe_call
 from perdure.core.concurrency import SystemClock
 from perdure.core.events import Event, ToolFinished, ToolStarted
 from perdure.core.messages import Message, ToolCall, canonical_json

@@ -35,6 +35,7 @@ from perdure.agent.projection import spill_results, with_text
 from perdure.agent.prompt import refresh_prompt
 from perdure.agent.session import LiveSession
 from perdure.agent.turn_limits import Spent, check_spending
+from perdure.context.compaction_input import tokens_of
 from perdure.context.engine import (
     Compaction,
     CompactionReport,
@@ -49,7 +50,6 @@ from perdure.context.engine import (
     unchanged,
 )
 from perdure.context.handoff import edit_handoff
-from perdure.context.history import tokens_of
 from perdure.context.retention import find_unread
 from perdure.core.concurrency import describe_error, run_shielded
 from perdure.core.datastructures import intervals_of

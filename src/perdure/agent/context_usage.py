@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.agent.deps import AgentDeps
 from perdure.agent.prompt import assemble, memory_part
-from perdure.context.history import tokens_of
+from perdure.context.compaction_input import tokens_of
 from perdure.core.messages import Entry, canonical_json
 from perdure.models.tokens import TokenCounter, estimate_text
 from perdure.models.windows import ContextWindow, Window, window_budgets

@@ -7,8 +7,10 @@ compaction adds (a short note) is a block of its own behind the cached part, nev
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from perdure.core.ports import MemorySnapshot
@@ -22,6 +24,8 @@ SKILL_LINE_CHARS = 200
 _MEMORY_TITLES = ("What you know about the user (USER.md)", "What you noted to remember (MEMORY.md)")
 _SKILLS_TITLE = "Skills: read the file before you use one"
 _PLATFORM_TITLE = "Where you run"
+# The value of a YAML key that goes on in the lines below it.
+_BLOCK_MARK = re.compile(r"[|>][+-]?|")
 # How the parts behind the memory begin.
 _LATER = (f"# {_SKILLS_TITLE}\n", "# From ", f"# {_PLATFORM_TITLE}\n")
 
@@ -108,7 +112,7 @@ def read_skills(folder: Path) -> list[Skill]:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
-        about = _first_line(text)
+        about = _skill_summary(text)
         if screen(about) is None:
             skills.append(Skill(path.parent.name, str(path), about[:SKILL_LINE_CHARS]))
     return skills
@@ -196,9 +200,18 @@ def _skill_line(skill: Skill) -> str:
     return f"- {skill.name}: {skill.about} ({skill.path})"
 
 
-def _first_line(text: str) -> str:
-    """Return the `description` of a skill's front matter, else the first line that is neither empty nor a heading."""
-    lines = [line.strip() for line in text.splitlines()]
-    described = next((x.partition(":")[2] for x in lines if x.lower().startswith("description:")), "")
-    plain = next((x for x in lines if x and not x.startswith(("#", "---")) and ":" not in x.split(" ")[0]), "")
-    return described.strip().strip("\"'") or plain
+def _skill_summary(text: str) -> str:
+    """Return the `description` of a skill's front matter, else its first line that is no heading."""
+    lines = text.splitlines()
+    has_front_matter = bool(lines) and lines[0].rstrip() == "---"
+    end = next((n for n, line in enumerate(lines) if n and line.rstrip() == "---"), 0) if has_front_matter else 0
+    for number, line in enumerate(lines[1:end], 1):
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "description":
+            value = value.strip()
+            # A block or a folded value goes on in indented lines.
+            rest = takewhile(lambda x: x[:1] in ("", " ", "\t"), lines[number + 1 : end])
+            described = " ".join([*([] if _BLOCK_MARK.fullmatch(value) else [value]), *" ".join(rest).split()])
+            return described.strip("\"' ")
+    plain = (line.strip() for line in lines[end + 1 if end else 0 :])
+    return next((line for line in plain if line and not line.startswith(("#", "---"))), "")

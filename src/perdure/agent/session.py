@@ -29,7 +29,7 @@ from perdure.agent.projection import (
     surplus_images,
 )
 from perdure.agent.recall import GuardedMemory, SessionSwitch, inform
-from perdure.context.history import tokens_of
+from perdure.context.compaction_input import tokens_of
 from perdure.context.retention import shorten_head
 from perdure.core.errors import CommitUnknown, StoreError, ToolError
 from perdure.core.events import Event, ModelSwitched, Notice, TextDelta

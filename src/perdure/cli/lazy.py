@@ -47,7 +47,7 @@ class CommandFailure(click.ClickException):
 
 
 class WrongCall(CommandFailure):
-    """A setting on the command line that is unknown or wrong, with the status of a wrong argument."""
+    """An `InvalidFlag` as the command line reports it: the command was called wrongly; exit code 2."""
 
     exit_code = 2
 

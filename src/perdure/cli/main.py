@@ -120,7 +120,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Format a warning as one line, without its code location."""
+    """Print a warning as one line, without its code location; replaces `warnings.showwarning`."""
     from perdure.cli.output import echo
 
     echo(f"perdure: {message}", err=True)

@@ -13,7 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from perdure.config.sections import CompressionSettings
-from perdure.context import transcript
+from perdure.context import summary_input
+from perdure.context.compaction_input import CompactionHistory, Item, tokens_of
 from perdure.context.compressor_state import (
     CompactionChain,
     CompactionThrottle,
@@ -34,11 +35,10 @@ from perdure.context.engine import (
     run_steps_here,
     unchanged,
 )
-from perdure.context.entries import EntryCache
-from perdure.context.facts import read_facts
+from perdure.context.exact_values import read_facts
 from perdure.context.handoff import default_key, handoff_of, source_line
-from perdure.context.history import CompactionHistory, Item, tokens_of
 from perdure.context.notebook import NotebookLog, WindowNotes, limit_bytes
+from perdure.context.redacted_entries import EntryCache
 from perdure.context.retention import Boundaries, Limits, find_boundaries, shorten_head
 from perdure.context.summarizer import AnySummarize, is_available
 from perdure.core.concurrency import SystemClock
@@ -125,9 +125,9 @@ def expand_handoff(
     return CompactionHistory.read(entries, model), shifted
 
 
-# A compaction that frees less than this, or a twentieth, is not worth invalidating the prompt cache.
 # A compaction within so many minutes of another is explained.
 _SOON_MINUTES = 10
+# A compaction that frees less than this, or a twentieth, is not worth invalidating the prompt cache.
 _LEAST_GAIN_TOKENS = 16
 # From this share of the threshold on, messages are analyzed as they are appended.
 _HALF_WAY = 0.5
@@ -265,7 +265,7 @@ class ContextCompressor(ContextEngine):
         prepare(entries)
         read_facts(entries)
         for entry in entries:
-            transcript.prepare(entry)
+            summary_input.prepare(entry)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 

@@ -143,7 +143,7 @@ def whole_sentences(
 ) -> str:
     """Return the sentences of a text that fit: those that ask, else the first; … marks what is left out.
 
-    A sentence that introduces the next one is excerpt with it or not at all. Of one that is too long itself, the first
+    A sentence that introduces the next one is quoted with it or not at all. Of one that is too long itself, the first
     clauses remain.
     """
     pieces = [tidy(s) for s in sentences(text)]

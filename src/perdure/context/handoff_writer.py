@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 from perdure import prompts
-from perdure.context.assembly import (
+from perdure.context.compaction_input import CompactionHistory
+from perdure.context.compressor_state import CoolDown
+from perdure.context.engine import EngineServices, Steps
+from perdure.context.exact_values import FACTS_KEY, FURTHEST_BACK, EntryFacts, MessageFacts, facts_in, scan
+from perdure.context.fitting import fit_lines
+from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
+from perdure.context.handoff_sections import (
     HandoffParts,
     Shares,
     assemble,
@@ -16,18 +22,12 @@ from perdure.context.assembly import (
     share_out,
     split_headings,
 )
-from perdure.context.compressor_state import CoolDown
-from perdure.context.engine import EngineServices, Steps
-from perdure.context.entries import EntryCache, redact_entries
-from perdure.context.facts import FACTS_KEY, FURTHEST_BACK, EntryFacts, MessageFacts, facts_in, scan
-from perdure.context.fitting import fit_lines
-from perdure.context.handoff import SEAL_CHARS, Handoff, default_key, handoff_of, keep_user_lines, render, seal
-from perdure.context.history import CompactionHistory
 from perdure.context.notebook import WindowNotes
 from perdure.context.record.outline import CallLines
 from perdure.context.record.record import PASSAGES_KEY, RecordSource, call_lines, text_to_check
 from perdure.context.record.statements import dialogue_share
 from perdure.context.record.value_index import ValueUse, draw_index, rank_values
+from perdure.context.redacted_entries import EntryCache, redact_entries
 from perdure.context.retention import Boundaries, shorten_head
 from perdure.context.summarizer import (
     AnySummarize,
@@ -38,13 +38,13 @@ from perdure.context.summarizer import (
     summarize_transcript,
 )
 from perdure.context.summary_check import check_summary, doubted_facts, user_claims, without_marked
-from perdure.context.task.merging import BY_CODE, merge_model_sections
-from perdure.context.task.reader import read_state
-from perdure.context.task.replies import own_text
-from perdure.context.task.sections import write_sections
-from perdure.context.task.state import TaskState
+from perdure.context.summary_input import Transcript, split_record, transcribe
+from perdure.context.task_state.merging import BY_CODE, merge_model_sections
+from perdure.context.task_state.reader import read_state
+from perdure.context.task_state.replies import own_text
+from perdure.context.task_state.sections import write_sections
+from perdure.context.task_state.state import TaskState
 from perdure.context.text import sentences
-from perdure.context.transcript import Transcript, split_record, transcribe
 from perdure.context.user_text.intent import user_texts
 from perdure.context.user_text.standing_instructions import is_standing
 from perdure.core.concurrency import SystemClock

@@ -26,8 +26,8 @@ from perdure.models.tokens import estimate_text
 from perdure.redaction import redact
 
 if TYPE_CHECKING:
-    from perdure.context.task.requests import Withdrawal
-    from perdure.context.task.state import TaskState
+    from perdure.context.task_state.requests import Withdrawal
+    from perdure.context.task_state.state import TaskState
 
 NotesAction = Literal["view", "add", "replace", "remove"]
 _ACTIONS: tuple[NotesAction, ...] = ("view", "add", "replace", "remove")
@@ -279,7 +279,7 @@ class WindowNotes:
 
     def _marked(self, state: TaskState) -> Notebook:
         """Return the notebook with marks after lines about requests that the user cancelled."""
-        from perdure.context.task.requests import find_withdrawals  # slow to import; only a compaction needs it
+        from perdure.context.task_state.requests import find_withdrawals  # slow to import; only a compaction needs it
 
         withdrawals = find_withdrawals(state.requests, state.stops)
         first_seq = state.requests[0].seq if state.requests and self.as_of_seq is not None else None

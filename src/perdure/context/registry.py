@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from perdure.context.compaction_input import tokens_of
 from perdure.context.compressor_state import LEAST_SAVED
 from perdure.context.engine import (
     Compaction,
@@ -19,7 +20,6 @@ from perdure.context.engine import (
     is_async,
     run_steps_here,
 )
-from perdure.context.history import tokens_of
 from perdure.core.concurrency import call_foreign, describe_error
 from perdure.core.errors import EngineNotFound, PluginBroken
 from perdure.core.messages import Entry
@@ -194,7 +194,7 @@ BUILT_IN = "compressor"
 WINDOWS_ENGINE = "windows"
 _BUILT_INS = {
     BUILT_IN: "perdure.context.compressor:ContextCompressor",
-    WINDOWS_ENGINE: "perdure.context.window_engine:WindowEngine",
+    WINDOWS_ENGINE: "perdure.context.notebook_engine:WindowEngine",
 }
 ENTRY_POINTS = "perdure.context_engines"
 FOLDER = Path("plugins") / "context_engine"

@@ -271,7 +271,7 @@ def _shorten(message: Message, tokens: int, address: str) -> Message:
     """
     # Imported late: only a compacted conversation needs them, and they bring the whole fact scanner.
     from perdure.context.record.documents import excerpt
-    from perdure.context.transcript import short_arguments, without_images
+    from perdure.context.summary_input import short_arguments, without_images
 
     message = without_images(short_arguments(message))
     text = message.text

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from perdure import prompts
-from perdure.context.assembly import has_own_headings, read_sections, shorten
 from perdure.context.engine import Steps, is_async
 from perdure.context.handoff import Handoff
+from perdure.context.handoff_sections import has_own_headings, read_sections, shorten
+from perdure.context.summary_input import Transcript, size_of
 from perdure.context.summary_relevance import is_about
-from perdure.context.transcript import Transcript, size_of
 from perdure.core.concurrency import describe_error
 from perdure.core.errors import ConfigError, ErrorVerdict, NoSummaryModel, ProviderError, SummarySuperseded
 from perdure.core.messages import clean

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from perdure.context.facts import kind_of, scan
+from perdure.context.exact_values import kind_of, scan
 from perdure.core.messages import Message
 
 Kind = Literal["path", "number", "id", "url", "quote", "request"]

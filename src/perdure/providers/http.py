@@ -227,7 +227,7 @@ async def push_chunks(response: HttpResponse, pieces: AsyncIterator[bytes], sink
 
 
 class HttpClient(Protocol):
-    """Sends POST requests (port). Leaving its context manager closes the request at once, whatever its state."""
+    """Sends POST requests (port). Leaving the context manager of `post` closes the request, whatever its state."""
 
     def post(
         self, endpoint: Endpoint, path: str, *, headers: Mapping[str, str], body: bytes, connect_s: float

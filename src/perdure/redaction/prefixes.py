@@ -406,7 +406,7 @@ _DOTS = re.compile(r"\.")
 _SPLITS = {ord(sign): _JOINED[:64] + sign.encode() for sign in ".+"}
 _SHORTEST_KEY = 18
 # No key is longer than this, its first characters show its kind, and this much refused is skipped as a whole.
-_keys_LONGEST, _JUDGED, _LONG = 32_768, 200, 64
+_LONGEST_KEY, _JUDGED, _LONG = 32_768, 200, 64
 # A marker may occur in the short rest of a key behind its last run.
 _MARK_BEHIND = 14
 # Past this, a run within encoded data is looked at only where it begins.
@@ -515,7 +515,7 @@ def _signed_key(text: str, start: int, end: int) -> Secret | None:
         is_issuer = bool(_STRONG.intersection(words)) if len(words) > 1 else _is_coded(words[0])
         if prefix is None or not is_issuer or _OBJECTS.intersection(words) or _FILE_OR_PATH.match(text, end):
             return None
-    rest = _VARIANT.match(text, start, start + _keys_LONGEST)
+    rest = _VARIANT.match(text, start, start + _LONGEST_KEY)
     return Secret("issued-key", prefix.start(), rest.end() if rest is not None else end, prefix[0])
 
 
@@ -524,7 +524,7 @@ def _dotted_prefix_key(text: str, start: int, end: int) -> Secret | None:
     prefix = _DOTTED_PREFIX.search(text, max(0, start - 9), start)
     if prefix is None or end - start < _LONG_AFTER_DOT or text.startswith("eyJ", start):
         return None
-    rest = _VARIANT.match(text, start, start + _keys_LONGEST)
+    rest = _VARIANT.match(text, start, start + _LONGEST_KEY)
     if (
         rest is None
         or not (_is_mixed(text[start:end]) or _is_mixed(_DOTS.sub("", rest[0])))
@@ -553,10 +553,10 @@ def _keys_within(text: str, at: int, end: int) -> Iterator[Secret]:
 
 
 def _key_at(text: str, head: re.Match[str]) -> tuple[int, Secret | None]:
-    """Return the position up to which the text was read, and the key at this prefix, if it is one."""
+    """Return the key at this prefix, if there is one, and how far the patterns of the table matched."""
     read = head.end()
     for prefix, row in _rows()[head[0]]:
-        body = _body(row.body).match(text, head.start() + len(prefix), head.end() + _keys_LONGEST)
+        body = _body(row.body).match(text, head.start() + len(prefix), head.end() + _LONGEST_KEY)
         if body is None:
             continue
         read = max(read, body.end())
@@ -585,7 +585,7 @@ def _variant_at(text: str, head: re.Match[str]) -> Secret | None:
         or not looks_random(drawn)
     ):
         return None
-    rest = _VARIANT.match(text, body.end(), head.end() + _keys_LONGEST)
+    rest = _VARIANT.match(text, body.end(), head.end() + _LONGEST_KEY)
     return Secret("issued-key", head.start(), rest.end() if rest is not None else body.end(), head[0])
 
 

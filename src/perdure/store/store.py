@@ -134,7 +134,7 @@ class SessionStore:
         return self.log.append(any_id, messages, after_seq=after_seq, lease=lease, events=events, calls=calls)
 
     def history(self, session_id: str) -> SessionHistory:
-        """Return a session as sent to the model; the tip for a conversation id."""
+        """Return the stored view of a session, before the projection for a request; the tip for a conversation id."""
         return self.log.history(session_id)
 
     def compact(

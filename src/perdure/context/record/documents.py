@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from perdure.context.calls.call_line import CallKind, CallLine
-from perdure.context.calls.edits import written_text
-from perdure.context.calls.logs import is_log
-from perdure.context.calls.output import parse_json
-from perdure.context.entries import redact_message, redacted
 from perdure.context.fitting import fair_share
+from perdure.context.redacted_entries import redact_message, redacted
 from perdure.context.text import Passage, clip, is_prose, join_passages, size_of, split_passages
+from perdure.context.tool_calls.call_line import CallKind, CallLine
+from perdure.context.tool_calls.edits import written_text
+from perdure.context.tool_calls.logs import is_log
+from perdure.context.tool_calls.output import parse_json
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from perdure.context.calls.call_line import CallLine
 from perdure.context.fitting import age_factor
 from perdure.context.record.statements import (
     CALL,
@@ -20,6 +19,7 @@ from perdure.context.record.statements import (
     statement_of,
 )
 from perdure.context.text import Passage, clip
+from perdure.context.tool_calls.call_line import CallLine
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, Message, ToolCall
 
 # The line of each call, by the position of the message that made it and the id of the call.

@@ -8,16 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
 from itertools import islice
 
-from perdure.context.calls.call_line import CallLine, PendingCallLine
-from perdure.context.calls.describe import describe_call, is_only_counted
-from perdure.context.entries import (
-    count_chars,
-    is_changed,
-    is_redacted,
-    redact_entries,
-    redact_message,
-    redacted,
-)
 from perdure.context.record.documents import (
     QuotedDocument,
     find_documents,
@@ -30,9 +20,19 @@ from perdure.context.record.documents import (
 from perdure.context.record.outline import FINE_ENTRIES, CallLines, Outline, without_request_mark
 from perdure.context.record.rendering import Drawing
 from perdure.context.record.statements import Dialogue, dialogue_share, statement_of
+from perdure.context.redacted_entries import (
+    count_chars,
+    is_changed,
+    is_redacted,
+    redact_entries,
+    redact_message,
+    redacted,
+)
 from perdure.context.summary_check import words_of_passages
-from perdure.context.task.replies import own_text, prepare_reading
+from perdure.context.task_state.replies import own_text, prepare_reading
 from perdure.context.text import size_of
+from perdure.context.tool_calls.call_line import CallLine, PendingCallLine
+from perdure.context.tool_calls.describe import describe_call, is_only_counted
 from perdure.core.messages import Entry, Message, ToolCall, ToolState
 from perdure.redaction import are_clean
 

@@ -11,10 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from perdure.context.calls.call_line import CallKind, CallLine
-from perdure.context.calls.output import (
-    LINE_CHARS,
-)
 from perdure.context.fitting import Options, fill_budget, score
 from perdure.context.record.documents import QuotedDocument
 from perdure.context.record.outline import (
@@ -26,8 +22,12 @@ from perdure.context.record.outline import (
     StatementMoment,
 )
 from perdure.context.record.statements import CALL, LABELS, OPENING, Speaker, Statement
-from perdure.context.task.state import parse_steps
+from perdure.context.task_state.state import parse_steps
 from perdure.context.text import Passage, clip, join_passages, size_of, split_passages
+from perdure.context.tool_calls.call_line import CallKind, CallLine
+from perdure.context.tool_calls.output import (
+    LINE_CHARS,
+)
 from perdure.core.messages import ToolCall
 
 # What the words of each speaker count.

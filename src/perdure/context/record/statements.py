@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from perdure.context.calls.call_line import CallLine
-from perdure.context.entries import count_chars, redacted
-from perdure.context.task.decisions import UserReading, announces, read_user, user_reading
+from perdure.context.redacted_entries import count_chars, redacted
+from perdure.context.task_state.decisions import UserReading, announces, read_user, user_reading
 from perdure.context.text import Passage, clip, clip_short, size_of, split_passages, split_sentences
+from perdure.context.tool_calls.call_line import CallLine
 from perdure.core.messages import SUMMARY_OPENINGS, Entry, ImagePart, Message, ToolCall, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document or an instruction

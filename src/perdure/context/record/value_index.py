@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.context.facts import PLACES, EntryFacts, MessageFacts, Weights, kind_of, parts_in, weigh
+from perdure.context.exact_values import PLACES, EntryFacts, MessageFacts, Weights, kind_of, parts_in, weigh
 from perdure.context.text import clip
 
 _FILES = "Files that calls worked on"

@@ -374,7 +374,7 @@ class DiscordAdapter:
         return {int(channel): int(message) for channel, message in stored.items()}
 
     def _begin_connection(self) -> None:
-        """Prepare to read messages missed before a new connection; called before its first message."""
+        """Start to read messages that were missed while offline; new ones wait. Called on connect."""
         self._online.set()
         if self._cursors and self._backlog is None:
             self._backlog = []

@@ -61,7 +61,7 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class CompletionTurn:
-    """The turn of one request. `end`, `text` and `conversation_id` are set once `deltas` is exhausted."""
+    """Follows the turn of one request; `end`, `text` and `conversation_id` are final once `deltas` is exhausted."""
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure.context.compaction_input import tokens_of
 from perdure.context.engine import (
     Compaction,
     ContextEngine,
@@ -24,9 +25,8 @@ from perdure.context.engine import (
     append_keep,
     unchanged,
 )
-from perdure.context.history import tokens_of
 from perdure.context.registry import engines
-from perdure.context.transcript import describe_calls, outcome, result_line
+from perdure.context.summary_input import describe_calls, outcome, result_line
 from perdure.core.concurrency import describe_error
 from perdure.core.errors import ConfigError
 from perdure.core.messages import Entry, user

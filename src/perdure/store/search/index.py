@@ -64,7 +64,7 @@ def user_scope(user_key: str) -> str:
 
 
 class TextIndex(Protocol):
-    """Full-text index, updated in the transaction that writes the indexed rows."""
+    """Full-text index of messages and outputs (port), updated in the transaction that writes the indexed rows."""
 
     def insert_step(self, index: IndexName, texts: Sequence[tuple[int, IndexedText]]) -> Step:
         """Return the step that adds texts, to be run alone or with others."""

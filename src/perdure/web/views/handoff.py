@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from perdure.context.facts import FACT_DELIMITERS, kind_of, scan
+from perdure.context.exact_values import FACT_DELIMITERS, kind_of, scan
 from perdure.context.handoff import Handoff, parse_handoff
 from perdure.context.summary_check import MARK
 from perdure.core.errors import NotFound

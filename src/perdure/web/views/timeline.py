@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.context.history import tokens_of
+from perdure.context.compaction_input import tokens_of
 from perdure.core.display import call_target
 from perdure.core.errors import StoreError
 from perdure.core.messages import ImagePart, Message, OtherPart, Part, ToolCall, clean

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from perdure.context.entries import redact_part
+from perdure.context.redacted_entries import redact_part
 from perdure.context.text import beginning, clip, sentences, tidy
 from perdure.core.messages import Entry, Message
 from perdure.redaction import redact

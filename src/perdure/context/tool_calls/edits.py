@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.calls.call_line import CallFacts
-from perdure.context.calls.output import CallFinding, clip_middle, count_noun, one_line, unique
-from perdure.context.calls.output_extent import is_not_kept
+from perdure.context.tool_calls.call_line import CallFacts
+from perdure.context.tool_calls.output import CallFinding, clip_middle, count_noun, one_line, unique
+from perdure.context.tool_calls.output_extent import is_not_kept
 
 _OLD = ("old_string", "old_str", "old", "oldText", "old_text", "search", "find", "oldString")
 _NEW = ("new_string", "new_str", "new", "newText", "new_text", "replace", "replacement", "newString", "insert_text")

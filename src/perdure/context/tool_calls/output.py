@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import Any
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts, CallLine, Outcome
-from perdure.context.calls.output_extent import WHOLE, OutputExtent, find_notes, read_extent, without_notes
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallLine, Outcome
+from perdure.context.tool_calls.output_extent import WHOLE, OutputExtent, find_notes, read_extent, without_notes
 from perdure.core.messages import ToolState
 
 LINE_CHARS = 160

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts, TestRun
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, TestRun
+from perdure.context.tool_calls.output import (
     CallFinding,
     OutputView,
     clip_middle,
@@ -16,7 +16,7 @@ from perdure.context.calls.output import (
     shorten_paths,
     unique,
 )
-from perdure.context.calls.test_runs import JS_LOCATION
+from perdure.context.tool_calls.test_runs import JS_LOCATION
 
 _MAX_ERRORS = 40
 

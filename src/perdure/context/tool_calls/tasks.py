@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine
-from perdure.context.calls.compose import arguments_text, compose_line, target_of
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine
+from perdure.context.tool_calls.compose import arguments_text, compose_line, target_of
+from perdure.context.tool_calls.output import (
     MAX_REPORT_CHARS,
     CallFinding,
     join_rows,

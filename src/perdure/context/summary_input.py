@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from perdure.context.calls.output import read_output
-from perdure.context.calls.output_extent import find_notes
-from perdure.context.entries import redact_entries
-from perdure.context.facts import facts_in
+from perdure.context.exact_values import facts_in
+from perdure.context.redacted_entries import redact_entries
 from perdure.context.text import PatternMatcher
+from perdure.context.tool_calls.output import read_output
+from perdure.context.tool_calls.output_extent import find_notes
 from perdure.core.messages import Entry, ImagePart, Message, TextPart, ToolCall
 
 PRUNE_CHARS = 200

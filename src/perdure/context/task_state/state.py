@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from perdure.context.calls.call_line import CallLine, Commit, TestRun
+from perdure.context.tool_calls.call_line import CallLine, Commit, TestRun
 
 STEP_MARK = "DONE "
 _LISTED = re.compile(

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.context.calls.call_line import NO_FACTS
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.call_line import NO_FACTS
+from perdure.context.tool_calls.output import (
     CallFinding,
     OutputView,
     clip_located,

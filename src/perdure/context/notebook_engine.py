@@ -13,10 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perdure.context.compaction_input import CompactionHistory
 from perdure.context.compressor import ContextCompressor
 from perdure.context.engine import Reason
 from perdure.context.handoff_writer import HandoffWriter, WriteResult
-from perdure.context.history import CompactionHistory
 from perdure.context.notebook import (
     MAX_BYTES,
     NOTES_TOOL,

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from perdure.context.task.active_task import without_omission
-from perdure.context.task.decisions import (
+from perdure.context.task_state.active_task import without_omission
+from perdure.context.task_state.decisions import (
     INTERRUPTED,
     UserReading,
     content_words,
     user_reading,
 )
-from perdure.context.task.proposals import is_answer
-from perdure.context.task.replies import ReplyReading, reply_reading
-from perdure.context.task.state import RequestStatus, UserRequest
+from perdure.context.task_state.proposals import is_answer
+from perdure.context.task_state.replies import ReplyReading, reply_reading
+from perdure.context.task_state.state import RequestStatus, UserRequest
 from perdure.context.user_text.intent import goes_on
 from perdure.core.messages import TURN_ENDED, Entry
 

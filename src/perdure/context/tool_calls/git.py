@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts, Commit
-from perdure.context.calls.edits import read_patch
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, Commit
+from perdure.context.tool_calls.edits import read_patch
+from perdure.context.tool_calls.output import (
     CallFinding,
     OutputView,
     count_noun,
@@ -18,7 +18,7 @@ from perdure.context.calls.output import (
     one_line,
     unique,
 )
-from perdure.context.calls.shell import ShellCommand, ShellLine
+from perdure.context.tool_calls.shell import ShellCommand, ShellLine
 
 _HASH = r"[0-9a-f]{7,40}"
 _COMMITTED = re.compile(rf"^\[([^\]\n]{{1,120}}?)(?: \(root-commit\))? ({_HASH})\] (.*)$", re.M)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from perdure.context.calls.shell import ShellCommand
+    from perdure.context.tool_calls.shell import ShellCommand
 
 Part = Literal["all", "first", "last", "some"]
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from perdure.context.calls.output import CallFinding, read_output
-from perdure.context.calls.shell import short_command
-from perdure.context.calls.test_runs import read_tests
 from perdure.context.fitting import address, common_folder, fair_share, join_names, relative_to, whole_sentences
-from perdure.context.task.decisions import has_subject
-from perdure.context.task.state import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
+from perdure.context.task_state.decisions import has_subject
+from perdure.context.task_state.state import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
 from perdure.context.text import both_ends, clip, sentences, tidy
+from perdure.context.tool_calls.output import CallFinding, read_output
+from perdure.context.tool_calls.shell import short_command
+from perdure.context.tool_calls.test_runs import read_tests
 from perdure.context.user_text.authorship import asks_something
 from perdure.context.user_text.intent import BELOW, goes_on, is_bare, is_directive
 from perdure.core.messages import SUMMARY_OPENINGS, Message

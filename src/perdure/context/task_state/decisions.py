@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
-from perdure.context.entries import redact_part
-from perdure.context.task.proposals import may_take_up
-from perdure.context.task.state import TaskDecision
+from perdure.context.redacted_entries import redact_part
+from perdure.context.task_state.proposals import may_take_up
+from perdure.context.task_state.state import TaskDecision
 from perdure.context.text import PLAN, PatternMatcher, is_narration, sentences, tidy
 from perdure.context.user_text.intent import (
     carries_text,

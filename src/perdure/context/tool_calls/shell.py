@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.context.calls.call_line import CallKind
+from perdure.context.tool_calls.call_line import CallKind
 
 _MAX_COMMAND_CHARS = 6_000
 _MAX_COMMANDS = 40

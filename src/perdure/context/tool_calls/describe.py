@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from perdure.context.calls.call_line import (
+from perdure.context.record.documents import page_rows, page_source
+from perdure.context.tool_calls.call_line import (
     NO_FACTS,
     CallFacts,
     CallKind,
@@ -22,9 +23,9 @@ from perdure.context.calls.call_line import (
     PendingCallLine,
     read_repeatable,
 )
-from perdure.context.calls.commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
-from perdure.context.calls.compose import arguments_text, command_of, compose_line, target_of
-from perdure.context.calls.edits import (
+from perdure.context.tool_calls.commands import decisive_lines, describe_shell, reads_foreign_text, shell_label
+from perdure.context.tool_calls.compose import arguments_text, command_of, compose_line, target_of
+from perdure.context.tool_calls.edits import (
     EDIT_WORTH,
     WRITE_WORTH,
     edited_path,
@@ -32,8 +33,8 @@ from perdure.context.calls.edits import (
     read_edit,
     read_write,
 )
-from perdure.context.calls.json_results import error_of, read_json
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.json_results import error_of, read_json
+from perdure.context.tool_calls.output import (
     LINE_CHARS,
     MAX_REPORT_CHARS,
     CallFinding,
@@ -56,10 +57,9 @@ from perdure.context.calls.output import (
     unique,
     without_reminders,
 )
-from perdure.context.calls.output_extent import describe_read, is_not_kept
-from perdure.context.calls.services import created_by, is_change, is_thinking, service_values, stopped_by
-from perdure.context.calls.tasks import describe_question, describe_task
-from perdure.context.record.documents import page_rows, page_source
+from perdure.context.tool_calls.output_extent import describe_read, is_not_kept
+from perdure.context.tool_calls.services import created_by, is_change, is_thinking, service_values, stopped_by
+from perdure.context.tool_calls.tasks import describe_question, describe_task
 from perdure.core.messages import ToolCall, ToolState
 
 # A longer result is no error message.

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts
-from perdure.context.calls.output import CallFinding, OutputView, count_noun, one_line, parse_json
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts
+from perdure.context.tool_calls.output import CallFinding, OutputView, count_noun, one_line, parse_json
 
 # Members that name an object.
 LABELS = (

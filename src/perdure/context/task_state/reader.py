@@ -7,10 +7,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perdure.context.calls.call_line import CallKind, CallLine
 from perdure.context.summary_check import MARK
-from perdure.context.task.active_task import carried_words, parse_active_task, read_report
-from perdure.context.task.decisions import (
+from perdure.context.task_state.active_task import carried_words, parse_active_task, read_report
+from perdure.context.task_state.decisions import (
     DecisionLog,
     UserReading,
     announcement_of,
@@ -20,11 +19,11 @@ from perdure.context.task.decisions import (
     topic_words,
     user_reading,
 )
-from perdure.context.task.proposals import asks_for_data, proposal_of, taken_up
-from perdure.context.task.replies import answer_of, changes_of, reply_reading
-from perdure.context.task.requests import RequestLog
-from perdure.context.task.sections import parse_instructions
-from perdure.context.task.state import (
+from perdure.context.task_state.proposals import asks_for_data, proposal_of, taken_up
+from perdure.context.task_state.replies import answer_of, changes_of, reply_reading
+from perdure.context.task_state.requests import RequestLog
+from perdure.context.task_state.sections import parse_instructions
+from perdure.context.task_state.state import (
     BEFORE_LOG,
     AnsweredQuestion,
     PlanItem,
@@ -33,8 +32,9 @@ from perdure.context.task.state import (
     TaskState,
     UserRequest,
 )
-from perdure.context.task.work import LOOKS, WorkLog
+from perdure.context.task_state.work import LOOKS, WorkLog
 from perdure.context.text import beginning, sentences, tidy
+from perdure.context.tool_calls.call_line import CallKind, CallLine
 from perdure.context.user_text.intent import before_fiction, is_directive, read_sentences, rules_among
 from perdure.core.messages import Entry, Message, ToolCall
 from perdure.redaction import redact

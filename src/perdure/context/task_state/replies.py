@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from perdure.context.task.decisions import announcement_of, content_words, decisions_of, plan_of, user_reading
+from perdure.context.task_state.decisions import announcement_of, content_words, decisions_of, plan_of, user_reading
 from perdure.context.text import Passage, clip, sentences, split_passages, tidy
 from perdure.context.user_text.intent import before_fiction
 from perdure.core.messages import Entry, Message

@@ -13,10 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine, RepeatableCall
-from perdure.context.calls.services import is_change
-from perdure.context.calls.shell import covers, tested_paths
-from perdure.context.task.state import (
+from perdure.context.task_state.state import (
     CommitRecord,
     FileStatus,
     LastTestRun,
@@ -29,6 +26,9 @@ from perdure.context.task.state import (
     parse_steps,
 )
 from perdure.context.text import beginning
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine, RepeatableCall
+from perdure.context.tool_calls.services import is_change
+from perdure.context.tool_calls.shell import covers, tested_paths
 from perdure.context.user_text.intent import is_directive
 from perdure.core.rules import MISSING_RESULT
 from perdure.redaction import redact

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts
-from perdure.context.calls.json_results import is_dull
-from perdure.context.calls.output import count_noun, one_line
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts
+from perdure.context.tool_calls.json_results import is_dull
+from perdure.context.tool_calls.output import count_noun, one_line
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CHANGES = re.compile(

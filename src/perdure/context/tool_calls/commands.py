@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.context.calls.builds import read_build
-from perdure.context.calls.call_line import NO_FACTS, CallFacts, CallKind, TestRun
-from perdure.context.calls.edits import describe_content, pick_lines
-from perdure.context.calls.git import combine_findings, git_subcommand, read_git
-from perdure.context.calls.json_results import read_json
-from perdure.context.calls.logs import read_json_log, read_log, read_routine
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.builds import read_build
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, TestRun
+from perdure.context.tool_calls.edits import describe_content, pick_lines
+from perdure.context.tool_calls.git import combine_findings, git_subcommand, read_git
+from perdure.context.tool_calls.json_results import read_json
+from perdure.context.tool_calls.logs import read_json_log, read_log, read_routine
+from perdure.context.tool_calls.output import (
     CallFinding,
     OutputView,
     background_process,
@@ -28,9 +28,9 @@ from perdure.context.calls.output import (
     read_timeout,
     unique,
 )
-from perdure.context.calls.output_extent import GAP, WHOLE, limited_by
-from perdure.context.calls.shell import ShellLine, command_label, parse_shell, test_label
-from perdure.context.calls.test_runs import read_tests
+from perdure.context.tool_calls.output_extent import GAP, WHOLE, limited_by
+from perdure.context.tool_calls.shell import ShellLine, command_label, parse_shell, test_label
+from perdure.context.tool_calls.test_runs import read_tests
 
 _PRIORITY: tuple[CallKind, ...] = ("test", "build", "git", "web", "edit", "delete", "shell", "search", "read", "other")
 _SMALL_CHARS = 700

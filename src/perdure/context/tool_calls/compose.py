@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from perdure.context.calls.call_line import CallKind, CallLine, Outcome
-from perdure.context.calls.edits import edited_path
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.call_line import CallKind, CallLine, Outcome
+from perdure.context.tool_calls.edits import edited_path
+from perdure.context.tool_calls.output import (
     DATA_CHARS,
     DETAIL_CHARS,
     LINE_CHARS,
@@ -18,7 +18,7 @@ from perdure.context.calls.output import (
     one_line,
     printable,
 )
-from perdure.context.calls.services import compact_value
+from perdure.context.tool_calls.services import compact_value
 
 _TEST_LABEL_CHARS = 100
 

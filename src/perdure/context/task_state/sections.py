@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from perdure.context.calls.shell import short_command
 from perdure.context.fitting import address, fit_lines, join_names, relative_to, whole_sentences
 from perdure.context.handoff import SECTIONS
-from perdure.context.task.active_task import (
+from perdure.context.task_state.active_task import (
     files_root,
     has_material,
     listed_files,
@@ -20,8 +19,8 @@ from perdure.context.task.active_task import (
     task_files,
     write_active_task,
 )
-from perdure.context.task.decisions import has_subject
-from perdure.context.task.state import (
+from perdure.context.task_state.decisions import has_subject
+from perdure.context.task_state.state import (
     BEFORE_LOG,
     AnsweredQuestion,
     InstructionKind,
@@ -33,6 +32,7 @@ from perdure.context.task.state import (
     UserRequest,
 )
 from perdure.context.text import beginning, clip, sentences, size_of, tidy
+from perdure.context.tool_calls.shell import short_command
 from perdure.context.user_text.authorship import asks_something
 from perdure.context.user_text.intent import LISTED_RULE, before_fiction, is_directive
 from perdure.context.user_text.standing_instructions import (
@@ -174,8 +174,8 @@ def _is_aim(request: UserRequest) -> bool:
 
 
 def _aim(words: str, room: int) -> str:
-    """Return what a message asks for, in whole sentences: what leads to it may be left out, the request may not."""
-    # Rules are quoted as such.
+    """Return an excerpt of a message: the sentences that ask for something first, without standing instructions."""
+    # Those are quoted as such in their own section.
     aim = whole_sentences(words, room, asks=_states_aim, skips=lambda s: is_directive(s) or is_standing(s))
     return aim or whole_sentences(words, room)
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from perdure.context.assembly import says_nothing, split_headings
 from perdure.context.handoff import SECTIONS
+from perdure.context.handoff_sections import says_nothing, split_headings
 from perdure.context.summary_check import MARK, GroundingSources, PassageWords
-from perdure.context.task.decisions import given_up, topic_words
-from perdure.context.task.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
-from perdure.context.task.state import STEP_MARK, TaskState, is_same_hash
+from perdure.context.task_state.decisions import given_up, topic_words
+from perdure.context.task_state.sections import SAME_AS_TASK, describe_tests, push_status, write_sections
+from perdure.context.task_state.state import STEP_MARK, TaskState, is_same_hash
 from perdure.context.user_text.intent import is_directive
 
 BY_CODE = frozenset(("Active Task", "Constraints & Preferences", "Pending User Asks"))

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perdure.context.calls.call_line import NO_FACTS, CallFacts, TestRun
-from perdure.context.calls.output import (
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, TestRun
+from perdure.context.tool_calls.output import (
     CallFinding,
     OutputView,
     clip_middle,
@@ -21,7 +21,7 @@ from perdure.context.calls.output import (
     shorten_paths,
     unique,
 )
-from perdure.context.calls.output_extent import WHOLE, OutputExtent
+from perdure.context.tool_calls.output_extent import WHOLE, OutputExtent
 
 _MAX_FAILURES = 40
 _MESSAGE_CHARS = 200

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, Protocol
 
-from perdure.context.entries import redact_entries, redact_message, redacted
+from perdure.context.redacted_entries import redact_entries, redact_message, redacted
 from perdure.core.datastructures import Memo
 from perdure.core.messages import Entry, Message
 

@@ -1,4 +1,4 @@
-"""The page's own files: right types, packed, revalidated, locked down, and nothing outside their folder."""
+"""The page's own files: right types, packed, cached by version, locked down, and nothing outside their folder."""
 
 from __future__ import annotations
 
@@ -61,6 +61,58 @@ def test_what_has_not_changed_is_not_sent_again(client: TestClient, folder: Path
     (folder / "js" / "main.js").write_text("export const answer = 43;\n" * 101, "utf-8")
     changed = client.get("/js/main.js", headers={**headers, "if-none-match": first.headers["etag"]})
     assert (changed.status_code, changed.text[:25]) == (200, "export const answer = 43;")
+
+
+def addresses(client: TestClient) -> list[str]:
+    return re.findall(r'="(/assets/[^"]+)"', client.get("/").text)
+
+
+@pytest.fixture
+def assets(folder: Path) -> Path:
+    """Two modules, of which the page names one."""
+    made = folder / "assets"
+    made.mkdir()
+    (made / "main.js").write_text('import "./part.js";', "utf-8")
+    (made / "part.js").write_text("part = 1;", "utf-8")
+    (folder / "index.html").write_text('<!doctype html><script type="module" src="/assets/main.js"></script>', "utf-8")
+    return made
+
+
+def test_files_are_kept_by_version_and_the_page_asks_for_the_new_one(client: TestClient, assets: Path) -> None:
+    page = client.get("/")
+    assert page.headers["cache-control"] == "no-cache"
+    (before,) = addresses(client)
+    # What main.js imports is addressed beside it.
+    for address in (before, before.replace("main", "part")):
+        assert client.get(address).headers["cache-control"] == "public, max-age=31536000, immutable"
+    part = client.get(before.replace("main", "part"))
+    again = client.get(before.replace("main", "part"), headers={"if-none-match": part.headers["etag"]})
+    assert (again.status_code, again.headers["cache-control"]) == (304, part.headers["cache-control"])
+    (assets / "part.js").write_text("part = 22;", "utf-8")
+    # Changed before the page was loaded again: an old address does not keep the new content.
+    changed = client.get(before.replace("main", "part"))
+    assert (changed.text, changed.headers["cache-control"]) == ("part = 22;", "no-cache")
+    (after,) = addresses(client)
+    assert after != before
+    assert client.get("/", headers={"if-none-match": page.headers["etag"]}).status_code == 200
+    assert "immutable" in client.get(after.replace("main", "part")).headers["cache-control"]
+    assert client.get(before).headers["cache-control"] == "no-cache"
+
+
+def test_a_version_opens_no_other_path(client: TestClient, assets: Path) -> None:
+    (address,) = addresses(client)
+    version = address.split("/")[2]
+    assert client.get("/assets/main.js").headers["cache-control"] == "no-cache"
+    assert client.get(f"/assets/{'0' * 16}/main.js").headers["cache-control"] == "no-cache"
+    for path in (f"/assets/{version}/../../outside.txt", f"/assets/{version}/%2e%2e/%2e%2e/outside.txt",
+                 f"/assets/{version}/missing.js", f"/assets/{version}/{version}/main.js"):  # fmt: skip
+        assert client.get(path).status_code == 404
+
+
+def test_a_file_asked_for_before_the_page_is_kept_too(folder: Path, assets: Path) -> None:
+    """A gateway that was restarted answers pages that are still open."""
+    (address,) = addresses(TestClient(static_files(folder)))
+    assert "immutable" in TestClient(static_files(folder)).get(address).headers["cache-control"]
 
 
 def test_a_path_that_names_no_file_is_a_view_of_the_page(client: TestClient) -> None:

@@ -14,7 +14,8 @@ function load(name) {
     // Do not wait for a stylesheet that fails to load.
     link.addEventListener("load", resolve);
     link.addEventListener("error", resolve);
-    link.href = `/assets/css/${name}.css`;
+    // Beside this module, whose address has the version.
+    link.href = new URL(`../css/${name}.css`, import.meta.url).pathname;
     document.head.append(link);
   });
   coming.set(name, loaded);

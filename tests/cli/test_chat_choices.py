@@ -67,6 +67,51 @@ def test_typing_filters_a_menu_whose_first_row_is_selected(home: Path) -> None:
         assert not [request for request in sim.requests if request.body]
 
 
+def test_enter_takes_the_first_row_that_the_filter_left(home: Path) -> None:
+    with (
+        Simulator(models=("shop-large", "shop-small", "m-10", "m-1"), window=32_000, script=["Fine.", "Yes."]) as sim,
+        chatting(home, {"model.base_url": sim.base_url, "model.name": "m-1"}) as chat,
+    ):
+        chat.see("/32,000")
+        chat.type("about the weather\r")
+        chat.see("Fine.")
+        chat.type("/model\r")
+        chat.wait_for(lambda: chat.line == "/model m-1")
+        chat.type("sma")
+        chat.wait_for(lambda: chat.line == "/model sma" and chat.offered_completions == 1)
+        chat.see("the first row")
+        chat.type("\r")
+        chat.see("Going on with shop-small (custom).")
+        chat.type("/model m-1")
+        chat.wait_for(lambda: chat.line == "/model m-1" and chat.offered_completions == 2)
+        chat.type("\r")  # a full name is meant as it is, though the row of m-10 comes first
+        chat.see("Going on with m-1 (custom).")
+        chat.type("/new\r")
+        chat.see("A new conversation")
+        chat.type("hello\r")
+        chat.see("Yes.")
+        chat.type("/resume\r")
+        chat.wait_for(lambda: chat.line.startswith("/resume c_"))
+        chat.type("\x15/resume weather")
+        chat.wait_for(lambda: chat.line == "/resume weather" and chat.offered_completions == 1)
+        chat.type("\r")
+        chat.see("Resumed c_", "about the weather")
+
+
+def test_what_is_typed_in_a_menu_counts_as_it_is_after_escape(home: Path) -> None:
+    with (
+        Simulator(models=("shop-large", "shop-small"), window=32_000) as sim,
+        chatting(home, {"model.base_url": sim.base_url, "model.name": "shop-large"}) as chat,
+    ):
+        chat.see("/32,000")
+        chat.type("/model sma")
+        chat.wait_for(lambda: chat.offered_completions == 1)
+        chat.type("\x1b")
+        chat.wait_for(lambda: chat.offered_completions == 0)
+        chat.type("\r")
+        chat.see("'custom' does not list 'sma'")
+
+
 def test_escape_closes_the_menu_and_leaves_the_model_as_it_is(home: Path) -> None:
     with Simulator(models=("m-1", "m-2"), window=32_000, script=["Fine."]) as sim:
         with chatting(home, {"model.base_url": sim.base_url, "model.name": "m-1"}) as chat:

@@ -304,6 +304,8 @@ def test_pager_and_shell_are_the_users() -> None:
 @pytest.mark.skipif(shutil.which("less") is None, reason="less is not installed")
 def test_the_prompt_of_less_shows_how_to_close_it_unless_the_user_has_one() -> None:
     assert any(option.startswith("-P") and "q closes" in option for option in pager({}) or [])
+    # A line of the text may name a command, and `/` searches in less.
+    assert any("/ searches; q closes, then type a command" in option for option in pager({}) or [])
     assert pager({"LESS": "-Pmine -i"}) == ["less", "-X", "-R"]
     assert pager({"PAGER": "less -Pmine"}) == ["less", "-Pmine", "-X", "-R"]
 

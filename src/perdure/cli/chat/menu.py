@@ -9,7 +9,8 @@ from prompt_toolkit.keys import Keys
 
 # Commands that are chosen from a menu where nothing is typed behind them.
 _COMMANDS = ("/model", "/resume")
-MENU_HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
+_HINT = "↑ ↓ choose, Enter takes it, typing filters, Esc closes"
+_FILTERED_HINT = "Enter takes the first row, ↑ ↓ choose, typing filters, Esc closes"
 
 
 class ChoiceMenu:
@@ -50,6 +51,25 @@ class ChoiceMenu:
     def is_unfiltered(self) -> bool:
         """Whether nothing is typed after the command."""
         return self._typed_text.strip() in _COMMANDS
+
+    @property
+    def hint(self) -> str:
+        """What the keys do in the open menu."""
+        return _FILTERED_HINT if self._has_implied_row else _HINT
+
+    def take_first_row(self) -> None:
+        """Put the first row that is left into the line, where none is selected and what is typed is only a filter."""
+        if self._has_implied_row:
+            self._buffer.go_to_completion(0)
+
+    @property
+    def _has_implied_row(self) -> bool:
+        """Whether Enter takes the first row: a number of the printed list, "last" and a full name are values."""
+        state = self._buffer.complete_state
+        if state is None or not self.is_choosing or not state.completions or state.current_completion is not None:
+            return False
+        typed = self._buffer.text.partition(" ")[2].strip()
+        return not typed.isdecimal() and typed not in ("last", *(row.text for row in state.completions))
 
     def add_keys(self, keys: KeyBindings) -> None:
         """Add the key bindings: typing filters the rows, also while one is selected; the arrow keys wrap around."""

@@ -37,7 +37,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from perdure.cli.chat.drawing import PaintedRows, ResizableApplication, clear_by_rows, without_cpr
 from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
-from perdure.cli.chat.menu import MENU_HINT, ChoiceMenu
+from perdure.cli.chat.menu import ChoiceMenu
 from perdure.config.env import rewrapping
 from perdure.core.errors import PerdureError
 
@@ -419,6 +419,8 @@ class PromptBox:
         if self._drop("\r"):
             return
         buffer = self.buffer
+        if self._draft is None:
+            self._menu.take_first_row()
         if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
             buffer.complete_state = None
             # Enter on a row of a menu chooses it; what completes a line is taken, and the next Enter sends.
@@ -452,7 +454,7 @@ class PromptBox:
 
     def _below(self) -> StyleAndTextTuples:
         # Not padded to the width: a row that long is wrapped by a terminal that is made narrower.
-        text = f" {MENU_HINT}"[: self.width] if self._menu.is_open else self._handlers.below(self.width)
+        text = f" {self._menu.hint}"[: self.width] if self._menu.is_open else self._handlers.below(self.width)
         return [("class:status", text)]
 
     def _remove_mark(self, event: KeyPressEvent) -> None:

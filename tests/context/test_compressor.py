@@ -617,12 +617,26 @@ def test_a_handoff_of_an_older_banner_is_read_and_replaced() -> None:
 @pytest.mark.spec("D1")
 @pytest.mark.parametrize(("minutes", "words"), [(0, "less than a minute"), (1, "a minute"), (4, "4 minutes"), (45, "")])
 def test_a_compaction_within_minutes_of_another_explains_itself(minutes: int, words: str) -> None:
+    def tight() -> ContextCompressor:
+        return engine(clock=clock, target_ratio=0.8)
+
     clock = HeldClock()
     entries = logged(working_session(20))
-    first = engine(clock=clock).compress(entries)
+    first = tight().compress(entries)
     assert "The one before was" not in first.message
     clock.pass_s(minutes * 60)
     history = go_on(first, entries, working_session(20))
-    again = engine(clock=clock).compress(history)
+    again = tight().compress(history)
     assert (f"The one before was {words} ago: what is kept" in again.message) == bool(words)
-    assert "The one before" not in engine(clock=clock).compress(history, reason="user").message
+    assert "The one before" not in tight().compress(history, reason="user").message
+
+
+@pytest.mark.spec("D1")
+def test_a_compaction_that_leaves_room_does_not_warn_of_too_little() -> None:
+    clock = HeldClock()
+    entries = logged(working_session(20))
+    history = go_on(engine(clock=clock).compress(entries), entries, working_session(20))
+    made = engine(clock=clock)
+    again = made.compress(history)
+    assert again.after_tokens < made.budgets.threshold_tokens / 2
+    assert "The one before" not in again.message

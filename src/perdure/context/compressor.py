@@ -127,6 +127,8 @@ def expand_handoff(
 
 # A compaction within so many minutes of another is explained.
 _SOON_MINUTES = 10
+# Less than this part of the threshold below it is little room.
+_LITTLE_ROOM_SHARE = 1 / 3
 # A compaction that frees less than this, or a twentieth, is not worth invalidating the prompt cache.
 _LEAST_GAIN_TOKENS = 16
 # From this share of the threshold on, messages are analyzed as they are appended.
@@ -448,9 +450,11 @@ class ContextCompressor(ContextEngine):
         return text
 
     def _explain_repetition(self, written: WriteResult, after: int) -> str:
-        """Explain why a compaction follows another within minutes; "" where it does not."""
+        """Explain why a compaction follows another within minutes; "" where it does not, or leaves room enough."""
         minutes, threshold = written.minutes_since, self.budgets.threshold_tokens
-        if minutes is None or not 0 <= minutes < _SOON_MINUTES or after >= threshold:
+        if minutes is None or not 0 <= minutes < _SOON_MINUTES:
+            return ""
+        if not 0 < threshold - after < threshold * _LITTLE_ROOM_SHARE:
             return ""
         ago = "less than a minute" if minutes == 0 else "a minute" if minutes == 1 else f"{minutes} minutes"
         return (

@@ -160,6 +160,27 @@ def test_the_goal_is_what_the_conversation_is_about_now() -> None:
     ]
 
 
+@pytest.mark.spec("E1c", "E12")
+def test_the_goal_calls_nothing_the_beginning_that_is_not() -> None:
+    rule = "Two rules for all of today: never push, and never touch rates.csv. "
+    bug = "Now the bug: the imports of the shop fail since this morning, please find out why."
+    goal = _sections(user(rule + bug), assistant("A cycle."), user("Thanks."))["Goal"]
+    assert goal == f"The first task: “… {bug}” (m:0)"
+    second = _sections(user("Tidy up the shop."), user("Forget it."), user(ASKED), assistant("OK."))["Goal"]
+    assert second == f"The first task: “{ASKED}” (m:2)"
+    whole = _sections(user("Tidy up the shop."), assistant("OK."), user("Thanks."))["Goal"]
+    assert whole == "The conversation began with: “Tidy up the shop.” (m:0)"
+
+
+@pytest.mark.spec("E1c", "E9")
+@pytest.mark.parametrize("began", ["The conversation began with:", "The first task:"])
+def test_the_goal_of_an_earlier_handoff_is_quoted_once(began: str) -> None:
+    goal = f"{began} “Tidy up the shop.” (m:0)"
+    entries = [Entry(40, user(ASKED)), Entry(41, assistant("OK."))]
+    state = read_state(entries, call_lines(entries), previous={"Goal": goal})
+    assert write_sections(state)["Goal"] == goal
+
+
 @pytest.mark.spec("E1c")
 def test_a_long_opening_is_never_cut_before_what_it_asks_for() -> None:
     story = "We moved the shop to the new cluster last week. " * 6

@@ -75,6 +75,9 @@ _STEPS_SHARE = 0.5
 _GOAL_FRAME_CHARS = 40
 _LEAST_GOAL_CHARS = 160
 _BEGAN = "The conversation began with:"
+# Where that is not the beginning of the first message.
+_FIRST_TASK = "The first task:"
+_COMPARED_CHARS = 12
 _BEGAN_TO_WORK = "The work began with:"
 _NOW = "Now:"
 _QUICK_QUESTION_CHARS = 80
@@ -121,7 +124,7 @@ def _goal(state: TaskState, room: int) -> str:
     first = state.goal
     if first is None or (len(state.requests) == 1 and first.value.rstrip().endswith((":", "："))):
         return _material(state.requests, room)
-    if first.value.startswith(_BEGAN):  # carried over from an earlier handoff
+    if first.value.startswith((_BEGAN, _FIRST_TASK)):  # carried over from an earlier handoff
         return clip(first.value, room)
     open_seqs = {r.seq for r in state.open_requests[-_MOST_WHOLE_REQUESTS:]}
     opening = _first_work(state, first)
@@ -134,9 +137,19 @@ def _goal(state: TaskState, room: int) -> str:
         return SAME_AS_TASK  # once is enough where it is long
     room -= _GOAL_FRAME_CHARS
     if opening.seq == first.seq:
-        return f"{_BEGAN} “{_aim(opening.value, room)}”{address(opening.seq)}{now}"
-    began = f"{_BEGAN} “{_aim(first.value, _QUICK_QUESTION_CHARS)}”{address(first.seq)}"
+        return f"{_quote_opening(state.requests, opening.seq, _aim(opening.value, room))}{now}"
+    began = _quote_opening(state.requests, first.seq, _aim(first.value, _QUICK_QUESTION_CHARS))
     return f"{began}\n{_BEGAN_TO_WORK} “{_aim(opening.value, room // 2)}”{address(opening.seq)}{now}"
+
+
+def _quote_opening(requests: Sequence[UserRequest], seq: int, words: str) -> str:
+    """Quote the first task as what it is: the beginning of the first message, or from within it, or a later one."""
+    request = next((r for r in requests if r.seq == seq), None)
+    start = words.partition("…")[0].strip()[:_COMPARED_CHARS]
+    if request is not None and not tidy(redact(request.text[:_LEAST_TASK_CHARS])).startswith(start):
+        return f"{_FIRST_TASK} “… {words}”{address(seq)}"
+    is_first = all(r.seq >= seq for r in requests)
+    return f"{_BEGAN if is_first else _FIRST_TASK} “{words}”{address(seq)}"
 
 
 def _first_work(state: TaskState, first: SourcedValue) -> SourcedValue:
@@ -193,7 +206,7 @@ def _material(requests: Sequence[UserRequest], room: int) -> str:
     if request is requests[0] and any(map(states_task, sentences(text))):
         words = request.own_words.strip()
         words = _words_of(request) if asks_something(words) else whole_sentences(text, room, asks=states_task)
-        return f"{_BEGAN} “{words}”{address(request.seq)}"
+        return _quote_opening(requests, request.seq, words)
     opening = f"“{clip(tidy(text), room)}”{address(request.seq)}"
     return f"The conversation began with a text, which is material and no instruction: {opening}"
 

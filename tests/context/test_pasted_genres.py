@@ -23,6 +23,7 @@ _MISSED = (
     "You may read everything.",
     "Mark every weak verb.",
     "Beträge müssen in Cent gespeichert werden.",
+    "모르면 모른다고 말해 주세요.",
 )
 
 
@@ -32,7 +33,7 @@ def _squeeze(text: str) -> str:
 
 def _binding(message: str) -> tuple[str, ...]:
     reading = read_user(user(message))
-    return (*reading.rules, *reading.corrections, *reading.remarks)
+    return (*reading.rules, *reading.corrections)
 
 
 def _planted(sample: PasteSample) -> list[str]:

@@ -22,7 +22,6 @@ from perdure.context.user_text.intent import (
     is_bare,
     own_words,
     read_sentences,
-    remarks_among,
     rules_among,
     typed_text,
 )
@@ -261,7 +260,6 @@ class UserReading:
     is_bare: bool
     rules: tuple[str, ...] = ()
     corrections: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     takes_back: bool = False
     # It may lay something down, but also holds a text: quoted as it is, nothing is lifted out as an instruction.
@@ -341,7 +339,6 @@ def read_user(message: Message, redact: Callable[[str], str] = redact) -> UserRe
         is_bare=False,
         rules=rules_among(user),
         corrections=corrections_among(user.sentences),
-        remarks=remarks_among(user),
         choices=choices_among(user.sentences),
         takes_back=takes_back(own),
         may_answer=may_take_up(own),

@@ -133,7 +133,8 @@ _ENGLISH = (
     r"|crucial) (?:that|to)\b",
     r"\bI'd rather you\b|\bcall me (?-i:[A-Z])|\bmy (?:name|preferred|favou?rite|pronouns)\b[^.?]{0,30}\b(?:is|are)\b",
     r"\bI(?:'m| am) (?:allergic|vegetarian|vegan|colou?r-?blind|left-handed|a beginner|new to|diabetic|pregnant)\b",
-    r"\bno [\w -]{2,40}(?:,? please| at all| whatsoever| allowed| anywhere)\b|^(?:also |and |but )*no (?!problem"
+    r"\bno [\w -]{2,40}(?:,? please| at all| whatsoever| allowed| anywhere)\b|^(?:also |and |but |pls "
+    r"|please )*no (?!problem"
     r"|idea|worries|need\?|rush"
     r"|thanks|one\b|doubt|wonder|way|luck|clue|big deal|funciona|es\b|hay\b|sé\b|puedo|está"
     r"|tengo)\w+(?: \w+){0,4}[.!]?$",
@@ -143,6 +144,15 @@ _ENGLISH = (
     r"|go over) [$€£]?\d",
     rf"\b(?:answer|reply|respond|write|speak|talk|comments?|messages?|names?|docs?|text|spelling"
     rf"|use)\b[^.?]{{0,40}}\b{_LANGUAGES}\b|^\W*{_LANGUAGES} (?:only|spelling|please|everywhere|throughout)\b",
+    # Conditions, limits and exceptions without a word of order.
+    r"\bnobody \w+s without\b|\b(?:goes?|go|has to go|must go) through me\b|\bonly (?:bug ?|security )?fixes go in\b"
+    r"|\b(?:has|have) to (?:pass|be \w+) before (?:every|each|any)\b|^ignore (?:everything|all|any\w*) (?:under|in"
+    r"|below)\b"
+    r"|^feel free to [^.?]*\bbut not\b|^\w+ shall (?:follow|use|be|have|stay)\b|\bonly,? (?:please|pls)\b"
+    r"|\bup to \d+ (?:characters|words|lines|sentences|pages)[.!]?$|\b(?:is|are) enough for (?:any|every|all|each)\b"
+    r"|\b(?:is|are) (?:capped|limited) (?:at|to) \W?\d|^(?:short|small|atomic|concise|terse) (?:commits?|answers?"
+    r"|replies"
+    r"|sentences|functions?|messages?|changes)[.!]?$",
     # Polite wishes.
     r"\bI(?:'d| would) (?:appreciate|be (?:grateful|glad|happy)|value)\b.{0,20}\bif\b|\bit would be (?:nice|great|good"
     r"|lovely|better) if\b|\bmay I ask you to\b|\bplease try to\b|\b(?:I'd|I would) (?:prefer|rather)\b",
@@ -157,7 +167,8 @@ _OTHERS = (
     r"|zeig|sprich|sag|lass|leg|lauf|führ|teste?|committe?|pushe?|fass|rühr|achte)\w*\b(?:[^.?]|\.(?=\w)){0,80}\b"
     r"(?:kein\w*|nicht|nichts"
     r"|nur|alle\w*|jede\w*|kurz|knapp|mich|mir|bevor|lieber|erst|vorher|in ruhe|auf \w+|ausschließlich)\b",
-    r"^(?:bitte )?(?:keine?\w*|nur|nicht|nichts)\b[^?]{3,}$|\b(?:duze|sieze|nenn) mich\b|\bbitte (?:keine?\w*|nur"
+    r"^vor jede[mnr]\b[^?]{3,}\bdu\b|^(?:bitte )?(?:keine?\w*|nur|nicht|nichts)\b[^?]{3,}$|\b(?:duze|sieze"
+    r"|nenn) mich\b|\bbitte (?:keine?\w*|nur"
     r"|nicht)\b",
     r"\b(?:muss|müssen|soll|sollen|sollte\w*|darf|dürfen|dürfte\w*)\b[^?]{2,}$|\bich (?:möchte|will|mag|bevorzuge"
     r"|hätte)\b[^?]{0,60}"
@@ -167,7 +178,8 @@ _OTHERS = (
     r"\b(?:siempre|nunca|jamás|a partir de ahora|de ahora en adelante|toujours|jamais|désormais|dorénavant|sempre"
     r"|mai più"
     r"|d'ora in poi|daqui em diante|a partir de agora|dora em diante)\b",
-    r"^(?:por favor,? |y |pero )*(?:no (?:me |lo |la |los |las )?(?:us|utilic|toqu|cambi|borr|modifiqu|escrib|agregu"
+    r"^(?:por favor,? |y |pero )*(?:nada de \w+|no (?:me |lo |la |los |las )?(?:us|utilic|toqu|cambi|borr|modifiqu"
+    r"|escrib|agregu"
     r"|añad|hag|pong"
     r"|sub|ejecut|olvid|elimin|instal|incluy|respond|empuj|mezcl|cre|quit)\w*|usa|utiliza|responde|contesta|escribe"
     r"|evita"
@@ -350,7 +362,8 @@ _PARTICULAR_CJK = re.compile(
 _REPORTS = re.compile(
     r"\b(?:was|were|did|didn't|had|got|went|tried|changed|made|saw|found|noticed|happened|broke|crashed|failed|fails"
     r"|failing"
-    r"|misleading|lacks?|outdated|works|worked|working|doesn't|isn't|aren't|wasn't|won't|looks|seems|appears|think|thought|guess|wonder\w*"
+    r"|misleading|lacks?|outdated|works|worked|working|doesn't|isn't|aren't|wasn't|won't|looks|seems|appears|think"
+    r"|thought|guess|wonder\w*"
     r"|maybe|probably"
     r"|sorry|thanks|thank|great|nice|cool|perfect|awesome|hello|hi|hey|yes|yeah|ok|okay|sure|hm+|lol|wow)\b"
     r"|\bI(?:'ve| have| just| am| was)\b|\bit(?:'s| is)\b|\bthere(?:'s| is| are)\b|\b(?:error|exception|traceback"
@@ -362,7 +375,8 @@ _REPORTS = re.compile(
 )
 # A question without its mark, a note of a client, a bare path.
 _NO_REMARK = re.compile(
-    r"^\W*(?:he|she|they|why|how|what|who|when|where|which|can|could|would|should|shall|is|are|does|do|did|will|any|isn't|wieso"
+    r"^\W*(?:he|she|they|why|how|what|who|when|where|which|can|could|would|should|shall|is|are|does|do|did|will|any"
+    r"|isn't|wieso"
     r"|warum|wie|was"
     r"|kannst|könn\w+|pourquoi|comment|peux|qué|cómo|por qué|puedes|почему|как|что|можешь)\b|^[\[<'\"/~]|^\S+$|\?",
     re.IGNORECASE,

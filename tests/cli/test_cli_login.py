@@ -130,6 +130,7 @@ def test_the_hints_leave_out_an_address_that_is_not_the_providers(home: Path) ->
     (home / "config.yaml").write_text("model: {base_url: 'http://127.0.0.1:18089/v1', name: mine}\n")
     shown = run("openai", typed=KEY).output
     assert "model.base_url is http://127.0.0.1:18089/v1" in shown
+    assert "the commands below take it out" in " ".join(shown.split())
     _run_commands(shown.partition("From now on")[2])
     assert (home / "config.yaml").read_text().strip() == "model: {provider: openai}"
     assert "model.base_url" not in run("openai", typed=KEY).output

@@ -293,7 +293,7 @@ def _show_provider_hints(row: ProviderSpec, flags: Mapping[str, Any]) -> None:
     echo_hint("Use it: ", f"perdure chat -p {row.name}{'' if row.default_model else ' -m MODEL'}")
     commands = [f"perdure config set model.provider {row.name}"]
     if (address := _other_address(row, flags)) is not None:
-        echo(f"Note:    model.base_url is {address}; it is taken out below, so that the key is not sent there.")
+        echo(f"Note:    model.base_url is {address}; the commands below take it out, to send no key there.")
         commands = ["perdure config unset model.base_url", "perdure config unset model.name", *commands]
     echo_hint("From now on, without -p:", *commands)
 

@@ -207,6 +207,23 @@ def test_a_refusal_and_a_correction_are_quoted_word_for_word_with_their_address(
     assert "- “No, I meant the cache folder.” (m:3)" in text
 
 
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize("words", ["why", "Why?", "but why ?", "warum", "为什么？"])
+def test_a_question_at_a_refused_call_is_no_reason(words: str) -> None:
+    history = _History().say(user("Clean up."))
+    history.call("shell", "rm -rf build", "refused", user_words=words)
+    assert history.state.instructions == ()
+    history.call("shell", "rm -rf docs", "refused", user_words="why not move it to the trash?")
+    assert [i.text for i in history.state.instructions] == ["why not move it to the trash?"]
+
+
+@pytest.mark.spec("E1c")
+def test_a_push_that_failed_is_not_called_rejected() -> None:
+    history = _History().say(user("Push it."))
+    history.call("git", "git push", "failed", facts=CallFacts(pushed=False, error="'origin' is no repository"))
+    assert "The last push failed" in write_sections(history.state)["Active State"]
+
+
 @pytest.mark.spec("E5", "E12")
 def test_the_reason_of_a_refusal_never_becomes_a_rule() -> None:
     history = _History().say(user("Clean up. Never touch docs/."))

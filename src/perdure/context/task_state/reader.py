@@ -59,6 +59,11 @@ _ANNOUNCES_LOOK = re.compile(
 )
 # Calls that prepare a step which is no look itself.
 _PREPARES: frozenset[CallKind] = LOOKS | frozenset(("task",))
+# "why?" at a question for approval gives no reason.
+_BARE_QUESTION = re.compile(
+    r"(?i)(?:but |and |wait,? )?(?:why(?: not)?|what(?: for)?|how(?: come)?|huh|hm+|warum|wieso|weshalb|wozu|pourquoi"
+    r"|por qué|perché|por quê|почему|зачем|为什么|なぜ|왜)[\s?!.？！。]*"
+)
 _NOT_DONE = frozenset(("failed", "refused", "interrupted"))
 _EXPECTS_FAILURE = re.compile(
     r"(?i)\b(?:(?:should|must|will|has to|have to|to|expect\w*(?: \w+)? to|can) (?:now |first |still )?(?:fail|be red)"
@@ -341,7 +346,7 @@ class _StateFold:
     def _add_call(self, seq: int, line: CallLine, *, expects_failure: bool) -> None:
         if line.user_words or line.outcome == "refused":
             reason = redact(line.user_words.strip())
-            if reason:
+            if reason and not _BARE_QUESTION.fullmatch(reason):
                 self._instruct(StandingInstruction(reason, seq, "refusal", about=line.target or line.name))
             return
         self.work.add(seq, line, expects_failure=expects_failure)

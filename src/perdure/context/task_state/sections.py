@@ -466,7 +466,7 @@ def push_status(state: TaskState) -> str:
     """Whether the newest commit is pushed, in words."""
     if state.commits:
         return "pushed" if state.is_pushed and state.commits[-1].is_pushed else "not pushed"
-    return "the last push succeeded" if state.is_pushed else "the last push was rejected"
+    return "the last push succeeded" if state.is_pushed else "the last push failed"
 
 
 def describe_tests(report: LastTestRun, room: int | None = None, *, has_failures: bool = True) -> str:

@@ -100,6 +100,7 @@ def test_a_very_long_message_is_shortened_in_the_middle_and_wrapped(home: Path) 
     session_id = talk(home, ["\n\n".join(f"Paragraph {n}." for n in range(90))], ["word " * 200])
     text = shown(home, session_id, width=40)
     assert "more lines" in text
+    assert "more lines: /expand m:2 opens it\n" in text
     assert ("Paragraph 0." in text, "Paragraph 45." in text, "Paragraph 89." in text) == (True, False, True)
     assert max(map(len, text.splitlines())) <= 60
 

@@ -144,7 +144,7 @@ def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style)
         if entry.message.kind == "handoff":
             parts.append(f"{ink.dim(_UNDONE if entry.seq > newest else _COMPACTED)}\n")
         else:
-            parts += _replayed(entry.message, results.after(n), width, ink)
+            parts += _replayed(entry, results.after(n), width, ink)
     earlier = entries[0].seq - 1 if entries else last
     if earlier > 0:
         how = f"/expand m:1-{earlier} opens them" if earlier > 1 else "/expand m:1 opens it"
@@ -172,14 +172,15 @@ class _Results:
         return [(e, self._runs.get((e.created_at_ms, e.message.tool_call_id or ""), ToolRun())) for e in results]
 
 
-def _replayed(message: Message, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:
+def _replayed(entry: Entry, results: Sequence[tuple[Entry, ToolRun]], width: int, ink: Style) -> Iterator[str]:
     """Yield the lines of a replayed message: its text, and how its calls ended; results and notes are left out."""
+    message = entry.message
     if message.is_real_user:
-        first, *rest = _shorten(list(fit_lines(safe(_typed(message)).strip().split("\n"), width - 2)))
+        first, *rest = _shorten(list(fit_lines(safe(_typed(message)).strip().split("\n"), width - 2)), entry.seq)
         yield f"{ink.bold('›')} {first}\n" + "".join(f"  {line}\n" for line in rest)
     elif message.role == "assistant":
         if message.text.strip():
-            yield _painted(message.text, width, ink)
+            yield _painted(message.text, entry.seq, width, ink)
         if label := cut_off_label(message):
             yield f"{ink.dim(label)}\n\n"
         yield from (_call_line(call, results, ink) for call in message.tool_calls)
@@ -206,18 +207,19 @@ def _typed(message: Message) -> str:
     return f"{text} [{count(len(parts) - 1, 'attachment')}]" if len(parts) > 1 else text
 
 
-def _painted(markdown: str, width: int, ink: Style) -> str:
+def _painted(markdown: str, seq: int, width: int, ink: Style) -> str:
     from perdure.cli.chat.markdown_render import (
         painted,  # rich is slow to import: not before there is something to show
     )
 
     lines = painted(markdown, width=width, is_color=ink.is_color).rstrip("\n").split("\n")
-    return "\n".join(_shorten(lines)) + "\n\n"
+    return "\n".join(_shorten(lines, seq)) + "\n\n"
 
 
-def _shorten(lines: list[str]) -> list[str]:
-    """Return the lines of a message; the middle of a long one is left out."""
+def _shorten(lines: list[str], seq: int) -> list[str]:
+    """Return the lines of a message; the middle of a long one is left out, with the command that shows it."""
     if len(lines) <= _MAX_LINES + 1:
         return lines
     head, tail = 2 * _MAX_LINES // 3, _MAX_LINES // 3
-    return [*lines[:head], f"… {count(len(lines) - head - tail, 'more line')}", *lines[-tail:]]
+    note = f"… {count(len(lines) - head - tail, 'more line')}: /expand m:{seq} opens it"
+    return [*lines[:head], note, *lines[-tail:]]

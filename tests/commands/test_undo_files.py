@@ -305,3 +305,53 @@ def test_the_model_reads_which_files_were_put_back(project: Open) -> None:
         chat.do("/undo files 2")
         chat.ask("and now")
         assert asked[-1].count("took back file changes") == 1, "nothing was put back the second time"
+
+
+def test_a_compaction_keeps_that_changes_were_taken_back(project: Open) -> None:
+    summarized: list[str] = []
+
+    def reply(request: ScriptRequest) -> Say | str:
+        messages = request.body["messages"]
+        last = str(messages[-1].get("content"))
+        if not request.body.get("tools"):
+            summarized.append(last)
+            return "## Goal\nThe shop."
+        if last == "set the tax to 20 percent":
+            return Say(calls=(Call("patch", {"path": "shop.py", "old": "0.19", "new": "0.20"}),))
+        return "The tax is 0.20 now." if messages[-1]["role"] == "tool" else "A long answer about the shop. " * 400
+
+    with project(reply) as chat:
+        (chat.folder / "shop.py").write_text("TAX = 0.19\n")
+        chat.ask("set the tax to 20 percent")
+        assert "files changed:     1" in chat.do("/context").text
+        chat.do("/undo files")
+        assert "files changed:" not in chat.do("/context").text
+        assert "taken back:        1" in chat.do("/context").text
+        for question in ("explain the shop", "explain it again", "and once more", "and at last?"):
+            chat.ask(question)
+        chat.do("/compact")
+        handoff = chat.do("/handoff").text
+        assert "Changed" not in handoff
+        assert "“set the tax to 20 percent” — taken back by the user with /undo files: shop.py" in handoff
+        assert "The user took back: " in handoff.partition("## Record")[2]
+        assert summarized
+        assert all("The user took back" in prompt for prompt in summarized)
+
+
+def test_a_turn_that_was_taken_back_with_its_files_says_so_where_it_is_kept(project: Open) -> None:
+    asked: list[str] = []
+
+    def reply(request: ScriptRequest) -> Say | str:
+        asked.append(str(request.body["messages"]))
+        return Say(calls=(_write("a.py", "1"),)) if len(asked) == 1 else "Done."
+
+    with project(reply) as chat:
+        chat.ask("write it")
+        kept = chat.surface.session_id
+        chat.do("/undo turn")
+        chat.ask("something else")
+        assert "took back" not in asked[-1]
+        assert chat.questions == ["something else"]
+        chat.do(f"/resume {kept}")
+        chat.ask("go on")
+        assert "The user took back file changes" in asked[-1]

@@ -9,7 +9,7 @@ import pytest
 from perdure.context.record.statements import read_statement
 from perdure.context.task_state.decisions import announces
 from perdure.context.task_state.state import RepeatedSteps, parse_steps
-from perdure.context.task_state.work import StepLog
+from perdure.context.task_state.step_log import StepLog
 from perdure.context.tool_calls.describe import describe_call
 from perdure.core.messages import Message, ToolCall
 

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, measure_usage, when
 from perdure.core.errors import NotFound
-from perdure.core.messages import Entry, Message
+from perdure.core.messages import Entry, FilesTakenBack, Message
 from perdure.core.visibility import Visibility
 from perdure.store.listing import ConversationFilter
 from perdure.store.records import Conversation
@@ -206,6 +206,7 @@ def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
         lines[0] = f"No file was changed in {_last_turns(turns)}."
     if what == "turn":
         question = _short(at)
+        _tell_model(surface, at, result)  # where the turn is kept
         _fork(surface, at)
         lines.insert(0, f"Back to before “{question}”. The turn is kept in the conversation it was in.")
         lines += _earlier_turn(surface)
@@ -238,13 +239,10 @@ def _tell_model(surface: CommandContext, at: Entry, result: RestoreResult) -> No
     """Add a note of what was restored, so that the model does not rely on its changes."""
     if not (result.restored or result.deleted):
         return
-    done = [f"restored {path}" for path in result.restored] + [f"deleted {path}" for path in result.deleted]
-    more = [f"and {len(done) - _NOTED_PATHS:,} more"] if len(done) > _NOTED_PATHS else []
-    listed = "; ".join([*done[:_NOTED_PATHS], *more])
-    surface.agent.add_note(
-        f"The user took back file changes with /undo files, to how the files were before m:{at.seq}: {listed}. "
-        "Changes that you made to them since then are gone."
-    )
+    restored = tuple(map(str, result.restored[:_NOTED_PATHS]))
+    deleted = tuple(map(str, result.deleted[: _NOTED_PATHS - len(restored)]))
+    more = len(result.restored) + len(result.deleted) - len(restored) - len(deleted)
+    surface.agent.add_note(FilesTakenBack(at.seq, restored, deleted, more).note())
 
 
 def _earlier_turn(surface: CommandContext) -> Iterator[str]:

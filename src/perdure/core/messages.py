@@ -480,6 +480,49 @@ def is_background(role: str, text: str) -> bool:
     return text.startswith(SUMMARY_OPENINGS)
 
 
+@dataclass(frozen=True, slots=True)
+class FilesTakenBack:
+    """Files that the user restored, to how they were before a position of the log; those before it stay changed."""
+
+    before_seq: int
+    restored: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    # Further files, which are not named.
+    more: int = 0
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (*self.restored, *self.deleted)
+
+    def note(self) -> str:
+        """Return the text of the note that the model reads; `files_taken_back` reads it again."""
+        done = [f"restored {path}" for path in self.restored] + [f"deleted {path}" for path in self.deleted]
+        done += [f"and {self.more:,} more"] if self.more else []
+        return f"{_TAKEN_BACK}{self.before_seq}: {'; '.join(done)}{_TAKEN_BACK_END}"
+
+
+_TAKEN_BACK = "The user took back file changes with /undo files, to how the files were before m:"
+_TAKEN_BACK_END = ". Changes that you made to them since then are gone."
+_TAKEN_BACK_NOTE = re.compile(
+    rf"{re.escape(SYSTEM_NOTE + _TAKEN_BACK)}(\d{{1,12}}): (.*){re.escape(_TAKEN_BACK_END)}", re.DOTALL
+)
+_TAKEN_BACK_ITEM = re.compile(r"; (?=restored |deleted |and [\d,]+ more$)")
+
+
+def files_taken_back(message: Message) -> FilesTakenBack | None:
+    """Return which files a note says that the user restored; also of a note that was merged into a message."""
+    if message.role != "user" or not (message.kind == "note" or isinstance(message.content, tuple)):
+        return None
+    texts = (part.text for part in message.parts if isinstance(part, TextPart))
+    note = next(filter(None, map(_TAKEN_BACK_NOTE.fullmatch, texts)), None)
+    if note is None:
+        return None
+    items = [item.partition(" ") for item in _TAKEN_BACK_ITEM.split(note[2])]
+    restored, deleted = (tuple(path for done, _, path in items if done == kind) for kind in ("restored", "deleted"))
+    more = next((int(n.partition(" ")[0].replace(",", "")) for done, _, n in items if done == "and"), 0)
+    return FilesTakenBack(int(note[1]), restored, deleted, more)
+
+
 def _is_mapping(raw: object) -> TypeGuard[Mapping[str, Any]]:
     # Asking an abstract class takes several times as long, and this is asked about every message.
     return type(raw) is dict or isinstance(raw, Mapping)

@@ -19,7 +19,7 @@ from perdure.context.redacted_entries import count_chars, redacted
 from perdure.context.task_state.decisions import UserReading, announces, read_user, user_reading
 from perdure.context.text import Passage, clip, clip_short, size_of, split_passages, split_sentences
 from perdure.context.tool_calls.call_line import CallLine
-from perdure.core.messages import SUMMARY_OPENINGS, Entry, ImagePart, Message, ToolCall, user
+from perdure.core.messages import SUMMARY_OPENINGS, Entry, ImagePart, Message, ToolCall, files_taken_back, user
 
 # Who a statement comes from: a report of a delegated agent, a note inserted by a program, a document or an instruction
 # file that was read.
@@ -55,6 +55,8 @@ class Statement:
     title: str = ""
 
 
+# Before the files that the user restored.
+_TOOK_BACK = "The user took back:"
 NOTHING_STATED = Statement("note", ())
 CALL = "→"
 # The title of the first message of another conversation.
@@ -110,9 +112,12 @@ def read_statement(message: Message, reading: UserReading | None = None) -> Stat
             passages = tuple(_introduction(passages, message.tool_calls))
         return Statement("assistant", passages, is_final=not message.tool_calls, fingerprint=_fingerprint(message.text))
     if message.is_real_user:
-        return _user_statement(message, reading or read_user(message))
+        statement = _user_statement(message, reading or read_user(message))
+        restored = tuple(_taken_back(message))
+        return replace(statement, passages=(*restored, *statement.passages)) if restored else statement
     if message.kind == "note" and message.text.strip():
-        return _note(message.text)
+        restored = tuple(_taken_back(message))
+        return Statement("note", restored, is_binding=True, is_final=True) if restored else _note(message.text)
     return NOTHING_STATED
 
 
@@ -125,6 +130,15 @@ def _introduction(passages: Sequence[Passage], calls: Sequence[ToolCall]) -> Ite
             yield replace(passage, worth=passage.worth * 0.4)
         else:
             yield passage
+
+
+def _taken_back(message: Message) -> Iterator[Passage]:
+    """Yield a line on the files that the user restored, if a note in a message tells of it."""
+    restored = files_taken_back(message)
+    if restored is not None:
+        names = [*restored.paths, *([f"{restored.more:,} more"] if restored.more else [])]
+        line = f"{_TOOK_BACK} {', '.join(names)} (/undo files, to before m:{restored.before_seq})"
+        yield Passage(line, clip(line, 240), 1.0)
 
 
 def _note(text: str) -> Statement:
@@ -246,7 +260,8 @@ def carried_statement(label: str, text: str) -> Statement:
     """The statement of an item that was carried over: the user's words are quoted again as they are."""
     speaker = _SPEAKERS[label]
     if speaker != "user":
-        return Statement(speaker, split_passages(text), is_final=True)
+        is_binding = speaker == "note" and text.startswith(_TOOK_BACK)
+        return Statement(speaker, split_passages(text), is_binding=is_binding, is_final=True)
     read = read_statement(user(text))
     passages = read.passages if read.speaker == "user" else (Passage(text, clip(text, 240), 1.0),)
     return replace(read, speaker="user", passages=passages, is_final=True, fingerprint=0, title="")

@@ -6,7 +6,8 @@
       decisions    decisions, plans and choices, of either side
       replies      what a reply answers, asks and changed
       proposals    what "yes" or "option 2" takes up
-      work         files, commits, tests, errors and repeated steps, from the calls
+      work         files, commits, tests and errors, from the calls
+      step_log     repeated steps, from the calls
     sections     write the thirteen sections; active_task writes the first
     merging      merge the sections of a model with them
 

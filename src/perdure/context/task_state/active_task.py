@@ -334,6 +334,10 @@ def _progress(state: TaskState) -> str:
     return "\n\n" + "\n".join(lines) if lines else ""
 
 
+# What of the work the user took back, before the names of the files.
+BY_USER = "taken back by the user with /undo files"
+
+
 def _done(state: TaskState) -> Iterator[str]:
     since = state.open_requests[-1].seq
     done = [i for i in state.plan if i.is_done and i.seq > since]
@@ -346,7 +350,9 @@ def _done(state: TaskState) -> Iterator[str]:
         root = files_root(state)
         names = [relative_to(f.path, root) for f in files]
         yield f"changed {join_names(names, _FILES_CHARS)}{_commit_status(state, files)}"
-    elif calls := state.calls_since:
+    if restored := [f for t in state.taken_back if t.seq > since for f in t.files]:
+        yield f"{BY_USER}: {join_names([relative_to(f, files_root(state)) for f in restored], _FILES_CHARS)}"
+    elif not files and (calls := state.calls_since):
         # Only looked so far, or called services.
         calls_text = ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in calls[:_MOST_NAMES])
         yield f"no file changed; {calls_text}" if state.files else calls_text

@@ -36,7 +36,7 @@ from perdure.context.task_state.work import LOOKS, WorkLog
 from perdure.context.text import beginning, sentences, tidy
 from perdure.context.tool_calls.call_line import CallKind, CallLine
 from perdure.context.user_text.intent import before_fiction, is_directive, read_sentences, rules_among
-from perdure.core.messages import Entry, Message, ToolCall
+from perdure.core.messages import Entry, Message, ToolCall, files_taken_back
 from perdure.redaction import redact
 
 # The line of each call, by the position of the message that made it and the id of the call.
@@ -159,8 +159,8 @@ def _removes(arguments: str, names: Sequence[str]) -> bool:
     if old < 0 or new < 0:
         return False
     before, after = (arguments[old:new], arguments[new:]) if old < new else (arguments[old:], arguments[new:old])
-    gone = (n for n in names if n in before and n not in after)
-    return any(re.search(rf"\b{n}\b", before) for n in gone)
+    removed = (n for n in names if n in before and n not in after)
+    return any(re.search(rf"\b{n}\b", before) for n in removed)
 
 
 @dataclass(slots=True)
@@ -215,6 +215,8 @@ class _StateFold:
         message = entry.message
         if message.role == "tool":
             return
+        if (restored := files_taken_back(message)) is not None:
+            self.work.take_back(entry.seq, restored)
         if message.is_real_user:
             if message.text.startswith(_NOTIFICATION):
                 self.work.end_process(*(m[1] for p in (_ENDED_ID, _ENDED) if (m := p.search(message.text[:1_000]))))
@@ -364,6 +366,7 @@ class _StateFold:
             outcomes=tuple(self._answers(is_work=True)),
             worked_on=frozenset(filter(self._is_work, self.answered)),
             files=tuple(work.files.values()),
+            taken_back=tuple(work.taken_back),
             commits=tuple(work.commits),
             head=work.head,
             created=tuple(work.created.values()),
@@ -413,10 +416,11 @@ class _StateFold:
             is_disputed = request.seq in self.disputed
             question = beginning(_without_demands(request.own_words), _QUESTION_CHARS)
             if is_work:
-                files = self.work.files_changed(request.seq, reply.seq)
+                undone_files = self.work.files_taken_back(request.seq, reply.seq)
+                files = tuple(f for f in self.work.files_changed(request.seq, reply.seq) if f not in undone_files)
                 changes = _joined(c for c in changes_of(reply) if not self.edits.has_removed(c, reply.seq))
                 request_words = question if not changes or _is_about(topics[n], reply.message.text) else ""
-                yield AnsweredQuestion(request_words, changes, request.seq, reply.seq, files, is_disputed)
+                yield AnsweredQuestion(request_words, changes, request.seq, reply.seq, files, undone_files, is_disputed)
             elif question and not is_disputed:
                 yield AnsweredQuestion(question, answer_of(reply), request.seq, reply.seq)
 

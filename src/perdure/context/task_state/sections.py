@@ -9,6 +9,7 @@ from dataclasses import replace
 from perdure.context.fitting import address, fit_lines, join_names, relative_to, whole_sentences
 from perdure.context.handoff import SECTIONS
 from perdure.context.task_state.active_task import (
+    BY_USER,
     files_root,
     has_material,
     listed_files,
@@ -242,6 +243,11 @@ def _outcome(done: AnsweredQuestion, most: int) -> str:
     if done.is_disputed:
         return f"“{words}” — the user corrected the outcome{address(done.seq, done.answer_seq)}" if is_telling else ""
     outcome = whole_sentences(done.answer, most) if done.answer else ""
+    if done.taken_back:
+        names = join_names([path.rpartition("/")[2] for path in done.taken_back], _OUTCOME_CHARS // 2)
+        if not done.files:
+            return f"{f'“{words}” — ' if is_telling else ''}{BY_USER}: {names}{address(done.seq, done.answer_seq)}"
+        outcome = f"{outcome} ({BY_USER}: {names})" if outcome else f"{BY_USER}: {names}"
     if done.files:
         names = join_names([path.rpartition("/")[2] for path in done.files], _OUTCOME_CHARS // 2)
         outcome = f"{outcome} (changed {names})" if outcome else f"changed {names}"
@@ -290,6 +296,9 @@ def _active_state(state: TaskState, room: int) -> str:
     if changed := _uncommitted(state, of_task):
         what = "Changed since that commit" if state.commits else "Changed, no commit seen"
         lines.append(f"- {what}{', beside Active Task' if of_task else ''}: {changed}")
+    if restored := state.files_taken_back:
+        names = [f"{f.path.rpartition('/')[2]}{'' if f.changed_seq is None else ' (later changes)'}" for f in restored]
+        lines.append(f"- {BY_USER.capitalize()}: {join_names(names, _LINE)}{address(state.taken_back[-1].seq)}")
     if state.tests is not None:
         what = "Last tests" if state.tests.is_suite else "Last build or check"
         since = () if of_task else state.tests.changed_since
@@ -305,6 +314,8 @@ def _active_state(state: TaskState, room: int) -> str:
 
 def _edited_since(state: TaskState, seq: int) -> str:
     """Tell whether a result is older than the last edit."""
+    if any(t.covers(seq) for t in state.taken_back):
+        return "; before the user took back changes"
     last = max((f.changed_seq for f in state.files if f.changed_seq is not None), default=None)
     return "" if last is None else "; before the last edit" if last > seq else "; nothing edited since"
 
@@ -386,10 +397,11 @@ def _files(state: TaskState, room: int) -> str:
     if root and of_task and not files:
         return f"Those of Active Task, below {root}"
     lines = [f"Below {root}{', as in Active Task' if of_task else ''}:"] if root else []
-    for status in ("changed", "moved", "deleted", "read"):
+    for status in ("changed", "taken back", "moved", "deleted", "read"):
         names = [_file_name(f, root) for f in files if f.status == status][:_MOST_FILES]
         if names:
             title = "Changed before" if status == "changed" and of_task else status.capitalize()
+            title = BY_USER.capitalize() if status == "taken back" else title
             lines.append(f"- {title}: {join_names(names, room // (2 if status == 'changed' else 3))}")
     return fit_lines(lines, room) if len(lines) > bool(root) else ""
 
@@ -439,6 +451,7 @@ def describe_state(state: TaskState) -> list[tuple[str, str]]:
         ("running", "; ".join(beginning(p.value, 60) for p in state.processes)),
         ("still fails", "; ".join(beginning(e.text, 80) for e in state.open_errors[-2:])),
         ("files changed", str(len(changed)) if changed else ""),
+        ("taken back", str(len(state.files_taken_back)) if state.taken_back else ""),
         ("plan", f"{done} of {len(state.plan)} done" if state.plan else ""),
     ]
     return [(name, value) for name, value in rows if value]

@@ -66,7 +66,7 @@ BEFORE_LOG = -1
 RequestStatus = Literal["open", "answered", "cancelled", "replaced"]
 # A requirement was stated with one piece of work, which is done.
 InstructionKind = Literal["rule", "correction", "refusal", "requirement"]
-FileStatus = Literal["changed", "moved", "deleted", "read"]
+FileStatus = Literal["changed", "moved", "deleted", "read", "taken back"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,18 @@ class TouchedFile:
     moved_from: str = ""
     # Position of the newest call that changed it.
     changed_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBackChanges:
+    """Files that the user restored at a position to how they were before another: what changed between is gone."""
+
+    files: tuple[str, ...]
+    before_seq: int
+    seq: int
+
+    def covers(self, seq: int) -> bool:
+        return self.before_seq <= seq < self.seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +211,8 @@ class AnsweredQuestion:
     answer_seq: int
     # Files that were changed for it.
     files: tuple[str, ...] = ()
+    # Files whose changes for it the user took back.
+    taken_back: tuple[str, ...] = ()
     # The user corrected it right afterwards.
     is_disputed: bool = False
 
@@ -219,6 +233,7 @@ class TaskState:
     # Positions of all requests for which work was done.
     worked_on: frozenset[int] = frozenset()
     files: tuple[TouchedFile, ...] = ()
+    taken_back: tuple[TakenBackChanges, ...] = ()
     commits: tuple[CommitRecord, ...] = ()
     # Where HEAD is, if not at the newest of the commits.
     head: SourcedValue | None = None
@@ -257,6 +272,13 @@ class TaskState:
     @property
     def open_requests(self) -> tuple[UserRequest, ...]:
         return tuple(r for r in self.requests if r.status == "open")
+
+    @property
+    def files_taken_back(self) -> tuple[TouchedFile, ...]:
+        """Files that the user restored and that were not changed since, the newest first."""
+        newest = {path: t.seq for t in self.taken_back for path in t.files}
+        files = (f for f in reversed(self.files) if f.path in newest)
+        return tuple(f for f in files if f.changed_seq is None or f.changed_seq < newest[f.path])
 
     @property
     def open_errors(self) -> tuple[TaskError, ...]:

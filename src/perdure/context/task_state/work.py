@@ -1,16 +1,11 @@
-"""What the calls of a conversation did: files, commits, branch and folder, tests, processes, errors and the plan.
-
-"Do this for each of these modules" leaves hundreds of calls that differ in a name or two. Each alone is worth little,
-but an agent that cannot see for which names they succeeded does the work again, so `StepLog` lists them together:
-which tool, what came of it, for which subjects.
-"""
+"""What the calls of a conversation did: files, commits, branch and folder, tests, processes, errors and the plan."""
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perdure.context.task_state.state import (
@@ -18,147 +13,20 @@ from perdure.context.task_state.state import (
     FileStatus,
     LastTestRun,
     PlanItem,
-    RepeatedSteps,
     SourcedValue,
+    TakenBackChanges,
     TaskError,
     TouchedFile,
     is_same_hash,
-    parse_steps,
 )
+from perdure.context.task_state.step_log import StepLog
 from perdure.context.text import beginning
-from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine, RepeatableCall
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, CallLine
 from perdure.context.tool_calls.services import is_change
 from perdure.context.tool_calls.shell import covers, tested_paths
-from perdure.context.user_text.intent import is_directive
+from perdure.core.messages import FilesTakenBack
 from perdure.core.rules import MISSING_RESULT
 from perdure.redaction import redact
-
-_FEWEST_SUBJECTS = 3
-_LONGEST_SUBJECT = 60
-_OUTCOME_CHARS = 90
-_PLACEHOLDER = "…"
-# An outcome with as many differs in all its values.
-_MOST_PLACEHOLDERS = 3
-_NUMBERED = re.compile(r"[\w.-]*\d[\w.-]*")
-# A member of a JSON result whose value is left out.
-_UNSTATED = re.compile(rf"(?:^|, )\w+: {_PLACEHOLDER}(?=,|$)")
-
-
-@dataclass(slots=True)
-class StepLog:
-    """The calls of a stretch that may be steps of a repeated work."""
-
-    _calls: dict[tuple[str, ...], list[tuple[int, RepeatableCall]]] = field(default_factory=dict)
-    _carried: list[RepeatedSteps] = field(default_factory=list)
-
-    def carry(self, section: str) -> None:
-        """Start from the steps that an earlier handoff lists."""
-        self._carried += parse_steps(section)
-
-    def add(self, seq: int, call: RepeatableCall) -> None:
-        self._calls.setdefault(call.key, []).append((seq, call))
-
-    def groups(self) -> tuple[RepeatedSteps, ...]:
-        """Return the groups of at least three subjects, each subject by the step that was done last on it."""
-        done: dict[str, list[_Step]] = {}
-        for calls in self._calls.values():
-            for step in _newest_steps(calls):
-                done.setdefault(step.subject, []).append(step)
-        for step in self._single_steps():
-            if step.subject in done:
-                done[step.subject].append(step)
-        groups: dict[tuple[str, str], list[_Step]] = {}
-        for steps in done.values():
-            last = max(steps, key=lambda s: s.seq)
-            if last.is_ok:
-                groups.setdefault((last.name, last.shape), []).append(last)
-        repeated = [
-            _group(sorted(members, key=lambda s: s.seq), done)
-            for members in groups.values()
-            if len(members) >= _FEWEST_SUBJECTS
-        ]
-        return tuple(sorted(_merge_carried(self._carried, repeated), key=lambda g: g.seq))
-
-    def _single_steps(self) -> Iterator[_Step]:
-        """Yield the calls that were not repeated: one of them may have changed what was done before."""
-        for calls in self._calls.values():
-            for seq, call in calls if len(calls) < _FEWEST_SUBJECTS else ():
-                name = " ".join(call.words)
-                yield from (_Step(name, value, "", name, seq, call.is_ok) for value in call.values)
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """The newest call of one tool on one subject."""
-
-    name: str
-    subject: str
-    # The outcome without the words of the call, and the same without numbers.
-    outcome: str
-    shape: str
-    seq: int
-    is_ok: bool
-
-
-def _newest_steps(calls: Sequence[tuple[int, RepeatableCall]]) -> Iterator[_Step]:
-    """Yield the newest step on each subject, where calls of the same shape vary in a word."""
-    if len(calls) < _FEWEST_SUBJECTS:
-        return
-    words = [call.words for _, call in calls]
-    counts = [len(set(column)) for column in zip(*words, strict=True)]
-    most = max(counts)
-    if most < _FEWEST_SUBJECTS:
-        return
-    # Of a name and its value the name comes first, though a retry may have another value.
-    at = next(i for i, n in enumerate(counts) if 2 * n >= most)
-    varying = [i for i, n in enumerate(counts) if n > 1]
-    fixed = [w for w, n in zip(words[0], counts, strict=True) if n == 1 and "=" not in w and any(map(str.isalnum, w))]
-    name = " ".join(fixed) or words[0][0]
-    newest = {call.words[at]: (seq, call) for seq, call in calls}
-    for word, (seq, call) in newest.items():
-        subject = word.partition("=")[2] or word
-        if len(subject) > _LONGEST_SUBJECT:
-            continue
-        outcome = _without(call.outcome, [call.words[i] for i in varying])
-        yield _Step(name, subject, outcome, _NUMBERED.sub("#", outcome), seq, call.is_ok)
-
-
-def _without(outcome: str, words: Sequence[str]) -> str:
-    """The outcome with a placeholder for what the call already names."""
-    values = sorted({v for w in words if len(v := w.partition("=")[2] or w) > 1}, key=len, reverse=True)
-    for value in values:
-        outcome = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", _PLACEHOLDER, outcome)
-    return outcome
-
-
-def _group(members: Sequence[_Step], done: Mapping[str, Sequence[_Step]]) -> RepeatedSteps:
-    """Join steps with one outcome; steps before them are named where all subjects had them."""
-    last = members[-1]
-    earlier = [{s.name: s.seq for s in done[m.subject] if s.is_ok and s is not m} for m in members]
-    shared = [name for name in earlier[-1] if all(name in names for names in earlier)]
-    shared.sort(key=lambda name: earlier[-1][name])
-    outcomes = {m.outcome for m in members}
-    text = last.outcome if len(outcomes) == 1 else _NUMBERED.sub(_PLACEHOLDER, last.outcome)
-    text = _UNSTATED.sub("", text.removeprefix(f"{_PLACEHOLDER}: ")).strip(" ,")
-    if text.count(_PLACEHOLDER) >= _MOST_PLACEHOLDERS:
-        text = ""
-    text = beginning(redact(text), _OUTCOME_CHARS)
-    subjects = tuple(redact(m.subject) for m in members)
-    return RepeatedSteps((*shared, last.name), "" if is_directive(text) else text, subjects, last.seq)
-
-
-def _merge_carried(carried: Sequence[RepeatedSteps], groups: Sequence[RepeatedSteps]) -> Iterator[RepeatedSteps]:
-    """Yield the groups, each with the subjects that an earlier handoff lists for the same steps."""
-    newer = {subject for group in groups for subject in group.subjects}
-    before = {(g.steps[-1], g.outcome): g for g in carried}
-    for group in groups:
-        known = before.pop((group.steps[-1], group.outcome), None)
-        earlier = tuple(s for s in known.subjects if s not in group.subjects) if known else ()
-        yield RepeatedSteps(group.steps, group.outcome, (*earlier, *group.subjects), group.seq)
-    for rest in before.values():
-        if subjects := tuple(s for s in rest.subjects if s not in newer):
-            yield RepeatedSteps(rest.steps, rest.outcome, subjects, rest.seq)
-
 
 # A folder for a moment: of `mktemp`, of a test run, or in a variable.
 _TEMPORARY = re.compile(
@@ -207,6 +75,7 @@ class WorkLog:
     changed_since_plan: dict[str, None] = field(default_factory=dict)
     # Changed files with the positions of the changes.
     changed_at: list[tuple[int, str]] = field(default_factory=list)
+    taken_back: list[TakenBackChanges] = field(default_factory=list)
     folder: SourcedValue | None = None
     temporary_folder: SourcedValue | None = None
     branch: SourcedValue | None = None
@@ -224,6 +93,8 @@ class WorkLog:
     has_edits: bool = False
     # Names of the files that were changed since the tests passed.
     _unproven: set[str] = field(default_factory=set)
+    # Files that were deleted or moved, by both names, with the positions.
+    _moved_at: list[tuple[int, str]] = field(default_factory=list)
     # The last call and its position.
     _last: tuple[CallLine, int] | None = None
     # Names of files by the paths in calls.
@@ -281,6 +152,58 @@ class WorkLog:
         lo = bisect_right(self.changed_at, after, key=lambda c: c[0])
         hi = bisect_right(self.changed_at, until, key=lambda c: c[0])
         return tuple(dict.fromkeys(path for _, path in self.changed_at[lo:hi]))
+
+    def files_taken_back(self, after: int, until: int) -> tuple[str, ...]:
+        """Return the files that were changed between two positions by changes that the user took back."""
+        changes = (c for c in (*self.changed_at, *self._moved_at) if after < c[0] <= until) if self.taken_back else ()
+        return tuple(dict.fromkeys(path for seq, path in changes if self._is_gone(seq, path)))
+
+    def _is_gone(self, seq: int, path: str) -> bool:
+        return any(t.covers(seq) and path in t.files for t in self.taken_back)
+
+    def take_back(self, seq: int, note: FilesTakenBack) -> None:
+        """Note that the user restored files: they are changed by what was before the restored state, if by anything."""
+        since = note.before_seq
+        changes = [*self.changed_at, *self._moved_at]
+        names = dict.fromkeys(filter(None, (self._restored_name(redact(path)) for path in note.paths)))
+        if note.more:
+            names.update((path, None) for at, path in changes if at >= since)
+        remaining = [(at, path) for at, path in changes if at < since and not self._is_gone(at, path)]
+        previous = {name: max((at for at, path in remaining if path == name), default=None) for name in names}
+        taken_back = TakenBackChanges(tuple(names), since, seq)
+        self.taken_back.append(taken_back)
+        self.steps.take_back(taken_back)
+        for name, last in previous.items():
+            self._restore(name, last, seq)
+        for path, file in self.files.items():  # a copy of what was restored where it had been moved from
+            if file.moved_from in names and taken_back.covers(file.changed_seq or 0):
+                self.files[path] = replace(file, status="changed", moved_from="")
+        self._unproven.difference_update(map(_base_name, names))
+        self._change = None
+        if self.tests is None or self.tests.is_outdated:
+            return
+        run_at = self.tests.seq
+        outdated = [n for n, last in previous.items() if run_at >= since or (last is not None and last > run_at)]
+        restored = {*map(_base_name, names)}.difference(map(_base_name, outdated))
+        changed = [n for n in self.tests.changed_since if n not in restored]
+        changed += (_base_name(n) for n in outdated if not n.endswith(_PROSE))
+        self.tests = replace(self.tests, changed_since=tuple(dict.fromkeys(changed))[-_MOST_CHANGED:])
+
+    def _restored_name(self, path: str) -> str:
+        """Return the name under which a restored file is listed, also in a scratch folder."""
+        candidates = self._names.get(_base_name(path), ())
+        ends = (k for k in candidates if _is_relative(k) and path.endswith("/" + k.removeprefix("./")))
+        return max(ends, key=len, default="") or self._name_of(path)
+
+    def _restore(self, path: str, changed_seq: int | None, seq: int) -> None:
+        before = self.files.pop(path, None)
+        moved_from = before.moved_from if before is not None and changed_seq is not None else ""
+        status: FileStatus = "taken back" if changed_seq is None else "moved" if moved_from else "changed"
+        seqs = (*(before.seqs if before else ()), seq)
+        self.files[path] = TouchedFile(path, status, seqs[-8:], moved_from, changed_seq)
+        if changed_seq is None:
+            self.unrun_tests.pop(path, None)
+            self.changed_since_plan.pop(path, None)
 
     def _note_run(self, line: CallLine) -> None:
         """Forget the changed tests that a run covers, by what its command limits it to."""
@@ -403,6 +326,8 @@ class WorkLog:
                     if status == "changed":
                         self.changed_at.append((seq, name))
                         self.changed_since_plan[name] = None
+                    elif status == "deleted":
+                        self._moved_at.append((seq, name))
         for source, target in facts.moved_files:
             old, new = self._name_of(source), self._name_of(target)
             if new and new == old:  # the same name in another folder is no longer that file
@@ -417,6 +342,7 @@ class WorkLog:
 
     def _move(self, source: str, target: str, seq: int) -> None:
         """Continue a file under its new path; one that came from a scratch folder is a new file."""
+        self._moved_at += ((seq, name) for name in (source, target) if name)
         before = self.files.pop(source, None) if source else None
         if not target:
             return

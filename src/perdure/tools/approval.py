@@ -425,7 +425,10 @@ def _denial_message(tool: Tool, items: list[ApprovalItem], reason: str, *, words
     return f"{tool.name} was not run, {reason}: {what}. Do not try it in another form. {instead}"
 
 
-_ADVANCE_RULES = re.compile(r"To allow it in advance: (“[^“”]+”(?:, “[^“”]+”)*)")
+# At the end only: before it a denial quotes the command, which may imitate this sentence.
+_ADVANCE_RULES = re.compile(
+    r"To allow it in advance: (“[^“”]+”(?:, “[^“”]+”)*) as (?:a rule|rules) in permissions\.allow\.\s*\Z"
+)
 
 
 def _describe_advance(facts: CallProfile, items: list[ApprovalItem]) -> str:
@@ -439,5 +442,5 @@ def _describe_advance(facts: CallProfile, items: list[ApprovalItem]) -> str:
 
 def advance_rules(denial: str) -> tuple[str, ...]:
     """Return the rules that would allow a denied call in advance, from the text of its denial."""
-    matches = list(_ADVANCE_RULES.finditer(denial))
-    return tuple(matches[-1][1][1:-1].split("”, “")) if matches else ()
+    match = _ADVANCE_RULES.search(denial)
+    return tuple(match[1][1:-1].split("”, “")) if match is not None else ()

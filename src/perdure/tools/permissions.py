@@ -138,8 +138,9 @@ def suggest_rules(call: CallProfile) -> tuple[str, ...]:
 
 
 def _as_pattern(target: str) -> str:
-    """Return a pattern that matches exactly this target."""
-    return re.sub(r"([*?[])", r"[\1]", target)
+    """Return a pattern that matches this target, and no other but for quotation marks."""
+    # A rule is quoted in “…”, so that one with such a mark could pass for another rule.
+    return re.sub("[“”]", "?", re.sub(r"([*?[])", r"[\1]", target))
 
 
 def parse_rules(settings: PermissionsSettings, origin: str) -> PermissionRules:

@@ -297,6 +297,30 @@ def test_a_choice_at_an_address_of_the_command_line_is_not_stored(home: Path) ->
         assert load().settings.model.name is None
 
 
+def test_a_choice_at_an_address_of_the_environment_is_not_stored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("model: {provider: custom}\n")
+    with Simulator(models=("m-1", "m-2")) as sim:
+        monkeypatch.setenv("PERDURE_MODEL__BASE_URL", sim.base_url)
+        with opened({}, offers_models=True) as surface:
+            assert surface.agent.endpoint.model == "m-1"
+            assert "config set model.name m-2" in surface.choose_model("m-2")
+    monkeypatch.delenv("PERDURE_MODEL__BASE_URL")
+    assert load().settings.model.name is None, "at another address it would name nothing"
+
+
+def test_a_choice_that_cannot_be_stored_is_made_for_this_chat(home: Path) -> None:
+    with Simulator(models=("m-1", "m-2"), script=["One."]) as sim:
+        home.mkdir(exist_ok=True)
+        (home / "config.yaml").write_text(f"model: &a {{base_url: {sim.base_url}}}\nauxiliary: {{vision: *a}}\n")
+        with opened({}, offers_models=True) as surface:
+            assert surface.agent.endpoint.model == "m-1"
+            answer = surface.choose_model("m-2")
+            assert "m-2" in answer
+            assert "cannot be changed safely" in answer
+            assert surface.agent.endpoint.model == "m-2"
+
+
 def test_another_provider_of_the_command_line_is_not_called_at_the_configured_address(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -330,3 +330,29 @@ def test_a_text_that_is_not_saved_in_the_editor_stays(tmp_path: Path) -> None:
     assert edit_text("old", {"EDITOR": str(saves)}) == "new"
     with pytest.raises(ConfigError, match="ended with status 1; the text is as it was"):
         edit_text("old", {"EDITOR": "false"})
+
+
+@pytest.mark.parametrize(
+    ("saved", "text"), [(r"\357\273\277a\r\nb\r\n", "a\nb"), (r"\351t\351\n", "\ufffdt\ufffd"), ("", "")]
+)
+def test_an_editor_may_save_in_the_way_of_its_system(tmp_path: Path, saved: str, text: str) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(f"#!/bin/sh\nprintf '{saved}' > \"$1\"\n")
+    editor.chmod(0o755)
+    assert edit_text("old", {"EDITOR": str(editor)}) == text
+
+
+def test_bytes_that_are_no_text_can_be_edited(tmp_path: Path) -> None:
+    shows = tmp_path / "shows"
+    shows.write_text(f'#!/bin/sh\ncp "$1" {tmp_path}/shown\n')
+    shows.chmod(0o755)
+    assert edit_text("caf\udce9", {"EDITOR": str(shows)}) is None
+    assert (tmp_path / "shown").read_text() == "caf?"
+
+
+def test_a_text_that_has_no_place_to_be_edited_in_is_an_error_and_no_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="cannot write a file for the editor: No such file"):
+        edit_text("old", {"EDITOR": "true"})

@@ -355,3 +355,16 @@ def test_a_turn_that_was_taken_back_with_its_files_says_so_where_it_is_kept(proj
         chat.do(f"/resume {kept}")
         chat.ask("go on")
         assert "The user took back file changes" in asked[-1]
+
+
+def test_files_are_listed_as_restored_where_another_process_keeps_the_model_from_being_told(project: Open) -> None:
+    with project(Say(calls=(_write("new.py", "x\n"),)), "One.") as chat:
+        chat.ask("Write it.")
+        store = chat.surface.store
+        lease = store.leases.acquire(chat.surface.session_id, "other:1")
+        done = chat.do("/undo files")
+        store.leases.release(lease)
+        assert chat.read("new.py") is None
+        assert "deleted" in done.text
+        assert "is being written by other" in done.text
+        assert done.level == "warning"

@@ -50,6 +50,16 @@ def test_each_kind_of_failure_is_counted_once_and_found_by_its_filters(
     assert head["failures"] == {name: row["figures"][name] for name in head["failures"]}
 
 
+@pytest.mark.parametrize("kind", [None, ["rate_limit"], 7])
+def test_a_damaged_event_is_listed_with_the_others(tmp_path: Path, kind: object) -> None:
+    with open_store(tmp_path / "p.db") as store:
+        session = store.create(user_key="ann")
+        store.append(session.id, user("hello"))
+        store.ledger.record_event(StoredEvent(session.id, "recovery", {"kind": kind, "action": "reroute"}))
+        rows = Asking(store).get(f"/conversations/{session.id}/failures")["failures"]
+    assert [row["text"].startswith("recovered from") for row in rows] == [True]
+
+
 def _troubled(store: SessionStore, clock: FakeClock) -> str:
     session = store.create(user_key="ann")
     store.append(session.id, user("go"))

@@ -24,17 +24,22 @@ def edit_file(path: Path, environ: Mapping[str, str] | None = None) -> None:
 
 def edit_text(text: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Open a text in the user's editor and return what was saved; None if nothing was. Raises ConfigError."""
-    number, name = tempfile.mkstemp(prefix="perdure-", suffix=".md")
+    try:
+        number, name = tempfile.mkstemp(prefix="perdure-", suffix=".md")
+    except OSError as error:
+        raise ConfigError(f"cannot write a file for the editor: {error.strerror}; the text is as it was") from None
     path = Path(name)
     try:
-        with os.fdopen(number, "w", encoding="utf-8", newline="") as file:
+        # A terminal of another encoding may have typed bytes that are no text.
+        with os.fdopen(number, "w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text)
         # Some file systems record whole seconds: an older time makes every save visible.
         os.utime(path, (0, 0))
         _run_editor(path, "the text is as it was", "", environ)
         if path.stat().st_mtime == 0:
             return None
-        return path.read_bytes().decode("utf-8", "replace").removesuffix("\n")
+        # Editors of Windows may add a byte order mark, and end lines in their own way.
+        return path.read_bytes().decode("utf-8-sig", "replace").replace("\r\n", "\n").removesuffix("\n")
     except OSError as error:
         raise ConfigError(f"what the editor left cannot be read: {error.strerror}; the text is as it was") from None
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
 from perdure.commands.format import count, measure_usage, when
-from perdure.core.errors import NotFound
+from perdure.core.errors import NotFound, PerdureError
 from perdure.core.messages import Entry, FilesTakenBack, Message
 from perdure.core.visibility import Visibility
 from perdure.store.listing import ConversationFilter
@@ -206,14 +206,16 @@ def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
         lines[0] = f"No file was changed in {_last_turns(turns)}."
     if what == "turn":
         question = _short(at)
-        _tell_model(surface, at, result)  # where the turn is kept
+        problem = _tell_model(surface, at, result)  # where the turn is kept
         _fork(surface, at)
         lines.insert(0, f"Back to before “{question}”. The turn is kept in the conversation it was in.")
         lines += _earlier_turn(surface)
     else:
         lines += _earlier_files(surface, at, too=", too" if result.restored or result.deleted else "")
-        _tell_model(surface, at, result)
-    return CommandResult("\n".join(lines), "warning" if result.changed_since or result.failed else "info")
+        problem = _tell_model(surface, at, result)
+    lines += [problem] if problem else []
+    is_partial = result.changed_since or result.failed or problem
+    return CommandResult("\n".join(lines), "warning" if is_partial else "info")
 
 
 def _earlier_files(surface: CommandContext, at: Entry, *, too: str) -> Iterator[str]:
@@ -235,14 +237,18 @@ def _earlier_files(surface: CommandContext, at: Entry, *, too: str) -> Iterator[
             return
 
 
-def _tell_model(surface: CommandContext, at: Entry, result: RestoreResult) -> None:
-    """Add a note of what was restored, so that the model does not rely on its changes."""
+def _tell_model(surface: CommandContext, at: Entry, result: RestoreResult) -> str:
+    """Add a note of what was restored, so that the model does not rely on its changes; return why it could not be."""
     if not (result.restored or result.deleted):
-        return
+        return ""
     restored = tuple(map(str, result.restored[:_NOTED_PATHS]))
     deleted = tuple(map(str, result.deleted[: _NOTED_PATHS - len(restored)]))
     more = len(result.restored) + len(result.deleted) - len(restored) - len(deleted)
-    surface.agent.add_note(FilesTakenBack(at.seq, restored, deleted, more).note())
+    try:
+        surface.agent.add_note(FilesTakenBack(at.seq, restored, deleted, more).note())
+    except PerdureError as error:  # the files are restored all the same
+        return f"The model was not told of it: {error}"
+    return ""
 
 
 def _earlier_turn(surface: CommandContext) -> Iterator[str]:

@@ -64,7 +64,7 @@ class ErrorVerdict:
 
 
 # Kinds that do not read as plain words.
-_KIND_LABELS: dict[ErrorKind, str] = {
+_KIND_LABELS: dict[str, str] = {
     "output_cap": "output limit",
     "auth": "refused key",
     "quota": "exhausted quota",
@@ -74,8 +74,8 @@ _KIND_LABELS: dict[ErrorKind, str] = {
 }
 
 
-def kind_label(kind: ErrorKind) -> str:
-    """Return an error kind in the words a user reads."""
+def kind_label(kind: str) -> str:
+    """Return an error kind, which may be a stored one, in the words a user reads."""
     return _KIND_LABELS.get(kind, kind.replace("_", " "))
 
 

@@ -350,8 +350,12 @@ class ChatCommandContext:
             return label
         self.unchosen_models = ()
         model, base_url = route.main.model, route.main.base_url.rstrip("/")
-        if "model.base_url" not in self.flags and base_url == (self._loaded.settings.model.base_url or "").rstrip("/"):
-            set_value(self.home, "model.name", model)
+        is_in_file = self._loaded.origins.get("model.base_url", "").startswith(f"{self._loaded.path}")
+        if is_in_file and base_url == (self._loaded.settings.model.base_url or "").rstrip("/"):
+            try:
+                set_value(self.home, "model.name", model)
+            except ConfigError as error:
+                return f"{label}, in this chat; {error}"
             return f"{label}, from now on; {runnable('`perdure config unset model.name`')} undoes that"
         if named_model(self._loaded.settings, name).base_url != self._loaded.settings.model.base_url:
             return label  # at another address, which a model's name alone does not choose

@@ -547,7 +547,7 @@ async def _run_editor(text: str, edited: concurrent.futures.Future[str | None]) 
 
         try:
             edited.set_result(edit_text(text))
-        except PerdureError as error:
+        except Exception as error:  # thread boundary: raised where the result is awaited
             edited.set_exception(error)
 
     await _run_in_terminal(edit)

@@ -84,7 +84,7 @@ def _stopped(payload: Mapping[str, Any]) -> str:
 
 
 def _recovery(payload: Mapping[str, Any]) -> str:
-    kind, action = kind_label(payload.get("kind", "unknown")), str(payload.get("action", ""))
+    kind, action = kind_label(_reason(payload.get("kind")) or "unknown"), str(payload.get("action", ""))
     message = _reason(payload.get("message"))
     return f"recovered from {kind}: {_ACTIONS.get(action, action)}{f' (“{message}”)' if message else ''}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -62,6 +63,16 @@ def test_an_answer_that_offers_more_closes_the_request() -> None:
     reply = "The parser is fixed and all tests pass. Want me to commit this?"
     assert _open([user("Fix the parser."), *WORK, assistant(reply)]) == []
     assert _open([user("Fix the parser."), assistant("Which of the two parsers?")]) == ["Fix the parser."]
+
+
+@pytest.mark.spec("E12")
+def test_thousands_of_requests_that_no_reply_closes_are_read_in_linear_time() -> None:
+    messages = [user(f"Please fix import {n} of the module and the parser.") for n in range(3_000)]
+    started = time.process_time()
+    state = _History().say(*messages, user(messages[-30].text)).state
+    assert time.process_time() - started < 10
+    assert len(state.open_requests) == 3_000
+    assert [r.seq for r in state.requests if r.status == "replaced"] == [2_970]
 
 
 @pytest.mark.spec("E2")

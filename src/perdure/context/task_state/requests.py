@@ -285,6 +285,26 @@ _SHORT_ANSWER = 80
 _SENT_AGAIN_SHARE = 0.9
 _NUMBERS = re.compile(r"\d+")
 _SAME_REQUEST_SHARE = 0.6
+# Of more open requests only the newest are compared with a message: in some chats every reply asks back.
+_MOST_COMPARED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Wording:
+    """What of a request shows that another repeats it."""
+
+    words: frozenset[str]
+    # Without the omission of a quoted request, as `numbers` are.
+    quoted_words: frozenset[str]
+    numbers: frozenset[str]
+    is_excerpt: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Wording:
+        excerpt, words = without_omission(text), content_words(text)
+        is_excerpt = excerpt != text
+        quoted_words = content_words(excerpt) if is_excerpt else words
+        return cls(words, quoted_words, frozenset(_NUMBERS.findall(excerpt)), is_excerpt)
 
 
 @dataclass(slots=True)
@@ -301,6 +321,8 @@ class RequestLog:
     cancelled_seq: int | None = None
     # Indexes of the open requests.
     _open: list[int] = field(default_factory=list)
+    # Of the requests that were compared, by index.
+    _wordings: dict[int, _Wording] = field(default_factory=dict)
     _is_interrupted: bool = False
     _has_worked: bool = False
 
@@ -370,7 +392,7 @@ class RequestLog:
         cancellation = read_cancellation(reading.own_words)
         if cancellation is None:
             return
-        about = [i for i in self._open if cancellation.is_about(self.requests[i].own_words)]
+        about = [i for i in self._open[-_MOST_COMPARED:] if cancellation.is_about(self.requests[i].own_words)]
         last = self._last_answered()
         if not about and cancellation.is_clear and last is not None:
             about = [last] if cancellation.is_about(self.requests[last].own_words) else []
@@ -413,11 +435,13 @@ class RequestLog:
         """Close an open request that the user sent again, and after an interruption one that was reworded."""
         if not self._open:
             return
-        words = content_words(request.text)
-        for i in list(self._open):
-            before = self.requests[i].text
-            is_reworded = self._is_interrupted and _overlap(words, content_words(before)) >= _SAME_REQUEST_SHARE
-            if is_reworded or _is_sent_again(before, request.text):
+        wording = self._wordings[len(self.requests)] = _Wording.of(request.text)
+        for i in self._open[-_MOST_COMPARED:]:
+            before = self._wordings.get(i)
+            if before is None:
+                before = self._wordings[i] = _Wording.of(self.requests[i].text)
+            is_reworded = self._is_interrupted and _overlap(wording.words, before.words) >= _SAME_REQUEST_SHARE
+            if is_reworded or _is_sent_again(before, wording):
                 self.requests[i] = replace(self.requests[i], status="replaced", closed_seq=request.seq)
                 self._open.remove(i)
 
@@ -432,13 +456,12 @@ def _answers(text: str, question: str) -> bool:
     return _OFFERS.search(question) is None or is_answer(text)
 
 
-def _is_sent_again(before: str, text: str) -> bool:
+def _is_sent_again(before: _Wording, message: _Wording) -> bool:
     """Return whether a message repeats a request: it has its numbers and its words, as far as they are quoted."""
-    excerpt = without_omission(before)
-    if not set(_NUMBERS.findall(excerpt)) <= set(_NUMBERS.findall(text)):
+    if not before.numbers <= message.numbers:
         return False
-    old, new = content_words(excerpt), content_words(text)
-    if excerpt != before:
+    old, new = before.quoted_words, message.words
+    if before.is_excerpt:
         return _overlap(old, new) >= _SENT_AGAIN_SHARE
     return bool(old) and len(old & new) >= _SENT_AGAIN_SHARE * len(old)
 

@@ -176,6 +176,26 @@ def test_the_plan_shows_what_is_open_and_ends_with_the_work() -> None:
     assert not history.say(assistant("The compiler is complete.")).state.open_plan
 
 
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("Mix the flour.\nThen knead the dough for ten minutes.\nNext, add the salt to the bowl.", []),
+        ("The dog ran. Then the dog went home to its mother. They still need to go to the market.", []),
+        ("Then the parser is called. Then the parser is called. Next the parser is called.", []),
+        ("The design is done. Next, I'll write the parser and its tests.", ["Next, I'll write the parser and its tests."]),
+        ("Remaining: the parser and its tests.", ["Remaining: the parser and its tests."]),
+    ],
+)
+def test_steps_of_a_recipe_or_a_story_are_no_plan(text: str, steps: list[str]) -> None:
+    talk = _History().say(user("How does it go on?"), assistant(text))
+    assert [i.text for i in talk.state.open_plan] == steps
+
+
+def test_in_work_then_names_a_step_of_the_plan() -> None:
+    work = _History().say(user("Write a compiler."), *WORK, assistant("The lexer is complete. Then write the parser."))
+    assert [i.text for i in work.state.open_plan] == ["Then write the parser."]
+
+
 def test_a_task_is_ended_by_its_number() -> None:
     made = CallFacts(created=("task 4: Write the parser",), plan=(("Write the parser", False),))
     history = _History().call("task", "Write the parser", facts=made)

@@ -79,6 +79,11 @@ _DEFERS = re.compile(
     r" ?(?:PR|issue|ticket|release|commit|change|follow-?up)|as a follow-?up|separately)\b|\bout of scope\b"
     r"|나중에|다음에 (?:하|처리)|以后再|之后再|後でや|später machen"
 )
+# Steps that the assistant names as its own or as what is left, unlike those of a recipe or a story.
+_OWN_STEP = re.compile(
+    r"(?i)\b(?:I(?:'ll|'d| will| would| can| still| (?:need|have|want|plan) to)|let me|remain(?:s|ing)?|left to do|to-? ?do"
+    r"|next steps?)\b|^\W*still\b|\[ \]|[^\x00-\x7f]{4}"
+)
 _QUESTION_CHARS = 220
 _SLIGHT_CHARS = 8
 # An item of a plan belongs to a request that has this share of its words.
@@ -194,6 +199,7 @@ class _StateFold:
     # Position of the newest message with a call that did not succeed.
     _failed_seq: int = BEFORE_LOG
     _greeting_seq: int = BEFORE_LOG - 1
+    _has_calls: bool = False
 
     def carry(self, previous: Mapping[str, str]) -> None:
         """Start from the requests and instructions that an earlier handoff quotes."""
@@ -233,6 +239,7 @@ class _StateFold:
             elif has_text:
                 self.texts.append(entry)
             if message.tool_calls:
+                self._has_calls = True
                 self._silent_steps = 0 if has_text else self._silent_steps + 1
                 self._done_kinds = set() if has_text else self._done_kinds
             for call in message.tool_calls:
@@ -430,7 +437,12 @@ class _StateFold:
         newest = self.requests.open[-1] if self.requests.open else None
         if entry is not None and newest is not None and newest.seq > entry.seq and not newest.answers:
             return ()
-        return tuple(PlanItem(p, is_done=False, seq=entry.seq) for p in plan_of(entry)) if entry else ()
+        if entry is None:
+            return ()
+        # Where nothing was called, "Then …" is mostly a step of a recipe or a story.
+        is_talk = not self._has_calls
+        steps = (p for p in plan_of(entry) if not is_talk or _OWN_STEP.search(p))
+        return tuple(PlanItem(p, is_done=False, seq=entry.seq) for p in dict.fromkeys(steps))
 
 
 def _without_demands(words: str) -> str:

@@ -199,11 +199,11 @@ def test_a_conversation_resumed_after_its_prefix_expired_is_compacted_first(tmp_
 @pytest.mark.parametrize(
     ("options", "provider", "line"),
     [
-        ({}, "anthropic", "advance: from 8,000 tokens after 5 minutes without a request, or a change of model"),
-        ({}, "vllm", "advance: from 8,000 tokens after a change of model"),
-        ({"cost_rule": "delay", "cost_delay": 0.5}, "anthropic", "delay: up to 23,500 tokens while a compaction would"),
-        ({"cost_rule": "both", "cost_while_idle": True}, "anthropic", "would not pay; at the end of a turn, too"),
-        ({"cost_rule": "off"}, "anthropic", "off: the threshold alone decides"),
+        ({}, "anthropic", "earlier, from 8,000 tokens, after 5 minutes without a request, or a change of model"),
+        ({}, "vllm", "earlier, from 8,000 tokens, after a change of model (compression.cost_rule advance)"),
+        ({"cost_rule": "delay", "cost_delay": 0.5}, "anthropic", "may come later, up to 23,500 tokens, while it would"),
+        ({"cost_rule": "both", "cost_while_idle": True}, "anthropic", "would not pay; or at the end of a turn"),
+        ({"cost_rule": "off"}, "anthropic", "the threshold alone decides (compression.cost_rule off)"),
     ],
 )
 def test_the_context_command_names_the_setting_and_its_limits(
@@ -223,10 +223,16 @@ class NoPrices(KnownModels):
         return None
 
 
-def test_the_context_command_says_that_a_rule_without_prices_has_no_effect(tmp_path: Path) -> None:
-    with bench(tmp_path, "Yes.", models=NoPrices(32_000)) as b:
+@pytest.mark.parametrize(("options", "says_so"), [({}, False), ({"cost_rule": "both"}, True)])
+def test_a_rule_without_prices_is_named_where_the_user_chose_it(
+    tmp_path: Path, options: dict[str, Any], says_so: bool
+) -> None:
+    settings = Settings(compression=CompressionSettings(**options))
+    with bench(tmp_path, "Yes.", settings=settings, models=NoPrices(32_000)) as b:
         b.agent.run_conversation("Go on?")
-        assert "has no effect" in b.agent.open().gate.cost.describe()
+        line = b.agent.open().gate.cost.describe()
+        assert ("has no effect" in line) is says_so
+        assert says_so or not line
 
 
 @pytest.mark.parametrize(("hours", "compacts"), [(-5, 0), (0, 0), (5, 1)])

@@ -91,12 +91,12 @@ def test_names_from_other_tools_are_understood(chat_surface: FakeSurface) -> Non
 
 
 ANSWERS = [f"Answer {i}: " + "word " * 350 for i in range(40)]
-TURNS = 12
+TURNS = 13
 
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A conversation of twelve turns on a window of 8,000 tokens, compacted on the way: its folder and session."""
+    """A conversation of thirteen turns on a window of 8,000 tokens, compacted on the way: its folder and session."""
     folder = tmp_path_factory.mktemp("compacted")
     with bench(folder, *ANSWERS, window=8_000) as b:
         for i in range(TURNS):
@@ -299,22 +299,22 @@ def test_retry_asks_the_last_question_again_and_keeps_the_first_answer(chat_surf
     old = chat_surface.agent.session_id or ""
     said = chat_surface.do("/retry")
     assert said.then_send is not None
-    assert said.then_send.startswith("Question 11?")
+    assert said.then_send.startswith(f"Question {TURNS - 1}?")
     assert chat_surface.store.conversations.get(chat_surface.agent.session_id or "").kind == "branch"
     chat_surface.agent.chat(said.then_send)
-    assert len(chat_surface.store.log.originals(old)) == 24
+    assert len(chat_surface.store.log.originals(old)) == 2 * TURNS
 
 
 def test_branch_from_an_earlier_turn_leaves_the_other_as_it_was(chat_surface: FakeSurface) -> None:
     old = chat_surface.agent.session_id or ""
-    assert "before “Question 9?" in chat_surface.do("/branch 3").text
+    assert "before “Question 10?" in chat_surface.do("/branch 3").text
     asked = [
         e.message.text[:11]
         for e in chat_surface.store.log.originals(chat_surface.agent.session_id or "")
         if e.message.is_real_user
     ]
-    assert asked[-1] == "Question 8?"
-    assert len(chat_surface.store.log.originals(old)) == 24
+    assert asked[-1] == "Question 9?"
+    assert len(chat_surface.store.log.originals(old)) == 2 * TURNS
 
 
 def test_branch_and_retry_take_the_turn_of_a_message(chat_surface: FakeSurface) -> None:
@@ -348,7 +348,7 @@ def test_the_first_question_is_asked_again_in_a_branch_that_shares_nothing(chat_
 def test_a_turn_there_is_not_is_refused_and_nothing_is_branched(chat_surface: FakeSurface) -> None:
     here = chat_surface.agent.session_id
     for text in ("/branch 99", "/branch 0", "/branch first", "/retry 99"):
-        assert "give a number from 1 (the last) to 12" in chat_surface.do(text).text
+        assert "give a number from 1 (the last) to 13" in chat_surface.do(text).text
     assert chat_surface.agent.session_id == here
 
 

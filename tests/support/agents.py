@@ -20,6 +20,7 @@ from perdure.context.engine import ContextEngine, EngineServices
 from perdure.core.concurrency import SystemClock
 from perdure.core.ports import Clock, Summarize
 from perdure.core.usage import CanonicalUsage
+from perdure.models.tokens import CalibrationStore
 from perdure.models.windows import Window
 from perdure.providers.credentials import Credentials
 from perdure.providers.routes import EndpointChain, RouteCursor
@@ -99,6 +100,7 @@ def bench(
     models: KnownModels | None = None,
     clock: Clock | None = None,
     database: str | None = None,
+    calibrates: bool = False,
     **rules: Any,
 ) -> Iterator[Bench]:
     """An agent over a fresh store, talking to a simulator that answers by script and knows no mercy.
@@ -129,6 +131,7 @@ def bench(
                 clock=clock,
                 ids=TimeIds(clock),
                 recall=to_provider(recall),
+                calibrations=CalibrationStore(store.state("calibrations")) if calibrates else None,
             )
 
         loop_thread = LoopThread()

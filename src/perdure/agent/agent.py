@@ -386,6 +386,8 @@ class ConversationAgent:
         for line in join_engine_tools(self._parts.tools.registry, self._parts.engine):
             self._bus.emit(Notice(line, "warning"))
         live.offer_tools()
+        if reason == "resume":
+            live.restore_count()
         return OpenConversation(self._parts, live, self._bus.emit)
 
     def _create(self, system_message: str | None) -> str:
@@ -424,6 +426,7 @@ class ConversationAgent:
         conversation.gate.cancel_preparation()
         history = store.history(live.conversation_id)
         live.move_to(history.session, history.entries)
+        live.restore_count()
         self._parts.engine.on_session_start(history.session.id, reason="resume", services=self._services(live))
         self._bus.emit(Notice(description))
 

@@ -239,29 +239,31 @@ class CostRule:
         return self.decide(self._live.counter.estimate)
 
     def describe(self) -> str:
-        """Describe the `cost_rule` setting with its limits in tokens, or why it has no effect.
+        """Describe what the cost rule changes, with its limits in tokens and the name of the setting.
 
-        Returns "" until the window is known.
+        Returns "" until the window is known, and where the default rule has no effect.
         """
         inputs, settings = self.inputs(self._live.counter.estimate), self._settings
         if inputs is None:
             return ""
         name, endpoint = f"compression.cost_rule {settings.cost_rule}", self._parts.routes.endpoint
         if settings.cost_rule == "off":
-            return f"{name}: the threshold alone decides"
+            return f"the threshold alone decides ({name})"
         if inputs.prices is None:
+            if settings.cost_rule == type(settings).model_fields["cost_rule"].default:
+                return ""
             return f"{name} has no effect: {endpoint.model} is free or its prices are not known"
         parts: list[str] = []
         if settings.cost_rule != "delay":
             lifetime_s = prefix_lifetime_s(endpoint, self._parts.settings.prompt_caching.cache_ttl)
             pause = f"{lifetime_s / 60:,.0f} minutes without a request, or " if lifetime_s is not None else ""
             floor = int(settings.cost_floor * inputs.threshold_tokens)
-            parts.append(f"from {floor:,} tokens after {pause}a change of model")
+            parts.append(f"earlier, from {floor:,} tokens, after {pause}a change of model")
         if settings.cost_rule != "advance":
-            parts.append(f"up to {_limit(inputs):,} tokens while a compaction would not pay")
+            parts.append(f"later, up to {_limit(inputs):,} tokens, while it would not pay")
         if settings.cost_while_idle:
-            parts.append("at the end of a turn, too")
-        return f"{name}: {'; '.join(parts)}"
+            parts.append("at the end of a turn")
+        return f"to save cost it may come {'; or '.join(parts)} ({name})"
 
     def decide(self, prompt_tokens: int, *, is_idle: bool = False) -> CostDecision | None:
         """Decide about a prompt of this size (`is_idle`: at the end of a turn); None until the window is known."""

@@ -17,6 +17,7 @@ from perdure.tools.output_limits import OutputLimits
 
 if TYPE_CHECKING:
     from perdure.config.settings import Settings
+    from perdure.store.records import CallRecord
     from perdure.store.store import SessionStore
 
 
@@ -114,6 +115,33 @@ def last_usage(store: SessionStore, session_id: str, measured: ContextUsage) -> 
         said = {part: n for part, n in measured.composition.items() if part not in _FIXED_PARTS}
         composition = fixed | _scaled(said, max(0, stored.tokens - sum(fixed.values())))
     return ContextUsage(stored.model, stored.tokens, stored.window, stored.threshold, composition)
+
+
+# The last call of the model itself is among these; the others are summaries and the like.
+_RECENT_CALLS = 10
+# Of the whole prompt: by so much its fixed parts may differ from those of the last call.
+_SAME_SHARE = 0.01
+_SAME_TOKENS = 16
+
+
+def last_reported_call(store: SessionStore, session_id: str, endpoint: Endpoint) -> CallRecord | None:
+    """Return the newest call of a session whose prompt was reported, if the same model answered it."""
+    calls = store.ledger.calls(session_id, limit=_RECENT_CALLS)
+    last = next((c for c in reversed(calls) if c.task == "main" and c.usage.reported and c.usage.prompt_tokens), None)
+    if last is None or last.session_id != session_id:
+        return None
+    route = (last.route.provider, last.route.model, last.route.api_mode)
+    return last if route == (endpoint.provider, endpoint.model, endpoint.api_mode) else None
+
+
+def is_same_prompt(call: CallRecord, composition: Composition) -> bool:
+    """Whether system prompt, tools and memory are as large as in a call; other tools may be on since."""
+    estimate = call.estimate_tokens
+    if not estimate or not call.composition:
+        return False
+    now = composition.as_dict(estimate)
+    difference = sum(abs(now[part] - call.composition.get(part, 0)) for part in _FIXED_PARTS)
+    return difference <= max(_SAME_TOKENS, _SAME_SHARE * estimate)
 
 
 async def usage_before_first_message(parts: AgentDeps, system_prompt: str | None) -> ContextUsage:

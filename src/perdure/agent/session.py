@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from perdure import prompts
-from perdure.agent.context_usage import Composition, ContextUsage
+from perdure.agent.context_usage import Composition, ContextUsage, is_same_prompt, last_reported_call
 from perdure.agent.deps import AgentDeps
 from perdure.agent.projection import (
     Projection,
@@ -415,6 +415,31 @@ class LiveSession:
         before, self.window = self._visible_entries(), window
         if any(then.message is not now.message for then, now in zip(before, self._visible_entries(), strict=True)):
             self._rebuild_view()
+            self.restore_count()
+
+    def restore_count(self) -> None:
+        """Count from the prompt that the newest call of this session reported, as the process did that made it.
+
+        Where there was none since a compaction, count what is in view as that process did.
+        """
+        call = last_reported_call(self._parts.store, self.id, self.routes.endpoint)
+        if call is None:
+            changed = self._parts.store.ledger.context_usage(self.id)
+            if changed is not None and changed.is_changed and changed.model == self.routes.endpoint.model:
+                self.counter.match(changed.tokens)
+            return
+        entries = [e for e in self.entries if e.created_at_ms <= call.started_at_ms]
+        while entries and entries[-1].message.role == "assistant":  # a reply in the same millisecond
+            entries.pop()
+        sent = self._shorten(self._forms.apply(entries))
+        recalled = [text for seq, text in self._sidecars.by_seq.items() if any(e.seq == seq for e in sent)]
+        composition = Composition(sent)
+        for passage in recalled:
+            composition.recall(passage)
+        composition.set_fixed(system=self.system_blocks, tools=self.tools)
+        if is_same_prompt(call, composition):
+            figures = sum_figures([*map(entry_figures, sent), *map(text_figures, recalled)])
+            self.counter.restore(figures, call.usage.prompt_tokens)
 
     @property
     def has_open_calls(self) -> bool:
@@ -500,8 +525,10 @@ class LiveSession:
         self.offer_tools()
 
     def _visible_entries(self) -> list[Entry]:
-        """Return the view with a long head shortened; each shortened message names the address of its full text."""
-        view = self.view
+        return self._shorten(self.view)
+
+    def _shorten(self, view: list[Entry]) -> list[Entry]:
+        """Return a view with a long head shortened; each shortened message names the address of its full text."""
         if self.window is None:
             return view
         messages = [e.message for e in view]

@@ -79,7 +79,7 @@ def demo(fast: bool, folder: Path | None, engine: str) -> None:
             _write_wrapped(f"> {message}\n")
             play.take_turn(number)
             time.sleep(0 if fast else _TURN_PAUSE_S)
-            for line in fit_lines([gauge_line(play.agent.gauge)], width()):
+            for line in fit_lines([gauge_line(play.usage)], width()):
                 _write(f"{ink.dim(line)}\n")
             _write("\n")
         for line in summary_lines(play.summarize(), ink):

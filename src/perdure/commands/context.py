@@ -109,7 +109,8 @@ def _timing_lines(surface: CommandContext) -> list[str]:
     if decision is None:
         return []
     when = "with the next message" if decision.action == "compact" else "not due"
-    return ["", f"{'compaction':<12} {when}: {decision.reason}", f"{'':<12} {agent.open().gate.cost.describe()}"]
+    rule = agent.open().gate.cost.describe()
+    return ["", f"{'compaction':<12} {when}: {decision.reason}", *([f"{'':<12} {rule}"] if rule else [])]
 
 
 def _deferred_lines(surface: CommandContext) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import mul
 from typing import Any
 
@@ -252,10 +252,14 @@ _RATIO_STEP = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Corrections of the token estimate for one model: reported over estimated tokens, and tokens per image."""
+    """Corrections of the token estimate for one model: reported over estimated tokens, and tokens per image.
+
+    Some services take thinking and leave it out of the prompt they build: the first prompts with any show it.
+    """
 
     ratio: float = 1.0
     image_tokens: float | None = None
+    is_reasoning_billed: bool = True
 
 
 class CalibrationStore:
@@ -270,18 +274,19 @@ class CalibrationStore:
         if not isinstance(stored, Mapping):
             return Calibration()
         ratio = _within(stored.get("ratio"), RATIO_RANGE)
-        return Calibration(1.0 if ratio is None else ratio, _within(stored.get("image_tokens"), IMAGE_RANGE))
+        image_tokens = _within(stored.get("image_tokens"), IMAGE_RANGE)
+        is_billed = stored.get("is_reasoning_billed") is not False
+        return Calibration(1.0 if ratio is None else ratio, image_tokens, is_reasoning_billed=is_billed)
 
     def learn(self, provider: str, model: str, learned: Calibration) -> None:
         """Persist a changed calibration for later conversations; skips negligible changes."""
         previous = self.get(provider, model)
         is_ratio_changed = abs(learned.ratio - previous.ratio) >= _RATIO_STEP
-        if is_ratio_changed or learned.image_tokens != previous.image_tokens:
+        if is_ratio_changed or learned != replace(previous, ratio=learned.ratio):
             self.keep(provider, model, learned)
 
     def keep(self, provider: str, model: str, calibration: Calibration) -> None:
-        figures = {"ratio": round(calibration.ratio, 4), "image_tokens": calibration.image_tokens}
-        self._state.set(_key(provider, model), figures)
+        self._state.set(_key(provider, model), asdict(replace(calibration, ratio=round(calibration.ratio, 4))))
 
 
 def _key(provider: str, model: str) -> str:
@@ -318,8 +323,6 @@ class TokenCounter:
     ) -> None:
         self._family = family_of(model)
         self._sends_reasoning = sends_reasoning
-        # Some services take thinking and leave it out of the prompt they build: the first prompts with any show it.
-        self._is_reasoning_billed = True
         self._calibration = calibration or Calibration()
         self._fixed = NO_FIGURES
         self._history = NO_FIGURES
@@ -338,7 +341,7 @@ class TokenCounter:
         # It is read a dozen times in a turn, and changes two or three times.
         inputs = (
             *(self._fixed, self._history, measured, real_tokens),
-            *(self._family, self._calibration, self._sends_reasoning, self._is_reasoning_billed),
+            *(self._family, self._calibration, self._sends_reasoning),
         )
         if self._estimate is None or self._estimate[0] != inputs:
             if real_tokens is None:
@@ -402,8 +405,22 @@ class TokenCounter:
         if not usage.reported or usage.prompt_tokens <= 0:
             return
         self._learn_reasoning(sent, usage.prompt_tokens)
-        self._calibrate(sent, usage.prompt_tokens)
-        self._measured, self._real_tokens = sent, usage.prompt_tokens
+        self._adopt(sent, usage.prompt_tokens)
+
+    def restore(self, sent: TokenFeatures, prompt_tokens: int) -> None:
+        """Adopt the reported prompt size of an earlier call with the messages `sent` behind system prompt and tools."""
+        self._adopt(self._fixed + sent, prompt_tokens)
+
+    def match(self, tokens: int) -> None:
+        """Correct the ratio so that the request has the size that another process counted; ignores one far from it."""
+        images = self._per_image * self._request.images
+        text = self._text_tokens(self._request)
+        if text > 0 and abs(tokens - self.estimate) <= 2 * _RATIO_STEP * tokens:
+            self._calibration = replace(self._calibration, ratio=_clamp((tokens - images) / text, RATIO_RANGE))
+
+    def _adopt(self, sent: TokenFeatures, prompt_tokens: int) -> None:
+        self._calibrate(sent, prompt_tokens)
+        self._measured, self._real_tokens = sent, prompt_tokens
 
     def rebase(self, entries: Iterable[Entry]) -> None:
         """Start over with a new history, after a compaction; the calibration is kept."""
@@ -417,7 +434,6 @@ class TokenCounter:
         self._family = family_of(model)
         self._calibration = calibration or Calibration()
         self._measured, self._sent, self._real_tokens = NO_FIGURES, None, None
-        self._is_reasoning_billed = True
         if sends_reasoning is not None:
             self._sends_reasoning = sends_reasoning
 
@@ -430,7 +446,7 @@ class TokenCounter:
 
     def _text_tokens(self, figures: TokenFeatures) -> float:
         """Return the uncalibrated tokens of everything but images."""
-        counts_reasoning = self._sends_reasoning and self._is_reasoning_billed
+        counts_reasoning = self._sends_reasoning and self._calibration.is_reasoning_billed
         return self._family.request_tokens(figures, image_tokens=0.0, sends_reasoning=counts_reasoning)
 
     @property
@@ -448,7 +464,8 @@ class TokenCounter:
         if reasoning < max(_REASONING_MIN_TOKENS, _REASONING_MIN_SHARE * other):
             return
         expected = (self._real_tokens or 0) + self._calibration.ratio * other + self._per_image * added.images
-        self._is_reasoning_billed = real_tokens - expected > self._calibration.ratio * reasoning / 2
+        is_billed = real_tokens - expected > self._calibration.ratio * reasoning / 2
+        self._calibration = replace(self._calibration, is_reasoning_billed=is_billed)
 
     def _calibrate(self, sent: TokenFeatures, real_tokens: int) -> None:
         old = self._calibration
@@ -459,7 +476,7 @@ class TokenCounter:
         ratio = old.ratio
         if text >= _RATIO_MIN_TOKENS and text_share > 0:
             ratio = _clamp(text_share / text, RATIO_RANGE)
-        self._calibration = Calibration(ratio, image_tokens)
+        self._calibration = replace(old, ratio=ratio, image_tokens=image_tokens)
 
     def _learn_image(self, sent: TokenFeatures, real_tokens: int) -> float | None:
         """Return the tokens of an image, from a call that added images to a prompt of known size."""

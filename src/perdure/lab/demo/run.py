@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from perdure.agent.context_usage import ContextUsage, last_usage
 from perdure.app import Agent
 from perdure.app.runtime import SCRIPTED_KEY, open_user_store
 from perdure.config.load import validate_settings
@@ -159,6 +160,11 @@ class Demo:
             self.store.conversation_state(conversation.id).set(SCRIPTED_KEY, True)
 
     @property
+    def usage(self) -> ContextUsage:
+        """The context usage by what is stored of the last call, as the chat shows it that resumes the conversation."""
+        return last_usage(self.store, self.agent.session_id or "", self.agent.gauge)
+
+    @property
     def violations(self) -> list[RuleViolation]:
         """The protocol rules that a request of the agent broke; empty if all is well."""
         return self._simulator.violations
@@ -176,7 +182,7 @@ class Demo:
             compactions=self._compactions,
             spilled=self._spilled,
             history_tokens=sum(map(estimate_message, messages)),
-            context_tokens=self.agent.gauge.tokens,
+            context_tokens=self.usage.tokens,
             prompt_tokens=totals.usage.prompt_tokens,
             cache_hit_rate=totals.usage.cache_hit_rate or 0.0,
             cost_usd=totals.cost_usd,

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from perdure.app.runtime import SCRIPTED_KEY, route_of
 from perdure.cli.chat.command_context import ChatCommandContext
+from perdure.cli.chat.controller import unlisted_lines, welcome_lines
 from perdure.cli.chat.status import closing_lines, route_lines, status_line, window_note
 from perdure.cli.main import cli
 from perdure.commands.context import totals_lines
@@ -63,7 +64,7 @@ def test_typing_filters_a_menu_whose_first_row_is_selected(home: Path) -> None:
             chat.type("/model\r")
             chat.wait_for(lambda: chat.line == "/model m-1")
             chat.type("\r")
-            chat.see("Going on with m-1 (custom).")
+            chat.see("Going on with m-1 (custom), in this chat.")
         assert not [request for request in sim.requests if request.body]
 
 
@@ -81,11 +82,11 @@ def test_enter_takes_the_first_row_that_the_filter_left(home: Path) -> None:
         chat.wait_for(lambda: chat.line == "/model sma" and chat.offered_completions == 1)
         chat.see("the first row")
         chat.type("\r")
-        chat.see("Going on with shop-small (custom).")
+        chat.see("Going on with shop-small (custom), in this chat.")
         chat.type("/model m-1")
         chat.wait_for(lambda: chat.line == "/model m-1" and chat.offered_completions == 2)
         chat.type("\r")  # a full name is meant as it is, though the row of m-10 comes first
-        chat.see("Going on with m-1 (custom).")
+        chat.see("Going on with m-1 (custom), in this chat.")
         chat.type("/new\r")
         chat.see("A new conversation")
         chat.type("hello\r")
@@ -145,7 +146,7 @@ def test_a_model_chosen_by_number_is_called_at_the_configured_address(
         )
         shown = all_commands().dispatch(surface, "/model 2")
         assert shown is not None
-        assert shown.text == "Going on with simulator (openai)."
+        assert shown.text == "Going on with simulator (openai), in this chat."
         assert surface.agent.gauge.window == 200_000
         surface.agent.chat("hello")
         assert sim.requests[-1].body["model"] == "simulator"
@@ -502,7 +503,45 @@ def test_a_mistyped_model_is_stored_with_a_word_about_the_nearest(home: Path) ->
     assert "no catalogue; the nearest: gpt-5, " in output
     asked = CliRunner().invoke(cli, ["chat", "-q", "hello"])
     assert asked.exit_code == 1
-    assert "warning: the model 'gpt5' is no file" in asked.output
+    assert asked.output.count("'gpt5'") == 1
+    assert "the model 'gpt5' is no file" in asked.output
+    assert "in a chat lists what can be called here" in " ".join(asked.output.split())
+    assert "Nothing was stored." in asked.output
+
+
+def test_a_model_that_nobody_knows_is_no_small_embedded_one(home: Path) -> None:
+    with opened({"model.name": "nosuch"}, None) as surface:
+        first = "\n".join(welcome_lines(surface))
+        assert "using      nosuch (local)" in first
+        assert "very small model" not in first
+        assert "'nosuch' is no file on this machine and in no catalogue. /model lists what can be called" in first
+    with opened({}, None) as surface:
+        assert "very small model" in "\n".join(welcome_lines(surface))
+
+
+def test_a_model_that_a_server_of_ones_own_does_not_list_is_reported_at_the_start(home: Path) -> None:
+    with Simulator(models=("qwen3:8b",)) as sim:
+        flags = {"model.base_url": sim.base_url, "model.name": "nosuch"}
+        with chatting(home, flags) as chat:
+            chat.see("does not list 'nosuch'; it lists qwen3:8b. /model goes on with another.")
+        with opened({**flags, "model.name": "qwen3:8b"}, None) as surface:
+            assert not list(unlisted_lines(surface.agent.endpoint))
+
+
+def test_a_choice_says_how_far_it_reaches(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.app.model_choices.unlisted_notice", lambda endpoint: None)  # no network
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-none")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    name = "claude-opus-4-5"
+    assert CliRunner().invoke(cli, ["config", "set", "model.name", "claude-sonnet-4-5"]).exit_code == 0
+    with opened({}, None) as surface:
+        label = surface.choose_model(f"anthropic/{name}")
+        assert f"{name} (anthropic), in this chat; for all: " in label
+        assert label.endswith(f"config set model.name {name}`")
+        assert surface.choose_model("anthropic/claude-sonnet-4-5") == "claude-sonnet-4-5 (anthropic)", "the default"
+        assert "config set model.provider local` and " in surface.choose_model("local/smollm2")
+    with opened({"model.name": name}, None) as surface:
+        assert surface.choose_model("openai/gpt-5").endswith("gpt-5 (openai), in this chat")
 
 
 def test_a_mistyped_model_is_reported_where_it_is_chosen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,8 @@ def test_a_model_that_is_not_there_is_named_by_the_option_that_chose_it(tmp_path
     assert run.returncode == 1
     assert "/model." not in run.stderr
     assert "`model.name`, or -m" in run.stderr
-    assert "choose another model with -m NAME" in run.stderr
+    assert "Choose another model with -m NAME" in run.stderr
+    assert "refused again" not in run.stderr
 
 
 def test_the_embedded_model_is_named_as_in_the_chat() -> None:

@@ -182,7 +182,10 @@ def test_the_plan_shows_what_is_open_and_ends_with_the_work() -> None:
         ("Mix the flour.\nThen knead the dough for ten minutes.\nNext, add the salt to the bowl.", []),
         ("The dog ran. Then the dog went home to its mother. They still need to go to the market.", []),
         ("Then the parser is called. Then the parser is called. Next the parser is called.", []),
-        ("The design is done. Next, I'll write the parser and its tests.", ["Next, I'll write the parser and its tests."]),
+        (
+            "The design is done. Next, I'll write the parser and its tests.",
+            ["Next, I'll write the parser and its tests."],
+        ),
         ("Remaining: the parser and its tests.", ["Remaining: the parser and its tests."]),
     ],
 )

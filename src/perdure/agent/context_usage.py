@@ -32,12 +32,14 @@ class Composition:
     The part "memory" is the memory in the system prompt and the passages recalled beside messages.
     """
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+    def __init__(self, entries: Sequence[Entry] = (), recalled: Iterable[str] = ()) -> None:
         self._parts = dict.fromkeys(PARTS, 0)
         self._recalled = 0
         last_handoff = max((i for i, e in enumerate(entries) if e.message.kind == "handoff"), default=-1)
         for i, entry in enumerate(entries):
             self._add(entry, is_head=i < last_handoff)
+        for passage in recalled:
+            self.recall(passage)
 
     def extend(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

@@ -136,6 +136,8 @@ def advice(
     what_next = TOO_MANY_IMAGES if verdict.image_limit is not None else ADVICE[verdict.kind]
     if is_unattended:
         what_next = UNATTENDED_ADVICE.get(verdict.kind, what_next)
+    elif verdict.kind == "bad_request" and verdict.status == 404:  # its text says what to check
+        what_next = "Choose another model with /model."
     if verdict.remedy is not None:
         what_next = verdict.remedy
     elif has_partial_reply and verdict.kind in ("transport", "overloaded"):

@@ -432,10 +432,8 @@ class LiveSession:
         while entries and entries[-1].message.role == "assistant":  # a reply in the same millisecond
             entries.pop()
         sent = self._shorten(self._forms.apply(entries))
-        recalled = [text for seq, text in self._sidecars.by_seq.items() if any(e.seq == seq for e in sent)]
-        composition = Composition(sent)
-        for passage in recalled:
-            composition.recall(passage)
+        recalled = [self._sidecars.by_seq[e.seq] for e in sent if e.seq in self._sidecars.by_seq]
+        composition = Composition(sent, recalled)
         composition.set_fixed(system=self.system_blocks, tools=self.tools)
         if is_same_prompt(call, composition):
             figures = sum_figures([*map(entry_figures, sent), *map(text_figures, recalled)])
@@ -518,10 +516,9 @@ class LiveSession:
         visible = self._visible_entries()
         self.projection = Projection(visible, sidecars=self._sidecars.by_seq)
         self.counter.rebase(visible)
-        self.composition = Composition(visible)
+        self.composition = Composition(visible, self._sidecars.by_seq.values())
         for passage in self._sidecars.by_seq.values():
             self.counter.add(text_figures(passage))
-            self.composition.recall(passage)
         self.offer_tools()
 
     def _visible_entries(self) -> list[Entry]:

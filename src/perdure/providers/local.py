@@ -90,6 +90,8 @@ FIT_FOR = (
     "not for judging prose or real work, and it cannot call tools"
 )
 INSTALL = "run `perdure models install`, or set `model.name` to the path of a GGUF file"
+# What to do about a name that is no model of this machine.
+CHOOSE = "`/model` in a chat lists what can be called here; for a provider's models, `perdure login PROVIDER` first"
 
 # Called a few times a second with a status text and the elapsed seconds.
 OnProgress = Callable[[str, float], None]
@@ -129,6 +131,12 @@ def is_packaged(path: Path) -> bool:
     return path == packaged_weights()
 
 
+def is_packaged_model(model: str) -> bool:
+    """Whether a model's name or path is that of the installed embedded model."""
+    weights = packaged_weights()
+    return weights is not None and model in (DEFAULT_MODEL, weights.stem, str(weights))
+
+
 def has_runtime() -> bool:
     return importlib.util.find_spec(RUNTIME_PACKAGE) is not None
 
@@ -146,6 +154,8 @@ def find_weights(model: str | None) -> Path:
     packaged = packaged_weights()
     if packaged is not None and model == packaged.stem:
         return packaged
+    if path.name == model and path.suffix.lower() != ".gguf":
+        raise ConfigError(f"no model is called {model!r}: {CHOOSE}")
     raise ConfigError(f"no model file at {path}: {INSTALL}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,16 @@ from typing import Any
 from perdure.agent.agent import ConversationAgent
 from perdure.app import Agent
 from perdure.app.model_choices import ModelChoice, choose_route, find_choices, unknown_model_notice
-from perdure.app.runtime import EMBEDDED_PROVIDER, MODEL_KEY, SCRIPTED_KEY, named_model, open_user_store, route_to
+from perdure.app.runtime import (
+    EMBEDDED_PROVIDER,
+    MODEL_KEY,
+    SCRIPTED_KEY,
+    UNSTARTED,
+    named_model,
+    open_user_store,
+    route_of,
+    route_to,
+)
 from perdure.cli.style import runnable
 from perdure.commands.conversations import PROJECT_KEY
 from perdure.commands.custom import user_commands
@@ -25,7 +35,9 @@ from perdure.core.errors import ConfigError, ModelNotNamed
 from perdure.core.events import Event
 from perdure.core.ports import Approver, Asker
 from perdure.core.visibility import Everyone, Visibility
+from perdure.providers.local import CHOOSE
 from perdure.providers.registry import is_endpoint_of, missing_key
+from perdure.providers.types import Endpoint
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODES, Permissions, stricter_modes
 
@@ -288,7 +300,16 @@ class ChatCommandContext:
         endpoint = self._agent.conversation.endpoint
         is_named = endpoint.model == self.settings.model.name
         unknown = unknown_model_notice(self.settings, endpoint) if is_named else None
+        if unknown is not None:
+            unknown = f"{unknown}. /model lists what can be called"
         return (*own, *self._agent.warnings, *filter(None, [unknown]))
+
+    @property
+    def unknown_model(self) -> str | None:
+        """What is wrong with the model's name and what to do, where no message can be answered; None if it is known."""
+        endpoint = self.agent.endpoint
+        notice = unknown_model_notice(self.settings, endpoint) if endpoint.base_url == UNSTARTED else None
+        return f"{notice}. {CHOOSE[0].upper()}{CHOOSE[1:]}" if notice is not None else None
 
     @property
     def permissions(self) -> Permissions:
@@ -347,7 +368,7 @@ class ChatCommandContext:
         self._model_name, self.needs_model = name, False
         self.store_choices()
         if not self.unchosen_models:
-            return label
+            return f"{label}{self._scope_of(route.main)}"
         self.unchosen_models = ()
         model, base_url = route.main.model, route.main.base_url.rstrip("/")
         is_in_file = self._loaded.origins.get("model.base_url", "").startswith(f"{self._loaded.path}")
@@ -360,6 +381,24 @@ class ChatCommandContext:
         if named_model(self._loaded.settings, name).base_url != self._loaded.settings.model.base_url:
             return label  # at another address, which a model's name alone does not choose
         return f"{label}; {runnable(f'`perdure config set model.name {shlex.quote(model)}`')} chooses it for good"
+
+    def _scope_of(self, chosen: Endpoint) -> str:
+        """Return how far a choice reaches, with the commands that make it the default; "" where it is the default."""
+        model = self._loaded.settings.model
+        if any(f"model.{key}" in self.flags for key in ("name", "provider", "base_url")):
+            return ", in this chat"
+        ways: list[dict[str, str | None]] = [{"name": chosen.model}]
+        if model.base_url is None:
+            ways.append({"provider": chosen.provider, "name": chosen.model})
+        for way in ways:
+            with contextlib.suppress(ConfigError):
+                route = route_of(self._loaded.settings.model_copy(update={"model": model.model_copy(update=way)}))
+                if route.main == chosen:
+                    if model.name == chosen.model:
+                        return ""
+                    commands = [f"`perdure config set model.{key} {shlex.quote(str(v))}`" for key, v in way.items()]
+                    return f", in this chat; for all: {runnable(' and '.join(commands))}"
+        return ", in this chat"
 
     def close(self) -> None:
         """Close the agent of the current conversation; everything of it stays stored."""

@@ -7,8 +7,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from perdure.app.model_choices import unlisted_notice
 from perdure.app.runtime import UNSTARTED
 from perdure.cli.chat.command_context import ChatCommandContext, Progress
 from perdure.cli.chat.input import Attached, attach
@@ -37,8 +39,9 @@ from perdure.context.handoff import editable_text
 from perdure.core.errors import LeaseLost, PerdureError
 from perdure.core.events import CallFinished, CompactionFinished, Event, ModelSwitched, TurnFinished, TurnStarted
 from perdure.providers.discovery import local_servers, model_files
-from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, packaged_weights
+from perdure.providers.local import FIT_FOR, INSTALL, has_runtime, is_packaged_model, packaged_weights
 from perdure.providers.registry import PROVIDERS
+from perdure.providers.types import Endpoint
 from perdure.store.leases import is_holder_dead
 from perdure.tools.builtin.terminal import BackgroundProcess
 from perdure.tools.permissions import MODE_MEANINGS, MODES
@@ -58,7 +61,10 @@ def welcome_lines(surface: ChatCommandContext) -> Iterator[str]:
     yield f"             embedded model: {'smollm2, ready (no key, no network)' if has_embedded else 'not installed'}"
     yield f"  using      {endpoint.model} ({endpoint.provider})"
     if endpoint.provider == "local":
-        yield f"             {FIT_FOR}" if has_embedded else f"             it is not here yet: {INSTALL}"
+        if not has_embedded:
+            yield f"             it is not here yet: {INSTALL}"
+        elif is_packaged_model(endpoint.model):
+            yield f"             {FIT_FOR}"
     yield "  change it  /model lists what else is here; for a provider of your own:"
     yield "             perdure login PROVIDER      (or set ANTHROPIC_API_KEY, OPENAI_API_KEY, …)"
     yield "             perdure login URL           for a server of your own"
@@ -85,6 +91,13 @@ def found_lines(home: Path) -> Iterator[str]:
         )
     if parts:
         yield f"Found on this machine: {'; '.join(parts)}. /model lists them and goes on with one."
+
+
+def unlisted_lines(endpoint: Endpoint) -> Iterator[str]:
+    """Yield a warning where an endpoint lists models and its own is not one of them."""
+    with contextlib.suppress(PerdureError):  # the first message reports it, too
+        if (notice := unlisted_notice(endpoint)) is not None:
+            yield f"warning: {notice}. /model goes on with another."
 
 
 def keys_found() -> list[str]:
@@ -359,15 +372,23 @@ class ChatController:
         yield from closing_lines(self.surface)
 
     def look_around(self, write: Write) -> None:
-        """If no model is configured, look for others on this machine in the background and report them."""
-        model = self.surface.settings.model
-        if self.surface.agent.endpoint.base_url == UNSTARTED and not (model.name or model.provider):
+        """Report in the background what other models are on this machine, where none is configured.
 
-            def look() -> None:
-                if lines := list(found_lines(self.surface.home)):
-                    write("".join(f"{line}\n" for line in lines))
+        For a server of the user's own, report that it does not list the model that is named.
+        """
+        model, endpoint = self.surface.settings.model, self.surface.agent.endpoint
+        if endpoint.base_url == UNSTARTED and not (model.name or model.provider):
+            find: Callable[[], Iterator[str]] = partial(found_lines, self.surface.home)
+        elif endpoint.model == model.name and endpoint.provider == "custom" and not self.surface.unchosen_models:
+            find = partial(unlisted_lines, endpoint)
+        else:
+            return
 
-            threading.Thread(target=look, name="perdure-look", daemon=True).start()
+        def look() -> None:
+            if lines := list(find()):
+                write("".join(f"{line}\n" for line in lines))
+
+        threading.Thread(target=look, name="perdure-look", daemon=True).start()
 
     def warm_up(self) -> None:
         """Import the modules that the first answer needs, while the user is still reading or typing."""

@@ -74,6 +74,9 @@ def _answer(surface: ChatCommandContext, attached: Attached, progress: StatusRow
     if surface.needs_model:
         _print(f"perdure: {runnable(SCRIPT_ENDED)} With -q: `-m NAME`.", sys.stderr)
         return 1
+    if problem := surface.unknown_model:
+        _print(f"perdure: {runnable(problem)}. Nothing was stored.", sys.stderr)
+        return 1
     warnings = (f"warning: {warning}" for warning in surface.warnings)
     for line in (*attached.lines, *surface.resume_notes, *embedded_lines(surface), *warnings):
         _print(f"perdure: {runnable(line)}", sys.stderr)

@@ -16,7 +16,7 @@ from perdure.config.env import is_secret_name, own_variables
 from perdure.config.keys import mask
 from perdure.models.windows import DEFAULT_WINDOW
 from perdure.providers.codec import caching_notice
-from perdure.providers.local import DEFAULT_MODEL, FIT_FOR, packaged_weights
+from perdure.providers.local import FIT_FOR, is_packaged_model
 from perdure.providers.registry import missing_key
 
 _GAUGE_CELLS = 16
@@ -61,8 +61,7 @@ def route_lines(surface: ChatCommandContext) -> Iterator[str]:
 def embedded_lines(surface: ChatCommandContext) -> Iterator[str]:
     """Yield lines on the embedded model, used without a key, and what to expect of it."""
     endpoint = surface.agent.endpoint
-    weights = packaged_weights() if endpoint.provider == EMBEDDED_PROVIDER else None
-    if weights is not None and endpoint.model in (DEFAULT_MODEL, weights.stem, str(weights)):
+    if endpoint.provider == EMBEDDED_PROVIDER and is_packaged_model(endpoint.model):
         yield f"the embedded model answers, {FIT_FOR}"
 
 

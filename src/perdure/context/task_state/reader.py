@@ -81,8 +81,8 @@ _DEFERS = re.compile(
 )
 # Steps that the assistant names as its own or as what is left, unlike those of a recipe or a story.
 _OWN_STEP = re.compile(
-    r"(?i)\b(?:I(?:'ll|'d| will| would| can| still| (?:need|have|want|plan) to)|let me|remain(?:s|ing)?|left to do|to-? ?do"
-    r"|next steps?)\b|^\W*still\b|\[ \]|[^\x00-\x7f]{4}"
+    r"(?i)\b(?:I(?:'ll|'d| will| would| can| still| (?:need|have|want|plan) to)|let me|remain(?:s|ing)?|left to do"
+    r"|to-? ?do|next steps?)\b|^\W*still\b|\[ \]|[^\x00-\x7f]{4}"
 )
 _QUESTION_CHARS = 220
 _SLIGHT_CHARS = 8

@@ -27,6 +27,24 @@ def test_a_store_that_is_none_is_refused_in_plain_words(tmp_path: Path, wrong: o
         agent(sim, tmp_path, store=wrong)
 
 
+def test_the_home_folder_may_be_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Simulator(script=["Yes."]) as sim:
+        for home, folder in ((str(tmp_path / "a"), tmp_path / "a"), ("~/b", tmp_path / "b")):
+            with Agent(model="m-1", base_url=sim.base_url, home=home, settings={}) as one:
+                assert one.chat("Hello?") == "Yes." or home == "~/b"
+            assert (folder / "perdure.db").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"modle": "m-1"}, "no argument 'modle'; did you mean 'model'"), ({"xyz": 1}, "Agent has no argument 'xyz'$")],
+)
+def test_an_argument_that_there_is_not_is_named_with_the_nearest(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        Agent(**options)
+
+
 class Person:
     """Answers every question alike, and remembers what was asked."""
 

@@ -17,7 +17,7 @@ from perdure.models.windows import LearnedLimits
 from perdure.providers.model_probe import EndpointInfo
 from perdure.providers.routes import EndpointChain
 from perdure.providers.types import Endpoint
-from perdure.testing.simulator import Fail
+from perdure.testing.simulator import Fail, Simulator
 from support.agents import bench
 
 
@@ -27,6 +27,23 @@ def test_the_embedded_models_window_is_no_other_models() -> None:
     claude = Endpoint("anthropic", "https://api.anthropic.com", "anthropic_messages", "claude-sonnet-4-5")
     assert asyncio.run(known.window(embedded_endpoint("smollm2"))).tokens == 8_192
     assert asyncio.run(known.window(claude)).tokens == 200_000
+
+
+@pytest.mark.spec("B4")
+def test_a_server_that_is_down_has_the_window_that_it_reported_last() -> None:
+    state = MemoryState()
+
+    def window(base_url: str, model: str = "m-1") -> tuple[int, str]:
+        known = ModelInfo(Catalog(), LearnedLimits(state), info=EndpointInfo())
+        found = asyncio.run(known.window(Endpoint("custom", base_url, "chat_completions", model)))
+        return found.tokens, found.source
+
+    with Simulator(window=12_000, models=("m-1",)) as sim:
+        assert window(sim.base_url) == (12_000, "endpoint")
+        sim.change(window=16_000)
+        assert window(sim.base_url) == (16_000, "endpoint"), "the newest report counts"
+    assert window(sim.base_url) == (16_000, "endpoint")
+    assert window(sim.base_url, "m-2") == (128_000, "default")
 
 
 @pytest.mark.spec("B4", "B5", "C3")

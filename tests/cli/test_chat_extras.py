@@ -322,6 +322,14 @@ def test_an_editor_that_fails_says_so_and_leaves_the_line(
         assert chat.line == "a draft"
 
 
+def test_the_error_of_an_editor_ends_its_rows_between_words(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "false")
+    with Simulator(script=["Heard."]) as sim, chatting(home, flags(sim), columns=40) as chat:
+        chat.see("m-1 ·")
+        chat.type("/edit a draft\r")
+        chat.see("the editor 'false' ended with status 1;\nthe text is as it was\n")
+
+
 def test_a_text_that_is_not_saved_in_the_editor_stays(tmp_path: Path) -> None:
     saves = tmp_path / "saves"
     saves.write_text('#!/bin/sh\nprintf "new\\n" > "$1"\n')

@@ -17,6 +17,7 @@ from perdure.gateway.auth.tokens import (
     TokenAuthenticator,
     digest_of,
 )
+from perdure.redaction import redact
 from perdure.store import SessionStore
 from support.postgres import server_ends_with_the_run as server_ends_with_the_run
 from support.store import Backend, FakeClock
@@ -185,3 +186,11 @@ def test_a_token_for_one_run_opens_everything_and_no_other_does() -> None:
     run, other = ProcessTokenAuthenticator(), ProcessTokenAuthenticator()
     assert run.authenticate(run.token) == Principal(OWNER, frozenset(SCOPES))
     assert [run.authenticate(t) for t in (None, "", other.token, run.token[:-1])] == [None] * 4
+
+
+def test_the_address_of_the_web_ui_fits_sixty_columns() -> None:
+    token = ProcessTokenAuthenticator().token
+    assert len(f"http://127.0.0.1:65535/#token={token}") <= 60
+    assert len(token.removeprefix("pdr_")) * 6 >= 128, "bits"
+    assert token not in redact(f"Open http://127.0.0.1:8421/#token={token}"), "as every other token"
+    assert token not in redact(f"the address has {token} in it")

@@ -46,6 +46,12 @@ def _explain_positional(init: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(init)
     def checked(*args: P.args, **kwargs: P.kwargs) -> None:
         excess = len(args) - len(accepted)
+        for name in kwargs.keys() - {*accepted, *keywords}:
+            from difflib import get_close_matches  # imported here: seldom needed
+
+            near = get_close_matches(name, (*accepted[1:], *keywords), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"Agent has no argument {name!r}{hint}")
         if excess > 0:
             by_position, by_name = ", ".join(accepted[1:]), ", ".join(f"{name}=…" for name in keywords[:excess])
             raise TypeError(f"only {by_position} may be passed by position; write Agent({by_position}, {by_name})")
@@ -73,7 +79,7 @@ class Agent:
         tools: AnyTools | None = None,
         callbacks: Callbacks | Mapping[str, Any] | None = None,
         system_prompt: str | None = None,
-        home: Path | None = None,
+        home: str | Path | None = None,
         on_progress: OnProgress | None = None,
         source: str = "library",
         user_key: str | None = None,
@@ -86,6 +92,7 @@ class Agent:
         from perdure.app.runtime import Shared
 
         configured = {"name": model, "provider": provider, "base_url": base_url}
+        folder = Path(home).expanduser() if home is not None else None
         self._is_closed = False
         listeners = callbacks if isinstance(callbacks, Callbacks) else Callbacks.from_mapping(callbacks or {})
         if approver is None and listeners.approval_callback is not None:
@@ -93,8 +100,8 @@ class Agent:
         if asker is None and listeners.clarify_callback is not None:
             asker = CallbackAsker(listeners.clarify_callback)
         self._shared = Shared(
-            _settings(settings, configured, home),
-            home=home or home_dir(),
+            _settings(settings, configured, folder),
+            home=folder or home_dir(),
             store=store,
             client=client,
             api_key=api_key,

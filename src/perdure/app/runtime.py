@@ -143,7 +143,10 @@ class ModelInfo:
 
         route = _route(endpoint)
         windows = self._windows if route in self._configured_for else self._side_windows
-        return await windows.resolve(route, ask)
+        window = await windows.resolve(route, ask)
+        if window.source == "endpoint":
+            await run_shielded(lambda: self._learned.learn_reported(route, window.tokens))
+        return window
 
     def side_window(self, endpoint: Endpoint) -> int | None:
         """Return the window of a side task's model if it is known without querying its endpoint, else None."""

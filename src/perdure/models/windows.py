@@ -2,7 +2,8 @@
 
 A window comes from the config, a learned limit, the catalogue, the endpoint or a default. A limit that a provider
 stated in an error is kept for that provider, model and endpoint, and outlives the process; so is the most output it
-accepted after refusing more. Without a stated window, the window steps down one rung of a ladder, in memory only.
+accepted after refusing more, and what an endpoint reports, for the time that it cannot be queried. Without a stated
+window, the window steps down one rung of a ladder, in memory only.
 
 `window_budgets` derives where compaction fires, what is kept and how long a handoff may be: pure arithmetic. Every
 figure but the gateway's is a setting (`compression.*`); the defaults are those of `CompressionSettings`.
@@ -48,6 +49,10 @@ class ModelKey:
         return f"limit:{self._location}"
 
     @property
+    def reported_key(self) -> str:
+        return f"window:{self._location}"
+
+    @property
     def output_key(self) -> str:
         return f"output:{self._location}"
 
@@ -84,6 +89,14 @@ class LearnedLimits:
         self._state.set(route.key, tokens)
         return True
 
+    def reported(self, route: ModelKey) -> int | None:
+        """Return the window that the endpoint reported last, for the time that it cannot be queried."""
+        return _sane(self._state.get(route.reported_key))
+
+    def learn_reported(self, route: ModelKey, tokens: int) -> None:
+        if self.reported(route) != tokens:
+            self._state.set(route.reported_key, tokens)
+
     def output_cap(self, route: ModelKey) -> int | None:
         """Return the most output tokens the endpoint accepted after refusing more; None if it never did."""
         return _within(_OUTPUT, self._state.get(route.output_key))
@@ -98,6 +111,7 @@ class LearnedLimits:
 
     def forget(self, route: ModelKey) -> None:
         self._state.set(route.key, None)
+        self._state.set(route.reported_key, None)
         self._state.set(route.output_key, None)
 
 
@@ -125,6 +139,8 @@ class Windows:
             return resolved
         if probe is not None and (probed := _sane(await probe(route))) is not None:
             return Window(probed, "endpoint")
+        if (reported := self._learned.reported(route)) is not None:  # the server is down: it said so before
+            return Window(reported, "endpoint")
         return Window(DEFAULT_WINDOW, "default")
 
 

@@ -69,7 +69,7 @@ FORMATS: tuple[Format, ...] = (
     Format("wandb", "wandb_v1_", _dash(40)),
     Format("modal", "ak- as-", _word(22, 24), plain=True),
     # Where code lives
-    Format("perdure", "pdr_", _dash(40)),
+    Format("perdure", "pdr_", _dash(22)),
     Format("github-fine-grained", "github_pat_", r"[A-Za-z0-9_]{36,}"),
     Format("github", "ghp_ gho_ ghu_ ghs_ ghr_", _word(30)),
     Format(

@@ -38,6 +38,7 @@ from perdure.cli.chat.drawing import PaintedRows, ResizableApplication, clear_by
 from perdure.cli.chat.editing import cluster_end, cluster_start
 from perdure.cli.chat.input import PasteParser, Pastes, UnfoldedHistory
 from perdure.cli.chat.menu import ChoiceMenu
+from perdure.cli.style import fit_lines, safe
 from perdure.config.env import rewrapping
 from perdure.core.errors import PerdureError
 
@@ -488,9 +489,12 @@ class PromptBox:
                 if (saved := edited.result()) is not None:
                     self.buffer.document = Document(saved, len(saved))
             except PerdureError as error:
-                self.write(f"{error}\n")
+                self._report(str(error))
 
         self.app.create_background_task(run())
+
+    def _report(self, text: str) -> None:
+        self.write("".join(f"{line}\n" for line in fit_lines([safe(text)], self.width)))
 
     def _paste_image(self) -> None:
         """Attach the image in the clipboard; without one, show a notice."""
@@ -505,9 +509,9 @@ class PromptBox:
                 if (data := await asyncio.to_thread(read_image)) is not None:
                     self.buffer.insert_text(as_mention(store_image(data, folder)))
                 else:
-                    self.write(f"{no_image_line()}\n")
+                    self._report(no_image_line())
             except OSError as error:
-                self.write(f"the image could not be stored: {error.strerror}\n")
+                self._report(f"the image could not be stored: {error.strerror}")
 
         self.app.create_background_task(paste())
 

@@ -204,13 +204,17 @@ class TokenAuthenticator:
                     self._tokens.record_use(token)
 
 
+_PROCESS_SECRET_BYTES = 16
+
+
 class ProcessTokenAuthenticator:
     """Authenticator of `perdure serve`: one token, valid as long as this process."""
 
     is_fresh = True
 
     def __init__(self) -> None:
-        self.token = new_secret()
+        # Shorter than a token that is stored: it ends with the process, and its address fits sixty columns.
+        self.token = PREFIX + secrets.token_urlsafe(_PROCESS_SECRET_BYTES)
         self._digest = digest_of(self.token)
 
     def authenticate(self, token: str | None) -> Principal | None:

@@ -29,6 +29,7 @@ from perdure.context.tool_calls.output import (
     unique,
 )
 from perdure.context.tool_calls.output_extent import GAP, WHOLE, limited_by
+from perdure.context.tool_calls.searches import search_rows
 from perdure.context.tool_calls.shell import ShellLine, command_label, parse_shell, test_label
 from perdure.context.tool_calls.test_runs import read_tests
 
@@ -350,6 +351,8 @@ def _read_plain(line: ShellLine, kind: CallKind, view: OutputView) -> CallFindin
     if kind in ("read", "search"):
         is_error = total <= 3 and _is_shell_error(view.lines[0])
         rows = tuple(join_rows(view.lines, limit=400, row_chars=160)) if total <= 15 else ()
+        if kind == "search":
+            rows = tuple(search_rows(view.lines, total))
         if 15 < total <= 60 and any(_HEADER.match(x) for x in view.lines):
             rows = tuple(_telling_rows(view))
         headline = one_line(view.lines[0], 110) if total == 1 else view.size

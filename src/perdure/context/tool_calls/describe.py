@@ -58,6 +58,7 @@ from perdure.context.tool_calls.output import (
     without_reminders,
 )
 from perdure.context.tool_calls.output_extent import describe_read, is_not_kept
+from perdure.context.tool_calls.searches import search_rows
 from perdure.context.tool_calls.services import created_by, is_change, is_thinking, service_values, stopped_by
 from perdure.context.tool_calls.tasks import describe_question, describe_task
 from perdure.core.messages import ToolCall, ToolState
@@ -313,7 +314,7 @@ def _describe_search(name: str, kind: CallKind, arguments: Mapping[str, Any], re
     def compose() -> CallLine:
         view = output.view()
         total = view.total_lines
-        rows = join_rows([one_line(x, 150) for x in view.lines], limit=500) if total <= 15 else []
+        rows = search_rows(view.lines, total)
         headline = view.lines[0].strip() if total == 1 and view.lines else _found(view)
         if len(headline) > 90:
             place = find_locations(headline[:300])

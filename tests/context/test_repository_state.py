@@ -96,3 +96,49 @@ def test_a_summary_that_names_the_head_of_a_pull_is_no_contradiction() -> None:
 def test_a_folder_for_one_command_is_not_the_working_folder(commands: tuple[str, ...], folder: str) -> None:
     found = _state(*((command, "ok") for command in commands)).folder
     assert (found.value if found is not None else "") == folder
+
+
+STATUS = ("git status", "On branch totals\nnothing to commit, working tree clean")
+OTHER_STATUS = "On branch tides\nnothing to commit, working tree clean"
+
+
+@pytest.mark.spec("E1c")
+@pytest.mark.parametrize(
+    ("command", "branch"),
+    [
+        ("cd ../harbour && git status", "totals"),
+        ("git -C /srv/harbour status", "totals"),
+        ("cd web && git status", "tides"),
+        ("cd /srv/app/web && git status", "tides"),
+    ],
+)
+def test_the_branch_of_another_repository_is_not_that_of_the_folder(command: str, branch: str) -> None:
+    found = _state(("cd /srv/app", ""), ("cd /srv/app", ""), STATUS, (command, OTHER_STATUS)).branch
+    assert found is not None
+    assert found.value == branch
+
+
+@pytest.mark.spec("E1c")
+def test_a_branch_is_left_with_its_repository() -> None:
+    assert _state(("cd /srv/app", ""), STATUS, ("cd /srv/harbour", "")).branch is None
+
+
+EDIT = json.dumps({"path": "/srv/app/totals.py", "old_string": "a = 1", "new_string": "a = 2"})
+
+
+def _after_edit(*runs: tuple[str, str]) -> dict[str, str]:
+    entries = [Entry(1, Message("user", "Bring the totals in order.", kind="user"))]
+    calls = [ToolCall("e", "edit_file", EDIT), *(ToolCall("r", "bash", json.dumps({"command": c})) for c, _ in runs)]
+    for n, (call, output) in enumerate(zip(calls, ["Replaced 1 occurrence.", *(o for _, o in runs)], strict=True), 1):
+        asked = Message("assistant", "", tool_calls=(call,), kind="assistant")
+        entries += [Entry(2 * n, asked), Entry(2 * n + 1, tool_result(call.id, output, call.name))]
+    return write_sections(read_state(entries, call_lines(entries)))
+
+
+@pytest.mark.spec("E1c")
+def test_a_commit_in_a_later_log_is_told_beside_the_changes_that_it_may_hold() -> None:
+    log = ("git log --oneline -3", "9f8e7d6 Round the totals\n1a2b3c4 Begin")
+    assert "(no commit seen)" in _after_edit()["Active Task"]
+    assert "the log then showed 9f8e7d6 Round the totals as the newest" in _after_edit(log)["Active Task"]
+    elsewhere = ("cd /srv/app", ""), ("cd ../harbour && git log --oneline -3", log[1])
+    assert "9f8e7d6" not in _after_edit(*elsewhere)["Active Task"]

@@ -14,6 +14,7 @@ from perdure.context.task_state.reader import read_state
 from perdure.context.task_state.sections import IN_TASK, write_sections
 from perdure.context.tool_calls.shell import short_command
 from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
+from perdure.core.rules import MISSING_RESULT
 
 ASKED = "Please add a date column to the export of the orders."
 
@@ -315,7 +316,7 @@ def test_a_build_is_repeated_by_its_command_and_no_tests_are_invented() -> None:
     history += [*_run(2, "npm run build", "✓ built in 2.1s"), *_edit(3, "/srv/shop/a.ts")]
     text = "\n".join(_sections(*history).values())
     assert "tests" not in text
-    assert "run `npm run build` again" in text
+    assert "Run `npm run build` again" in text
 
 
 @pytest.mark.spec("E1c")
@@ -441,3 +442,31 @@ def test_a_yes_takes_up_what_was_recommended_and_an_id_decides_nothing() -> None
 def test_what_the_user_leaves_for_later_remains() -> None:
     words = "Add the column. Leave the charts for a follow-up PR."
     assert "- Left for later: “Leave the charts for a follow-up PR.” (m:0)" in _sections(user(words))["Remaining Work"]
+
+
+@pytest.mark.spec("E1c")
+def test_a_call_without_a_result_is_under_way() -> None:
+    look = ToolCall("c9", "grep", json.dumps({"pattern": "date", "path": "/srv/shop"}))
+    for answer in ([], [tool_result("c9", MISSING_RESULT)]):
+        task = _sections(user(ASKED), *_edit(1, "/srv/shop/a.py"), assistant("", (look,)), *answer)["Active Task"]
+        assert "- Under way: search “date” in /srv/shop, whose result is not known" in task
+
+
+@pytest.mark.spec("E1c")
+def test_running_the_tests_is_not_called_next_amid_the_edits() -> None:
+    green = _run(1, "pytest -q", "4 passed in 0.1s")
+    sections = _sections(user(ASKED), *green, *_edit(2, "/srv/shop/a.py"), *_edit(3, "/srv/shop/b.py"))
+    assert "Next" not in sections["Active Task"]
+    assert "- Not checked: tests not run since a.py, b.py changed" in sections["Active Task"]
+    assert "- Run the tests again" in sections["Remaining Work"].splitlines()
+
+
+@pytest.mark.spec("E1c")
+def test_blocked_names_every_failing_test() -> None:
+    output = (
+        "FAILED tests/test_a.py::test_date - assert 1 == 2\nFAILED tests/test_b.py::test_zone - assert 3 == 4\n"
+        "FAILED tests/test_c.py::test_total - assert 5 == 6\n3 failed, 1 passed in 0.1s"
+    )
+    blocked = _sections(user(ASKED), *_edit(1, "/srv/shop/a.py"), *_run(2, "pytest -q", output))["Blocked"]
+    assert "test_date" in blocked
+    assert "failing as well: tests/test_b.py::test_zone, tests/test_c.py::test_total" in blocked

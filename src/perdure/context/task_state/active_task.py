@@ -15,7 +15,7 @@ from perdure.context.fitting import address, common_folder, fair_share, join_nam
 from perdure.context.task_state.decisions import has_subject
 from perdure.context.task_state.state import LastTestRun, TaskError, TaskState, TouchedFile, UserRequest
 from perdure.context.text import both_ends, clip, sentences, tidy
-from perdure.context.tool_calls.output import CallFinding, read_output
+from perdure.context.tool_calls.output import CallFinding, read_output, unique
 from perdure.context.tool_calls.shell import short_command
 from perdure.context.tool_calls.test_runs import read_tests
 from perdure.context.user_text.authorship import asks_something
@@ -131,6 +131,7 @@ _MOST_STEPS = 6
 _MOST_NAMES = 4
 _MOST_READ = 5
 _MOST_FAILURES = 3
+_FAILING_CHARS = 360
 # The user asks for a commit or a push; "the commit", "auto commit" and "commit message" name one.
 _GIT_REQUESTS = {
     what: re.compile(
@@ -271,10 +272,14 @@ def next_step(state: TaskState) -> str:
 
 
 def next_open_step(state: TaskState) -> str:
-    """Return the first step that the log shows to be left; "" where a plan or the step under way tells what is next."""
+    """Return the first step that the log shows to be left; "" where a plan or the step under way tells what is next.
+
+    After an edit the tests are not run next where it is one of several: that they were not run is told apart.
+    """
     if not state.open_requests or next_step(state) or state.announced is not None:
         return ""
-    return next(iter(open_steps(state)), "")
+    step = next(iter(open_steps(state)), "")
+    return "" if step and step == _check_again(state) else step
 
 
 def open_steps(state: TaskState) -> list[str]:
@@ -290,6 +295,15 @@ def open_steps(state: TaskState) -> list[str]:
         steps.append(_check_again(state))
     steps += [f"{what}, as the user asked{address(r.seq)}" for what, r in _asked_git(state)]
     return steps
+
+
+def failing_beside(state: TaskState, error: TaskError) -> str:
+    """Name the other tests that fail in the run of an error: the first one alone would seem to be all."""
+    if state.tests is None or state.tests.seq != error.seq:
+        return ""
+    names = unique(failure.partition(" — ")[0] for failure in state.tests.run.failures)
+    names = [name for name in names if name not in error.text]
+    return f"; failing as well: {join_names(names, _FAILING_CHARS)}" if names else ""
 
 
 def _check_again(state: TaskState) -> str:
@@ -328,7 +342,7 @@ def _progress(state: TaskState) -> str:
         ("Under way", _under_way(state)),
         ("Not marked as done", _worked_on(state)),
         ("Next", _next(state)),
-        ("Not checked", _unchecked(state)),
+        ("Not checked", _unrun_tests(state)),
     )
     lines = [f"- {name}: {'; '.join(texts)}" for name, texts_of in parts if (texts := list(texts_of))]
     return "\n\n" + "\n".join(lines) if lines else ""
@@ -361,7 +375,9 @@ def _done(state: TaskState) -> Iterator[str]:
 def _commit_status(state: TaskState, files: Sequence[TouchedFile]) -> str:
     """Tell which of the changed files are not committed; "" where nothing is edited in place, as without git."""
     if not state.commits and state.branch is None:
-        return " (no commit seen)" if state.has_edits else ""
+        shown = state.commit_shown_since(max(f.changed_seq or 0 for f in files))
+        unseen = f"no commit seen; the log then showed {clip(shown, 70)} as the newest" if shown else "no commit seen"
+        return f" ({unseen})" if state.has_edits else ""
     last = state.commits[-1].seq if state.commits else None
     open_files = [f for f in files if last is None or (f.changed_seq or 0) > last]
     if len(open_files) == len(files):
@@ -372,6 +388,8 @@ def _commit_status(state: TaskState, files: Sequence[TouchedFile]) -> str:
 def _under_way(state: TaskState) -> Iterator[str]:
     if state.announced is not None:
         yield f"“{state.announced.value}”{address(state.announced.seq)}"
+    if (call := state.unknown_call) is not None:
+        yield f"{clip(call.value, _STEP_CHARS)}, whose result is not known{address(call.seq)}"
 
 
 def _worked_on(state: TaskState) -> Iterator[str]:
@@ -392,12 +410,6 @@ def _next(state: TaskState) -> Iterator[str]:
         yield f"“{clip(tidy(step), _STEP_CHARS)}”"
     elif step := next_open_step(state):
         yield step
-
-
-def _unchecked(state: TaskState) -> Iterator[str]:
-    if state.unknown_call is not None:
-        yield f"no result is known of {clip(state.unknown_call.value, _STEP_CHARS)}{address(state.unknown_call.seq)}"
-    yield from _unrun_tests(state)
 
 
 def _unrun_tests(state: TaskState) -> Iterator[str]:

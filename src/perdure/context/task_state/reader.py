@@ -376,6 +376,7 @@ class _StateFold:
             taken_back=tuple(work.taken_back),
             commits=tuple(work.commits),
             head=work.head,
+            shown_head=work.shown_head,
             created=tuple(work.created.values()),
             settled=tuple(work.settled.values()),
             deferred=tuple(self.deferred[-_MOST_DEFERRED:]),

@@ -10,6 +10,7 @@ from perdure.context.fitting import address, fit_lines, join_names, relative_to,
 from perdure.context.handoff import SECTIONS
 from perdure.context.task_state.active_task import (
     BY_USER,
+    failing_beside,
     files_root,
     has_material,
     listed_files,
@@ -295,7 +296,7 @@ def _active_state(state: TaskState, room: int) -> str:
     of_task = {f.path for f in task_files(state)}
     if changed := _uncommitted(state, of_task):
         what = "Changed since that commit" if state.commits else "Changed, no commit seen"
-        lines.append(f"- {what}{', beside Active Task' if of_task else ''}: {changed}")
+        lines.append(f"- {what}{', beside Active Task' if of_task else ''}: {changed}{_shown_later(state, of_task)}")
     if restored := state.files_taken_back:
         names = [f"{f.path.rpartition('/')[2]}{'' if f.changed_seq is None else ' (later changes)'}" for f in restored]
         lines.append(f"- {BY_USER.capitalize()}: {join_names(names, _LINE)}{address(state.taken_back[-1].seq)}")
@@ -332,6 +333,15 @@ def _uncommitted(state: TaskState, without: Collection[str]) -> str:
     return join_names([f.path.rpartition("/")[2] for f in files], _LINE)
 
 
+def _shown_later(state: TaskState, without: Collection[str]) -> str:
+    """Tell the newest commit of a log that was read after the last of these changes: it may hold them."""
+    last = max(
+        (f.changed_seq for f in state.files if f.changed_seq is not None and f.path not in without), default=None
+    )
+    shown = state.commit_shown_since(last) if last is not None else ""
+    return f"; the log then showed {clip(shown, 100)} as the newest commit" if shown else ""
+
+
 def _in_progress(state: TaskState, _: int) -> str:
     return IN_TASK if state.open_requests else ""
 
@@ -339,7 +349,8 @@ def _in_progress(state: TaskState, _: int) -> str:
 def _blocked(state: TaskState, room: int) -> str:
     return fit_lines(
         [
-            f"- {_about(e.target)}{clip(e.text, _LINE)}{_edited_since(state, e.seq)}{address(e.seq)}"
+            f"- {_about(e.target)}{clip(e.text, _LINE)}{failing_beside(state, e)}{_edited_since(state, e.seq)}"
+            f"{address(e.seq)}"
             for e in reversed(state.open_errors)
         ],
         room,

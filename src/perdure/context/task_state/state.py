@@ -237,6 +237,8 @@ class TaskState:
     commits: tuple[CommitRecord, ...] = ()
     # Where HEAD is, if not at the newest of the commits.
     head: SourcedValue | None = None
+    # The newest commit of the last log that was read.
+    shown_head: SourcedValue | None = None
     created: tuple[SourcedValue, ...] = ()
     # What was merged or closed, and calls of services that changed something, with their outcomes.
     settled: tuple[SourcedValue, ...] = ()
@@ -279,6 +281,14 @@ class TaskState:
         newest = {path: t.seq for t in self.taken_back for path in t.files}
         files = (f for f in reversed(self.files) if f.path in newest)
         return tuple(f for f in files if f.changed_seq is None or f.changed_seq < newest[f.path])
+
+    def commit_shown_since(self, seq: int) -> str:
+        """The newest commit of a log that was read after a position; "" where the commits of calls tell as much."""
+        shown = self.shown_head
+        if shown is None or shown.seq <= seq or (self.commits and self.commits[-1].seq > seq):
+            return ""
+        known = self.commits[-1].commit.hash if self.commits else ""
+        return "" if is_same_hash(known, shown.value.partition(" ")[0]) else shown.value
 
     @property
     def open_errors(self) -> tuple[TaskError, ...]:

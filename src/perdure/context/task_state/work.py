@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -25,7 +26,6 @@ from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallKind, 
 from perdure.context.tool_calls.services import is_change
 from perdure.context.tool_calls.shell import covers, tested_paths
 from perdure.core.messages import FilesTakenBack
-from perdure.core.rules import MISSING_RESULT
 from perdure.redaction import redact
 
 # A folder for a moment: of `mktemp`, of a test run, or in a variable.
@@ -58,6 +58,8 @@ _LAST_FOLDERS = 8
 _SERVICE_CHARS = 200
 # A folder for one command: `cd x && …`, `git -C x …`.
 _ONE_COMMAND = re.compile(r"^\(? *cd +(?:\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C ")
+# The folder that a command enters for itself.
+_ENTERED = re.compile(r"^\(? *cd +(\"[^\"]*\"|'[^']*'|[^\s;&|]+) *(?:&&|;)|\bgit -C +(\"[^\"]*\"|'[^']*'|\S+)")
 # Line numbers behind a path.
 _LINE_RANGE = re.compile(r":\d+(?:-\d+)?$")
 
@@ -69,6 +71,8 @@ class WorkLog:
     files: dict[str, TouchedFile] = field(default_factory=dict)
     commits: list[CommitRecord] = field(default_factory=list)
     head: SourcedValue | None = None
+    # The newest commit of the last log that was read.
+    shown_head: SourcedValue | None = None
     created: dict[str, SourcedValue] = field(default_factory=dict)
     settled: dict[str, SourcedValue] = field(default_factory=dict)
     # Files that were changed since the plan was updated.
@@ -251,8 +255,9 @@ class WorkLog:
         if self._last is None:
             return None
         line, seq = self._last
-        is_known = line.outcome not in ("unknown", "interrupted") and MISSING_RESULT not in line.line
-        return None if is_known else SourcedValue(line.line.partition(" → ")[0], seq)
+        return (
+            None if line.outcome not in ("unknown", "interrupted") else SourcedValue(line.line.partition(" → ")[0], seq)
+        )
 
     def _add_environment(self, seq: int, facts: CallFacts, command: str) -> None:
         folder = facts.folder.strip().strip("\"'")
@@ -262,7 +267,10 @@ class WorkLog:
             # Where the shell is counts more than the folder of one command.
             self._folders = [folder] * 2
         self._set_folder(seq, folder)
-        if facts.branch and (self.branch is None or self.branch.value != facts.branch):
+        is_elsewhere = self._is_elsewhere(command)
+        if facts.shown_head and not is_elsewhere:
+            self.shown_head = SourcedValue(facts.shown_head, seq)
+        if facts.branch and not is_elsewhere and (self.branch is None or self.branch.value != facts.branch):
             self.branch = SourcedValue(facts.branch, seq)
         if facts.started_process:
             self.processes[facts.started_process] = SourcedValue(facts.started_process, seq)
@@ -287,7 +295,21 @@ class WorkLog:
         if folder and _TEMPORARY.search(folder):
             self.temporary_folder = SourcedValue(folder, seq)
         elif folder and (self.folder is None or not _is_relative(folder) or _is_relative(self.folder.value)):
+            if not self._is_here(folder):
+                self.branch = None  # of the repository before
             self.folder = SourcedValue(folder, seq)
+
+    def _is_elsewhere(self, command: str) -> bool:
+        """Whether a command enters the folder of another repository than that of the work."""
+        match = _ENTERED.search(command)
+        if match is None or self.folder is None or _is_relative(self.folder.value):
+            return False
+        entered = (match[1] or match[2]).strip("\"'")
+        if _is_relative(entered):
+            if not entered.startswith("../"):
+                return False
+            entered = posixpath.normpath(posixpath.join(self.folder.value, entered))
+        return not self._is_here(entered)
 
     def _add_commit(self, seq: int, facts: CallFacts) -> None:
         if (commit := facts.commit) is not None:

@@ -62,6 +62,7 @@ from perdure.context.tool_calls.searches import search_rows
 from perdure.context.tool_calls.services import created_by, is_change, is_thinking, service_values, stopped_by
 from perdure.context.tool_calls.tasks import describe_question, describe_task
 from perdure.core.messages import ToolCall, ToolState
+from perdure.core.rules import MISSING_RESULT
 
 # A longer result is no error message.
 _MAX_ERROR_CHARS = 6_000
@@ -154,6 +155,9 @@ def _what(name: str, kind: CallKind, arguments: Mapping[str, Any]) -> str:
     verb = {"read": "read", "write": "write", "edit": "edit", "delete": "delete"}.get(kind)
     if verb is not None:
         return f"{verb} {target}" if target else verb
+    if kind == "search" and target:
+        where = edited_path(arguments)
+        return f"search “{one_line(target, 120)}”{f' in {where}' if where not in ('', target) else ''}"
     return f"{name} {clip_middle(target, 200)}".rstrip()
 
 
@@ -540,7 +544,7 @@ def _describe(call: ToolCall, result: str | None, state: ToolState | None) -> Ca
         )
         if refusal is not None:
             return describe_refusal(call.name, kind, arguments, refusal)
-    if result is None:
+    if result is None or result == MISSING_RESULT:
         return describe_missing(call.name, kind, arguments)
     if kind not in ("edit", "write") and is_not_kept(result):
         return describe_missing(call.name, kind, arguments, "its output is no longer kept")

@@ -100,7 +100,7 @@ Synchronous = Literal["FULL", "NORMAL"]
 class _WriteJob(Generic[T]):
     """A write waiting for the writer thread, and its outcome; a bare lock signals completion faster than a Future."""
 
-    __slots__ = ("_done", "_error", "_result", "erases", "synchronous", "work")
+    __slots__ = ("_done", "_error", "erases", "result", "synchronous", "work")
 
     def __init__(
         self, work: Callable[[Transaction], T], *, erases: bool = False, synchronous: Synchronous = "FULL"
@@ -108,22 +108,19 @@ class _WriteJob(Generic[T]):
         self.work = work
         self.erases = erases
         self.synchronous = synchronous
-        self._result: T
+        self.result: T
         self._error: BaseException | None = None
         self._done = threading.Lock()
         self._done.acquire()
 
     def run(self, transact: Callable[[Callable[[Transaction], T], Synchronous], T]) -> None:
         try:
-            result = transact(self.work, self.synchronous)
+            self.result = transact(self.work, self.synchronous)
         except BaseException as error:  # thread boundary: every error is raised in the calling thread
             self._error = error
-            self._done.release()
-        else:
-            self.settle(result)
 
-    def settle(self, result: T) -> None:
-        self._result = result
+    def signal_done(self) -> None:
+        """Let `outcome` return; its caller may write again at once, so the write connection must be free."""
         self._done.release()
 
     def outcome(self) -> T:
@@ -135,7 +132,7 @@ class _WriteJob(Generic[T]):
             finally:
                 # Break the reference cycle of error, traceback and frame.
                 del self
-        return self._result
+        return self.result
 
 
 class SqliteTransaction:
@@ -308,9 +305,10 @@ class _Writer:
             if self.is_closed:
                 return False
             job.run(self._transact)
-            return True
         finally:
             self._writing.release()
+        job.signal_done()
+        return True
 
     def submit(self, job: _WriteJob[Any]) -> bool:
         """Queue a job; False once the file is being closed."""
@@ -350,9 +348,14 @@ class _Writer:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             with self._writing:
-                self._run_jobs(self._queued_with(job))
-            # Release the job and its result before waiting for the next one.
-            del job
+                jobs = self._queued_with(job)
+                is_committed = len(jobs) > 1 and self._transact_group(jobs)
+            for job in jobs:
+                if not is_committed:
+                    self._run_alone(job)
+                job.signal_done()
+            # Release the jobs and their results before waiting for the next one.
+            del job, jobs
         with fork_gate(), suppress(queue.Empty):
             while True:
                 self._readers.get_nowait().close()
@@ -360,10 +363,8 @@ class _Writer:
         with self._writing, fork_gate():
             self.connection.close()
 
-    def _run_jobs(self, jobs: Sequence[_WriteJob[Any]]) -> None:
-        if len(jobs) > 1 and self._transact_group(jobs):
-            return
-        for job in jobs:
+    def _run_alone(self, job: _WriteJob[Any]) -> None:
+        with self._writing:
             job.run(self._transact_erasing if job.erases else self._transact)
 
     def _queued_with(self, first: _WriteJob[Any]) -> list[_WriteJob[Any]]:
@@ -388,7 +389,7 @@ class _Writer:
         except Exception:  # each job is then run alone and raises its own error
             return False
         for job, result in zip(jobs, results, strict=True):
-            job.settle(result)
+            job.result = result
         return True
 
     def _transact(self, work: Callable[[Transaction], T], synchronous: Synchronous) -> T:

@@ -21,6 +21,8 @@ from support.gateway_process import GatewayProcess, gateway_process, last_user_t
 from support.gateway_server import running_gateway
 
 USERS = {"ann": ("chat", "read")}
+# An answer that takes minutes: however busy the machine is, it is not over before it is stopped.
+_ENDLESS = "slowly " + "word " * 4_000
 
 
 @pytest.fixture
@@ -33,6 +35,10 @@ def send(gateway: Any, content: str, **more: Any) -> httpx.Response:
     return httpx.post(
         f"{gateway.url}/api/messages", json={"content": content, **more}, headers=gateway.headers("ann"), timeout=30
     )
+
+
+def _get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    return httpx.get(url, headers=headers, timeout=30)
 
 
 def events(response: httpx.Response) -> Iterator[dict[str, Any]]:
@@ -55,7 +61,7 @@ def test_sigterm_finishes_the_running_turn_and_rejects_new_messages(tmp_path: Pa
     is_checked = threading.Event()
 
     def answer(_: ScriptRequest) -> str:
-        is_checked.wait(30)
+        is_checked.wait(55)
         return "word " * 30
 
     with (
@@ -65,11 +71,11 @@ def test_sigterm_finishes_the_running_turn_and_rejects_new_messages(tmp_path: Pa
         turn = send(gateway, "go").json()["turn_id"]
         wait_until_running(tmp_path, turn)
         gateway.process.send_signal(signal.SIGTERM)
-        _until(lambda: httpx.get(f"{gateway.url}/readyz").status_code == 503)
+        _until(lambda: _get(f"{gateway.url}/readyz").status_code == 503)
         refused = send(gateway, "too late")
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "stopping"
-        assert httpx.get(f"{gateway.url}/healthz").status_code == 200
+        assert _get(f"{gateway.url}/healthz").status_code == 200
         is_checked.set()
         assert gateway.process.wait(timeout=30) == 0
     with open_store(tmp_path / "perdure.db") as store:
@@ -103,14 +109,14 @@ def test_a_turn_that_waits_for_an_answer_delays_no_stop_and_asks_again_later(tmp
             (question,) = _questions(again)
             answer = {"answer": "tea"}
             url = f"{again.url}/api/questions/{question['question_id']}"
-            assert httpx.post(url, json=answer, headers=again.headers("ann")).status_code == 204
+            assert httpx.post(url, json=answer, headers=again.headers("ann"), timeout=30).status_code == 204
             assert _answer(again, turn)["outcome"] == "completed"
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, sim: Simulator) -> None:
     settings = {"gateway.drain_timeout_s": "60"}
     with gateway_process(tmp_path, sim, users=USERS, settings=settings) as gateway:
-        turn = send(gateway, "slowly " + "word " * 300).json()["turn_id"]
+        turn = send(gateway, _ENDLESS).json()["turn_id"]
         wait_until_running(tmp_path, turn)
         gateway.process.send_signal(signal.SIGINT)
         waits = "Stopping: 1 answer under way, up to 60 s more; Ctrl-C again stops at once."
@@ -123,7 +129,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, sim: Simulator) -> None:
 
 
 def _questions(gateway: GatewayProcess) -> list[dict[str, Any]]:
-    return list(httpx.get(f"{gateway.url}/api/questions", headers=gateway.headers("ann")).json())
+    return list(_get(f"{gateway.url}/api/questions", gateway.headers("ann")).json())
 
 
 @pytest.fixture
@@ -136,7 +142,7 @@ def hangup() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hangup")
 def test_sighup_drains_like_sigterm(tmp_path: Path, sim: Simulator) -> None:
-    with gateway_process(tmp_path, sim, users=USERS) as gateway:
+    with gateway_process(tmp_path, sim, users=USERS, settings={"gateway.drain_timeout_s": "60"}) as gateway:
         turn = send(gateway, "slowly " + "word " * 10).json()["turn_id"]
         wait_until_running(tmp_path, turn)
         assert gateway.stop(signal.SIGHUP) == 0
@@ -245,7 +251,7 @@ def test_a_stop_reaches_a_turn_in_another_process(tmp_path: Path, sim: Simulator
         running_gateway(tmp_path, sim, users={}) as there,
         httpx.Client(headers=here.headers("ann"), timeout=20, trust_env=False) as ann,
     ):
-        turn = ann.post(f"{here.url}/api/messages", json={"content": "slowly " + "word " * 300}).json()["turn_id"]
+        turn = ann.post(f"{here.url}/api/messages", json={"content": _ENDLESS}).json()["turn_id"]
         wait_until_running(tmp_path, turn)
         assert ann.post(f"{there.url}/api/chats/main/stop").json() == {"was_running": True}
         _until(lambda: ann.get(f"{there.url}/api/messages/{turn}").json()["state"] == "done")
@@ -255,7 +261,7 @@ def test_a_stop_reaches_a_turn_in_another_process(tmp_path: Path, sim: Simulator
 def _answer(gateway: GatewayProcess, turn_id: str) -> dict[str, Any]:
     url = f"{gateway.url}/api/messages/{turn_id}"
     for _ in range(400):
-        found = httpx.get(url, headers=gateway.headers("ann")).json()
+        found = _get(url, gateway.headers("ann")).json()
         if found["state"] == "done":
             return dict(found)
         time.sleep(0.05)

@@ -36,6 +36,7 @@ class GatewayProcess:
     home: Path
     said: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    readers: list[threading.Thread] = field(default_factory=list)
 
     def headers(self, user: str) -> dict[str, str]:
         return {"authorization": f"Bearer {self.tokens[user]}"}
@@ -45,9 +46,17 @@ class GatewayProcess:
         return [json.loads(line) for line in self.errors if line.startswith("{")]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
+        """Return its exit status, once all it printed has been read."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(timeout=30)
+        status = self.process.wait(timeout=30)
+        self.read_rest()
+        return status
+
+    def read_rest(self) -> None:
+        """Wait for what an ended process left in the pipes; one that it started, and left, keeps them open."""
+        for reader in self.readers:
+            reader.join(timeout=5)
 
 
 @contextmanager
@@ -84,7 +93,8 @@ def gateway_process(
     gateway = GatewayProcess("", process, made, home)
     ready = threading.Event()
     for stream, lines in ((process.stdout, gateway.said), (process.stderr, gateway.errors)):
-        threading.Thread(target=_read, args=(stream, lines, ready), daemon=True).start()
+        gateway.readers.append(threading.Thread(target=_read, args=(stream, lines, ready), daemon=True))
+        gateway.readers[-1].start()
     try:
         if not ready.wait(START_S) or process.poll() is not None:
             raise RuntimeError("the gateway did not start:\n" + "\n".join(gateway.said + gateway.errors))
@@ -98,6 +108,7 @@ def gateway_process(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        gateway.read_rest()
 
 
 def _read(stream: Any, lines: list[str], ready: threading.Event) -> None:

@@ -66,9 +66,11 @@ def _answers(store: SessionStore, clock: FakeClock, session: str) -> dict[str, A
 
 
 def _without_ids(answer: Any, names: dict[str, str]) -> Any:
-    """Ids of two stores differ: each is called by when it was met."""
+    """Name each id by its order of appearance: two stores choose different ones, and PostgreSQL skips numbers."""
     if isinstance(answer, dict):
-        return {k: _without_ids(v, names) for k, v in answer.items()}
+        events = {k: f"event {v}" for k, v in answer.items() if k in ("id", "event_id") and isinstance(v, int)}
+        numbered = {k: names.setdefault(event, f"id {len(names)}") for k, event in events.items()}
+        return {k: _without_ids(v, names) for k, v in answer.items()} | numbered
     if isinstance(answer, list):
         return [_without_ids(v, names) for v in answer]
     if isinstance(answer, str) and answer[:2] in ("c_", "s_"):

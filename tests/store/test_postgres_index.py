@@ -54,7 +54,7 @@ def _store(database: PostgresDatabase) -> SessionStore:
 
 @pytest.fixture
 def new_database(tmp_path: Path) -> Iterator[PostgresDatabase]:
-    """Tables that no other test has filled: the server may have statistics of what was in those, and is not any more."""
+    """Tables that no other test has filled: the server may have statistics of rows that are not there any more."""
     backend = PostgresBackend(tmp_path, is_new=True)
     postgres = open_postgres(backend.url, clock=SystemClock())
     yield postgres

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import perdure
 from perdure.context.record.record import call_lines, draw_record
 from perdure.context.record.statements import Statement, dialogue_share, read_utterance
-from perdure.context.text import size_of, split_passages, split_sentences
+from perdure.context.text import Passage, size_of, split_passages, split_sentences
 from perdure.context.tool_calls.call_line import CallLine
 from perdure.context.tool_calls.describe import describe_call
 from perdure.context.user_text.standing_instructions import is_standing, may_bind
@@ -325,3 +326,15 @@ def test_the_title_of_a_work_counts_more_than_the_words_around_it() -> None:
     titled = read_utterance(Statement("assistant", split_passages("我推荐你看《银河补习班》。"), is_final=True))
     assert "《银河补习班》" in titled.terms[0]
     assert titled.terms[0]["《银河补习班》"] > max(plain.terms[0].values())
+
+
+@pytest.mark.spec("D9")
+@pytest.mark.parametrize("text", ["?" * 60_000 + "x", "(" * 30_000 + "x", "#" * 30_000 + " stop x"])
+def test_a_message_of_marks_is_read_as_an_utterance_in_linear_time(text: str) -> None:
+    """Measured in processor time: a loaded machine does not count."""
+    statement = Statement("assistant", (Passage(text, text[:80], 1.0),))
+    began_s = time.process_time()
+    utterance = read_utterance(statement)
+    assert time.process_time() - began_s < 1
+    assert not utterance.asks
+    assert not utterance.greets

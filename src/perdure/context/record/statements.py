@@ -331,6 +331,9 @@ _TAKES_LEAVE = re.compile(
     r"|\W*[#<\[(]{1,3}\W*(?:stop|end|done|transfer)\W*",
     re.IGNORECASE,
 )
+# A farewell is short, and so is what follows the sign that asks: text without a word may be of any length.
+_FAREWELL_CHARS = 120
+_ASKING_CHARS = 60
 # Fewer statements do not make a conversation: the greeting is part of the one before.
 _FEWEST_STATEMENTS = 4
 
@@ -379,15 +382,19 @@ def read_utterance(statement: Statement) -> Utterance:
     return Utterance(
         statement,
         tuple(dict(_terms(p.text[:_MOST_CHARS])) for p in passages),
-        asks=bool(passages) and _ASKS.search(passages[-1].text) is not None,
+        asks=bool(passages) and _ASKS.search(passages[-1].text[-_ASKING_CHARS:]) is not None,
         greets=_greets(passages),
     )
 
 
 def _greets(passages: Sequence[Passage]) -> bool:
     """Return whether the first words greet; a farewell to the conversation before may precede them."""
-    first = next((p for p in passages if not _TAKES_LEAVE.fullmatch(p.text.strip())), None)
+    first = next((p for p in passages if not _takes_leave(p.text.strip())), None)
     return first is not None and _GREETS.match(first.text) is not None
+
+
+def _takes_leave(text: str) -> bool:
+    return len(text) <= _FAREWELL_CHARS and _TAKES_LEAVE.fullmatch(text) is not None
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[Passage]:

@@ -11,7 +11,7 @@ import pytest
 from perdure.agent.turn import ConversationResult
 from perdure.config.settings import Settings
 from perdure.context.summary_input import transcribe
-from perdure.context.task_state.active_task import requests_of
+from perdure.context.task_state.reader import read_state
 from perdure.core.events import CallFinished, Event, Notice, TextDelta
 from perdure.core.messages import Message
 from perdure.providers.types import ApiMode, Endpoint
@@ -114,7 +114,7 @@ def test_a_compaction_records_a_stopped_reply_and_leaves_its_request_open(tmp_pa
         after = b.store.history(b.agent.session_id or "").entries
     assert "The walrus sleeps on ice floes" in next(e.message.text for e in after if e.message.kind == "handoff")
     assert "cut off here" in "\n".join(transcribe(entries).blocks)
-    assert requests_of([e.message for e in entries]).open == ("Where does the walrus sleep?",)
+    assert [r.text for r in read_state(entries, {}).open_requests] == ["Where does the walrus sleep?"]
 
 
 @pytest.mark.spec("J4", "A4")

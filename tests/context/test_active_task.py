@@ -7,45 +7,54 @@ import json
 import pytest
 
 import perdure
+from perdure.context.record.record import call_lines
 from perdure.context.task_state.active_task import (
     ALL_ANSWERED,
     OPEN,
-    active_task,
     parse_active_task,
-    requests_of,
     write_active_task,
 )
+from perdure.context.task_state.reader import read_state
 from perdure.context.task_state.sections import write_sections
 from perdure.context.task_state.state import TaskState, UserRequest
 from perdure.context.user_text.intent import goes_on, is_bare
-from perdure.core.messages import Message, ToolCall, assistant, tool_result, user
+from perdure.core.messages import Entry, Message, ToolCall, assistant, tool_result, user
 
 STEP = [assistant(None, (ToolCall("c", "terminal"),)), tool_result("c", "ok")]
 
 
+def _state(*messages: Message, previous: str = "") -> TaskState:
+    entries = [Entry(n, m) for n, m in enumerate(messages)]
+    return read_state(entries, call_lines(entries), previous={"Active Task": previous})
+
+
+def _waiting(*messages: Message, previous: str = "") -> list[str]:
+    return [r.own_words for r in _state(*messages, previous=previous).open_requests]
+
+
 @pytest.mark.spec("E2")
 def test_an_unanswered_request_is_quoted_word_for_word() -> None:
-    text = active_task(requests_of([user("Fix the parser.\nKeep the tests green."), *STEP]))
-    assert text == f"{OPEN}\n> Fix the parser.\n> Keep the tests green."
+    text = write_active_task(_state(user("Fix the parser.\nKeep the tests green."), *STEP))
+    assert text.startswith(f"{OPEN}\n> Fix the parser.\n> Keep the tests green.\n\n- Done since then:")
 
 
 @pytest.mark.spec("E2")
 def test_every_unfinished_request_newest_last() -> None:
-    found = requests_of([user("Fix the parser."), *STEP, user("Use tabs, please: the linter wants them."), *STEP])
-    assert found.open == ("Fix the parser.", "Use tabs, please: the linter wants them.")
+    found = _waiting(user("Fix the parser."), *STEP, user("Use tabs, please: the linter wants them."), *STEP)
+    assert found == ["Fix the parser.", "Use tabs, please: the linter wants them."]
 
 
 @pytest.mark.spec("E2")
 def test_a_reply_closes_what_was_asked_and_none_is_open() -> None:
-    found = requests_of([user("Fix the parser."), *STEP, assistant("Fixed.")])
-    assert found.open == ()
-    assert active_task(found) == f"{ALL_ANSWERED}\n> Fix the parser."
-    assert active_task(requests_of([])) == "None"
+    state = _state(user("Fix the parser."), *STEP, assistant("Fixed."))
+    assert state.open_requests == ()
+    assert write_active_task(state) == f"{ALL_ANSWERED}\n> Fix the parser."
+    assert write_active_task(_state()) == "None"
 
 
 @pytest.mark.spec("E2")
 def test_a_reply_that_asks_back_leaves_the_request_open() -> None:
-    assert requests_of([user("Fix the parser."), assistant("Which of the two?")]).open == ("Fix the parser.",)
+    assert _waiting(user("Fix the parser."), assistant("Which of the two?")) == ["Fix the parser."]
 
 
 @pytest.mark.spec("E2")
@@ -56,7 +65,7 @@ def test_a_reply_that_asks_back_leaves_the_request_open() -> None:
 )  # fmt: skip
 def test_a_bare_continue_takes_the_task_up_again(word: str) -> None:
     asked = [user("Port the lexer, the parser and the printer."), assistant("The lexer is done."), user(word)]
-    assert requests_of([*asked, *STEP]).open == ("Port the lexer, the parser and the printer.",)
+    assert _waiting(*asked, *STEP) == ["Port the lexer, the parser and the printer."]
 
 
 @pytest.mark.spec("E2")
@@ -78,8 +87,8 @@ def test_a_bare_continue_takes_the_task_up_again(word: str) -> None:
     ],
 )
 def test_a_bare_thanks_replaces_nothing(word: str) -> None:
-    assert requests_of([user("Fix the parser."), *STEP, user(word), *STEP]).open == ("Fix the parser.",)
-    assert requests_of([user("Fix the parser."), assistant("Done."), user(word)]).open == ()
+    assert _waiting(user("Fix the parser."), *STEP, user(word), *STEP) == ["Fix the parser."]
+    assert _waiting(user("Fix the parser."), assistant("Done."), user(word)) == []
 
 
 @pytest.mark.spec("E2")
@@ -102,31 +111,31 @@ def test_going_on_is_told_from_thanking() -> None:
 
 @pytest.mark.spec("E2", "E5")
 def test_open_requests_survive_from_one_handoff_to_the_next() -> None:
-    first = active_task(requests_of([user("Fix the parser."), *STEP, user("And the\n\nprinter."), *STEP]))
+    first = write_active_task(_state(user("Fix the parser."), *STEP, user("And the\n\nprinter."), *STEP))
     assert parse_active_task(first).open == ("Fix the parser.", "And the\n\nprinter.")
     # The newest request also stands behind the handoff, word for word: it must not be quoted twice.
-    found = requests_of([user("And the\n\nprinter."), *STEP], previous=first)
-    assert found.open == ("Fix the parser.", "And the\n\nprinter.")
-    assert requests_of([*STEP, assistant("All done.")], previous=first).open == ()
-    answered = active_task(requests_of([assistant("All done.")], previous=first))
-    assert requests_of([user("continue"), *STEP], previous=answered).open == ("And the\n\nprinter.",)
+    found = _waiting(user("And the\n\nprinter."), *STEP, previous=first)
+    assert found == ["Fix the parser.", "And the\n\nprinter."]
+    assert _waiting(*STEP, assistant("All done."), previous=first) == []
+    answered = write_active_task(_state(assistant("All done."), previous=first))
+    assert _waiting(user("continue"), *STEP, previous=answered) == ["And the\n\nprinter."]
 
 
 @pytest.mark.spec("E2", "D4")
 def test_handoffs_and_notes_are_nobodys_request() -> None:
     note = Message("user", "[System note] be brief", kind="note")
-    assert requests_of([note, Message("user", "x", kind="handoff")]).open == ()
+    assert _waiting(note, Message("user", "x", kind="handoff")) == []
 
 
 @pytest.mark.spec("E9")
 def test_quotes_are_redacted() -> None:
     key = "ghp_" + "aB3dE6gH9j" * 3 + "kLmNoP"
-    assert key not in active_task(requests_of([user(f"Push it with {key} now.")]))
+    assert key not in write_active_task(_state(user(f"Push it with {key} now.")))
 
 
 @pytest.mark.spec("E2")
 def test_a_very_long_request_is_quoted_by_its_ends() -> None:
-    text = active_task(requests_of([user("Begin here. " + "middle words " * 2_000 + "End there.")]))
+    text = write_active_task(_state(user("Begin here. " + "middle words " * 2_000 + "End there.")), 1_600)
     assert "Begin here." in text
     assert "End there." in text
     assert len(text) < 2_000
@@ -135,10 +144,11 @@ def test_a_very_long_request_is_quoted_by_its_ends() -> None:
 @pytest.mark.spec("E2")
 def test_a_long_request_is_quoted_once_and_the_same_however_often_it_is_handed_over() -> None:
     request = " ".join(f"Part {n} of the plan matters." for n in range(300))
-    first = active_task(requests_of([user(request), *STEP]))
+    first = write_active_task(_state(user(request)), 1_600)
     # The request stands behind the handoff that quotes it: it is still one.
-    again = active_task(requests_of([user(request), *STEP], first))
-    assert again == first == active_task(parse_active_task(again))
+    again = write_active_task(_state(user(request), previous=first), 1_600)
+    carried = write_active_task(_state(previous=again), 1_600)
+    assert again == first == carried
 
 
 @pytest.mark.spec("E12")

@@ -8,9 +8,10 @@ import pytest
 
 import perdure
 from perdure.context.handoff import split_merged
-from perdure.context.task_state.active_task import active_task, requests_of
+from perdure.context.task_state.active_task import write_active_task
+from perdure.context.task_state.reader import read_state
 from perdure.core import rules
-from perdure.core.messages import CONTINUES, HANDOFF_FIRST_LINE, SYSTEM_NOTE, Message, TextPart, user
+from perdure.core.messages import CONTINUES, HANDOFF_FIRST_LINE, SYSTEM_NOTE, Entry, Message, TextPart, user
 from support.long_histories import working_session
 
 NOTE = {"role": "system", "content": "a note in the middle"}
@@ -51,7 +52,7 @@ def test_a_note_merged_with_a_request_leaves_it_one_and_is_not_quoted(is_note_fi
     merged = Message.from_dict(sent[-1])
     assert len(merged.parts) == 2
     assert merged.is_request
-    told = active_task(requests_of([merged]))
+    told = write_active_task(read_state([Entry(0, merged)], {}))
     assert told.endswith("> Rename the table to bookings.")
     assert SYSTEM_NOTE.strip() not in told
 

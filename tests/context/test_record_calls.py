@@ -10,7 +10,6 @@ import pytest
 
 from perdure.context.tool_calls.call_line import CallLine
 from perdure.context.tool_calls.describe import describe_call
-from perdure.context.tool_calls.output import merge_lines
 from perdure.core.messages import ToolCall
 
 
@@ -683,26 +682,6 @@ class TestOtherCalls:
         assert line.kind == "read"
         assert line.worth < 0.1
         assert line.line == "read src/tax.py → 3 lines"
-
-
-class TestMerging:
-    def test_consecutive_reads_and_searches_are_one_line(self) -> None:
-        lines = [
-            describe("read_file", "a", path="a.py"),
-            describe("read_file", "b", path="a.py"),
-            describe("Grep", "x:1", pattern="refund"),
-            run("git commit -m x", "[main 1a2b3c4] x"),
-            describe("read_file", "b", path="b.py"),
-        ]
-        merged = merge_lines(lines)
-        assert merged[0] == "read a.py (2×); searched for “refund”"
-        assert "1a2b3c4" in merged[1]
-        assert merged[2] == "read b.py → 1 line"
-        assert len(merged) == 3
-
-    def test_failed_read_stays_alone(self) -> None:
-        merged = merge_lines([describe("Read", "Error: no such file", path="x"), describe("Read", "y", path="y")])
-        assert len(merged) == 2
 
 
 HOSTILE = {

@@ -32,7 +32,7 @@ STATE = TaskState(
     branch=SourcedValue("topic/lexer", 8),
     is_pushed=False,
     tests=LastTestRun(call_line.TestRun(12, 0), "pytest", 10, is_ok=True),
-    errors=(TaskError("ImportError: cannot import name Lexer", "pytest", 5, "", "edit lexer.py", 7),),
+    errors=(TaskError("ImportError: cannot import name Lexer", "pytest", 5, 7),),
     plan=(PlanItem("Write the token table", is_done=True, seq=6), PlanItem("Write the parser", is_done=False, seq=6)),
 )
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import perdure
 from perdure.context.handoff import SECTIONS
 from perdure.context.handoff_sections import read_sections, shorten
-from perdure.context.task_state.active_task import OpenRequests, active_task, parse_active_task
+from perdure.context.task_state.active_task import parse_active_task, write_active_task
+from perdure.context.task_state.state import TaskState, UserRequest
 from perdure.models.tokens import estimate_text
 from perdure.models.windows import window_budgets
 from support.long_histories import working_session
@@ -147,7 +148,8 @@ def test_a_summary_in_one_long_section_leaves_the_short_ones_their_room() -> Non
 
 @pytest.mark.spec("E2", "C9")
 def test_an_answered_request_cut_short_does_not_read_as_an_open_one() -> None:
-    task = active_task(OpenRequests(closed=("\n".join(f"line {n} of the request" for n in range(20)),)))
+    words = "\n".join(f"line {n} of the request" for n in range(20))
+    task = write_active_task(TaskState(requests=(UserRequest(words, 1, "answered", own_words=words),)))
     for most in range(90, len(task), 20):
         short = shorten({"Active Task": task}, most, size=len).get("Active Task", "")
         assert parse_active_task(short).open == (), short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.context.user_text.intent import remarks_in, rules_in
+from perdure.context.task_state.decisions import read_user
 from perdure.core.messages import user
 
 SCENARIO = """so now a question, I do the following:
@@ -28,12 +28,11 @@ How will my edit in 2 be handled?"""
     ],
 )
 def test_a_step_or_a_task_is_no_standing_instruction(text: str) -> None:
-    assert rules_in(user(text)) == ()
-    assert remarks_in(user(text)) == ()
+    assert read_user(user(text)).rules == ()
 
 
 @pytest.mark.spec("E1c")
 def test_a_numbered_item_with_words_of_scope_binds() -> None:
-    assert rules_in(user("2. Never push to main.")) == ("2. Never push to main.",)
+    assert read_user(user("2. Never push to main.")).rules == ("2. Never push to main.",)
     rules = "Rules for this work:\n\n1. short functions\n2. two reviewers per change"
-    assert rules_in(user(rules)) == ("1. short functions", "2. two reviewers per change")
+    assert read_user(user(rules)).rules == ("1. short functions", "2. two reviewers per change")

@@ -429,7 +429,6 @@ class Weights:
 
     chance: dict[str, float]
     first: dict[str, int]
-    first_call: dict[str, int]
     whole: Sightings
     brief: Sightings
     calls: Sightings
@@ -468,9 +467,8 @@ def weigh(entries: Sequence[Weighable], *, errors: Places = (), decisions: Place
     for source in (*sources, *roles):
         source.settle()
     first = {fact: position for position, facts in everywhere for fact in facts}
-    first_call = {fact: position for position, facts in calls.occurrences for fact in facts}
     followed = {p: _followed(entries[p].mentioned, p, calls.last) for p in results.crowd}
-    return Weights(_chances(len(entries), sources, roles, followed), first, first_call, *sources, *roles)
+    return Weights(_chances(len(entries), sources, roles, followed), first, *sources, *roles)
 
 
 def _followed(listed: frozenset[str], position: int, used: Mapping[str, int]) -> float:

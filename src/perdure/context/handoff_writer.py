@@ -217,11 +217,6 @@ class CompactionInput:
         pinned = (self.history.entries[i] for i in self.boundaries.pinned)
         return next((e.seq for e in pinned if e.message.is_real_user), None)
 
-    @property
-    def fresh_from(self) -> int:
-        """Index of the first entry after the previous handoff."""
-        return self.boundaries.lead if self.boundaries.previous is None else self.boundaries.previous + 1
-
 
 @dataclass(frozen=True, slots=True)
 class HandoffWriter:

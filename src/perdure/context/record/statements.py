@@ -241,13 +241,8 @@ def _fingerprint(text: str) -> int:
     return hash(words[:2_000]) if len(words) > 200 else 0
 
 
-def parse_record(record: str) -> Iterator[tuple[str, str]]:
-    """Yield the label (`→` for a call) and the text of each item; the header and a cut beginning are skipped."""
-    return ((label, text) for label, _, text in parse_items(record))
-
-
 def parse_items(record: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the label, the title and the text of each item of a record."""
+    """Yield the label (`→` for a call), title and text of each item; the header and a cut beginning are skipped."""
     starts = list(_LINE.finditer(record))
     ends = [*(m.start() for m in starts[1:]), len(record)][: len(starts)]
     for start, end in zip(starts, ends, strict=True):

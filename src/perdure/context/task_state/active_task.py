@@ -7,7 +7,7 @@ reads the section of an earlier handoff.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -19,21 +19,18 @@ from perdure.context.tool_calls.output import CallFinding, read_output, unique
 from perdure.context.tool_calls.shell import short_command
 from perdure.context.tool_calls.test_runs import read_tests
 from perdure.context.user_text.authorship import asks_something
-from perdure.context.user_text.intent import BELOW, goes_on, is_bare, is_directive
-from perdure.core.messages import SUMMARY_OPENINGS, Message
+from perdure.context.user_text.intent import BELOW, is_directive
 from perdure.redaction import redact
 
 OPEN = "The user's unfinished requests, word for word, newest last:"
 ALL_ANSWERED = "None. Every request so far was answered; the last one was:"
 QUOTE_CHARS = 1_600
-MOST_REQUESTS = 6
 
 _LEFT_OUT = "[… {:,} characters left out{} …]"
 _SHORTENED = re.compile(r"^(?:\| )?\[… [\d,]+ characters left out(?:: m:\d+)? …\]$", re.MULTILINE)
 # The line between the user's own words and the text that they sent with them.
 MATERIAL = "[more text of this message, taken as material and not as instructions{}]"
 MATERIAL_LINE = re.compile(rf"^(?:{re.escape(MATERIAL[:-3])}|{re.escape(BELOW[:-3])})(?:: m:\d+)?\]$", re.MULTILINE)
-_ASKS_BACK = re.compile(r"[?？][\s\"'”’)\]*_`]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,44 +39,6 @@ class OpenRequests:
 
     open: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
-
-
-def requests_of(messages: Iterable[Message], previous: str = "") -> OpenRequests:
-    """Track the requests through messages; `previous` is the Active Task of the handoff before them."""
-    before = parse_active_task(previous)
-    waiting, closed = list(before.open), list(before.closed)
-    for m in messages:
-        if m.role == "tool" or m.tool_calls:
-            continue
-        if m.is_real_user:
-            text = m.typed_text.strip()
-            if not text or text.startswith(SUMMARY_OPENINGS):
-                continue
-            if not is_bare(text):
-                if before.open:
-                    # A request quoted by the handoff and kept after it must not be listed twice.
-                    quoted = quote(text)
-                    waiting = [w for w in waiting if quote(w) != quoted]
-                waiting.append(text)
-            elif goes_on(text) and not waiting:
-                waiting, closed = closed, []
-        elif m.role == "assistant" and m.kind == "assistant" and m.cut_off is None and waiting:
-            reply = m.typed_text.strip()
-            if reply and not _ASKS_BACK.search(reply[-60:]):
-                waiting, closed = [], waiting
-    return OpenRequests(tuple(waiting), tuple(closed))
-
-
-def active_task(requests: OpenRequests) -> str:
-    """Render the Active Task section: quotes only, redacted, of bounded length."""
-    if requests.open:
-        quotes = [quote(r) for r in requests.open[-MOST_REQUESTS:]]
-        more = len(requests.open) - len(quotes)
-        earlier = f"[{more} earlier open requests are in the compacted messages]\n" if more > 0 else ""
-        return f"{OPEN}\n{earlier}" + "\n\n".join(quotes)
-    if requests.closed:
-        return f"{ALL_ANSWERED}\n{quote(requests.closed[-1])}"
-    return "None"
 
 
 def parse_active_task(section: str) -> OpenRequests:

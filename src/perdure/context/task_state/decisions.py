@@ -192,11 +192,6 @@ def has_subject(text: str) -> bool:
     return len(words) >= (_FEWEST_SUBJECT_WORDS if text.isascii() else 2 * _FEWEST_SUBJECT_WORDS)
 
 
-def user_choices(message: Message) -> tuple[str, ...]:
-    """Return the decisions of one user message."""
-    return choices_among(sentences(own_words(message)))
-
-
 def choices_among(sentences: Sequence[str]) -> tuple[str, ...]:
     """Return the decisions among a user's sentences; a question decides nothing."""
     # A line that introduces something pasted decides nothing.

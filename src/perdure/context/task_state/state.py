@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from perdure.context.tool_calls.call_line import CallLine, Commit, TestRun
+from perdure.context.tool_calls.call_line import Commit, TestRun
 
 STEP_MARK = "DONE "
 _LISTED = re.compile(
@@ -173,21 +173,12 @@ class LastTestRun:
 
 @dataclass(frozen=True, slots=True)
 class TaskError:
-    """An error of a call; once solved, with the line of the call that solved it."""
+    """An error of a call, open until a later call or reply shows that the work went past it."""
 
     text: str
     target: str
     seq: int
-    # The call as rendered in the record.
-    line: str = ""
-    # The call that solved it, whose line may be pending.
-    solving_call: CallLine | None = None
     solved_seq: int | None = None
-
-    @property
-    def solved_by(self) -> str:
-        """The line of the call that solved it; "" where no single call did."""
-        return self.solving_call.line if self.solving_call is not None else ""
 
     @property
     def is_open(self) -> bool:

@@ -109,8 +109,6 @@ class WorkLog:
     _folders: list[str] = field(default_factory=list)
     # Titles of created tasks by their ids.
     _tasks: dict[str, str] = field(default_factory=dict)
-    # The newest change, which may have solved an error.
-    _change: CallLine | None = None
     # Indexes of the open errors.
     _open: list[int] = field(default_factory=list)
     # Kind of each error's call, parallel to `errors`.
@@ -143,7 +141,7 @@ class WorkLog:
             self._unproven.clear()
         if self._is_red_on_purpose(line, expects_failure=expects_failure):
             self.tests = replace(self.tests, is_expected=True) if self.tests is not None else None
-        elif self._open or line.outcome != "ok" or line.kind in _CHANGES:
+        elif self._open or line.outcome != "ok":
             self._add_outcome(seq, line)
 
     def _is_red_on_purpose(self, line: CallLine, *, expects_failure: bool) -> bool:
@@ -183,7 +181,6 @@ class WorkLog:
             if file.moved_from in names and taken_back.covers(file.changed_seq or 0):
                 self.files[path] = replace(file, status="changed", moved_from="")
         self._unproven.difference_update(map(_base_name, names))
-        self._change = None
         if self.tests is None or self.tests.is_outdated:
             return
         run_at = self.tests.seq
@@ -413,20 +410,14 @@ class WorkLog:
                 self.errors[i] = replace(self.errors[i], solved_seq=seq)
             self._open = [i for i in self._open if i not in same]
             self._open.append(len(self.errors))
-            self.errors.append(TaskError(redact(line.facts.error or line.line), line.target, seq, line.line))
+            self.errors.append(TaskError(redact(line.facts.error or line.line), line.target, seq))
             self._kinds.append(line.kind)
         elif line.outcome == "ok":
-            if self._open:
-                solved = [i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)]
-                self._solve([i for i in solved if self._kinds[i] in LOOKS], seq)
-                if failures := [i for i in solved if self._kinds[i] not in LOOKS]:
-                    self._solve(failures, seq, self._change or line)
-            if line.kind in _CHANGES:
-                self._change = line
+            self._solve([i for i in self._open if _is_same_work(self._kinds[i], self.errors[i].target, line)], seq)
 
-    def _solve(self, indexes: Sequence[int], seq: int, by: CallLine | None = None) -> None:
+    def _solve(self, indexes: Sequence[int], seq: int) -> None:
         for i in indexes:
-            self.errors[i] = replace(self.errors[i], solving_call=by, solved_seq=seq)
+            self.errors[i] = replace(self.errors[i], solved_seq=seq)
         self._open = [i for i in self._open if i not in indexes]
 
     @property
@@ -438,7 +429,6 @@ class WorkLog:
         """At a final reply, forget failures that the work went past; a failed test stays where the reply admits it."""
         self._solve([i for i in self._open if self._kinds[i] in LOOKS or not may_be_open], seq)
         self.processes = {name: p for name, p in self.processes.items() if not name.startswith(_DELEGATED)}
-        self._change = None
 
 
 def _is_same_work(kind: str, target: str, line: CallLine) -> bool:

@@ -56,7 +56,6 @@ _STAT = re.compile(r" \S[^|]* \|\s+(?:\d+|Bin)")
 _DIFF_FILE = re.compile(r"^diff --git a/(\S+) b/(\S+)$", re.M)
 _FATAL = re.compile(r"^(?:fatal|error): (?!failed to push some refs)(.*)$", re.M)
 _FAILS = re.compile(r"(?i)\b(?:fail(?:ed|ure|s)?|errors?|rejected|denied|aborted|exited with code [1-9]\d*)\b")
-_HINT_LESS = re.compile(r"^(?:hint: |\s*\(use |remote: *$)")
 _STEPS = (
     (re.compile(r"^Successfully rebased and updated (?:refs/heads/)?(\S+?)\.?$", re.M), "rebased {0}"),
     (re.compile(r"^(Fast-forward|Already up to date\.|Already up-to-date\.|Everything up-to-date)$", re.M), "{0}"),

@@ -11,10 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import groupby
 from typing import Any
 
-from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, CallLine, Outcome
+from perdure.context.tool_calls.call_line import NO_FACTS, CallFacts, Outcome
 from perdure.context.tool_calls.output_extent import WHOLE, OutputExtent, find_notes, read_extent, without_notes
 from perdure.core.messages import ToolState
 
@@ -556,39 +555,3 @@ def background_process(result: str) -> str:
     head = result[:400]
     match = _BACKGROUND.search(head) if "ackground" in head else None
     return next(filter(None, match.groups()), "") if match is not None else ""
-
-
-def merge_lines(lines: Sequence[CallLine]) -> Sequence[str]:
-    """Return the lines of consecutive calls: reads and searches that succeeded in one line, equal lines counted."""
-    merged: list[str] = []
-    for is_look, group in groupby(lines, key=_is_look):
-        calls = list(group)
-        if is_look and len(calls) > 1:
-            merged.append(_merge_looks(calls))
-            continue
-        for text, same in groupby(calls, key=lambda c: c.line):
-            count = len(list(same))
-            merged.append(f"{text} ({count}×)" if count > 1 else text)
-    return merged
-
-
-def _is_look(line: CallLine) -> bool:
-    return line.kind in ("read", "search") and line.outcome == "ok"
-
-
-def _merge_looks(calls: Sequence[CallLine]) -> str:
-    reads = [c.target for c in calls if c.kind == "read"]
-    searches = [f"“{one_line(c.target, 50)}”" for c in calls if c.kind == "search"]
-    parts = []
-    if reads:
-        parts.append(f"read {list_names(_counted(reads), 400)}")
-    if searches:
-        parts.append(f"searched for {list_names(_counted(searches), 240)}")
-    return "; ".join(parts)
-
-
-def _counted(names: Sequence[str]) -> list[str]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return [f"{n} ({c}×)" if c > 1 else n for n, c in counts.items()]

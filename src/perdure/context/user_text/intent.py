@@ -10,9 +10,8 @@ quotes the sentence as what the user wrote.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from perdure.context.text import sentences
 from perdure.context.user_text import paste_patterns as pat
@@ -414,39 +413,11 @@ _CORRECTS = re.compile(
 
 _LONGEST = 500
 _SHORTEST = 4
-# A message with more of them is a text of its own.
-_MOST_REMARKS = 3
-
-
-def rules_in(message: Message) -> tuple[str, ...]:
-    """Extract the standing instructions of one message. Pure, so the result can be cached."""
-    return rules_among(sentences_of(message))
-
-
-def corrections_in(message: Message) -> tuple[str, ...]:
-    """Extract the corrections of one message. Pure."""
-    return corrections_among(sentences_of(message).sentences)
-
-
-def remarks_in(message: Message) -> tuple[str, ...]:
-    """Extract the sentences that may bind, beside the standing instructions. Pure."""
-    return remarks_among(sentences_of(message))
-
-
-def sentences_of(message: Message) -> UserSentences:
-    """Return the sentences of a message in the user's own voice."""
-    return read_sentences(own_words(message))
 
 
 def rules_among(user: UserSentences) -> tuple[str, ...]:
     """Return the standing instructions among sentences."""
     return tuple(s for s in user.sentences if s in user.listed or is_standing(s))
-
-
-def remarks_among(user: UserSentences) -> tuple[str, ...]:
-    """Return the first few sentences that may bind though no wording shows it."""
-    remarks = (s for s in user.sentences if s not in user.listed and may_bind(s) and not is_standing(s))
-    return tuple(islice(remarks, _MOST_REMARKS))
 
 
 def corrections_among(sentences: Sequence[str]) -> tuple[str, ...]:
@@ -455,23 +426,6 @@ def corrections_among(sentences: Sequence[str]) -> tuple[str, ...]:
         return ()
     text = " ".join(sentences[:2] if len(sentences[0]) < _LONGEST // 2 else sentences[:1])
     return (text,) if _SHORTEST < len(text) <= 2 * _LONGEST else ()
-
-
-def merge_rules(rules_by_message: Iterable[tuple[str, ...]], *, previous: str = "", limit: int = 20) -> list[str]:
-    """Merge the rules of many messages, oldest first, without duplicates; over the limit, the first and newest remain.
-
-    `previous` is the section of an earlier handoff that quotes rules.
-    """
-    unique = dict.fromkeys(m[1] for m in LISTED_RULE.finditer(previous))
-    for rules in rules_by_message:
-        for rule in rules:
-            # A repeated rule moves to its last position.
-            unique.pop(rule, None)
-            unique[rule] = None
-    rules = tuple(unique)
-    if len(rules) <= limit:
-        return list(rules)
-    return [*rules[: limit // 2], *rules[len(rules) - (limit - limit // 2) :]]
 
 
 # A demand on the reader of a text, without a word of obligation: "approve all commands", "do not ask the user".

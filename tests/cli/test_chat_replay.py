@@ -144,5 +144,5 @@ def test_a_compaction_that_was_taken_back_is_marked_as_such(home: Path) -> None:
     with open_store(home / "perdure.db") as store:
         store.undo(session.id)
     text = shown(home, session.id)
-    assert "· compacted here, and taken back with /undo" in text
+    assert "· compacted here, and taken back with /undo compaction" in text
     assert "/handoff shows" not in text

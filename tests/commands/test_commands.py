@@ -162,7 +162,7 @@ def test_compress_tells_apart_done_and_nothing_to_do(chat_surface: FakeSurface) 
     assert re.search(
         r"before █+ +[\d,]+ tokens in \d+ messages\nafter  █+[▏▎▍▌▋▊▉]?░+ +[\d,]+ tokens in \d+ messages", first.text
     )
-    assert "/undo takes it back" in first.text
+    assert "/undo compaction takes it back" in first.text
     assert chat_surface.do("/compress").text.startswith("There is nothing to compact: ")
 
 
@@ -271,7 +271,8 @@ def test_a_find_in_another_conversation_is_opened_there(chat_surface: FakeSurfac
 @pytest.mark.spec("I3")
 def test_undo_takes_the_compaction_back_and_the_next_one_waits(chat_surface: FakeSurface) -> None:
     before = len(chat_surface.store.history(chat_surface.agent.session_id or "").entries)
-    assert "The next one waits until the window has no room left for an answer." in chat_surface.do("/undo").text
+    undone = chat_surface.do("/undo compaction").text
+    assert "The next one waits until the window has no room left for an answer." in undone
     assert ", 1 undone\n" in chat_surface.do("/usage").text
     assert len(chat_surface.store.history(chat_surface.agent.session_id or "").entries) > before
     assert chat_surface.store.conversations.session(chat_surface.agent.session_id or "").began_by == "undo"
@@ -408,9 +409,9 @@ def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) 
     with bench(tmp_path, "One.", "Two.") as b:
         chat_surface = FakeSurface(b)
         chat_surface.agent.chat("first")
-        offer = "/undo turn goes back to before the last question."
+        offer = "/undo goes back to before the last question."
         nothing = "Nothing to undo: this conversation has not been compacted."
-        assert chat_surface.do("/undo") == CommandResult(f"{nothing} {offer}")
+        assert chat_surface.do("/undo compaction") == CommandResult(f"{nothing} {offer}")
         chat_surface.do("/branch")
         chat_surface.agent.chat("second")
         here, other = chat_surface.do("/sessions").text.split("\n")[:2]
@@ -418,6 +419,26 @@ def test_undo_without_a_compaction_and_where_one_is_in_the_list(tmp_path: Path) 
     assert " (branch) · " in here, "the title first, then the surface"
     assert other.startswith("   2 c_")
     assert "(branch)" not in other
+
+
+def test_undo_after_a_compaction_takes_back_the_turn_and_names_the_command_for_the_compaction(tmp_path: Path) -> None:
+    with bench(tmp_path, "One. " * 400, "Two. " * 400, "Three.", "A summary.", "Four.") as b:
+        chat_surface = FakeSurface(b)
+
+        def questions() -> list[str]:
+            entries = chat_surface.store.log.originals(chat_surface.agent.session_id or "")
+            return [e.message.text for e in entries if e.message.is_real_user]
+
+        for question in ("first", "second", "third"):
+            chat_surface.agent.chat(question)
+        assert "/undo compaction takes it back" in chat_surface.do("/compress").text
+        chat_surface.agent.chat("fourth")
+        undone = chat_surface.do("/undo").text
+        assert undone.startswith("Back to before “fourth”. The turn is kept in the conversation it was in.")
+        assert undone.endswith("\n/undo compaction takes back the last compaction.")
+        assert questions() == ["first", "second", "third"]
+        assert chat_surface.do("/undo").text.startswith("Back to before “third”.")
+        assert questions() == ["first", "second"]
 
 
 def test_before_anything_was_said_commands_say_so(tmp_path: Path) -> None:

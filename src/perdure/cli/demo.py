@@ -140,7 +140,7 @@ def _show_hints(ink: Style, home: Path, project: Path) -> None:
     command = (f"PERDURE_HOME={home}", program_name())
     for hint, pieces in (
         (
-            "Open it: /handoff shows what the model reads now, /undo takes a compaction back, /search finds what was"
+            "Open it: /handoff shows what the model reads now, /undo compaction takes one back, /search finds what was"
             " said. The script is over, so it asks you to choose a model (/model) before it answers:",
             (*command, "chat --resume last"),
         ),

@@ -58,7 +58,7 @@ def _lines(report: CompactionReport, messages_before: int) -> list[str]:
         lines += [
             f"before {bar(before, whole)} {tokens(before):>9} tokens in {counts[0]}",
             f"after  {bar(after, whole)} {tokens(after):>9} tokens in {counts[1]}",
-            "Nothing is lost: /expand opens what the handoff stands for, /undo takes it back.",
+            "Nothing is lost: /expand opens what the handoff stands for, /undo compaction takes it back.",
         ]
     if report.message and not has_headline:
         lines.append(report.message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from perdure.commands.command import Command, CommandContext, CommandResult
@@ -151,12 +152,23 @@ def _fork(surface: CommandContext, at: Entry | None) -> str:
 
 
 def undo(surface: CommandContext, argument: str) -> CommandResult:
-    """Undo the last compaction; with `turn [n]` or `files [n]`, the last n turns or the files they changed."""
-    if argument:
-        return _undo_files(surface, argument.lower().split())
-    entries = surface.store.history(_here(surface)).entries
-    if not any(entry.message.kind == "handoff" for entry in entries):
-        return CommandResult(f"Nothing to undo: this conversation has not been compacted.{_offer_files(surface)}")
+    """Undo the last turn with the files it changed; `files [n]` only the files, `compaction` the last compaction."""
+    words = argument.lower().split()
+    if words == ["compaction"]:
+        return _undo_compaction(surface)
+    if not words and not any(e.message.is_real_user for e in surface.store.log.originals(_here(surface))):
+        return CommandResult("Nothing to undo: there is no question here yet.")
+    result = _undo_turns(surface, words or ["turn"])
+    if words or not _has_handoff(surface):
+        return result
+    # Whoever meant the compaction finds its command.
+    return replace(result, text=f"{result.text}\n/undo compaction takes back the last compaction.")
+
+
+def _undo_compaction(surface: CommandContext) -> CommandResult:
+    if not _has_handoff(surface):
+        nothing = "Nothing to undo: this conversation has not been compacted."
+        return CommandResult(f"{nothing} /undo goes back to before the last question.")
     surface.agent.undo()
     gauge = measure_usage(surface.agent)
     is_full = gauge.window is not None and gauge.tokens >= gauge.window
@@ -168,18 +180,21 @@ def undo(surface: CommandContext, argument: str) -> CommandResult:
     return CommandResult(f"{undone}\n{_next_compaction(surface)}")
 
 
+def _has_handoff(surface: CommandContext) -> bool:
+    return any(entry.message.kind == "handoff" for entry in surface.store.history(_here(surface)).entries)
+
+
 def _next_compaction(surface: CommandContext) -> str:
-    """Describe what the next `/undo` would take back, after a compaction was undone."""
-    entries = surface.store.history(_here(surface)).entries
-    if any(entry.message.kind == "handoff" for entry in entries):
-        return "/undo again takes back the compaction before it."
-    return "No other compaction is left to undo; /undo turn goes back to before the last question."
+    """Describe what the next `/undo compaction` would take back, after a compaction was undone."""
+    if _has_handoff(surface):
+        return "/undo compaction again takes back the one before it."
+    return "No other compaction is left to undo; /undo goes back to before the last question."
 
 
-_UNDO_USAGE = "/undo takes: turn [n], files [n], and overwrite behind them"
+_UNDO_USAGE = "/undo takes: turn [n], files [n], and overwrite behind them; or compaction"
 
 
-def _undo_files(surface: CommandContext, words: list[str]) -> CommandResult:
+def _undo_turns(surface: CommandContext, words: Sequence[str]) -> CommandResult:
     """Restore the files that the last n turns changed; with `turn`, branch off before those turns as well."""
     overwrites = words[-1] == "overwrite"
     what, *number = words[:-1] if overwrites else words
@@ -252,10 +267,10 @@ def _tell_model(surface: CommandContext, at: Entry, result: RestoreResult) -> st
 
 
 def _earlier_turn(surface: CommandContext) -> Iterator[str]:
-    """Yield a hint on what the next `/undo turn` takes back; none if no question is left."""
+    """Yield a hint on what the next `/undo` takes back; none if no question is left."""
     requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
     if requests:
-        yield f"/undo turn again goes back to before “{_short(requests[-1])}”."
+        yield f"/undo again goes back to before “{_short(requests[-1])}”."
 
 
 def _some_names(paths: Collection[str]) -> str:
@@ -293,17 +308,6 @@ def _count_commands(surface: CommandContext, from_seq: int) -> int:
 def _count_turns(surface: CommandContext, from_seq: int) -> int:
     entries = surface.store.log.originals(_here(surface))
     return sum(e.seq >= from_seq and e.message.is_real_user for e in entries)
-
-
-def _offer_files(surface: CommandContext) -> str:
-    """Return a hint that `/undo` can restore the files of the last turn; "" if it changed none."""
-    requests = [e for e in surface.store.log.originals(_here(surface)) if e.message.is_real_user]
-    changes = surface.store.checkpoints.changes(_here(surface), from_seq=requests[-1].seq) if requests else ()
-    paths = dict.fromkeys(change.path for change in changes)
-    if not paths:
-        return " /undo turn goes back to before the last question."
-    changed = f"The last turn changed {_some_names(paths)}."
-    return f"\n{changed} /undo turn takes it back with its files, /undo files only the files."
 
 
 def _again(entry: Entry) -> str | Mapping[str, Any]:
@@ -366,6 +370,6 @@ RETRY = Command("retry", "/retry [n|m:N]", "ask the last question again, in a br
 UNDO = Command(
     "undo",
     "/undo [turn|files] [n]",
-    "take back the last compaction, or turns and their file changes",
+    "take back the last turn with its file changes, or only those; /undo compaction: a compaction",
     undo,
 )

@@ -109,7 +109,7 @@ def handoff(surface: CommandContext, argument: str) -> CommandResult:
     text = newest_handoff(surface)
     if text is None:
         return CommandResult("Nothing was compacted: the model reads every message as it is.")
-    hint = "/expand opens the messages it replaces; /undo puts them back."
+    hint = "/expand opens the messages it replaces; /undo compaction puts them back."
     return CommandResult(f"{text}\n\n{hint}", is_document=True)
 
 

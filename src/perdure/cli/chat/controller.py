@@ -153,7 +153,7 @@ def handoff_command(surface: ChatCommandContext) -> Command:
         if after is None or after.strip() == before.strip():
             return CommandResult("The handoff is as it was.")
         context.agent.edit_handoff(after)
-        hint = "/handoff shows it; /undo brings the original back."
+        hint = "/handoff shows it; /undo compaction brings the original back."
         return CommandResult(f"From now on the model reads the handoff as you edited it. {hint}")
 
     return Command("handoff", "/handoff [edit]", "read or edit what replaces compacted messages", show_or_edit)

@@ -126,7 +126,7 @@ _MAX_TURNS = 6
 _MAX_LINES = 24
 _COMPACTED = "· compacted here: /handoff shows what the model reads of it"
 # A handoff newer than the one in view, if any is.
-_UNDONE = "· compacted here, and taken back with /undo"
+_UNDONE = "· compacted here, and taken back with /undo compaction"
 
 
 def replay_text(store: SessionStore, session_id: str, *, width: int, ink: Style) -> str:

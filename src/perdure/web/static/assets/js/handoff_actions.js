@@ -53,7 +53,7 @@ function undoForm(handoff, run) {
     dialog.showModal();
   });
   dialog.addEventListener("close", () => {
-    if (dialog.returnValue === "yes") run(form, "Taking it back…", "/undo");
+    if (dialog.returnValue === "yes") run(form, "Taking it back…", "/undo compaction");
   });
   return form;
 }
